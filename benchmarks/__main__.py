@@ -1,4 +1,4 @@
-"""`python -m benchmarks [NAME ...]`: all benchmarks, or those named."""
+"""`python -m benchmarks [NAME ...]`: runs the named benchmarks, by default all."""
 
 import argparse
 from collections.abc import Callable, Coroutine
@@ -33,15 +33,14 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
 }
-"""How long each takes on each side in each round, unless it is said; 0 for what takes the time that
-it takes."""
+"""The default seconds of each side in each round; 0 for a benchmark of a fixed amount of work."""
 
 
 Run = Callable[[float, argparse.Namespace], Coroutine[Any, Any, None]]
 
 
 def _timed(run: Callable[..., Coroutine[Any, Any, None]]) -> Run:
-    """One whose sides take turns for so many seconds in so many rounds."""
+    """Runs a benchmark whose sides alternate for `seconds` each, in several rounds."""
     return lambda seconds, options: run(
         seconds=seconds, rounds=options.rounds, in_document=options.record
     )

@@ -1,4 +1,4 @@
-"""Events that come 50 a request, beside single ones, hello, and PostgreSQL's own inserts.
+"""Events in requests of 50, compared with single events, hello, and PostgreSQL's own inserts.
 
 Both kinds of requests are measured durable (events that earn nothing) and with their mints' hashes.
 """
@@ -10,21 +10,22 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import inserts, instance, load, processes, resources, results
-from benchmarks.inserts import Inserted, Work
-from benchmarks.instance import BULK_EVENTS, Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import CLIENTS, USERS, WARM_UP_SECONDS, first_events, timed
+from benchmarks.harness import instance, load, processes, resources, results
+from benchmarks.harness.instance import BULK_EVENTS, Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS, USERS, WARM_UP_SECONDS, first_events, timed
+from benchmarks.limits import inserts
+from benchmarks.limits.inserts import Inserted, InsertLoad
 
 BULK_CLIENTS = 8
-"""Of 2, 4, 8 and 16 the most was recorded with these; rounds differ more than 8 and 16 do."""
+"""The best of 2, 4, 8 and 16; 8 and 16 differ less than rounds do."""
 CONNECTIONS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """`cpu`: microseconds of each program for one event."""
+    """`cpu` is in microseconds per event, by program."""
 
     load: Load
     cpu: dict[str, float]
@@ -39,7 +40,7 @@ class Side:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`recorded` events earn nothing; `minted` ones are answered with their mint's hash."""
+    """`recorded` events earn nothing; `minted` events are answered with their mint's hash."""
 
     hello: Load
     recorded: Side
@@ -59,12 +60,12 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
         async with instance.started(folder) as ltzd, processes.hello(folder) as hello_port:
             await first_events(ltzd, USERS)
             measured = [await _round(ltzd, hello_port, seconds) for _ in range(rounds)]
-    details = {"bulk_clients": BULK_CLIENTS, "rounds": [one.as_json() for one in measured]}
-    results.record("bulk", _found(measured), details, in_document=in_document)
+    details = {"bulk_clients": BULK_CLIENTS, "rounds": [round_.as_json() for round_ in measured]}
+    results.record("bulk", _measurements(measured), details, in_document=in_document)
 
 
 async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
-    """All sides, one after the other; ltzd has nothing left to do when the next one begins."""
+    """Measures all sides in turn; ltzd is idle before each."""
     sides = _Sides(ltzd, seconds)
     hello = await timed("hello", hello_port, [load.get(hello_port, "/")], seconds, "hello")
     return Round(
@@ -115,7 +116,7 @@ class _Sides:
 
     async def inserts(self, rows: int) -> Inserted:
         url = self._ltzd.dev_json["databaseUrl"]
-        work = Work(url, CONNECTIONS, rows, WARM_UP_SECONDS, self._seconds)
+        work = InsertLoad(url, CONNECTIONS, rows, WARM_UP_SECONDS, self._seconds)
         inserted = await inserts.measure(work)
         print(
             f"  {f'inserts of {rows}':14} {inserted.per_second:8,.0f}/s  "
@@ -129,37 +130,39 @@ class _Sides:
 Measured = Load | Side | Inserted
 
 
-def _found(measured: list[Round]) -> list[Found]:
+def _measurements(measured: list[Round]) -> list[Measurement]:
     hello = f"bare Sanic hello, {CLIENTS} clients"
     rows = f"PostgreSQL inserts of {{}}, {CONNECTIONS} connections"
     return [
         _ratio(
             "durable bulk events ÷ durable single events",
             measured,
-            lambda one: (one.bulk_recorded, one.recorded),
+            lambda round_: (round_.bulk_recorded, round_.recorded),
         ),
         _ratio(
             "bulk events with their mints' hashes ÷ single ones with theirs",
             measured,
-            lambda one: (one.bulk_minted, one.minted),
+            lambda round_: (round_.bulk_minted, round_.minted),
         ),
         _ratio(
-            f"durable bulk events ÷ {hello}", measured, lambda one: (one.bulk_recorded, one.hello)
+            f"durable bulk events ÷ {hello}",
+            measured,
+            lambda round_: (round_.bulk_recorded, round_.hello),
         ),
         _ratio(
             f"bulk events with their mints' hashes ÷ {hello}",
             measured,
-            lambda one: (one.bulk_minted, one.hello),
+            lambda round_: (round_.bulk_minted, round_.hello),
         ),
         _ratio(
-            f"durable single events ÷ {rows.format('one row')}",
+            f"durable single events ÷ {rows.format('round_ row')}",
             measured,
-            lambda one: (one.recorded, one.row_inserts),
+            lambda round_: (round_.recorded, round_.row_inserts),
         ),
         _ratio(
             f"durable bulk events ÷ {rows.format(f'{BULK_EVENTS} rows')}",
             measured,
-            lambda one: (one.bulk_recorded, one.bulk_inserts),
+            lambda round_: (round_.bulk_recorded, round_.bulk_inserts),
         ),
         Figure(
             name="ltzd's CPU time for a single event and for one in bulk", figures=_cpu(measured)
@@ -169,11 +172,11 @@ def _found(measured: list[Round]) -> list[Found]:
 
 def _cpu(measured: list[Round]) -> str:
     def of(side: Callable[[Round], Side]) -> str:
-        return f"{median(side(one).cpu[resources.LTZD] for one in measured):.0f}"
+        return f"{median(side(round_).cpu[resources.LTZD] for round_ in measured):.0f}"
 
     return (
-        f"{of(lambda one: one.recorded)} and {of(lambda one: one.bulk_recorded)} µs durable, "
-        f"{of(lambda one: one.minted)} and {of(lambda one: one.bulk_minted)} µs with its mint"
+        f"{of(lambda each: each.recorded)} and {of(lambda each: each.bulk_recorded)} µs durable, "
+        f"{of(lambda each: each.minted)} and {of(lambda each: each.bulk_minted)} µs with its mint"
     )
 
 
@@ -184,7 +187,7 @@ def _ratio(
     ours, theirs = pairs[len(pairs) // 2]
     return Ratio(
         name=name,
-        rounds=tuple(_quotient(sides(one)) for one in measured),
+        rounds=tuple(_quotient(sides(round_)) for round_ in measured),
         figures=f"{ours.per_second:,.0f} ÷ {theirs.per_second:,.0f} a second{_latency(ours)}",
     )
 

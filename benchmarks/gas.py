@@ -1,7 +1,7 @@
-"""Gas of a reward that is minted alone, in a batch of 100, and as one of a crowd.
+"""Gas of a reward that is minted alone, in a batch of 100, and among 200 concurrent users.
 
 Real mints of ltzd; what they cost is read from their receipts, and nothing is timed. Batches of 100
-form while the brand is paused. A crowd is 200 users at once: its batches are those that ltzd makes
+form while the brand is paused. The batches of 200 concurrent users are those that ltzd makes
 of it.
 """
 
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import instance, load, results
-from benchmarks.instance import Instance
-from benchmarks.load import Plan
-from benchmarks.results import Found, Ratio
-from benchmarks.sides import CLIENTS
+from benchmarks.harness import instance, load, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Plan
+from benchmarks.harness.results import Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS
 from ltzd.chain.contracts.ltz import MAX_BATCH, REWARD_MINTED_TOPIC
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of
 
 FIRST = range(1)
-"""Whose mint turns the slots of supply and limit from zero: no later one costs as much."""
+"""The first mint sets the slots of supply and limit from zero, which no later mint pays for."""
 LONE = range(1, 101)
 BATCHED = range(101, 601)
-CROWD = range(601, 801)
+CONCURRENT = range(601, 801)
 WITH_WALLETS = range(801)
-NEWCOMERS = range(801, 1_001)
-"""Users whose wallets are made for the event that is measured."""
+NEW_USERS = range(801, 1_001)
+"""Users whose wallets are created by the measured event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Mint:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Of an event for each of some users who hold no LTZ (`new`), and of one more for each."""
+    """The mints of an event for each of several users (`new`), and of a second event for each."""
 
     new: Sequence[Mint]
     existing: Sequence[Mint]
@@ -57,29 +57,32 @@ async def run(*, in_document: bool) -> None:
             await _mints(ltzd, rpc, FIRST, 1)
             lone = Cost(await _mints(ltzd, rpc, LONE, 1), await _mints(ltzd, rpc, LONE, 1))
             batched = Cost(await _batches(ltzd, rpc, BATCHED), await _batches(ltzd, rpc, BATCHED))
-            at_once = len(CROWD)
-            crowd = Cost(
-                await _mints(ltzd, rpc, CROWD, at_once), await _mints(ltzd, rpc, CROWD, at_once)
+            at_once = len(CONCURRENT)
+            concurrent = Cost(
+                await _mints(ltzd, rpc, CONCURRENT, at_once),
+                await _mints(ltzd, rpc, CONCURRENT, at_once),
             )
-            newcomers = await _mints(ltzd, rpc, NEWCOMERS, len(NEWCOMERS))
+            new_users = await _mints(ltzd, rpc, NEW_USERS, len(NEW_USERS))
     details = {
         "lone": lone.as_json(),
         "batched": batched.as_json(),
-        "crowd": crowd.as_json(),
-        "newcomers": _as_json(newcomers),
+        "concurrent": concurrent.as_json(),
+        "new_users": _as_json(new_users),
     }
-    results.record("gas", _found(lone, batched, crowd, newcomers), details, in_document=in_document)
+    results.record(
+        "gas", _measurements(lone, batched, concurrent, new_users), details, in_document=in_document
+    )
 
 
 async def _mints(ltzd: Instance, rpc: Rpc, users: range, clients: int) -> list[Mint]:
-    """The transactions of an event for each user; one client sends one after the other."""
+    """The mints of an event for each user, sent by one client in sequence."""
     before = await _head(rpc)
     await _send(ltzd, users, clients, instance.MINTED)
     return await _mints_since(ltzd, rpc, before, len(users))
 
 
 async def _batches(ltzd: Instance, rpc: Rpc, users: range) -> list[Mint]:
-    """The transactions of events that are all queued before the first of them is minted."""
+    """The mints of events that are all queued before the first is minted."""
     before = await _head(rpc)
     async with ltzd.paused():
         await _send(ltzd, users, CLIENTS, instance.MINTED)
@@ -109,7 +112,9 @@ async def _mints_since(ltzd: Instance, rpc: Rpc, block: int, rewards: int) -> li
     counts = Counter(log["transactionHash"] for log in await rpc.call("eth_getLogs", where))
     if counts.total() != rewards:
         raise SystemExit(f"{counts.total()} of {rewards} rewards were minted")
-    receipts = await rpc.batch([("eth_getTransactionReceipt", (one,)) for one in counts])
+    receipts = await rpc.batch(
+        [("eth_getTransactionReceipt", (transaction_hash,)) for transaction_hash in counts]
+    )
     mints = [
         Mint(count, int(receipt["gasUsed"], 16))
         for count, receipt in zip(counts.values(), receipts, strict=True)
@@ -121,7 +126,7 @@ async def _mints_since(ltzd: Instance, rpc: Rpc, block: int, rewards: int) -> li
 
 
 def _each(mints: Sequence[Mint]) -> float:
-    """Mean gas of a reward."""
+    """The mean gas of a reward."""
     return sum(mint.gas for mint in mints) / sum(mint.rewards for mint in mints)
 
 
@@ -132,27 +137,29 @@ def _as_json(mints: Sequence[Mint]) -> dict[str, Any]:
     }
 
 
-def _found(lone: Cost, batched: Cost, crowd: Cost, newcomers: Sequence[Mint]) -> list[Found]:
+def _measurements(
+    lone: Cost, batched: Cost, concurrent: Cost, new_users: Sequence[Mint]
+) -> list[Measurement]:
     new, existing = _of(lone.new, 1), _of(lone.existing, 1)
     batch = f"gas of a reward in a batch of {MAX_BATCH}"
-    many = f"gas of a reward of {len(CROWD)} users at once"
+    many = f"gas of a reward of {len(CONCURRENT)} users at once"
     return [
         _ratio(f"{batch}, new holders", _of(batched.new, MAX_BATCH), new, 0.45, 0.434),
         _ratio(
             f"{batch}, existing holders", _of(batched.existing, MAX_BATCH), existing, 0.25, 0.239
         ),
-        _ratio(f"{many}, new holders", crowd.new, new),
-        _ratio(f"{many}, existing holders", crowd.existing, existing),
-        _ratio(f"{many}, whose wallets are made for it", newcomers, new),
+        _ratio(f"{many}, new holders", concurrent.new, new),
+        _ratio(f"{many}, existing holders", concurrent.existing, existing),
+        _ratio(f"{many}, whose wallets are made for it", new_users, new),
     ]
 
 
 def _of(mints: Sequence[Mint], rewards: int) -> list[Mint]:
-    """Those with exactly so many rewards."""
-    those = [mint for mint in mints if mint.rewards == rewards]
-    if not those:
+    """The mints with exactly `rewards` rewards."""
+    alike = [mint for mint in mints if mint.rewards == rewards]
+    if not alike:
         raise SystemExit(f"no transaction minted {rewards} rewards")
-    return those
+    return alike
 
 
 def _ratio(

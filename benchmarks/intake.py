@@ -1,4 +1,4 @@
-"""Events accepted a second, durable and with their mint's hash, beside Sanic's bare hello."""
+"""Events accepted a second, durable and with their mint's hash, compared with Sanic's hello."""
 
 import tempfile
 from collections.abc import Callable
@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import instance, load, processes, resources, results
-from benchmarks.instance import Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import USERS, first_events, timed
+from benchmarks.harness import instance, load, processes, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import USERS, first_events, timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,27 +37,27 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         folder = Path(name)
         async with instance.started(folder) as ltzd, processes.hello(folder) as hello_port:
-            newcomers = await first_events(ltzd, USERS)
+            new_users = await first_events(ltzd, USERS)
             measured = [await _round(ltzd, hello_port, seconds) for _ in range(rounds)]
-    found = _found(measured, newcomers)
+    measurements = _measurements(measured, new_users)
     details = {
-        "new_users": newcomers.as_json(),
-        "rounds": [one.as_json() for one in measured],
+        "new_users": new_users.as_json(),
+        "rounds": [round_.as_json() for round_ in measured],
     }
-    results.record("intake", found, details, in_document=in_document)
+    results.record("intake", measurements, details, in_document=in_document)
 
 
 async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
-    """Both sides, one after the other; ltzd has nothing left to do while hello is measured."""
+    """Measures both sides in turn; ltzd is idle while hello is measured."""
     hello = await timed("hello", hello_port, [load.get(hello_port, "/")], seconds, "hello")
     unrewarded = ltzd.events(range(USERS), instance.UNREWARDED)
     recorded = await timed("recorded", ltzd.port, unrewarded, seconds, instance.RECORDED)
-    those = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
-    before = resources.cpu_seconds(those)
+    programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
+    before = resources.cpu_seconds(programs)
     rewarded = ltzd.events(range(USERS))
     minted = await timed("minted", ltzd.port, rewarded, seconds, instance.HASH_IN_ANSWER)
     await ltzd.settle()
-    after = resources.cpu_seconds(those)
+    after = resources.cpu_seconds(programs)
     cpu = {name: 1e6 * (after[name] - before[name]) / minted.recorded for name in after}
     print(
         "            CPU µs an event with its mint:",
@@ -66,15 +66,17 @@ async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
     return Round(hello, recorded, minted, cpu)
 
 
-def _found(measured: list[Round], newcomers: Load) -> list[Found]:
+def _measurements(measured: list[Round], new_users: Load) -> list[Measurement]:
     return [
-        *_beside_hello("durable event intake", measured, lambda one: one.recorded),
-        *_beside_hello("events answered with their mint's hash", measured, lambda one: one.minted),
+        *_beside_hello("durable event intake", measured, lambda round_: round_.recorded),
+        *_beside_hello(
+            "events answered with their mint's hash", measured, lambda round_: round_.minted
+        ),
         Figure(
             name="events of new users, whose wallets the sandbox makes",
             figures=(
-                f"{newcomers.per_second:,.0f} a second, p50 {newcomers.p50_ms:.0f}, "
-                f"p99 {newcomers.p99_ms:.0f} ms"
+                f"{new_users.per_second:,.0f} a second, p50 {new_users.p50_ms:.0f}, "
+                f"p99 {new_users.p99_ms:.0f} ms"
             ),
         ),
     ]
@@ -83,20 +85,20 @@ def _found(measured: list[Round], newcomers: Load) -> list[Found]:
 def _beside_hello(
     name: str, measured: list[Round], side: Callable[[Round], Load]
 ) -> tuple[Ratio, Ratio]:
-    middle = sorted(measured, key=lambda one: side(one).per_second / one.hello.per_second)
+    middle = sorted(measured, key=lambda round_: side(round_).per_second / round_.hello.per_second)
     typical = middle[len(middle) // 2]
     ours, hello = side(typical), typical.hello
     return (
         Ratio(
             name=f"{name} ÷ bare Sanic hello, 64 clients",
-            rounds=tuple(side(one).per_second / one.hello.per_second for one in measured),
+            rounds=tuple(side(round_).per_second / round_.hello.per_second for round_ in measured),
             must=0.20,
             aim=0.35,
             figures=f"{ours.per_second:,.0f} ÷ {hello.per_second:,.0f} a second",
         ),
         Ratio(
             name=f"{name}: p99 ÷ hello p99, 64 clients",
-            rounds=tuple(side(one).p99_ms / one.hello.p99_ms for one in measured),
+            rounds=tuple(side(round_).p99_ms / round_.hello.p99_ms for round_ in measured),
             must=4,
             aim=2,
             is_lower_better=True,

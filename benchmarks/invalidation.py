@@ -1,4 +1,4 @@
-"""How soon a constraint's result is gone for whoever reads it, once a block has moved an NFT.
+"""The time from a block that moves an NFT until the cached constraint results are deleted.
 
 Results are kept for wallets between which tokens go; a block is ordered from the node, and a second
 connection reads the rows again and again until they are gone. A look reads the followed block in
@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import Any
 
-from benchmarks import instance, load, relay_calls
-from benchmarks.instance import Instance
-from benchmarks.load import Plan, percentile_ms
+from benchmarks import relay_calls
+from benchmarks.harness import instance, load
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Plan, percentile_ms
+from benchmarks.harness.sides import check, first_events
 from benchmarks.relay_calls import FREE_COLLECTION, Calls
-from benchmarks.sides import check, first_events
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.node.rpc import Rpc
 from ltzd.store.database import Connection, connect
 from ltzd.values import Address, hex_of
@@ -52,7 +53,7 @@ class Invalidated:
 
 
 async def claim(ltzd: Instance) -> None:
-    """A token for each of WALLETS users, known to the index."""
+    """Creates an indexed token for each of WALLETS users."""
     await first_events(ltzd, WALLETS)
     calls = Calls(ltzd, await relay_calls.logged_in(ltzd, WALLETS))
     plan = Plan(
@@ -81,7 +82,7 @@ async def measure(ltzd: Instance, rpc: Rpc, database: Connection, blocks: int) -
 
 @asynccontextmanager
 async def _blocks_on_demand(rpc: Rpc, wallets: Collection[Address]) -> AsyncIterator[None]:
-    """Meanwhile the wallets can be sent from, and no block comes that was not ordered."""
+    """Within the context, anvil impersonates the wallets and mines only on request."""
     for wallet in wallets:
         await rpc.call("anvil_setBalance", hex_of(wallet), hex(_FUNDS))
         await rpc.call("anvil_impersonateAccount", hex_of(wallet))
@@ -118,7 +119,7 @@ class _Moves:
         )
 
     async def _block(self) -> float:
-        """Seconds until nothing is kept any more for those whom it concerns.
+        """Returns the seconds until no result of the wallets concerned is stored.
 
         The order is given at a random moment, since the indexer looks for blocks by the clock.
         """
@@ -164,11 +165,11 @@ class _Moves:
         )
 
     async def _send_transfers(self) -> None:
-        """Every token to the next one's holder."""
+        """Moves every token to the holder of the next one."""
         tokens, holders = list(self._held), list(self._held.values())
         nexts = [*holders[1:], holders[0]]
         for token, holder, recipient in zip(tokens, holders, nexts, strict=True):
-            data = abi.call("PerkNFT", "transferFrom", hex_of(holder), hex_of(recipient), token)
+            data = web3_contracts.encode_call("PerkNFT", "transferFrom", holder, recipient, token)
             sent: Mapping[str, str] = {
                 "from": hex_of(holder),
                 "to": self._perk_nft,

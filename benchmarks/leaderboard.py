@@ -1,7 +1,7 @@
-"""Leaderboards of 1,000,000 users beside those of 1,000; and what a mint costs that moves ranks.
+"""Leaderboards of 1,000,000 users compared with 1,000; and the cost of mints that move ranks.
 
-Each size has a database of its own, so that the few are not found in the tables of the many. What
-is asked is the action behind `GET /leaderboard`: the HTTP around it is the same for both sides.
+Each size has a database of its own, so that their tables differ in size. The benchmark calls the
+action behind `GET /leaderboard`, since the HTTP around it is the same for both sides.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import msgspec
 
-from benchmarks import results
-from benchmarks.instance import BRAND_FILE
-from benchmarks.load import percentile_ms
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import WARM_UP_SECONDS
+from benchmarks.harness import results
+from benchmarks.harness.instance import BRAND_FILE
+from benchmarks.harness.load import percentile_ms
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import WARM_UP_SECONDS
 from ltzd.actions.site_plugin.leaderboards import Leaderboards
 from ltzd.dev.services import postgres
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
@@ -40,10 +40,10 @@ from ltzd.values import LTZ, Address, Hash32, reward_reference
 FEW, MANY = 1_000, 1_000_000
 CLIENTS = 16
 PLACES = 10
-"""On a page, unless somebody asks for more or fewer."""
+"""The default number of users on a page."""
 MINTS = 2_000
 _MINTS_A_TURN = 500
-"""As many as the indexer writes at a time."""
+"""The number that the indexer writes in one batch."""
 _FILL_SECONDS = 1_800.0
 
 METRICS: tuple[Metric, ...] = get_args(Metric)
@@ -57,7 +57,7 @@ class Reads(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`minted_ms` is what MINTS rewards took: those of users who are ranked already."""
+    """`minted_ms` is the time of MINTS rewards of users who are ranked already."""
 
     few: dict[Metric, Reads]
     many: dict[Metric, Reads]
@@ -73,8 +73,8 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with _server(Path(name)) as url, _side(url, FEW) as few, _side(url, MANY) as many:
             measured = [await _round(few, many, seconds) for _ in range(rounds)]
-    details = {"rounds": [one.as_json() for one in measured]}
-    results.record("leaderboard", _found(measured), details, in_document=in_document)
+    details = {"rounds": [round_.as_json() for round_ in measured]}
+    results.record("leaderboard", _measurements(measured), details, in_document=in_document)
 
 
 @asynccontextmanager
@@ -88,7 +88,7 @@ async def _server(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _side(server_url: str, users: int) -> AsyncIterator["_Side"]:
-    """A database with a brand of so many users."""
+    """A database with a brand of this many users."""
     connection = await connect(server_url, "benchmark")
     await connection.execute(f"CREATE DATABASE users_{users}")
     await connection.close()
@@ -114,7 +114,7 @@ class _Side:
         self._seq = 0
 
     async def fill(self) -> None:
-        """Every user is ranked on all boards of the week and logs in at the brand's site."""
+        """Inserts users who are ranked on all of the week's boards and members of the site."""
         started = perf_counter()
         async with session(self._pool) as connection:
             await brands.apply(connection, self._brand, Sealer([secrets.token_bytes(32)]))
@@ -128,9 +128,9 @@ class _Side:
         print(f"  {self._users:,} users in {perf_counter() - started:.0f} s", flush=True)
 
     async def read(self, metric: Metric, seconds: float) -> Reads:
-        """By as many clients as there are, each again when it has its answer."""
-        await self._asked(metric, WARM_UP_SECONDS)
-        taken = sorted(await self._asked(metric, seconds))
+        """Measures concurrent clients, each of which repeats its request after the answer."""
+        await self._measure(metric, WARM_UP_SECONDS)
+        taken = sorted(await self._measure(metric, seconds))
         reads = Reads(len(taken) / seconds, percentile_ms(taken, 0.50), percentile_ms(taken, 0.99))
         print(
             f"  {metric:10} of {self._users:9,} {reads.per_second:8,.0f}/s  "
@@ -139,7 +139,7 @@ class _Side:
         )
         return reads
 
-    async def _asked(self, metric: Metric, seconds: float) -> list[float]:
+    async def _measure(self, metric: Metric, seconds: float) -> list[float]:
         taken: list[float] = []
         end = perf_counter() + seconds
 
@@ -154,7 +154,7 @@ class _Side:
         return taken
 
     async def mint(self) -> float:
-        """Milliseconds in which the index learns of MINTS mints and commits."""
+        """The milliseconds in which the indexer writes MINTS mints and commits."""
         mints = await self._owed()
         before = perf_counter()
         async with transaction(self._pool) as connection:
@@ -232,13 +232,13 @@ async def _round(few: _Side, many: _Side, seconds: float) -> Round:
     return Round(reads_few, reads_many, await few.mint(), await many.mint())
 
 
-def _found(measured: list[Round]) -> list[Found]:
+def _measurements(measured: list[Round]) -> list[Measurement]:
     return [*(_by_size(metric, measured) for metric in METRICS), _of_mints(measured)]
 
 
 def _by_size(metric: Metric, measured: list[Round]) -> Ratio:
-    def quotient(one: Round) -> float:
-        return one.many[metric].p99_ms / one.few[metric].p99_ms
+    def quotient(round_: Round) -> float:
+        return round_.many[metric].p99_ms / round_.few[metric].p99_ms
 
     typical = sorted(measured, key=quotient)[len(measured) // 2]
     many, few = typical.many[metric], typical.few[metric]
@@ -261,7 +261,7 @@ def _of_mints(measured: list[Round]) -> Figure:
     return Figure(
         name=f"{MINTS:,} mints written, told to their rewards and ranked, in one transaction",
         figures=(
-            f"{middle(lambda one: one.many_minted_ms):.0f} ms beside {MANY:,} users, "
-            f"{middle(lambda one: one.few_minted_ms):.0f} ms beside {FEW:,}"
+            f"{middle(lambda round_: round_.many_minted_ms):.0f} ms beside {MANY:,} users, "
+            f"{middle(lambda round_: round_.few_minted_ms):.0f} ms beside {FEW:,}"
         ),
     )

@@ -1,9 +1,9 @@
-"""Whether minting keeps up with a minute of accepting as fast as it can; and the memory it takes.
+"""Minting under a minute of full load: whether it keeps up with intake, and the memory it needs.
 
-Load runs without a pause, before the minute and after it too. Counted between the same two moments,
-the first block with mints in the minute and the first after it: events answered 200 with a hash,
-and LTZ minted on the chain (its total supply; an event earns 1 LTZ). In the end every accepted
-event must be minted, no more and no less.
+The load runs without a pause, also before and after the minute. Both counts are between the first
+block with mints in the minute and the first after it: events answered 200 with a hash, and LTZ
+minted on the chain (its total supply; an event earns 1 LTZ). In the end every accepted event must
+be minted exactly once.
 """
 
 import asyncio
@@ -14,19 +14,19 @@ from pathlib import Path
 from statistics import median
 from time import time
 
-from benchmarks import instance, load, resources, results
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
-from benchmarks.resources import Programs
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import CLIENTS, USERS, check, first_events, show
+from benchmarks.harness import instance, load, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.resources import Programs
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS, USERS, check, first_events, show
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import LTZ, address_of
 
 WARM_UP_SECONDS = 10.0
 COOL_DOWN_SECONDS = 5.0
-"""A block's time, and room for a late block."""
+"""A block's time, with a margin for a late block."""
 IDLE_SECONDS = 3.0
 _TOTAL_SUPPLY = bytes.fromhex("18160ddd")
 _SUPPLY_POLL_SECONDS = 0.05
@@ -35,35 +35,35 @@ _SLOW_POLL_SECONDS = 2.0
 
 @dataclass(slots=True)
 class Seen:
-    """What was sampled beside the load; `supplies` are wall-clock time and LTZ at each change."""
+    """Samples during the load; `supplies` are wall-clock time and total LTZ at each change."""
 
     supplies: list[tuple[float, int]] = field(default_factory=list)
     backlogs: list[tuple[float, int]] = field(default_factory=list)
     memories: list[dict[str, float]] = field(default_factory=list)
 
     def minute(self, began: float, ended: float) -> tuple[tuple[float, int], tuple[float, int]]:
-        """Time and supply of the first blocks with mints after these two times."""
-        first = next(one for one in self.supplies if one[0] >= began)
-        last = next(one for one in self.supplies if one[0] >= ended)
+        """The time and supply of the first blocks with mints after two times."""
+        first = next(sample for sample in self.supplies if sample[0] >= began)
+        last = next(sample for sample in self.supplies if sample[0] >= ended)
         return first, last
 
     def backlog(self, began: float, ended: float) -> float:
         return median(count for at, count in self.backlogs if began <= at <= ended)
 
     def peak_memory(self) -> dict[str, float]:
-        return {name: max(one[name] for one in self.memories) for name in self.memories[0]}
+        return {name: max(sample[name] for sample in self.memories) for name in self.memories[0]}
 
 
 async def run(*, seconds: float, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
-            those = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
+            programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
             await asyncio.sleep(IDLE_SECONDS)
-            idle = resources.memory_mib(those)
+            idle = resources.memory_mib(programs)
             await first_events(ltzd, USERS)
             node = Node(rpc)
             before = await _supply(ltzd, node)
-            loaded, seen = await _loaded(ltzd, node, those, seconds)
+            loaded, seen = await _loaded(ltzd, node, programs, seconds)
             drain_seconds = await _drained(ltzd)
             minted = await _supply(ltzd, node) - before
     if minted != loaded.recorded:
@@ -78,15 +78,17 @@ async def run(*, seconds: float, in_document: bool) -> None:
         "memory_after_mib": seen.memories[-1],
         "drain_seconds": drain_seconds,
     }
-    found = _found(loaded, seen, idle, drain_seconds)
-    results.record("minting", found, details, in_document=in_document)
+    measurements = _measurements(loaded, seen, idle, drain_seconds)
+    results.record("minting", measurements, details, in_document=in_document)
 
 
-async def _loaded(ltzd: Instance, node: Node, those: Programs, seconds: float) -> tuple[Load, Seen]:
+async def _loaded(
+    ltzd: Instance, node: Node, programs: Programs, seconds: float
+) -> tuple[Load, Seen]:
     seen = Seen()
     sampling = [
         asyncio.create_task(_sample_supply(ltzd, node, seen)),
-        asyncio.create_task(_sample_slowly(ltzd, those, seen)),
+        asyncio.create_task(_sample_slowly(ltzd, programs, seen)),
     ]
     loaded = check(
         await load.measure(
@@ -101,8 +103,8 @@ async def _loaded(ltzd: Instance, node: Node, those: Programs, seconds: float) -
             )
         )
     )
-    for one in sampling:
-        one.cancel()
+    for sample in sampling:
+        sample.cancel()
     await asyncio.gather(*sampling, return_exceptions=True)
     return loaded, seen
 
@@ -129,16 +131,16 @@ async def _sample_supply(ltzd: Instance, node: Node, seen: Seen) -> None:
             seen.supplies.append((time(), supply))
 
 
-async def _sample_slowly(ltzd: Instance, those: Programs, seen: Seen) -> None:
+async def _sample_slowly(ltzd: Instance, programs: Programs, seen: Seen) -> None:
     while True:
-        seen.memories.append(resources.memory_mib(those))
+        seen.memories.append(resources.memory_mib(programs))
         seen.backlogs.append((time(), await ltzd.backlog()))
         await asyncio.sleep(_SLOW_POLL_SECONDS)
 
 
-def _found(
+def _measurements(
     loaded: Load, seen: Seen, idle: Mapping[str, float], drain_seconds: float
-) -> list[Found]:
+) -> list[Measurement]:
     began, ended = loaded.began, loaded.began + loaded.seconds
     (first, supply), (last, later_supply) = seen.minute(began, ended)
     minted, accepted = later_supply - supply, loaded.accepted_between(first, last)

@@ -1,7 +1,7 @@
-"""A thousand tokens and a million, written straight into an instance's database: two tables.
+"""A thousand tokens and a million, inserted into two tables of an instance's database.
 
-One of them at a time is called `tokens`, so that the same ltzd reads a small index and a large one
-by turns. What reads goes by `tokens` and `collections` alone, and the indexer finds rows anew only
+The table under test is named `tokens`, so that the same ltzd reads a small and a large index
+in turn. The reads use `tokens` and `collections` alone, and the indexer finds rows anew only
 where new facts come: so no facts are written with them.
 """
 
@@ -28,7 +28,7 @@ MANY = Filled(1_002, 1_000_000)
 
 
 class Tables:
-    """What is called `tokens` holds MANY, beside what the chain has; or FEW, and nothing else."""
+    """The table named `tokens` has MANY rows beside the chain's tokens, or FEW rows only."""
 
     def __init__(self, database: Connection, brand: Address) -> None:
         self.database = database
@@ -60,7 +60,7 @@ class Tables:
         self._current = which
 
     async def _fill(self, which: Filled) -> None:
-        """Every token has a holder of its own; a third has used one of three charges."""
+        """Inserts tokens with one holder each; a third of them have used one of three charges."""
         await self.database.execute(
             """
             INSERT INTO tokens (token_id, collection_id, holder, remaining, claimed_at,

@@ -1,6 +1,6 @@
-"""Perk charges read by brands' servers: beside hello, by the size of the index; invalidation.
+"""Perk charge reads by brands' servers: compared with hello, by index size, and invalidation.
 
-Every request is signed before the load and has a nonce of its own, as brands must send them.
+Every request is signed before the load with a nonce of its own, as the API requires.
 """
 
 import random
@@ -14,13 +14,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks import instance, invalidation, load, processes, results
-from benchmarks.instance import Instance
+from benchmarks import invalidation
+from benchmarks.harness import instance, load, processes, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import WARM_UP_SECONDS, timed
 from benchmarks.invalidation import Invalidated
-from benchmarks.load import Load
 from benchmarks.perk_tokens import FEW, MANY, Filled, Tables
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import WARM_UP_SECONDS, timed
 from ltzd.chain.node.rpc import Rpc
 from ltzd.http.perk_charges.handlers import HOLDERS, STATUS
 from ltzd.http.perk_charges.models import cursor_after
@@ -31,16 +32,16 @@ from ltzd.values import address_of
 CLIENTS = 16
 PAGE = 50
 BLOCKS = 100
-"""Moved in each round."""
+"""The number of tokens moved in each round."""
 WANTED_MS = 100.0
 FULL_PAGE = f'"count":{PAGE},'
 _MOST_A_SECOND = 12_000
-"""How many requests are prepared for each second: nobody answers more here."""
+"""The number of requests prepared per second, above what any side answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`first`, `middle` and `end` are one page each, asked again and again; `anywhere` any page.
+    """`first`, `middle` and `end` repeat one page each; `anywhere` requests any page.
 
     ltzd keeps what is asked again until the next block, and of any page it finds hardly one kept.
     """
@@ -64,8 +65,8 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with _sides(Path(name), seconds) as sides:
             measured = [await sides.round() for _ in range(rounds)]
-    details = {"rounds": [one.as_json() for one in measured]}
-    results.record("perks", _found(measured), details, in_document=in_document)
+    details = {"rounds": [round_.as_json() for round_ in measured]}
+    results.record("perks", _measurements(measured), details, in_document=in_document)
 
 
 @asynccontextmanager
@@ -105,24 +106,24 @@ class _Sides:
             clients=CLIENTS,
         )
         await self._tables.show(FEW)
-        status_few = await self._asked("status, 1,000", statuses(FEW), instance.RECORDED)
-        first_few = await self._asked("page, 1,000", pages(FEW, 0), FULL_PAGE)
-        anywhere_few = await self._asked("any, 1,000", any_pages(FEW), FULL_PAGE)
+        status_few = await self._measure("status, 1,000", statuses(FEW), instance.RECORDED)
+        first_few = await self._measure("page, 1,000", pages(FEW, 0), FULL_PAGE)
+        anywhere_few = await self._measure("any, 1,000", any_pages(FEW), FULL_PAGE)
         await self._tables.show(MANY)
         return Round(
             hello=hello,
             status_few=status_few,
             first_few=first_few,
             anywhere_few=anywhere_few,
-            status=await self._asked("status, 10^6", statuses(MANY), instance.RECORDED),
-            first=await self._asked("page, 10^6", pages(MANY, 0), FULL_PAGE),
-            middle=await self._asked("in the middle", pages(MANY, MANY.count // 2), FULL_PAGE),
-            end=await self._asked("at the end", pages(MANY, MANY.count - PAGE), FULL_PAGE),
-            anywhere=await self._asked("anywhere", any_pages(MANY), FULL_PAGE),
+            status=await self._measure("status, 10^6", statuses(MANY), instance.RECORDED),
+            first=await self._measure("page, 10^6", pages(MANY, 0), FULL_PAGE),
+            middle=await self._measure("in the middle", pages(MANY, MANY.count // 2), FULL_PAGE),
+            end=await self._measure("at the end", pages(MANY, MANY.count - PAGE), FULL_PAGE),
+            anywhere=await self._measure("anywhere", any_pages(MANY), FULL_PAGE),
             invalidated=await self._invalidated(),
         )
 
-    async def _asked(self, side: str, targets: Iterator[str], must_hold: str) -> Load:
+    async def _measure(self, side: str, targets: Iterator[str], must_hold: str) -> Load:
         count = int((WARM_UP_SECONDS + self._seconds) * _MOST_A_SECOND)
         requests = [self._signed(target) for target in islice(targets, count)]
         measured = await timed(
@@ -155,14 +156,14 @@ class _Sides:
 
 
 def statuses(tokens: Filled) -> Iterator[str]:
-    """Of any of these tokens."""
+    """Status requests for these tokens in random order."""
     while True:
         token = tokens.token(random.randint(1, tokens.count))
         yield f"{STATUS}?collectionId={tokens.collection_id}&tokenId={token}"
 
 
 def pages(tokens: Filled, behind: int) -> Iterator[str]:
-    """The page behind the token with this number."""
+    """The cursor of the page after the token with this number."""
     target = f"{HOLDERS}?collectionId={tokens.collection_id}&limit={PAGE}"
     if behind:
         target += f"&cursor={cursor_after(tokens.token(behind))}"
@@ -175,26 +176,32 @@ def any_pages(tokens: Filled) -> Iterator[str]:
         yield next(pages(tokens, random.randint(1, tokens.count - PAGE)))
 
 
-def _found(measured: list[Round]) -> list[Found]:
+def _measurements(measured: list[Round]) -> list[Measurement]:
     return [
-        _beside_hello("check-perk-status", measured, lambda one: one.status),
-        _beside_hello(f"list-perk-holders, {PAGE} a page", measured, lambda one: one.first),
-        _by_size("check-perk-status", measured, lambda one: (one.status, one.status_few)),
-        _by_size("list-perk-holders", measured, lambda one: (one.first, one.first_few)),
+        _beside_hello("check-perk-status", measured, lambda round_: round_.status),
+        _beside_hello(f"list-perk-holders, {PAGE} a page", measured, lambda round_: round_.first),
+        _by_size("check-perk-status", measured, lambda round_: (round_.status, round_.status_few)),
+        _by_size("list-perk-holders", measured, lambda round_: (round_.first, round_.first_few)),
         _by_size(
-            "list-perk-holders, in the middle", measured, lambda one: (one.middle, one.first_few)
+            "list-perk-holders, in the middle",
+            measured,
+            lambda round_: (round_.middle, round_.first_few),
         ),
-        _by_size("list-perk-holders, at the end", measured, lambda one: (one.end, one.first_few)),
         _by_size(
-            "list-perk-holders, any page", measured, lambda one: (one.anywhere, one.anywhere_few)
+            "list-perk-holders, at the end", measured, lambda round_: (round_.end, round_.first_few)
+        ),
+        _by_size(
+            "list-perk-holders, any page",
+            measured,
+            lambda round_: (round_.anywhere, round_.anywhere_few),
         ),
         *_of_invalidation(measured),
     ]
 
 
 def _beside_hello(name: str, measured: list[Round], side: Callable[[Round], Load]) -> Ratio:
-    def quotient(one: Round) -> float:
-        return side(one).per_second / one.hello.per_second
+    def quotient(round_: Round) -> float:
+        return side(round_).per_second / round_.hello.per_second
 
     typical = _middle(measured, quotient)
     return Ratio(
@@ -213,8 +220,8 @@ def _beside_hello(name: str, measured: list[Round], side: Callable[[Round], Load
 def _by_size(
     name: str, measured: list[Round], sides: Callable[[Round], tuple[Load, Load]]
 ) -> Ratio:
-    def quotient(one: Round) -> float:
-        many, few = sides(one)
+    def quotient(round_: Round) -> float:
+        many, few = sides(round_)
         return many.p50_ms / few.p50_ms
 
     many, few = sides(_middle(measured, quotient))
@@ -230,13 +237,13 @@ def _by_size(
     )
 
 
-def _of_invalidation(measured: list[Round]) -> tuple[Found, Found]:
-    def quotient(one: Round) -> float:
-        return one.invalidated.p99_ms / WANTED_MS
+def _of_invalidation(measured: list[Round]) -> tuple[Measurement, Measurement]:
+    def quotient(round_: Round) -> float:
+        return round_.invalidated.p99_ms / WANTED_MS
 
     typical = _middle(measured, quotient).invalidated
-    looks = sum(one.invalidated.looks for one in measured)
-    outlived = sum(one.invalidated.outlived for one in measured)
+    looks = sum(round_.invalidated.looks for round_ in measured)
+    outlived = sum(round_.invalidated.outlived for round_ in measured)
     return (
         Ratio(
             name=f"a block that moves NFTs → results gone, p99 ÷ {WANTED_MS:.0f} ms",

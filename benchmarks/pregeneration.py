@@ -1,4 +1,4 @@
-"""100 wallets pregenerated at once, beside the time that the identity provider alone takes.
+"""100 wallets pregenerated at once, compared with the time that the identity provider needs.
 
 The sandbox answers each of the provider's requests after 50 ms, and its limit of users a minute is
 off. ltzd has so many requests to it under way at most: 100 wallets take as many rounds of those as
@@ -17,12 +17,12 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import instance, load, results
-from benchmarks.instance import BRAND_FILE, Instance
-from benchmarks.load import Load, Plan
-from benchmarks.processes import START_SECONDS, check_alive, running
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import check, show
+from benchmarks.harness import instance, load, results
+from benchmarks.harness.instance import BRAND_FILE, Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.processes import START_SECONDS, check_alive, running
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import check, show
 from ltzd.providers.identity.client import IdentityPolicy
 
 PATH = "/service-api/pregenerate-user"
@@ -31,22 +31,22 @@ DELAY_SECONDS = 0.05
 CREATED = '"created_new":true'
 FOUND = '"created_new":false'
 MOST_PLACES = IdentityPolicy("", "", "").max_concurrent
-"""Requests that ltzd has under way at the provider."""
+"""The number of concurrent requests of ltzd at the provider."""
 _FIRST_ID = 5_394_817_206
 _CALLS = 'ltzd_providers_request_seconds_count{outcome="ok",provider="identity"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """`calls`: what the provider was asked for the 100; `found`: the same accounts once more."""
+    """`calls` counts requests at the provider; `existing` measures the same accounts again."""
 
     created: Load
     calls: int
-    found: Load
+    existing: Load
 
     @property
     def milliseconds(self) -> float:
-        """Until the last of those who began together had his answer."""
+        """The milliseconds until the last of the concurrent requests was answered."""
         return self.created.p99_ms
 
     @property
@@ -58,7 +58,7 @@ class Round:
             "created": self.created.as_json(),
             "calls": self.calls,
             "bound_ms": self.bound_ms,
-            "found": self.found.as_json(),
+            "found": self.existing.as_json(),
         }
 
 
@@ -69,8 +69,8 @@ async def run(*, rounds: int, in_document: bool) -> None:
             await loads.slow_the_provider()
             await loads.round(0)  # opens connections, and is not counted
             measured = [await loads.round(number) for number in range(1, rounds + 1)]
-    details = {"rounds": [one.as_json() for one in measured]}
-    results.record("pregeneration", _found(measured), details, in_document=in_document)
+    details = {"rounds": [round_.as_json() for round_ in measured]}
+    results.record("pregeneration", _measurements(measured), details, in_document=in_document)
 
 
 class _Loads:
@@ -86,18 +86,18 @@ class _Loads:
 
     async def round(self, number: int) -> Round:
         before = await self._calls()
-        created = await self._asked("created", number, 2 * number, CREATED)
+        created = await self._measure("created", number, 2 * number, CREATED)
         calls = await self._calls() - before
-        return Round(created, calls, await self._asked("found", number, 2 * number + 1, FOUND))
+        return Round(created, calls, await self._measure("found", number, 2 * number + 1, FOUND))
 
     async def _calls(self) -> int:
-        """How often ltzd has asked the provider."""
+        """The number of requests that ltzd has made to the provider."""
         async with self._client.get(f"{self._ltzd.dev_json['adminUrl']}/metrics") as answer:
             lines = (await answer.text()).splitlines()
         return next((int(float(line.split()[-1])) for line in lines if line.startswith(_CALLS)), 0)
 
-    async def _asked(self, side: str, accounts: int, brand: int, must_hold: str) -> Load:
-        """All at once, each on a connection of its own."""
+    async def _measure(self, side: str, accounts: int, brand: int, must_hold: str) -> Load:
+        """Measures concurrent requests, each on a connection of its own."""
         plan = Plan(
             port=self._ltzd.port,
             requests=self._requests(accounts, await self._brand(brand)),
@@ -123,7 +123,7 @@ class _Loads:
         return [load.post(self._ltzd.port, PATH, json.dumps(body)) for body in bodies]
 
     async def _brand(self, number: int) -> str:
-        """One that nobody has asked for yet."""
+        """An account that no request has named before."""
         brand_id = f"0xbe4d{number:036x}"
         folder = self._ltzd.data_dir.parent
         file = folder / "pregeneration.toml"
@@ -147,13 +147,13 @@ class _Loads:
                 await asyncio.sleep(0.1)
 
 
-def _found(measured: list[Round]) -> list[Found]:
-    typical = sorted(measured, key=lambda one: one.milliseconds)[len(measured) // 2]
-    created, found = typical.created, typical.found
+def _measurements(measured: list[Round]) -> list[Measurement]:
+    typical = sorted(measured, key=lambda round_: round_.milliseconds)[len(measured) // 2]
+    created, existing = typical.created, typical.existing
     return [
         Ratio(
             name=f"{AT_ONCE} pregenerations at once ÷ the identity provider's own time",
-            rounds=tuple(one.milliseconds / one.bound_ms for one in measured),
+            rounds=tuple(round_.milliseconds / round_.bound_ms for round_ in measured),
             must=2,
             is_lower_better=True,
             figures=(
@@ -166,8 +166,8 @@ def _found(measured: list[Round]) -> list[Found]:
         Figure(
             name=f"{AT_ONCE} pregenerations at once of accounts that have a wallet",
             figures=(
-                f"p50 {found.p50_ms:.0f}, p99 {found.p99_ms:.0f} ms, "
-                f"{AT_ONCE / found.p99_ms * 1000:,.0f} a second"
+                f"p50 {existing.p50_ms:.0f}, p99 {existing.p99_ms:.0f} ms, "
+                f"{AT_ONCE / existing.p99_ms * 1000:,.0f} a second"
             ),
         ),
     ]

@@ -1,6 +1,6 @@
 """How long a relay takes from the request to the node's knowing its transaction, one in flight.
 
-The node tells of a new transaction by itself, over a web socket; the answer is awaited before the
+The node announces new transactions over a WebSocket; the answer is awaited before the
 next request, which follows at a random moment between two blocks.
 """
 
@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.instance import Instance
-from benchmarks.load import loopback_address, percentile_ms
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import loopback_address, percentile_ms
 from benchmarks.relay_calls import CONFIRMED
 
 _MOST_PAUSE_SECONDS = 0.5
@@ -64,16 +64,16 @@ async def _relayed(
     news: "aiohttp.ClientWebSocketResponse[bool]",
     request: bytes,
 ) -> float:
-    """Seconds until the node told of the transaction that the answer names."""
+    """The seconds until the node announced the transaction of the answer."""
     reader, writer = streams
     sent_at = perf_counter()
     writer.write(request)
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        told = await news.receive_json()
+        notification = await news.receive_json()
         seconds = perf_counter() - sent_at
         answer = await _answer(reader)
-    if CONFIRMED not in answer or told["params"]["result"] not in answer:
-        raise SystemExit(f"the node told of {told}, the answer is {answer}")
+    if CONFIRMED not in answer or notification["params"]["result"] not in answer:
+        raise SystemExit(f"the node told of {notification}, the answer is {answer}")
     return seconds
 
 

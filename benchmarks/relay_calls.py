@@ -1,7 +1,7 @@
-"""What the relays of the benchmarks say: users with tokens and wallets, and calls that they signed.
+"""The users and signed calls of the relay benchmarks, as prepared requests.
 
-A transfer by authorization takes no turns and may be repeated with another nonce; a claim of the
-demo's free collection is each user's once. Requests are prepared; nobody asks more than an hour of
+A transfer by authorization is not serialized per user and may be repeated with another nonce. Each
+user can claim of the demo's free collection once. No user sends more requests than an hour of
 relays allows.
 """
 
@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import aiohttp
 import coincurve
 
-from benchmarks import load
-from benchmarks.instance import Instance
+from benchmarks.harness import load
+from benchmarks.harness.instance import Instance
 from ltzd.chain.contracts import ltz, perk_nft
 from ltzd.chain.typed_data import (
     DOMAIN_NAMES,
@@ -32,7 +32,7 @@ from ltzd.values import Address, address_of, bytes_of, checksummed, hex_of
 CONFIRMED = '"status":"confirmed"'
 FREE_COLLECTION = 1
 TRANSFERS_OF_USER = RELAYS_AN_HOUR - 1
-"""The last of the hour is a claim."""
+"""The remaining relay of the hour is a claim."""
 _LIFETIME_SECONDS = 6 * 3600
 _SHOP = Address(b"\x5b" * 20)
 _AT_ONCE = 32
@@ -48,7 +48,7 @@ class User:
 
 
 class Calls:
-    """Calls of LTZ and PerkNFT that these users sign, and the requests that hold them."""
+    """Calls of LTZ and PerkNFT that the users sign, and the requests that contain them."""
 
     def __init__(self, ltzd: Instance, users: Sequence[User]) -> None:
         contracts = ltzd.dev_json["contracts"]
@@ -65,7 +65,7 @@ class Calls:
         self._claimers = iter(users)
 
     def transfer(self, number: int) -> bytes:
-        """A unit of LTZ to a shop, signed; numbers go round the users."""
+        """A signed transfer of one LTZ unit; numbers cycle through the users."""
         at = number % len(self._users)
         wallet = self._users[at].wallet
         transfer = TransferWithAuthorization(
@@ -76,15 +76,15 @@ class Calls:
         return ltz.transfer_with_authorization_call(transfer, signature)
 
     def transfers(self, count: int) -> list[bytes]:
-        """Calls for whoever sends them without asking `/relay`."""
+        """Calls for a side that sends them without `/relay`."""
         return [self.transfer(number) for number in range(count)]
 
     def transfer_requests(self, count: int) -> list[str]:
-        """Of this many relays of the users' hour."""
+        """Requests for this many relays of the users' hour."""
         return [self._transfer_request(number) for number in _taken(self._numbers, count)]
 
     def claim_requests(self, count: int) -> list[str]:
-        """The next users' claims."""
+        """Requests for the next users' claims."""
         requests = []
         for user in _taken(self._claimers, count):
             data = perk_nft.claim_for_call(
@@ -116,18 +116,18 @@ def _taken(source: Iterator[Each], count: int) -> list[Each]:
 
 
 async def logged_in(ltzd: Instance, count: int) -> list[User]:
-    """Users of the benchmarks' brand, by the same addresses as their events."""
+    """Logs in users of the benchmarks' brand, with the same addresses as their events."""
     connector = aiohttp.TCPConnector(limit=_AT_ONCE)
     async with aiohttp.ClientSession(connector=connector) as session:
         return await asyncio.gather(*(_log_in(session, ltzd, number) for number in range(count)))
 
 
 async def _log_in(session: aiohttp.ClientSession, ltzd: Instance, number: int) -> User:
-    said = {
+    body = {
         "email": f"user{number}@{ltzd.brand.domains[0]}",
         "expiresIn": _LIFETIME_SECONDS,
     }
-    async with session.post(ltzd.dev_json["sandbox"]["identityTokenUrl"], json=said) as answer:
+    async with session.post(ltzd.dev_json["sandbox"]["identityTokenUrl"], json=body) as answer:
         given: dict[str, Any] = await answer.json()
     return User(
         given["identityToken"],

@@ -1,7 +1,8 @@
-"""Relayed calls a second, beside the usual web3.py loop and anvil's limit; how soon they are out.
+"""Relayed calls a second, compared with the usual web3.py loop and with anvil's limit.
 
-The call is LTZ's transferWithAuthorization of many users, who take no turns. All sides use the same
-chain with one-second blocks, one after the other, with other wallets.
+The benchmark also measures the time until publication. The call is LTZ's transferWithAuthorization
+of many users, which is not serialized. All sides use the same chain with one-second blocks, one
+after the other, with different wallets.
 """
 
 import asyncio
@@ -11,36 +12,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks import (
-    blocks,
-    inclusion,
-    inserts,
-    instance,
-    load,
-    publication,
-    relay_calls,
-    resources,
-    results,
-    usual_relayer,
-)
-from benchmarks.inclusion import Included
-from benchmarks.inserts import Inserted
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
+from benchmarks import publication, relay_calls
+from benchmarks.harness import blocks, instance, load, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import check, first_events, show
+from benchmarks.limits import inclusion, inserts, usual_relayer
+from benchmarks.limits.inclusion import Included
+from benchmarks.limits.inserts import Inserted
+from benchmarks.limits.usual_relayer import Relayed
 from benchmarks.publication import Published
 from benchmarks.relay_calls import Calls
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import check, first_events, show
-from benchmarks.usual_relayer import Relayed
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of
 
 MANY, SOME, USUAL = 4_000, 500, 64
-"""In flight; the usual loop does not get faster with more."""
+"""The number in flight; the usual loop does not get faster with more."""
 RELAYED = 5 * MANY
-"""How many are relayed with MANY in flight: they go in waves, so that a fixed time would count one
-more or less.
-"""
+"""The number relayed with MANY in flight. A fixed time would count one wave more or less."""
 WARM_UP_SECONDS = 3.0
 CLAIMS = 1_000
 PUBLISHED = 15
@@ -50,7 +40,7 @@ Measured = TypeVar("Measured", Relayed, Included, Published, Inserted)
 
 _MOST_INCLUDED = 5_000
 _MOST_USUAL = 200
-"""How many calls are prepared for each second: nobody relays more here."""
+"""The number of calls prepared per second, above what any side relays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +68,7 @@ class Round:
     usual: Relayed
     included: Included
     many: Flight
-    some: Flight
+    few: Flight
     claims: Load
     published: Published
     inserted: Inserted
@@ -95,17 +85,17 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
             calls = Calls(ltzd, await relay_calls.logged_in(ltzd, users))
             sides = _Sides(ltzd, rpc, calls, seconds)
             measured = [await sides.round() for _ in range(rounds)]
-    details = {"users": users, "rounds": [one.as_json() for one in measured]}
-    results.record("relays", _found(measured), details, in_document=in_document)
+    details = {"users": users, "rounds": [round_.as_json() for round_ in measured]}
+    results.record("relays", _measurements(measured), details, in_document=in_document)
 
 
 def _users(seconds: float, rounds: int) -> int:
-    """As many as have relays for all rounds, each 35 an hour."""
-    at_most = RELAYED + _some(seconds) + PUBLISHED
+    """The number of users for all rounds, at 35 relays an hour each."""
+    at_most = RELAYED + _few(seconds) + PUBLISHED
     return max(CLAIMS * rounds, -(-rounds * at_most // relay_calls.TRANSFERS_OF_USER))
 
 
-def _some(seconds: float) -> int:
+def _few(seconds: float) -> int:
     return int((WARM_UP_SECONDS + seconds + 2) * SOME)
 
 
@@ -118,12 +108,12 @@ class _Sides:
         self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
 
     async def round(self) -> Round:
-        """All sides, one after the other; the chain has nothing left to mine when one begins."""
+        """Measures all sides in turn; no transaction is pending before each."""
         return Round(
             usual=await self._usual(),
             included=await self._included(),
             many=await self._many(),
-            some=await self._some(),
+            few=await self._few(),
             claims=await self._claims(),
             published=await self._published(),
             inserted=await self._inserted(),
@@ -133,7 +123,7 @@ class _Sides:
         return await self._shown(
             f"web3.py, {USUAL}",
             usual_relayer.measure(
-                usual_relayer.Work(
+                usual_relayer.RelayerLoad(
                     rpc_url=self._rpc.url,
                     to=hex_of(self._calls.ltz),
                     calls=self._transfers(_MOST_USUAL),
@@ -148,7 +138,7 @@ class _Sides:
         return await self._shown(
             "anvil alone",
             inclusion.measure(
-                inclusion.Work(
+                inclusion.InclusionLoad(
                     rpc_url=self._rpc.url,
                     to=hex_of(self._calls.ltz),
                     calls=self._transfers(_MOST_INCLUDED),
@@ -169,7 +159,7 @@ class _Sides:
         return [hex_of(call) for call in self._calls.transfers(count)]
 
     async def _many(self) -> Flight:
-        """From the first request to the last answer."""
+        """Measures from the first request to the last answer."""
         requests = self._calls.transfer_requests(RELAYED)
         return await self._flight(
             Plan(
@@ -181,8 +171,8 @@ class _Sides:
             )
         )
 
-    async def _some(self) -> Flight:
-        requests = self._calls.transfer_requests(_some(self._seconds))
+    async def _few(self) -> Flight:
+        requests = self._calls.transfer_requests(_few(self._seconds))
         return await self._flight(
             Plan(
                 port=self._ltzd.port,
@@ -232,42 +222,44 @@ class _Sides:
         return await self._shown("published", publication.measure(self._ltzd, requests))
 
     async def _inserted(self) -> Inserted:
-        work = inserts.Work(self._ltzd.dev_json["databaseUrl"], 1, 1, 0.5, INSERT_SECONDS)
+        work = inserts.InsertLoad(self._ltzd.dev_json["databaseUrl"], 1, 1, 0.5, INSERT_SECONDS)
         return await self._shown("one insert", inserts.measure(work))
 
     async def _settled(self) -> None:
-        """Until the operator has nothing under way, and ltzd had a moment to write it down."""
+        """Waits until the operator has nothing in flight and ltzd has recorded it."""
         await inclusion.until_mined(self._rpc, self._ltzd.dev_json["operator"])
         await asyncio.sleep(2 * instance.BLOCK_SECONDS)
 
 
-def _found(measured: list[Round]) -> list[Found]:
+def _measurements(measured: list[Round]) -> list[Measurement]:
     flights = f"{MANY:,} in flight"
     return [
         _ratio(
             f"relayed calls, {flights} ÷ the usual web3.py loop, {USUAL} in flight",
             measured,
-            lambda one: (one.many.per_second, one.usual.per_second),
-            lambda one: (
-                f"{one.many.per_second:,.0f} ÷ {one.usual.per_second:,.0f} a second (confirmed p50 "
-                f"{one.many.load.p50_ms:,.0f} and {one.usual.p50_ms:,.0f} ms)"
+            lambda round_: (round_.many.per_second, round_.usual.per_second),
+            lambda round_: (
+                f"{round_.many.per_second:,.0f} ÷ {round_.usual.per_second:,.0f} a second "
+                f"(confirmed p50 {round_.many.load.p50_ms:,.0f} and {round_.usual.p50_ms:,.0f} ms)"
             ),
             bounds=(10, 25),
         ),
         _ratio(
             f"relayed calls, {flights} ÷ what anvil mines of them signed before, in batches",
             measured,
-            lambda one: (one.many.per_second, one.included.per_second),
-            lambda one: f"{one.many.per_second:,.0f} ÷ {one.included.per_second:,.0f} a second",
+            lambda round_: (round_.many.per_second, round_.included.per_second),
+            lambda round_: (
+                f"{round_.many.per_second:,.0f} ÷ {round_.included.per_second:,.0f} a second"
+            ),
             bounds=(0.35, 0.6),
         ),
         _ratio(
             f"relay confirmed p50, {SOME} in flight ÷ time from block to block",
             measured,
-            lambda one: (one.some.load.p50_ms / 1000, one.some.block_seconds),
-            lambda one: (
-                f"{one.some.load.p50_ms:,.0f} ÷ {1000 * one.some.block_seconds:,.0f} ms; "
-                f"{one.some.per_second:,.0f} a second"
+            lambda round_: (round_.few.load.p50_ms / 1000, round_.few.block_seconds),
+            lambda round_: (
+                f"{round_.few.load.p50_ms:,.0f} ÷ {1000 * round_.few.block_seconds:,.0f} ms; "
+                f"{round_.few.per_second:,.0f} a second"
             ),
             bounds=(1.25, 1.05),
             is_lower_better=True,
@@ -275,8 +267,8 @@ def _found(measured: list[Round]) -> list[Found]:
         _ratio(
             "relay published p50, one in flight ÷ PostgreSQL insert of one row p50",
             measured,
-            lambda one: (one.published.p50_ms, one.inserted.p50_ms),
-            lambda one: f"{one.published.p50_ms:.2f} ÷ {one.inserted.p50_ms:.2f} ms",
+            lambda round_: (round_.published.p50_ms, round_.inserted.p50_ms),
+            lambda round_: f"{round_.published.p50_ms:.2f} ÷ {round_.inserted.p50_ms:.2f} ms",
             bounds=(15, 7),
             is_lower_better=True,
         ),
@@ -284,46 +276,46 @@ def _found(measured: list[Round]) -> list[Found]:
             name=f"claims of {CLAIMS:,} users, {SOME} in flight",
             figures=_middle(
                 measured,
-                lambda one: one.claims.p50_ms,
-                lambda one: (
-                    f"confirmed p50 {one.claims.p50_ms:,.0f}, p99 {one.claims.p99_ms:,.0f} ms"
+                lambda round_: round_.claims.p50_ms,
+                lambda round_: (
+                    f"confirmed p50 {round_.claims.p50_ms:,.0f}, p99 {round_.claims.p99_ms:,.0f} ms"
                 ),
             ),
         ),
         Figure(
             name=f"CPU time of a relayed call, {flights}",
-            figures=_middle(measured, lambda one: one.many.cpu[resources.LTZD], _cpu),
+            figures=_middle(measured, lambda round_: round_.many.cpu[resources.LTZD], _cpu),
         ),
     ]
 
 
-def _cpu(one: Round) -> str:
-    return ", ".join(f"{name} {used:.0f} µs" for name, used in one.many.cpu.items())
+def _cpu(round_: Round) -> str:
+    return ", ".join(f"{name} {used:.0f} µs" for name, used in round_.many.cpu.items())
 
 
 def _middle(
-    measured: list[Round], rank: Callable[[Round], float], told: Callable[[Round], str]
+    measured: list[Round], rank: Callable[[Round], float], describe: Callable[[Round], str]
 ) -> str:
-    return told(sorted(measured, key=rank)[len(measured) // 2])
+    return describe(sorted(measured, key=rank)[len(measured) // 2])
 
 
 def _ratio(
     name: str,
     measured: list[Round],
     sides: Callable[[Round], tuple[float, float]],
-    told: Callable[[Round], str],
+    describe: Callable[[Round], str],
     *,
     bounds: tuple[float, float],
     is_lower_better: bool = False,
 ) -> Ratio:
-    def quotient(one: Round) -> float:
-        ours, theirs = sides(one)
+    def quotient(round_: Round) -> float:
+        ours, theirs = sides(round_)
         return ours / theirs
 
     return Ratio(
         name=name,
         rounds=tuple(map(quotient, measured)),
-        figures=_middle(measured, quotient, told),
+        figures=_middle(measured, quotient, describe),
         must=bounds[0],
         aim=bounds[1],
         is_lower_better=is_lower_better,

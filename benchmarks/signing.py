@@ -9,8 +9,8 @@ from eth_account import Account
 from eth_keys.backends.coincurve import CoinCurveECCBackend
 from eth_keys.main import lazy_key_api
 
-from benchmarks import results
-from benchmarks.results import Ratio
+from benchmarks.harness import results
+from benchmarks.harness.results import Ratio
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import Address, checksummed
 
@@ -35,15 +35,15 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
         print(f"  ltzd {ours[-1]:8,.0f}/s  eth-account {theirs[-1]:8,.0f}/s", flush=True)
     pairs = sorted(zip(ours, theirs, strict=True), key=lambda pair: pair[0] / pair[1])
     typical = pairs[len(pairs) // 2]
-    found = Ratio(
+    ratio = Ratio(
         name="signing ÷ eth-account with coincurve",
-        rounds=tuple(one / other for one, other in zip(ours, theirs, strict=True)),
+        rounds=tuple(ltzd / peer for ltzd, peer in zip(ours, theirs, strict=True)),
         must=6,
         aim=10,
         figures=f"{typical[0]:,.0f} ÷ {typical[1]:,.0f} a second",
     )
     details = {"ltzd_per_second": ours, "eth_account_per_second": theirs}
-    results.record("signing", [found], details, in_document=in_document)
+    results.record("signing", [ratio], details, in_document=in_document)
 
 
 def _compare(signer: Signer, account: Any, to: Address) -> None:

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePub
 from cryptography.hazmat.primitives.hashes import SHA256
 from jwt.utils import base64url_decode, raw_to_der_signature
 
-from benchmarks import results
-from benchmarks.results import Ratio
+from benchmarks.harness import results
+from benchmarks.harness.results import Ratio
 from ltzd.dev.sandbox import Sandbox
 from ltzd.providers.identity.tokens import IdentityTokens
 
@@ -35,14 +35,14 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
                 }
         finally:
             await sandbox.stop()
-    found = [ratio for kind, sides in rates.items() for ratio in _ratios(kind, *sides)]
+    measurements = [ratio for kind, sides in rates.items() for ratio in _ratios(kind, *sides)]
     details = {
         kind: dict(
             zip(("ltzd_per_second", "pyjwt_per_second", "bare_per_second"), sides, strict=True)
         )
         for kind, sides in rates.items()
     }
-    results.record("tokens", found, details, in_document=in_document)
+    results.record("tokens", measurements, details, in_document=in_document)
 
 
 async def _log_in(sandbox: Sandbox) -> tuple[dict[str, str], EllipticCurvePublicKey]:
@@ -110,10 +110,10 @@ def _ratios(
 
 def _ratio(name: str, ours: list[float], theirs: list[float], must: float | None) -> Ratio:
     pairs = sorted(zip(ours, theirs, strict=True), key=lambda pair: pair[0] / pair[1])
-    one, other = pairs[len(pairs) // 2]
+    ltzd, peer = pairs[len(pairs) // 2]
     return Ratio(
         name=name,
-        rounds=tuple(mine / yours for mine, yours in zip(ours, theirs, strict=True)),
+        rounds=tuple(mine / other for mine, other in zip(ours, theirs, strict=True)),
         must=must,
-        figures=f"{one:,.0f} ÷ {other:,.0f} a second",
+        figures=f"{ltzd:,.0f} ÷ {peer:,.0f} a second",
     )

@@ -10,11 +10,11 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import instance, processes, results, webhook_receiver
-from benchmarks.instance import Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Found, Ratio
-from benchmarks.sides import USERS, first_events, timed
+from benchmarks.harness import instance, processes, results, webhook_receiver
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import USERS, first_events, timed
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, connect
@@ -60,14 +60,14 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with _sides(Path(name), seconds) as sides:
             measured = [await sides.round() for _ in range(rounds)]
-    details = {"rounds": [one.as_json() for one in measured]}
-    results.record("webhooks", _found(measured), details, in_document=in_document)
+    details = {"rounds": [round_.as_json() for round_ in measured]}
+    results.record("webhooks", _measurements(measured), details, in_document=in_document)
 
 
 @asynccontextmanager
 async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
     port, log = processes.free_port(), folder / "receiver.log"
-    receiver = ["-m", "benchmarks.webhook_receiver", str(port)]
+    receiver = ["-m", "benchmarks.harness.webhook_receiver", str(port)]
     async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
         await processes.until_it_listens(process, port, log)
         await first_events(ltzd, USERS)
@@ -142,7 +142,7 @@ class _Sides:
         return measured
 
     async def _delivered(self) -> Delivered:
-        await self._told()
+        await self._take_counts()
         await self._database.execute("DELETE FROM webhooks")
         async with self._database.transaction():
             await self._database.execute(
@@ -158,7 +158,7 @@ class _Sides:
         async with asyncio.timeout(PATIENCE_SECONDS):
             while await self._pending():  # noqa: ASYNC110 - the facts are another process's
                 await asyncio.sleep(0.1)
-        delivered = await self._told()
+        delivered = await self._take_counts()
         if delivered.count != BRANDS * EACH:
             raise SystemExit(f"{delivered.count} webhooks arrived instead of {BRANDS * EACH}")
         print(f"  {'delivered':14} {delivered.per_second:8,.0f}/s", flush=True)
@@ -170,7 +170,7 @@ class _Sides:
         )
         return count
 
-    async def _told(self) -> Delivered:
+    async def _take_counts(self) -> Delivered:
         async with (
             aiohttp.ClientSession() as session,
             session.get(self._receiver + webhook_receiver.TAKEN) as answer,
@@ -178,14 +178,16 @@ class _Sides:
             return Delivered(**await answer.json())
 
 
-def _found(measured: list[Round]) -> list[Found]:
-    typical = sorted(measured, key=lambda one: one.slow.p50_ms / one.without.p50_ms)
+def _measurements(measured: list[Round]) -> list[Measurement]:
+    typical = sorted(measured, key=lambda round_: round_.slow.p50_ms / round_.without.p50_ms)
     slow, without = typical[len(typical) // 2].slow, typical[len(typical) // 2].without
-    delivered = sorted((one.delivered for one in measured), key=lambda one: one.per_second)
+    delivered = sorted(
+        (round_.delivered for round_ in measured), key=lambda round_: round_.per_second
+    )
     return [
         Ratio(
             name="event answers: p50 with a receiver that takes 30 s ÷ without one",
-            rounds=tuple(one.slow.p50_ms / one.without.p50_ms for one in measured),
+            rounds=tuple(round_.slow.p50_ms / round_.without.p50_ms for round_ in measured),
             must=1.1,
             is_lower_better=True,
             figures=(

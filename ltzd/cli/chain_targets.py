@@ -1,4 +1,4 @@
-"""Where a command's node and contracts are: a dev instance's, or those of the settings."""
+"""Finds the node and the contracts for a command: those of a dev instance or of the settings."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,7 +9,7 @@ from ltzd.daemon.settings.settings import read_settings
 from ltzd.rules.operator.fees import FeePolicy
 
 DEV_FEES = FeePolicy(cap=10**18)
-"""On a full dev chain fees may climb over any sensible cap, and cost nobody anything."""
+"""Practically no cap: fees on a busy dev chain can rise above any sensible cap and are not real."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,10 @@ class ChainTarget:
 
 
 def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
-    """Settings win. Raises Misconfigured."""
+    """The settings file's target if `config` is given, else the dev instance's.
+
+    Raises Misconfigured.
+    """
     if config is None:
         return _of_dev(data_dir)
     settings = read_settings(config)

@@ -1,7 +1,7 @@
-"""A CSV file (RFC 4180, UTF-8), or standard output as one.
+"""Writes a CSV file (RFC 4180, UTF-8), or CSV to standard output.
 
-A file is there whole or not at all. What cannot be written is Misconfigured: as an OSError it would
-look like the database's.
+A file is written completely or not at all. A write error is raised as Misconfigured, because
+callers take an OSError for a lost database connection.
 """
 
 import csv
@@ -17,7 +17,7 @@ from ltzd.errors import Misconfigured
 
 STANDARD_OUTPUT = "-"
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What spreadsheets run when a cell begins with it."""
+"""A spreadsheet runs a cell that begins with one of these as a formula."""
 
 
 class CsvFile:
@@ -25,7 +25,7 @@ class CsvFile:
         self._file = file
         self._is_output = file == STANDARD_OUTPUT
         self._target = Path(file)
-        # A pipe or a device must not be replaced by a file.
+        # Renaming a file over a pipe or a device would replace it.
         is_special = self._target.exists() and not self._target.is_file()
         name = self._target.name
         self._path = self._target if is_special else self._target.with_name(f"{name}.partial")
@@ -80,9 +80,11 @@ class CsvFile:
             yield
         except BrokenPipeError:
             if self._is_output:
-                # Python would say it once more when it flushes at its end.
+                # Python would report the broken pipe again when it flushes at exit.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise Misconfigured("Nobody read the statement to its end.") from None
+            raise Misconfigured(
+                "The reader closed the pipe before the end of the statement."
+            ) from None
         except OSError as error:
             raise Misconfigured(f"{self._file} cannot be written: {error.strerror}.") from error
 

@@ -1,4 +1,4 @@
-"""`dev.json`: where a dev instance tells tools what runs."""
+"""Reads `dev.json`, in which a dev instance publishes its addresses and URLs."""
 
 import json
 from collections.abc import Mapping
@@ -30,12 +30,12 @@ class DevChain:
 
 
 def read(data_dir: Path) -> DevInstance:
-    """Raises Misconfigured if no dev instance has left its `dev.json` there."""
+    """Raises Misconfigured if `data_dir` has no valid `dev.json`."""
     content = _content(data_dir)
     try:
         return DevInstance(content["adminUrl"], content["databaseUrl"])
     except (KeyError, TypeError) as error:
-        raise _not_understood(data_dir) from error
+        raise _malformed(data_dir) from error
 
 
 def read_chain(data_dir: Path) -> DevChain:
@@ -45,7 +45,7 @@ def read_chain(data_dir: Path) -> DevChain:
         addresses = {name: address_of(content["contracts"][name]) for name in _CONTRACTS}
         return DevChain(content["rpcUrl"], addresses)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise _not_understood(data_dir) from error
+        raise _malformed(data_dir) from error
 
 
 def _content(data_dir: Path) -> Any:
@@ -53,15 +53,13 @@ def _content(data_dir: Path) -> Any:
     if not path.exists():
         raise Misconfigured(
             f"No dev instance runs in {data_dir}: start `ltzd dev` there first, "
-            "or name another place with --data-dir."
+            "or name its data directory with --data-dir."
         )
     try:
         return json.loads(read_secret(path))
     except ValueError as error:
-        raise _not_understood(data_dir) from error
+        raise _malformed(data_dir) from error
 
 
-def _not_understood(data_dir: Path) -> Misconfigured:
-    return Misconfigured(
-        f"{data_dir / NAME} cannot be understood; start `ltzd dev` anew to have it written again."
-    )
+def _malformed(data_dir: Path) -> Misconfigured:
+    return Misconfigured(f"{data_dir / NAME} is malformed; restart `ltzd dev` to write it again.")

@@ -1,7 +1,7 @@
-"""`ltzd init`: a settings file and a brand file to begin with, for `ltzd run`.
+"""`ltzd init`: writes a first settings file and a first brand file for `ltzd run`.
 
-Nothing is overwritten, and either both files are written or none. Questions are asked on standard
-error, and only of a person at a terminal.
+No file is overwritten, and either both files are written or neither. The command asks for missing
+values on standard error if standard input is a terminal.
 """
 
 import sys
@@ -28,9 +28,9 @@ OPTIONS = {
     "daily_mint_budget": "--daily-budget",
 }
 QUESTIONS: Mapping[str, tuple[str, type]] = {
-    "id": ("The brand's id (its wallet's address)", str),
-    "domains": ("The domain that its events come from", str),
-    "daily_mint_budget": ("How much LTZ may it give away in a day (0: no limit)", int),
+    "id": ("The brand's id (its wallet address)", str),
+    "domains": ("The domain that sends its events", str),
+    "daily_mint_budget": ("The LTZ it may give away in a day (0 is no limit)", int),
 }
 
 
@@ -43,20 +43,20 @@ def init(
     daily_budget: int | None,
 ) -> None:
     _refuse_to_overwrite(folder)
-    fields = _complete(
+    fields = _ask_for_missing(
         {
             "id": brand_id,
             "domains": tuple(domains) or None,
             "daily_mint_budget": daily_budget,
         }
     )
-    brand = _checked({"name": name or fields["domains"][0]} | fields)
+    brand = _validate({"name": name or fields["domains"][0]} | fields)
     text = starting_brand(brand.id, brand.name, brand.domains, brand.daily_mint_budget)
     _write_all({folder / SETTINGS_FILE: starting_settings(), folder / BRAND_FILE: text})
     settings = folder / SETTINGS_FILE
-    print_message(f"{settings} is there: fill in what is empty, then: ltzd run --config {settings}")
+    print_message(f"Wrote {settings}. Fill in the empty values, then: ltzd run --config {settings}")
     print_message(
-        f"{folder / BRAND_FILE} is there: look through it, then: "
+        f"Wrote {folder / BRAND_FILE}. Review it, then: "
         f"ltzd brand apply {folder / BRAND_FILE} --config {settings}"
     )
 
@@ -64,36 +64,36 @@ def init(
 def _refuse_to_overwrite(folder: Path) -> None:
     for path in (folder / SETTINGS_FILE, folder / BRAND_FILE):
         if path.exists() or path.is_symlink():
-            raise Misconfigured(f"{path} is there already, and is not overwritten.")
+            raise Misconfigured(f"{path} exists already and is not overwritten.")
 
 
-def _complete(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Asks for what no option says. Raises Misconfigured where nobody can be asked."""
+def _ask_for_missing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Ask for the values without an option. Raises Misconfigured without a terminal."""
     missing = [OPTIONS[field] for field, value in given.items() if value is None]
     if missing and not sys.stdin.isatty():
-        raise Misconfigured(f"Give {', '.join(missing)}: there is no terminal to ask at.")
-    return {field: _asked(field) if value is None else value for field, value in given.items()}
+        raise Misconfigured(f"Give {', '.join(missing)}: standard input is not a terminal.")
+    return {field: _ask(field) if value is None else value for field, value in given.items()}
 
 
-def _asked(field: str) -> Any:
+def _ask(field: str) -> Any:
     question, kind = QUESTIONS[field]
     answer = typer.prompt(question, type=kind, err=True)
     return (answer,) if field == "domains" else answer
 
 
-def _checked(fields: dict[str, Any]) -> Brand:
-    """Raises FileRejected with a line for each option that does not fit."""
+def _validate(fields: dict[str, Any]) -> Brand:
+    """Raises FileRejected with a line for each invalid option."""
     try:
         return Brand.model_validate(fields | {"id": fields["id"].lower()})
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        details = error.errors(include_url=False, include_input=False)
         raise FileRejected(
-            [f"{OPTIONS[str(fault['loc'][0])]}: {reason_of(fault)}" for fault in found]
+            [f"{OPTIONS[str(fault['loc'][0])]}: {reason_of(fault)}" for fault in details]
         ) from None
 
 
 def _write_all(files: Mapping[Path, str]) -> None:
-    """Mode 0600, since passwords may go into them."""
+    """Mode 0600, because a person may put passwords into them."""
     written: list[Path] = []
     try:
         for path, text in files.items():

@@ -1,7 +1,7 @@
-"""What `ltzd init` writes, made from the examples in config/, which the package holds copies of.
+"""The files that `ltzd init` writes, made from the package's copies of the examples in config/.
 
-In a settings file what only its owner can know is empty, so that ltzd names it until it is filled
-in, and what it does without is a comment. In a brand file the example's events and perks are
+In the settings file the values that only the operator knows are empty, so that `ltzd run` names
+them, and optional settings are comments. In the brand file the example's events and perks are
 comments.
 """
 
@@ -12,7 +12,7 @@ from typing import Final
 
 from ltzd.rules.brands.toml_writer import toml_value
 
-TO_FILL_IN: Final = (
+REQUIRED_BY_OPERATOR: Final = (
     "database_url",
     "rpc_url",
     "ltz",
@@ -22,7 +22,7 @@ TO_FILL_IN: Final = (
     "base_url",
     "app_id",
 )
-NOT_NEEDED: Final = (
+OPTIONAL: Final = (
     "redis_url",
     "explorer_url",
     "own_origins",
@@ -33,8 +33,8 @@ _SETTING = re.compile(r'(?P<name>[a-z_]+) = (?P<value>"[^"]*"|\[[^]]*\]|[^ #]+)'
 
 
 def starting_settings() -> str:
-    lines = _with_values(_example("ltzd.toml"), dict.fromkeys(TO_FILL_IN, '""'))
-    return _text(f"#{line}" if _name_in(line) in NOT_NEEDED else line for line in lines)
+    lines = _with_values(_example("ltzd.toml"), dict.fromkeys(REQUIRED_BY_OPERATOR, '""'))
+    return _text(f"#{line}" if _name_in(line) in OPTIONAL else line for line in lines)
 
 
 def starting_brand(brand_id: str, name: str, domains: Sequence[str], daily_budget: int) -> str:
@@ -64,7 +64,7 @@ def _name_in(line: str) -> str | None:
 
 
 def _with_values(lines: Iterable[str], values: Mapping[str, str]) -> list[str]:
-    """These settings' values are other ones; the comments beside them stay."""
+    """The lines with these settings' values replaced; the comments beside them stay in place."""
     changed = []
     for line in lines:
         setting = _SETTING.match(line)

@@ -1,6 +1,6 @@
-"""Every command's name and options; each imports what it runs only when it runs."""
+"""The names and options of every command. A command imports its module only when it runs."""
 
-# ruff: noqa: PLC0415 - importing everything for `ltzd --help` would take a second
+# ruff: noqa: PLC0415 - with all imports at the top `ltzd --help` would take a second
 
 import sys
 from pathlib import Path
@@ -15,7 +15,7 @@ from ltzd.cli.books import command as books_command
 from ltzd.cli.brand import commands as brand_commands
 from ltzd.cli.deploy import command as deploy_command
 from ltzd.cli.event import commands as event_commands
-from ltzd.cli.offers import business_commands, collection_commands, item_commands
+from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.cli.wallets import commands as wallet_commands
 from ltzd.cli.webhooks import commands as webhook_commands
@@ -23,7 +23,7 @@ from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
 
 class PlainErrors(TyperGroup):
-    """What a person can put right is a sentence on stderr and exit code 1, not a traceback."""
+    """Prints an error that a person can correct as a sentence on stderr, and exits with 1."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -50,9 +50,8 @@ app.add_typer(wallet_commands.app, name="wallets")
 app.command()(deploy_command.deploy)
 app.command()(books_command.books)
 app.command()(sign.sign)
-app.add_typer(collection_commands.app, name="collection")
-app.add_typer(item_commands.app, name="item")
-app.add_typer(business_commands.app, name="business")
+for offer in OFFERS:
+    app.add_typer(offer_app(offer), name=offer.name)
 
 Port = Annotated[int, typer.Option(min=0, max=65_535)]
 
@@ -79,10 +78,11 @@ def ltzd(
 def run(
     config: Config,
     roles: Annotated[
-        str | None, typer.Option(help="Only these, such as http,operator.", metavar="LIST")
+        str | None,
+        typer.Option(help="Run these roles only, such as http,operator.", metavar="LIST"),
     ] = None,
 ) -> None:
-    """Run ltzd with a settings file."""
+    """Run ltzd with a settings file until SIGTERM or Ctrl-C."""
     import gc
 
     # Imports and start-up make objects that stay: the daemon enables the collector when ready.
@@ -105,17 +105,25 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     admin_port: Port = 9464,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     chain: Annotated[
-        Literal["auto", "tester", "anvil"], typer.Option(help="auto takes anvil if it is there.")
+        Literal["auto", "tester", "anvil"],
+        typer.Option(help="The chain to start; auto is anvil if it is installed."),
     ] = "auto",
     block_time: Annotated[
-        float, typer.Option(min=0, help="Seconds between blocks; 0: a block per transaction.")
+        float,
+        typer.Option(min=0, help="Seconds between blocks; 0 mines a block for each transaction."),
     ] = 0,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Delete what the data directory holds first.")
+        bool, typer.Option("--clean", help="Delete the contents of the data directory first.")
     ] = False,
-    rpc_url: Annotated[str | None, typer.Option(help="Use this dev chain.")] = None,
-    database_url: Annotated[str | None, typer.Option(help="Use this PostgreSQL.")] = None,
-    redis_url: Annotated[str | None, typer.Option(help="Use this Redis.")] = None,
+    rpc_url: Annotated[
+        str | None, typer.Option(help="Use this dev chain instead of starting one.")
+    ] = None,
+    database_url: Annotated[
+        str | None, typer.Option(help="Use this PostgreSQL instead of starting one.")
+    ] = None,
+    redis_url: Annotated[
+        str | None, typer.Option(help="Use this Redis instead of starting one.")
+    ] = None,
 ) -> None:
     """Run everything on this machine: database, chain, sandbox, demo brand and ltzd."""
     from ltzd.dev import main
@@ -140,10 +148,11 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
 def chain(
     port: Port,
     block_time: Annotated[
-        float, typer.Option(min=0, help="Seconds between blocks; 0: a block per transaction.")
+        float,
+        typer.Option(min=0, help="Seconds between blocks; 0 mines a block for each transaction."),
     ] = 0,
 ) -> None:
-    """Run the tester chain alone."""
+    """Run only the tester chain."""
     from ltzd.dev import tester_chain
 
     arguments = ["--port", str(port), "--block-time", str(block_time)]
@@ -152,7 +161,7 @@ def chain(
 
 @app.command()
 def migrate(config: Config) -> None:
-    """Bring the database's schema to this version."""
+    """Upgrade the database schema to this version."""
     import asyncio
 
     from ltzd.daemon.settings.settings import read_settings
@@ -163,20 +172,25 @@ def migrate(config: Config) -> None:
 
 @app.command()
 def status(
-    follow: Annotated[bool, typer.Option("--follow", help="Keep showing.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Refresh every second until Ctrl-C.")
+    ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     admin_url: Annotated[
-        str | None, typer.Option(help="Where the admin server is, instead of --data-dir.")
+        str | None, typer.Option(help="The admin server's URL; replaces --data-dir.", metavar="URL")
     ] = None,
     admin_token_file: Annotated[
-        Path | None, typer.Option(help="For an admin server that wants a token.", metavar="FILE")
+        Path | None, typer.Option(help="The admin server's token.", metavar="FILE")
     ] = None,
     plain_http: Annotated[
-        bool, typer.Option("--plain-http", help="Send the token though others can read it.")
+        bool,
+        typer.Option(
+            "--plain-http", help="Allow sending the token unencrypted to another machine."
+        ),
     ] = False,
 ) -> None:
-    """Show head, lag, lanes and queues of a running ltzd."""
+    """Show chain head, lag, lanes and queues of a running ltzd."""
     from ltzd.cli import dev_json, status
 
     token = None
@@ -191,23 +205,24 @@ def status(
 @app.command()
 def init(
     folder: Annotated[
-        Path, typer.Argument(help="Where to; this directory without it.", metavar="DIR")
+        Path, typer.Argument(help="The folder to write to; default: this one.", metavar="DIR")
     ] = Path(),
     brand_id: Annotated[
         str | None, typer.Option(help="The brand's wallet address.", metavar="0x…")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(help="The brand's name; its domain without it.", metavar="TEXT")
+        str | None, typer.Option(help="The brand's name; default: its domain.", metavar="TEXT")
     ] = None,
     domain: Annotated[
         list[str] | None,
-        typer.Option(help="Where its events come from; may be repeated.", metavar="DOMAIN"),
+        typer.Option(help="A domain that sends its events; may be repeated.", metavar="DOMAIN"),
     ] = None,
     daily_budget: Annotated[
-        int | None, typer.Option(help="LTZ that it may give away in a day.", metavar="LTZ")
+        int | None,
+        typer.Option(help="The LTZ it may give away in a day; 0 is no limit.", metavar="LTZ"),
     ] = None,
 ) -> None:
-    """Write a commented settings file and a brand file; asks for what no option says."""
+    """Write a commented settings file and a brand file; ask for missing values."""
     from ltzd.cli import init
 
     init.init(folder, brand_id=brand_id, name=name, domains=domain or (), daily_budget=daily_budget)

@@ -13,9 +13,9 @@ DataDir = Annotated[
 Config = Annotated[Path, typer.Option("--config", help="The settings file.", metavar="FILE")]
 ConfigInstead = Annotated[
     Path | None,
-    typer.Option("--config", help="The settings file, instead of --data-dir.", metavar="FILE"),
+    typer.Option("--config", help="The settings file; replaces --data-dir.", metavar="FILE"),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Brand = Annotated[str, typer.Argument(help="The brand's id or its exact name.", metavar="BRAND")]
 EventId = Annotated[str, typer.Argument(help="The event's id.", metavar="ID")]
 
@@ -23,17 +23,22 @@ KeyFile = Annotated[
     Path | None,
     typer.Option(
         "--key",
-        help="The registrar's key: 64 hex digits or an encrypted keystore. Signs and sends.",
+        help="Sign with this key of the registrar (64 hex digits or an encrypted keystore), "
+        "and send.",
         metavar="FILE",
     ),
 ]
 PasswordFile = Annotated[
-    Path | None, typer.Option("--password-file", help="Of the keystore.", metavar="FILE")
+    Path | None,
+    typer.Option("--password-file", help="The password of the keystore.", metavar="FILE"),
 ]
 Unsigned = Annotated[
-    bool, typer.Option("--unsigned", help="Send nothing: print the transaction, for a multisig.")
+    bool,
+    typer.Option("--unsigned", help="Print the transaction, for a multisig; send nothing."),
 ]
 Sender = Annotated[
     str | None,
-    typer.Option("--from", help="Who will send it; it is tried out as theirs.", metavar="0x…"),
+    typer.Option(
+        "--from", help="The account that will send it; simulate as this account.", metavar="0x…"
+    ),
 ]

@@ -1,4 +1,4 @@
-"""Standard output is for data, standard error for words."""
+"""Printing: standard output carries data, standard error carries messages to a person."""
 
 import sys
 from contextlib import suppress
@@ -11,7 +11,7 @@ from rich.text import Text
 from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
-_WIDE = 240
+_PIPE_WIDTH = 240
 
 
 def print_message(sentence: str) -> None:
@@ -24,21 +24,19 @@ def print_json(value: Any) -> None:
 
 
 def print_keys(value: Any) -> None:
-    """As `print_json`; a file that standard output goes to is closed to others first."""
-    with suppress(OSError, ValueError):  # a stream of tests has no descriptor
+    """Print as JSON; a file that standard output is redirected to is made private first."""
+    with suppress(OSError, ValueError):  # a test's stream has no descriptor
         if make_private(sys.stdout.fileno()):
-            print_message(
-                "The file that the keys go to was readable by others: its mode is 0600 now."
-            )
+            print_message("The output file was readable by others: its mode is 0600 now.")
     print_json(value)
 
 
 def print_page(page: RenderableType) -> None:
-    """In a pipe or a file nothing is folded to the width of a terminal that is not there."""
-    Console(width=None if sys.stdout.isatty() else _WIDE).print(page)
+    """Lines wrap at the terminal's width; in a pipe or a file they are up to 240 columns long."""
+    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(page)
 
 
 def plain_text(text: object) -> Text:
-    """Text that others wrote: it neither paints nor moves the cursor."""
+    """Text of a foreign origin, with control characters escaped and without markup."""
     shown = "".join(char if char.isprintable() else ascii(char)[1:-1] for char in str(text))
     return Text(shown, overflow="fold")

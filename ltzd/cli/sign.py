@@ -1,7 +1,7 @@
-"""`ltzd sign`: a brand's signature of one request (LTZ-HMAC v1), as options for curl.
+"""`ltzd sign`: signs one request for a brand (LTZ-HMAC v1) and prints the headers for curl.
 
-The key comes from a file or from the environment; an argument would be read by everybody who lists
-the machine's processes.
+The key comes from a file or from the environment, because every user of the machine can read a
+process's arguments.
 """
 
 # ruff: noqa: PLC0415 - the command imports what it runs only when it runs
@@ -24,39 +24,43 @@ KEY_VARIABLE = "LTZ_SECURITY_KEY"
 _BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
 _METHOD = re.compile(r"[A-Z]+")
 _URL = re.compile(r"(?:https?://[^/?#]+|(?=/))((?:/[^?#]*)?(?:\?[^#]*)?)(?:#.*)?")
-_AS_SENT = re.compile(r"[!-~]+")
-_DOTS = re.compile(r"/\.{1,2}(?:/|\Z)")
+_PRINTABLE_ASCII = re.compile(r"[!-~]+")
+_DOT_SEGMENT = re.compile(r"/\.{1,2}(?:/|\Z)")
 
 
 def sign(
-    method: Annotated[str, typer.Argument(help="Such as GET.", metavar="METHOD")],
-    url: Annotated[str, typer.Argument(help="Where it goes, query and all.", metavar="URL")],
-    brand_id: Annotated[str, typer.Option(help="Who signs.", metavar="0x…")],
+    method: Annotated[str, typer.Argument(help="The HTTP method, such as GET.", metavar="METHOD")],
+    url: Annotated[str, typer.Argument(help="The request's URL with its query.", metavar="URL")],
+    brand_id: Annotated[str, typer.Option(help="The id of the brand that signs.", metavar="0x…")],
     key_file: Annotated[
         Path | None,
         typer.Option(
-            help=f"Holds the brand's securityKey; the variable {KEY_VARIABLE} without it.",
+            help=f"The brand's securityKey; default: the variable {KEY_VARIABLE}.",
             metavar="FILE",
         ),
     ] = None,
     body: Annotated[
         str | None,
         typer.Option(
-            help="The request's body, byte for byte; - is standard input.", metavar="FILE"
+            help="The request's body, signed byte for byte; - is standard input.", metavar="FILE"
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Print a signed request's four headers: curl $(ltzd sign GET URL …) URL."""
+    """Print the four headers of a signed request: curl $(ltzd sign GET URL …) URL."""
     headers = signed_headers(
-        method.upper(), target_of(url), _body_in(body), _brand_in(brand_id), _key_in(key_file)
+        method.upper(),
+        target_of(url),
+        _read_body(body),
+        _parse_brand(brand_id),
+        _read_key(key_file),
     )
     if as_json:
         from ltzd.cli.output import print_json
 
         print_json(headers)
     else:
-        # A shell splits this at its spaces, and quotes would become part of a header.
+        # A shell splits this output at its spaces; quotes would become part of a header.
         print(*(f"-H {name}:{value}" for name, value in headers.items()), sep="\n")
 
 
@@ -77,26 +81,31 @@ def signed_headers(
 
 
 def target_of(url: str) -> bytes:
-    """Path and query as clients send them; what these would rewrite is refused."""
+    """The path and query as a client sends them.
+
+    Raises Misconfigured for a URL that clients rewrite before they send it.
+    """
     match = _URL.fullmatch(url)
     if match is None:
-        raise Misconfigured("URL must begin with https://, http:// or a path's /.")
+        raise Misconfigured("URL must begin with https://, http:// or /.")
     target = match[1] if match[1].startswith("/") else "/" + match[1]
-    if not _AS_SENT.fullmatch(target):
-        raise Misconfigured("URL must be percent-encoded: it holds spaces or other than ASCII.")
-    if _DOTS.search(target.partition("?")[0]):
-        raise Misconfigured("URL must not hold /./ or /../, which clients take out.")
+    if not _PRINTABLE_ASCII.fullmatch(target):
+        raise Misconfigured(
+            "URL must be percent-encoded: it holds spaces or characters outside ASCII."
+        )
+    if _DOT_SEGMENT.search(target.partition("?")[0]):
+        raise Misconfigured("URL must not hold /./ or /../, because clients remove them.")
     return target.encode()
 
 
-def _brand_in(text: str) -> str:
+def _parse_brand(text: str) -> str:
     brand_id = text.lower()
     if not _BRAND_ID.fullmatch(brand_id):
         raise Misconfigured("--brand-id must be the brand's address: 0x and 40 hex digits.")
     return brand_id
 
 
-def _key_in(file: Path | None) -> str:
+def _read_key(file: Path | None) -> str:
     if file is not None:
         from ltzd.daemon.settings.section import secret_from_file
 
@@ -104,12 +113,12 @@ def _key_in(file: Path | None) -> str:
     key = os.environ.get(KEY_VARIABLE, "").strip()
     if not key:
         raise Misconfigured(
-            f"Nothing to sign with: give --key-file FILE, or set the variable {KEY_VARIABLE}."
+            f"There is no key: give --key-file FILE, or set the variable {KEY_VARIABLE}."
         )
     return key
 
 
-def _body_in(source: str | None) -> bytes:
+def _read_body(source: str | None) -> bytes:
     if source is None:
         return b""
     if source == "-":

@@ -1,4 +1,4 @@
-"""`ltzd status`: what the admin server knows, as a table or as JSON, once or every second."""
+"""`ltzd status`: shows the admin server's `/status` as a table or as JSON, once or every second."""
 
 import asyncio
 import sys
@@ -28,19 +28,18 @@ def status(
     *,
     plain_http: bool = False,
 ) -> None:
-    """Raises Unavailable or Misconfigured with a sentence when there is nothing to show."""
+    """Print the status; with `follow` until Ctrl-C. Raises Unavailable, Misconfigured."""
     if token is not None and not plain_http:
-        _refuse_in_the_clear(admin_url)
+        _require_encryption(admin_url)
     with suppress(KeyboardInterrupt):
         asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token))
 
 
-def _refuse_in_the_clear(admin_url: str) -> None:
+def _require_encryption(admin_url: str) -> None:
     parts = urlsplit(admin_url)
     if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
         raise Misconfigured(
-            f"Others could read the token on its way to {admin_url}: use https://, or give "
-            "--plain-http."
+            f"The token would go to {admin_url} unencrypted: use https://, or give --plain-http."
         )
 
 
@@ -64,21 +63,22 @@ async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any
         async with session.get(f"{admin_url}/status") as answer:
             if answer.status in {401, 403}:
                 raise Misconfigured(
-                    f"{admin_url} refuses us ({answer.status}): give the admin token, "
-                    "or ask through a name of its own machine."
+                    f"{admin_url} refused the request ({answer.status}): give --admin-token-file, "
+                    "or use a loopback URL on that machine."
                 )
             facts = msgspec.json.decode(await answer.read()) if answer.status == 200 else None
     except aiohttp.ClientConnectorCertificateError as error:
         raise Misconfigured(
-            f"The certificate of {admin_url} is not trusted here: name the file of its issuer's "
+            f"The certificate of {admin_url} is not trusted: name the file of its issuer's "
             "certificate in the variable SSL_CERT_FILE."
         ) from error
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         raise Unavailable(
-            f"Nothing answers at {admin_url}: is ltzd running, and is that its admin address?"
+            f"Nothing answers at {admin_url}. Check that ltzd runs and that this is its admin "
+            "address."
         ) from error
     if not isinstance(facts, dict) or "version" not in facts:
-        raise Unavailable(f"What answers at {admin_url} is not ltzd's admin server.")
+        raise Unavailable(f"The server at {admin_url} is not an ltzd admin server.")
     return facts
 
 
@@ -96,7 +96,7 @@ async def _print_lines(
 async def _print_pages(
     session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]
 ) -> None:
-    """For a pipe or a file, where nothing can be drawn over: one page after the other."""
+    """Print one page after the other, for a pipe or a file that cannot be redrawn."""
     console = Console()
     while True:
         console.print(page(facts), "")
@@ -106,7 +106,7 @@ async def _print_pages(
 
 
 async def _refresh(session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]) -> None:
-    """Goes on through a restart of the server: following is for watching such moments."""
+    """Redraw the page every second, also while the server restarts."""
     with Live(page(facts), console=Console(file=sys.stdout), auto_refresh=False) as live:
         while True:
             await asyncio.sleep(FOLLOW_SECONDS)
@@ -164,7 +164,8 @@ def _progress(facts: dict[str, Any]) -> Table:
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
     return [
         Text(
-            f"  The {lane['kind']} lane waits: {lane['pausedFor']}, since {lane['pausedSince']}",
+            f"  The {lane['kind']} lane is paused: {lane['pausedFor']}, "
+            f"since {lane['pausedSince']}",
             style="yellow",
         )
         for lane in lanes
@@ -183,7 +184,7 @@ def _age(seconds: float | None) -> str:
 def _lanes(lanes: list[dict[str, Any]]) -> Table:
     table = Table(
         Column("lane", no_wrap=True),
-        Column("wallet", min_width=9),  # on a narrow terminal it is cut short, the numbers never
+        Column("wallet", min_width=9),  # truncated on a narrow terminal, unlike the numbers
         *(
             Column(title, no_wrap=True)
             for title in ("held", "nonce", "signed", "published", "mined", "oldest", "coin")

@@ -1,4 +1,4 @@
-"""Where a command's database and master key are: a dev instance's data directory, or settings."""
+"""Finds the database and the master key for a command: a dev instance's, or the settings'."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -15,12 +15,12 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 
 MASTER_KEY_NAME = "master.key"
-_FAREWELL_SECONDS = 2.0
+_CLOSE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """`data_dir` is None where a settings file names the place."""
+    """`data_dir` is None if a settings file names the database."""
 
     database_url: str = field(repr=False)
     master_key_file: Path
@@ -33,7 +33,10 @@ class Target:
 
 
 def resolve_target(data_dir: Path, config: Path | None) -> Target:
-    """Settings win. Raises Misconfigured."""
+    """The settings file's target if `config` is given, else the dev instance's.
+
+    Raises Misconfigured.
+    """
     if config is None:
         url = dev_json.read(data_dir).database_url
         return Target(url, data_dir / MASTER_KEY_NAME, data_dir)
@@ -47,25 +50,28 @@ def resolve_target(data_dir: Path, config: Path | None) -> Target:
 
 @asynccontextmanager
 async def open_connection(target: Target, command: str) -> AsyncIterator[Connection]:
-    """What a person can put right in the database is Misconfigured, what passes Unavailable."""
+    """A connection whose errors name what a person must do.
+
+    Raises Misconfigured for a missing schema or privilege, and DatabaseUnavailable.
+    """
     connection = await database.connect(target.database_url, command)
     try:
         yield connection
     except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError) as error:
         raise Misconfigured(
-            "The database has no tables of this ltzd yet; run: ltzd migrate --config FILE "
-            "(`ltzd dev` does it when it starts)."
+            "The database does not have this version's tables yet; run: ltzd migrate --config FILE "
+            "(`ltzd dev` does this when it starts)."
         ) from error
     except asyncpg.InsufficientPrivilegeError as error:
         raise Misconfigured(
-            "The database's user may not do this (42501); give it the rights of the user that "
-            "migrated."
+            "The database user lacks a privilege (42501); grant it the privileges of the user that "
+            "ran `ltzd migrate`."
         ) from error
     except database.LOST as error:
         raise DatabaseUnavailable(
-            f"The database was lost or kept us waiting ({type(error).__name__}): look whether the "
-            "change was made before you repeat it."
+            f"The database connection was lost or timed out ({type(error).__name__}): check "
+            "whether the change was made before you repeat the command."
         ) from error
     finally:
         with suppress(*database.LOST):
-            await connection.close(timeout=_FAREWELL_SECONDS)
+            await connection.close(timeout=_CLOSE_SECONDS)

@@ -1,1 +1,7 @@
-"""Reads settings, builds everything, runs and stops it."""
+"""The running program: reads the settings, builds every component, runs the roles, stops them.
+
+Begin with `main`, which runs the roles in one task group. `assembly` builds the components in the
+order of the layers, with `identity_provider` and `sites` for their parts; `surfaces` connects the
+HTTP applications to them. `settings` reads the configuration, `keys` and `certificates` its files,
+and `logs` formats every log line.
+"""

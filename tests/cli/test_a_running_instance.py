@@ -64,7 +64,7 @@ class Shop:
         )
 
     async def status_of_signed(self, key: str) -> int:
-        """What a signed event is answered with."""
+        """Post a signed event and return the answer's status."""
         body = {
             "brandId": self.id,
             "domain": self.domain,
@@ -216,13 +216,13 @@ async def test_two_files_applied_at_once_leave_one_of_them_whole(shop: Shop) -> 
             for reward in (7, 8)
         )
     )
-    said = [(await one.communicate())[1].decode() for one in both]
+    errors = [(await process.communicate())[1].decode() for process in both]
 
-    assert [one.returncode for one in both] == [0, 0], said
+    assert [process.returncode for process in both] == [0, 0], errors
 
     async def is_one_of_them() -> bool:
-        found = await shop.rewards()
-        return found is not None and found["form_submit"] in {7, 8}
+        rewards = await shop.rewards()
+        return rewards is not None and rewards["form_submit"] in {7, 8}
 
     await until(is_one_of_them, IN_FORCE_SECONDS)
 

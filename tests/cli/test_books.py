@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts.abi import CONTRACTS
+from ltzd.chain.contracts.artifacts import CONTRACTS
 from ltzd.chain.node.node import Header
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
@@ -47,18 +47,18 @@ MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 NO_NODE = "The chain was not compared: "
 
 
-class Desk:
+class BooksCli:
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir
 
     async def books(self, *options: object) -> Outcome:
         return await ltzd("books", *options, "--data-dir", self.data_dir)
 
-    async def told(self, *options: object) -> Any:
+    async def read_report(self, *options: object) -> Any:
         done = await self.books("--json", *options)
-        told = json.loads(done.out)
-        assert done.code == (0 if told["agree"] else 1)
-        return told
+        report = json.loads(done.out)
+        assert done.code == (0 if report["agree"] else 1)
+        return report
 
     async def statement(self, *options: object) -> list[dict[str, str]]:
         done = await self.books("--brand", "One", "--statement", "-", *options)
@@ -67,8 +67,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(data_dir: Path) -> Desk:
-    return Desk(data_dir)
+def cli(data_dir: Path) -> BooksCli:
+    return BooksCli(data_dir)
 
 
 @pytest_asyncio.fixture
@@ -78,12 +78,12 @@ async def rows(db: Connection, data_dir: Path) -> BookRows:
     return rows
 
 
-def kinds(told: Any) -> dict[str, int]:
-    return {each["kind"]: each["count"] for each in told["disagreements"]}
+def kinds(report: Any) -> dict[str, int]:
+    return {each["kind"]: each["count"] for each in report["disagreements"]}
 
 
 async def test_books_that_agree_have_a_row_for_each_brand_and_a_total(
-    desk: Desk, rows: BookRows
+    cli: BooksCli, rows: BookRows
 ) -> None:
     event, paid, nobodys = (
         await rows.event(ltz=1_100),
@@ -94,16 +94,16 @@ async def test_books_that_agree_have_a_row_for_each_brand_and_a_total(
     await rows.deliver(event)
     await rows.event()
 
-    told, shown = await desk.told(), await desk.books()
+    report, shown = await cli.read_report(), await cli.books()
 
-    assert told["agree"]
-    assert [(brand["brandId"], brand["name"]) for brand in told["brands"]] == [
+    assert report["agree"]
+    assert [(brand["brandId"], brand["name"]) for brand in report["brands"]] == [
         (ONE.id, "One"),
         (TWO.id, "Two"),
         (None, None),
     ]
-    one, two, nobody = told["brands"]
-    assert {key: one[key] for key in one.keys() - {"brandId", "name"}} == {
+    first, second, without_brand = report["brands"]
+    assert {key: first[key] for key in first.keys() - {"brandId", "name"}} == {
         "answered": {"count": 2, "ltz": 1_200},
         "bought": {"count": 1, "usd": 12.50, "ltz": 12_500},
         "other": {"count": 0, "ltz": 0},
@@ -112,19 +112,19 @@ async def test_books_that_agree_have_a_row_for_each_brand_and_a_total(
         "announced": {"delivered": 1, "pending": 0, "exhausted": 0},
         "onChain": {"count": 2, "ltz": 13_600},
     }
-    assert two["answered"] == {"count": 0, "ltz": 0}
-    assert nobody["bought"] == {"count": 1, "usd": 0.99, "ltz": 990}
-    assert told["totals"]["onChain"] == {"count": 3, "ltz": 14_590}
-    assert told["chain"]["balancesLtz"] == 14_590
+    assert second["answered"] == {"count": 0, "ltz": 0}
+    assert without_brand["bought"] == {"count": 1, "usd": 0.99, "ltz": 990}
+    assert report["totals"]["onChain"] == {"count": 3, "ltz": 14_590}
+    assert report["chain"]["balancesLtz"] == 14_590
     assert shown.code == 0
     for text in ("One", ONE.id, "1,200 LTZ", "12.50 USD", "no brand", "total", "14,590 LTZ"):
         assert text in shown.out
-    assert "All of it agrees." in shown.out
+    assert "The books agree." in shown.out
     assert NO_NODE in shown.err
 
 
 async def test_what_disagrees_is_named_and_ends_with_1(
-    desk: Desk, rows: BookRows, db: Connection
+    cli: BooksCli, rows: BookRows, db: Connection
 ) -> None:
     id_ = await rows.event(ltz=100)
     await rows.minted(id_)
@@ -132,7 +132,7 @@ async def test_what_disagrees_is_named_and_ends_with_1(
     await db.execute("DELETE FROM rewards WHERE id = ANY($1::uuid[])", lost)
     await db.execute("UPDATE mints SET amount = amount + 1")
 
-    shown, told = await desk.books(), await desk.told()
+    shown, report = await cli.books(), await cli.read_report()
 
     assert shown.code == 1
     assert "event_without_reward (21): events worth LTZ that have no reward" in shown.out
@@ -140,67 +140,73 @@ async def test_what_disagrees_is_named_and_ends_with_1(
     assert str(lost[20]) not in shown.out
     assert "  and 1 more" in shown.out
     assert f"  {id_}  mint: ltz 100.000000000000000001, wallet 0x" in shown.out
-    assert "All of it agrees." not in shown.out
-    assert kinds(told) == {
+    assert "The books agree." not in shown.out
+    assert kinds(report) == {
         "event_without_reward": 21,
         "minted_without_mint": 1,
         "mint_and_reward_differ": 1,
         "mints_and_transfers_differ": 1,
     }
-    assert told["disagreements"][0]["rows"][0] == {
+    assert report["disagreements"][0]["rows"][0] == {
         "id": str(lost[0]),
         "event": {"ltz": 100, "brandId": ONE.id},
         "reward": None,
     }
     await db.execute("UPDATE mints SET amount = 1")
-    dust = await desk.books()
+    dust = await cli.books()
     assert "mint: ltz 0.000000000000000001, wallet" in dust.out
     assert "0.000000000000000001 LTZ" in dust.out
     await db.execute("UPDATE mints SET amount = 100000000000000000001")
-    raw = (await desk.books("--json")).out
+    raw = (await cli.books("--json")).out
     assert '"ltz": 100.000000000000000001' in raw
 
 
 async def test_one_brands_books_leave_out_the_others(
-    desk: Desk, rows: BookRows, db: Connection
+    cli: BooksCli, rows: BookRows, db: Connection
 ) -> None:
     ours, theirs = await rows.event(ONE), await rows.event(TWO)
     await rows.minted(ours, theirs)
     await db.execute("DELETE FROM events WHERE id = $1", theirs)
 
-    one, two = await desk.told("--brand", "One"), await desk.told("--brand", TWO.id)
-    unknown = await desk.books("--brand", "Nobody")
+    first, second = (
+        await cli.read_report("--brand", "One"),
+        await cli.read_report("--brand", TWO.id),
+    )
+    unknown = await cli.books("--brand", "Nobody")
 
-    assert (one["agree"], one["chain"], one["notes"]) == (True, None, [])
-    assert [brand["name"] for brand in one["brands"]] == ["One"]
-    assert kinds(two) == {"reward_without_event": 1}
+    assert (first["agree"], first["chain"], first["notes"]) == (True, None, [])
+    assert [brand["name"] for brand in first["brands"]] == ["One"]
+    assert kinds(second) == {"reward_without_event": 1}
     assert (unknown.code, unknown.out) == (1, "")
     assert "No brand has the id or the name 'Nobody'" in unknown.err
 
 
 async def test_a_reports_figures_are_a_periods_and_its_disagreements_of_all_time(
-    desk: Desk, rows: BookRows, db: Connection
+    cli: BooksCli, rows: BookRows, db: Connection
 ) -> None:
     old, new = await rows.event(ltz=3), await rows.event(ltz=4)
     await rows.recorded(old, MARCH - timedelta(milliseconds=1))
     await rows.recorded(new, MARCH)
     await db.execute("DELETE FROM rewards WHERE id = $1", old)
 
-    told = await desk.told("--from", "2026-03-01", "--to", "2026-03-02")
+    report = await cli.read_report("--from", "2026-03-01", "--to", "2026-03-02")
 
-    assert told["totals"]["answered"] == {"count": 1, "ltz": 4}
-    assert kinds(told) == {"event_without_reward": 1}
-    assert (told["from"], told["to"]) == ("2026-03-01T00:00:00.000Z", "2026-03-02T00:00:00.000Z")
+    assert report["totals"]["answered"] == {"count": 1, "ltz": 4}
+    assert kinds(report) == {"event_without_reward": 1}
+    assert (report["from"], report["to"]) == (
+        "2026-03-01T00:00:00.000Z",
+        "2026-03-02T00:00:00.000Z",
+    )
 
 
 async def test_a_new_database_agrees_and_one_without_tables_is_a_sentence(
-    desk: Desk, db: Connection
+    cli: BooksCli, db: Connection
 ) -> None:
-    told = await desk.told()
-    assert (told["agree"], told["brands"], told["chain"]) == (True, [], None)
+    report = await cli.read_report()
+    assert (report["agree"], report["brands"], report["chain"]) == (True, [], None)
 
     await db.execute("DROP TABLE webhooks")
-    done = await desk.books()
+    done = await cli.books()
     assert (done.code, done.out) == (1, "")
     assert "run: ltzd migrate" in done.err
 
@@ -268,23 +274,26 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
 
 def add_node(data_dir: Path, rpc_url: str, at: dict[str, Address]) -> None:
     dev_json = json.loads((data_dir / "dev.json").read_text())
-    node = {"rpcUrl": rpc_url, "contracts": {name: hex_of(one) for name, one in at.items()}}
+    node = {"rpcUrl": rpc_url, "contracts": {name: hex_of(address) for name, address in at.items()}}
     (data_dir / "dev.json").write_text(json.dumps(dev_json | node))
 
 
 async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
-    desk: Desk, on_chain: OnChain, db: Connection
+    cli: BooksCli, on_chain: OnChain, db: Connection
 ) -> None:
-    told = await desk.told()
-    assert (told["agree"], told["notes"]) == (True, [NO_NODE + "nothing of it has been read yet."])
+    report = await cli.read_report()
+    assert (report["agree"], report["notes"]) == (
+        True,
+        [NO_NODE + "the indexer has not read any block of LTZ yet."],
+    )
 
     await on_chain.mint()
     await on_chain.mint()
     await on_chain.read()
     await on_chain.mint()  # above the block that was read
-    told, shown = await desk.told(), await desk.books()
-    assert (told["agree"], told["notes"]) == (True, [])
-    assert (told["totals"]["onChain"]["count"], told["chain"]["supplyLtz"]) == (2, 200)
+    report, shown = await cli.read_report(), await cli.books()
+    assert (report["agree"], report["notes"]) == (True, [])
+    assert (report["totals"]["onChain"]["count"], report["chain"]["supplyLtz"]) == (2, 200)
     assert "LTZ's total supply is 200 LTZ there." in shown.out
     assert shown.err == ""
 
@@ -292,9 +301,9 @@ async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
     id_ = await db.fetchval("SELECT id::text FROM rewards WHERE seq = 2")
     await on_chain.mint_unasked()
     await on_chain.read()
-    told = await desk.told()
-    assert kinds(told) == {"foreign_mint": 1}
-    assert told["disagreements"][0]["rows"][0]["mint"]["wallet"] == hex_of(a_wallet(66))
+    report = await cli.read_report()
+    assert kinds(report) == {"foreign_mint": 1}
+    assert report["disagreements"][0]["rows"][0]["mint"]["wallet"] == hex_of(a_wallet(66))
 
     unread = "block_number = (SELECT mint_block_number FROM rewards WHERE seq = 2)"
     await db.execute(
@@ -302,14 +311,14 @@ async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
     )
     await db.execute(f"DELETE FROM transfers WHERE {unread}")
     await db.execute(f"DELETE FROM mints WHERE {unread}")
-    told = await desk.told()
-    assert kinds(told) == {
+    report = await cli.read_report()
+    assert kinds(report) == {
         "minted_without_mint": 1,
         "foreign_mint": 1,
         "supply_and_balances_differ": 1,
         "used_without_mint": 1,
     }
-    supply, used = told["disagreements"][2:]
+    supply, used = report["disagreements"][2:]
     assert supply["rows"][0]["chain"] == {"ltz": 400}
     assert supply["rows"][0]["balances"] == {"ltz": 300}
     assert used["rows"] == [{"id": "seq 2", "reward": {"id": id_}}]
@@ -317,30 +326,30 @@ async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
     await db.execute(
         "UPDATE mints SET reference = set_byte(reference, 31, 9) WHERE get_byte(reference, 31) = 1"
     )
-    told = await desk.told()
-    assert {each["kind"]: [row["id"] for row in each["rows"]] for each in told["disagreements"]}[
+    report = await cli.read_report()
+    assert {each["kind"]: [row["id"] for row in each["rows"]] for each in report["disagreements"]}[
         "mint_without_use"
     ] == ["seq 9"]
 
 
 async def test_a_chain_that_cannot_be_asked_is_said_and_no_failure(
-    desk: Desk, rows: BookRows, database_url: str
+    cli: BooksCli, rows: BookRows, database_url: str
 ) -> None:
     await rows.minted(await rows.event())
     anywhere = {name: a_wallet(1) for name in CONTRACTS}
     async with a_server(always("0x1")) as other:
-        add_node(desk.data_dir, other.url, anywhere)
-        assert (await desk.told())["notes"] == [
-            f"{NO_NODE}the node's is 1, the database's {CHAIN_ID}."
+        add_node(cli.data_dir, other.url, anywhere)
+        assert (await cli.read_report())["notes"] == [
+            f"{NO_NODE}the node is on chain 1, the database on chain {CHAIN_ID}."
         ]
-    done = await desk.books()
+    done = await cli.books()
     assert done.code == 0
     assert done.err.startswith(f"{NO_NODE}The node does not answer")
 
 
 async def test_books_agree_at_every_moment_of_a_busy_instance(one_instance: Instance) -> None:
-    desk = Desk(one_instance.data_dir)
-    before = await desk.told()
+    cli = BooksCli(one_instance.data_dir)
+    before = await cli.read_report()
     assert kinds(before) == {}
     is_over = asyncio.Event()
 
@@ -355,16 +364,16 @@ async def test_books_agree_at_every_moment_of_a_busy_instance(one_instance: Inst
     try:
         seen = set()
         for _ in range(8):
-            told = await desk.told()
-            assert (kinds(told), told["notes"]) == ({}, [])
-            seen.add(told["totals"]["minted"]["count"])
+            report = await cli.read_report()
+            assert (kinds(report), report["notes"]) == ({}, [])
+            seen.add(report["totals"]["minted"]["count"])
     finally:
         is_over.set()
         counts = await asyncio.gather(*crowd)
     assert len(seen) > 2, "nothing was minted meanwhile"
     await all_minted(one_instance)
-    after = await desk.told()
-    answered = [told["totals"]["answered"]["count"] for told in (before, after)]
+    after = await cli.read_report()
+    answered = [report["totals"]["answered"]["count"] for report in (before, after)]
     assert answered[1] - answered[0] == sum(counts)
     assert after["totals"]["onChain"] == after["totals"]["minted"]
     assert after["chain"]["supplyLtz"] == after["chain"]["balancesLtz"]
@@ -374,7 +383,7 @@ async def test_books_agree_at_every_moment_of_a_busy_instance(one_instance: Inst
 
 
 async def test_a_statement_is_rfc_4180_and_its_sum_is_the_reports(
-    desk: Desk, rows: BookRows, db: Connection, tmp_path: Path
+    cli: BooksCli, rows: BookRows, db: Connection, tmp_path: Path
 ) -> None:
     event, paid = await rows.event(ltz=70), await rows.payment(cents=1_205)
     check_in, theirs = await rows.other(3, ltz=5), await rows.event(TWO, ltz=900)
@@ -387,7 +396,7 @@ async def test_a_statement_is_rfc_4180_and_its_sum_is_the_reports(
     mint = await db.fetchval("SELECT mint_transaction_hash FROM rewards WHERE id = $1", event)
 
     file = tmp_path / "one.csv"
-    done = await desk.books("--brand", "One", "--statement", file)
+    done = await cli.books("--brand", "One", "--statement", file)
 
     buyer, guest = checksummed(a_wallet(7)), checksummed(a_wallet(8))
     lines = (
@@ -400,72 +409,72 @@ async def test_a_statement_is_rfc_4180_and_its_sum_is_the_reports(
     wallet = checksummed(Address(user["wallet"]))
     assert file.read_bytes().decode() == expected.format(wallet, hex_of(mint))
     assert done.err == "3 rows, 12,125 LTZ.\n"
-    told = (await desk.told("--brand", "One"))["totals"]
-    assert told["answered"]["ltz"] + told["bought"]["ltz"] + told["other"]["ltz"] == 12_125
+    report = (await cli.read_report("--brand", "One"))["totals"]
+    assert report["answered"]["ltz"] + report["bought"]["ltz"] + report["other"]["ltz"] == 12_125
 
 
 async def test_a_statement_of_days_of_utc_leaves_the_last_one_out(
-    desk: Desk, rows: BookRows
+    cli: BooksCli, rows: BookRows
 ) -> None:
     edges = [MARCH - timedelta(microseconds=1), MARCH, MARCH + timedelta(days=1, microseconds=-1)]
     for at in (*edges, MARCH + timedelta(days=1)):
         await rows.recorded(await rows.event(), at)
 
-    day = await desk.statement("--from", "2026-03-01", "--to", "2026-03-02")
-    before = await desk.statement("--to", "2026-03-01")
-    later = await desk.statement("--from", "2026-03-02")
+    day = await cli.statement("--from", "2026-03-01", "--to", "2026-03-02")
+    before = await cli.statement("--to", "2026-03-01")
+    later = await cli.statement("--from", "2026-03-02")
 
     assert [row["time"] for row in day] == [iso(edges[1]), iso(edges[2])]
     assert (len(before), len(later)) == (1, 1)
 
 
 async def test_no_cell_of_a_statement_is_a_formula(
-    desk: Desk, rows: BookRows, db: Connection
+    cli: BooksCli, rows: BookRows, db: Connection
 ) -> None:
     evil = ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", "\r=1", 'a,"b"\nc', "é=1"]
     for number, text in enumerate(evil):
         await rows.recorded(await rows.event(event_type=text), MARCH + timedelta(seconds=number))
 
-    cells = [row["event_type"] for row in await desk.statement()]
+    cells = [row["event_type"] for row in await cli.statement()]
 
     assert cells == ["'=1+1", "'+1", "'-1", "'@SUM(A1)", "'\t=1", "'\r=1", *evil[6:]]
 
 
 async def test_a_statements_file_is_there_whole_or_not_at_all(
-    desk: Desk, rows: BookRows, db: Connection, tmp_path: Path
+    cli: BooksCli, rows: BookRows, db: Connection, tmp_path: Path
 ) -> None:
     await rows.event()
     file = tmp_path / "march.csv"
     file.write_text("what was there")
 
-    done = await desk.books("--brand", "One", "--statement", file)
+    done = await cli.books("--brand", "One", "--statement", file)
     assert (done.code, done.out, done.err) == (0, "", "1 row, 100 LTZ.\n")
     whole = file.read_bytes()
     assert whole.count(b"\r\n") == 2
 
     await db.execute("DROP TABLE attempts CASCADE")
-    failed = await desk.books("--brand", "One", "--statement", file)
+    failed = await cli.books("--brand", "One", "--statement", file)
     assert failed.code == 1
     assert file.read_bytes() == whole
     assert set(os.listdir(file.parent)) == {"data", "march.csv"}  # noqa: PTH208
 
 
 async def test_a_statement_may_go_into_a_pipe_with_a_name(
-    desk: Desk, rows: BookRows, tmp_path: Path
+    cli: BooksCli, rows: BookRows, tmp_path: Path
 ) -> None:
     await rows.event()
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
 
     read = asyncio.create_task(asyncio.to_thread(pipe.read_bytes))
-    done = await desk.books("--brand", "One", "--statement", pipe)
+    done = await cli.books("--brand", "One", "--statement", pipe)
 
     assert (done.code, (await read).count(b"\r\n")) == (0, 2)
     assert stat.S_ISFIFO(pipe.stat().st_mode)
 
 
 async def test_whoever_stops_reading_a_statement_gets_a_sentence(
-    desk: Desk, rows: BookRows, db: Connection
+    cli: BooksCli, rows: BookRows, db: Connection
 ) -> None:
     await db.execute(
         """
@@ -476,22 +485,25 @@ async def test_whoever_stops_reading_a_statement_gets_a_sentence(
         ONE.address,
     )
     command = await begin_ltzd(
-        *("books", "--brand", "One", "--statement", "-", "--data-dir", desk.data_dir)
+        *("books", "--brand", "One", "--statement", "-", "--data-dir", cli.data_dir)
     )
     assert command.stdout is not None
     assert command.stderr is not None
     await command.stdout.readline()
     command.stdout._transport.close()  # type: ignore[attr-defined]
 
-    assert await command.stderr.read() == b"ltzd: Nobody read the statement to its end.\n"
+    assert (
+        await command.stderr.read()
+        == b"ltzd: The reader closed the pipe before the end of the statement.\n"
+    )
     assert await command.wait() == 1
 
 
 @pytest.mark.parametrize(
     ("options", "code", "sentence"),
     [
-        (("--statement", "x.csv"), 1, "A statement is one brand's: name it with --brand."),
-        (("--brand", "One", "--statement", "-", "--json"), 1, "leave out --json"),
+        (("--statement", "x.csv"), 1, "A statement is for one brand: name it with --brand."),
+        (("--brand", "One", "--statement", "-", "--json"), 1, "omit --json"),
         (("--from", "2026-03-01", "--to", "2026-03-01"), 1, "--to must be a later day"),
         (("--from", "1.3.2026"), 2, "--from"),
         (("--brand", "Nobody", "--statement", "-"), 1, "No brand has the id or the name"),
@@ -501,8 +513,8 @@ async def test_whoever_stops_reading_a_statement_gets_a_sentence(
     ],
 )
 async def test_what_cannot_be_told_is_a_sentence(
-    desk: Desk, rows: BookRows, options: tuple[str, ...], code: int, sentence: str
+    cli: BooksCli, rows: BookRows, options: tuple[str, ...], code: int, sentence: str
 ) -> None:
-    done = await desk.books(*options)
+    done = await cli.books(*options)
     assert (done.code, done.out) == (code, "")
     assert sentence in done.err

@@ -78,12 +78,12 @@ async def test_keys_that_go_into_a_file_are_for_nobody_else(
             stdout=file,
             stderr=asyncio.subprocess.PIPE,
         )
-        _, said = await asyncio.wait_for(done.communicate(), 60)
+        _, errors = await asyncio.wait_for(done.communicate(), 60)
 
-    assert done.returncode == 0, said.decode()
+    assert done.returncode == 0, errors.decode()
     assert "apiKey" in json.loads(kept.read_text())
     assert stat.S_IMODE(kept.stat().st_mode) == 0o600
-    assert b"its mode is 0600 now" in said
+    assert b"its mode is 0600 now" in errors
 
 
 async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Connection) -> None:
@@ -151,12 +151,12 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
     load, looks = brands.load, itertools.count()
 
     async def loaded_a_moment_before(connection: Connection, brand_id: Address) -> Brand | None:
-        found = await load(connection, brand_id)
+        configuration = await load(connection, brand_id)
         if next(looks) == 0:
             text = CAREFUL.replace("Demo", "Theirs").replace("shop", "their")
             other = parse_brand_file(text, "theirs.toml")
             await brands.apply(connection, other, Sealer.from_file(data_dir / "master.key"))
-        return found
+        return configuration
 
     monkeypatch.setattr(brands, "load", loaded_a_moment_before)
     a_brand_file(tmp_path, CAREFUL.replace("Demo", "Ours"))
@@ -165,7 +165,7 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
     assert (done.code, done.out) == (0, "")
     assert done.err.splitlines() == [
         "~ name: Demo -> Ours",
-        "Somebody else changed the brand meanwhile; so this changes:",
+        "The brand was changed by somebody else meanwhile. The changes are now:",
         "~ name: Theirs -> Ours",
         "~ domains: [their.example] -> [shop.example]",
     ]
@@ -173,7 +173,7 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "sentence"),
     [
         (BRAND + 'nam = 1\nautomation = "x"\n', "2 faults:"),
         (BRAND + "automation = \n", "no valid TOML: Invalid value (at line 5, column 14)"),
@@ -181,19 +181,19 @@ async def test_what_another_changes_meanwhile_is_shown_before_it_is_overwritten(
         (b"[brand]\n# caf\xe9\n", "line 2 is not UTF-8 text."),
         ("", "demo.toml: brand: the section is missing"),
         ("[[events]]\ntype = 'form_submit'", "demo.toml: brand: the section is missing"),
-        ("# " + "x" * brand_apply.MAX_BYTES, "is larger than a brand file may be: 1 MiB."),
+        ("# " + "x" * brand_apply.MAX_BYTES, "is larger than 1 MiB."),
     ],
 )
 async def test_a_bad_file_is_refused_in_words(
-    tmp_path: Path, content: str | bytes, said: str
+    tmp_path: Path, content: str | bytes, sentence: str
 ) -> None:
     file = a_brand_file(tmp_path, content)
 
     done = await ltzd("brand", "apply", file, "--data-dir", tmp_path / "none")
 
     assert (done.code, done.out) == (1, "")
-    assert said in done.err
-    assert str(file) in done.err or said == "2 faults:"
+    assert sentence in done.err
+    assert str(file) in done.err or sentence == "2 faults:"
 
 
 async def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) -> None:
@@ -210,14 +210,14 @@ async def test_all_faults_of_a_file_are_told_with_their_lines(tmp_path: Path) ->
 
 async def test_what_is_no_file_is_refused_in_words(tmp_path: Path) -> None:
     endless = Path("/dev/zero")
-    said = {
+    sentence = {
         tmp_path / "none.toml": "cannot be read: No such file or directory.",
         tmp_path: "cannot be read: Is a directory.",
         a_brand_file(tmp_path) / "x": "cannot be read: Not a directory.",
         tmp_path / ("x" * 300): "cannot be read: File name too long.",
-        endless: "is larger than a brand file may be: 1 MiB.",
+        endless: "is larger than 1 MiB.",
     }
-    for path, words in said.items():
+    for path, words in sentence.items():
         done = await ltzd("brand", "apply", path)
         assert (done.code, done.out) == (1, "")
         assert done.err == f"ltzd: The brand file {path} {words}\n"
@@ -244,10 +244,10 @@ async def test_the_switches_outlast_a_file_and_are_told(
     disabled = await ltzd("brand", "apply", file, *where)
 
     assert paused.err == (
-        "~ name: Demo -> New\nThe brand stays paused: `ltzd brand resume` ends that.\n"
+        "~ name: Demo -> New\nThe brand is still paused; `ltzd brand resume` changes that.\n"
     )
     assert disabled.err == (
-        "nothing changes\nThe brand stays disabled: `ltzd brand enable` ends that.\n"
+        "nothing changes\nThe brand is still disabled; `ltzd brand enable` changes that.\n"
     )
     (record,) = await brand_records.list_all(db)
     assert record.disabled_at is not None
@@ -260,7 +260,7 @@ async def test_with_nothing_running_it_says_what_to_do(tmp_path: Path) -> None:
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (
         f"ltzd: No dev instance runs in {tmp_path / 'none'}: start `ltzd dev` there first, "
-        "or name another place with --data-dir.\n"
+        "or name its data directory with --data-dir.\n"
     )
 
 
@@ -299,7 +299,9 @@ async def test_a_database_of_another_time_is_a_sentence(
     outcome = await ltzd("brand", "apply", a_brand_file(tmp_path), "--data-dir", data_dir)
 
     assert (outcome.code, outcome.out) == (1, "")
-    assert outcome.err.startswith("ltzd: The database has no tables of this ltzd yet; run: ltzd mi")
+    assert outcome.err.startswith(
+        "ltzd: The database does not have this version's tables yet; run: ltzd mi"
+    )
 
 
 async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made(
@@ -325,8 +327,8 @@ async def test_a_database_lost_on_the_way_is_a_sentence_and_nothing_is_half_made
         done = await applying
 
     assert (done.code, done.out) == (1, "")
-    assert "ltzd: The database was lost or kept us waiting" in done.err
-    assert "look whether the change was made before you repeat it.\n" in done.err
+    assert "ltzd: The database connection was lost or timed out" in done.err
+    assert "check whether the change was made before you repeat the command.\n" in done.err
     assert await brands.latest_revision(db) == 0
 
 
@@ -379,8 +381,8 @@ async def test_an_api_on_this_machine_is_for_a_dev_instance_only(
 
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
-        "ltzd: The constraint on collection 7 asks http://127.0.0.1:8080/{user_address}: "
-        "only a dev instance may ask the machine that it runs on.\n"
+        "ltzd: The constraint on collection 7 queries http://127.0.0.1:8080/{user_address}: "
+        "only a dev instance may query its own machine.\n"
     )
     assert taken.code == 0, taken.err
     assert "+ constraint on collection 7 external_api: url http://127.0.0.1:8080/" in taken.err

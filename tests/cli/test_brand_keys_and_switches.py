@@ -38,14 +38,14 @@ async def keys(db: Connection, sealer: Sealer) -> NewKeys:
 
 
 @asynccontextmanager
-async def told(connection: Connection, *channels: str) -> AsyncIterator[None]:
-    """What happens inside wakes those who listen there."""
-    heard = {channel: asyncio.Event() for channel in channels}
-    for channel, event in heard.items():
+async def woken(connection: Connection, *channels: str) -> AsyncIterator[None]:
+    """The block notifies every one of these channels."""
+    events = {channel: asyncio.Event() for channel in channels}
+    for channel, event in events.items():
         await connection.add_listener(channel, lambda *_, event=event: event.set())
     yield
     async with asyncio.timeout(10):
-        for event in heard.values():
+        for event in events.values():
             await event.wait()
 
 
@@ -55,7 +55,7 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
 ) -> None:
     before = await brands.latest_revision(db)
 
-    async with told(db, wakeups.BRANDS):
+    async with woken(db, wakeups.BRANDS):
         done = await ltzd("brand", "rotate-key", "Demo", "--key", key, "--data-dir", data_dir)
 
     assert list(done.json) == ["brandId", FIELDS[key]]
@@ -64,7 +64,7 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
     assert new.partition("_")[0] == old.partition("_")[0]
     assert await brands.latest_revision(db) > before
     (until,) = (await brand_keys.read_ages(db, DEMO.address))[key].retired_until
-    assert f"The one before still counts until {iso(until)}." in done.err
+    assert f"The previous key remains valid until {iso(until)}." in done.err
     assert new not in done.err
     if key == "api_key":
         hashes = await db.fetch("SELECT sealed FROM brand_secrets WHERE name = 'api_key'")
@@ -72,8 +72,8 @@ async def test_a_rotated_key_is_printed_once_as_json_and_the_old_one_counts_for_
         retired = await db.fetch("SELECT sealed FROM retired_secrets WHERE name = 'api_key'")
         assert [row[0] for row in retired] == [hashlib.sha256(old.encode()).digest()]
     else:
-        found = await brand_keys.secrets_of(db, DEMO.address, key, sealer)
-        assert [(one.text, one.until) for one in found] == [(new, None), (old, until)]
+        secrets = await brand_keys.secrets_of(db, DEMO.address, key, sealer)
+        assert [(secret.text, secret.until) for secret in secrets] == [(new, None), (old, until)]
 
 
 async def test_revoking_ends_every_earlier_key_at_once(
@@ -85,7 +85,7 @@ async def test_revoking_ends_every_earlier_key_at_once(
 
     (only,) = await brand_keys.secrets_of(db, DEMO.address, "security_key", sealer)
     assert only.text == done.json["securityKey"]
-    assert "The ones before count no more." in done.err
+    assert "All previous keys are revoked." in done.err
 
 
 async def test_a_key_that_no_master_key_opens_is_replaced_all_the_same(
@@ -98,7 +98,7 @@ async def test_a_key_that_no_master_key_opens_is_replaced_all_the_same(
         "brand", "rotate-key", DEMO.id, "--key", "security_key", "--data-dir", data_dir
     )
 
-    assert "The one before counts no more: The security_key of brand" in done.err
+    assert "The previous key is no longer valid: The security_key of brand" in done.err
     (only,) = await brand_keys.secrets_of(db, DEMO.address, "security_key", other)
     assert only.text == done.json["securityKey"]
 
@@ -123,7 +123,7 @@ async def test_a_key_that_does_not_exist_cannot_be_rotated(data_dir: Path) -> No
     assert (done.code, done.out) == (2, "")
 
 
-async def said(data_dir: Path, verb: str) -> str:
+async def message(data_dir: Path, verb: str) -> str:
     done: Outcome = await ltzd("brand", verb, "Demo", "--data-dir", data_dir)
     assert (done.code, done.out) == (0, "")
     return done.err
@@ -132,19 +132,21 @@ async def said(data_dir: Path, verb: str) -> str:
 async def test_disabling_and_enabling_are_told_and_repeatable(
     data_dir: Path, db: Connection, keys: NewKeys
 ) -> None:
-    async with told(db, wakeups.BRANDS):
-        assert (await said(data_dir, "disable")).startswith(f"{NAMED} is disabled: every surface ")
+    async with woken(db, wakeups.BRANDS):
+        assert (await message(data_dir, "disable")).startswith(
+            f"{NAMED} is disabled: within a second "
+        )
     (record,) = await brand_records.list_all(db)
     assert record.state == "disabled"
     assert record.disabled_at is not None
-    assert await said(data_dir, "disable") == (
+    assert await message(data_dir, "disable") == (
         f"{NAMED} is disabled already, since {iso(record.disabled_at)}: nothing changes.\n"
     )
     assert await brand_records.list_all(db) == [record]
 
-    async with told(db, wakeups.BRANDS):
-        assert (await said(data_dir, "enable")).startswith(f"{NAMED} is enabled: ")
-    assert await said(data_dir, "enable") == f"{NAMED} is not disabled: nothing changes.\n"
+    async with woken(db, wakeups.BRANDS):
+        assert (await message(data_dir, "enable")).startswith(f"{NAMED} is enabled: ")
+    assert await message(data_dir, "enable") == f"{NAMED} is not disabled: nothing changes.\n"
     (record,) = await brand_records.list_all(db)
     assert record.state == "active"
 
@@ -152,12 +154,14 @@ async def test_disabling_and_enabling_are_told_and_repeatable(
 async def test_pausing_and_resuming_are_told_and_repeatable(
     data_dir: Path, db: Connection, keys: NewKeys
 ) -> None:
-    async with told(db, wakeups.BRANDS):
-        assert (await said(data_dir, "pause")).startswith(f"{NAMED} is paused: its events are ")
+    async with woken(db, wakeups.BRANDS):
+        assert (await message(data_dir, "pause")).startswith(f"{NAMED} is paused: its events are ")
     (record,) = await brand_records.list_all(db)
     assert record.state == "paused"
-    assert "is paused already, since" in await said(data_dir, "pause")
+    assert "is paused already, since" in await message(data_dir, "pause")
 
-    async with told(db, wakeups.BRANDS, wakeups.REWARDS):
-        assert (await said(data_dir, "resume")).startswith(f"{NAMED} goes on: what waited is")
-    assert await said(data_dir, "resume") == f"{NAMED} is not paused: nothing changes.\n"
+    async with woken(db, wakeups.BRANDS, wakeups.REWARDS):
+        assert (await message(data_dir, "resume")).startswith(
+            f"{NAMED} is resumed: its queued rewards"
+        )
+    assert await message(data_dir, "resume") == f"{NAMED} is not paused: nothing changes.\n"

@@ -77,11 +77,11 @@ async def test_the_list_is_a_table_for_people_and_json_for_programs(
     await shop.add(BRAND.replace(ID, OTHER_ID).replace("The", "Another"))
     await brand_records.switch(db, ADDRESS, "paused", on=True)
 
-    told = await shop.ltzd("brand", "list", "--json")
+    as_json = await shop.ltzd("brand", "list", "--json")
     shown = await shop.ltzd("brand", "list")
 
     records = await brand_records.list_all(db)
-    assert told.json == [
+    assert as_json.json == [
         {
             "id": ID,
             "name": 'The "[red]corner" shop',
@@ -108,11 +108,11 @@ async def test_the_list_is_a_table_for_people_and_json_for_programs(
 
 
 async def test_where_there_is_no_brand_the_list_says_how_to_make_one(shop: Shop) -> None:
-    told, shown = await shop.ltzd("brand", "list", "--json"), await shop.ltzd("brand", "list")
+    as_json, shown = await shop.ltzd("brand", "list", "--json"), await shop.ltzd("brand", "list")
 
-    assert told.json == []
+    assert as_json.json == []
     assert (shown.code, shown.out) == (0, "")
-    assert shown.err == "There is no brand yet: `ltzd brand apply FILE` makes one.\n"
+    assert shown.err == "There is no brand yet: `ltzd brand apply FILE` creates one.\n"
 
 
 async def test_applying_what_show_printed_changes_nothing(
@@ -144,16 +144,17 @@ async def test_show_tells_switches_ages_and_dns_records_and_no_key(
     assert rotation.previous_until is not None
 
     shown = await shop.ltzd("brand", "show", ID)
-    told = await shop.ltzd("brand", "show", ID, "--json")
+    as_json = await shop.ltzd("brand", "show", ID, "--json")
 
     value = f"brand_id={ID};api_key={keys.verification_token}"
     assert f'#   _ltz.shop.example  TXT  "{value}"\n' in shown.out
     assert (
-        f"# Disabled since {iso(record.disabled_at)}: `ltzd brand enable` ends that." in shown.out
+        f"# Disabled since {iso(record.disabled_at)}: `ltzd brand enable` changes that."
+        in shown.out
     )
-    assert f"earlier ones still count until {iso(rotation.previous_until)}\n" in shown.out
-    assert "the first catalogue's count, in LTZ: account_creation 100, " in shown.out
-    facts = told.json
+    assert f"earlier keys remain valid until {iso(rotation.previous_until)}\n" in shown.out
+    assert "Events of the first catalogue count too, in LTZ: account_creation 100, " in shown.out
+    facts = as_json.json
     assert facts["state"] == "disabled"
     assert facts["disabledAt"] == iso(record.disabled_at)
     assert facts["pausedAt"] is None
@@ -166,11 +167,11 @@ async def test_show_tells_switches_ages_and_dns_records_and_no_key(
         "value": value,
     }
     assert facts["configuration"]["events"][0]["reward_per_dollar"] == 1.25
-    asked, held = facts["configuration"]["constraints"]
-    assert asked["value"] == [True, 1.5, "1.5"]
-    assert held == {"collection_id": 2, "kind": "ltz_balance", "min": 0.5, "ttl_seconds": 60}
+    query, balance = facts["configuration"]["constraints"]
+    assert query["value"] == [True, 1.5, "1.5"]
+    assert balance == {"collection_id": 2, "kind": "ltz_balance", "min": 0.5, "ttl_seconds": 60}
     secret = [keys.security_key, keys.api_key, keys.webhook_secret, rotation.key]
-    for text in (shown.out, shown.err, told.out, told.err):
+    for text in (shown.out, shown.err, as_json.out, as_json.err):
         assert [key for key in secret if key in text] == []
 
 

@@ -109,7 +109,7 @@ async def test_another_chain_than_the_one_remembered_is_refused(
     refused = await yard.deploy()
 
     assert refused.code == 1
-    assert f"{yard.out} remembers a deployment on chain" in refused.err
+    assert f"{yard.out} records a deployment on chain" in refused.err
     assert await yard.site.nonce() == 4
 
 

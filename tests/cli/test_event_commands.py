@@ -70,10 +70,10 @@ async def a_failed_event(db: Connection, lane: Lane) -> UUID:
     return id_
 
 
-async def looked_at(db: Connection, id_: UUID) -> EventHistory:
-    found = await history_of(db, id_)
-    assert found is not None
-    return found
+async def read_event(db: Connection, id_: UUID) -> EventHistory:
+    history = await history_of(db, id_)
+    assert history is not None
+    return history
 
 
 class Instance:
@@ -102,16 +102,16 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
     intent = an_intent(7, [id_], next_seq=41)
     async with session(pool) as connection:
         await transactions.store_signed(connection, lane, intent, an_attempt("first"))
-        assert (await looked_at(db, id_)).status == "queued"
+        assert (await read_event(db, id_)).status == "queued"
         await transactions.mark_published(connection, [a_hash("first")])
-    event = await looked_at(db, id_)
+    event = await read_event(db, id_)
 
-    shown, told = await instance.event("show", id_), await instance.event("show", id_, "--json")
+    shown, as_json = await instance.event("show", id_), await instance.event("show", id_, "--json")
 
     assert event.transaction is not None
     (attempt,) = event.transaction.attempts
     assert attempt.published_at is not None
-    assert told.json == {
+    assert as_json.json == {
         "eventId": str(id_),
         "brandId": DEMO.id,
         "brandName": "Demo",
@@ -158,11 +158,11 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
         f"{hex_of(reward_reference(id_, 1, 41))} (seq 41)",
         f"nonce 7 of {checksummed(MINTER.address)}",
         hex_of(a_hash("first")),
-        "at most 3 gwei, of these 1 as a tip",
+        "at most 3 gwei, 1 of it as a tip",
         "bot\\x1b[31m",
     ):
         assert expected in shown.out
-    for text in (shown.out, shown.err, told.out, told.err):
+    for text in (shown.out, shown.err, as_json.out, as_json.err):
         assert EMAIL not in text
         assert "\x1b" not in text
 
@@ -179,10 +179,10 @@ async def test_a_minted_reward_is_shown_with_its_block(instance: Instance, db: C
         a_hash("mint"),
     )
 
-    shown, told = await instance.event("show", id_), await instance.event("show", id_, "--json")
+    shown, as_json = await instance.event("show", id_), await instance.event("show", id_, "--json")
 
-    assert told.json["status"] == "minted"
-    assert told.json["mint"] == {
+    assert as_json.json["status"] == "minted"
+    assert as_json.json["mint"] == {
         "transactionHash": hex_of(a_hash("mint")),
         "blockNumber": 12,
         "blockHash": hex_of(a_hash("block")),
@@ -201,9 +201,9 @@ async def test_an_event_that_waits_tells_why(instance: Instance, db: Connection)
 
 
 async def test_an_event_worth_nothing_owes_nothing(instance: Instance, db: Connection) -> None:
-    told = await instance.event("show", await an_event(db, ltz=0), "--json")
+    as_json = await instance.event("show", await an_event(db, ltz=0), "--json")
 
-    assert (told.json["status"], told.json["reward"]) == ("final", None)
+    assert (as_json.json["status"], as_json.json["reward"]) == ("final", None)
 
 
 async def test_a_failed_reward_goes_back_into_the_queue_once(
@@ -213,8 +213,8 @@ async def test_a_failed_reward_goes_back_into_the_queue_once(
     id_ = await a_failed_event(db, lane)
     failed = (await instance.event("show", id_, "--json")).json
     shown = await instance.event("show", id_)
-    heard = []
-    await db.add_listener(wakeups.REWARDS, lambda *_: heard.append(1))
+    notified = []
+    await db.add_listener(wakeups.REWARDS, lambda *_: notified.append(1))
 
     retried = await instance.event("retry", id_)
     again = await instance.event("retry", id_)
@@ -225,14 +225,13 @@ async def test_a_failed_reward_goes_back_into_the_queue_once(
     assert "`ltzd event retry` puts it back" in shown.out
     assert (retried.code, retried.out) == (0, "")
     assert retried.err == f"The reward of event {id_} is in the queue again.\n"
-    event = await looked_at(db, id_)
+    event = await read_event(db, id_)
     assert event.status == "queued"
-    assert heard == [1]
-    assert [one.id for one in await rewards.queued(db, 10)] == [id_]
+    assert notified == [1]
+    assert [reward.id for reward in await rewards.queued(db, 10)] == [id_]
     assert (again.code, again.out) == (1, "")
     assert again.err == (
-        f"ltzd: Event {id_} is queued: only a failed one goes back into the queue. "
-        "Nothing changed.\n"
+        f"ltzd: Event {id_} is queued: only a failed reward can be retried. Nothing changed.\n"
     )
     assert "failed before" in (await instance.event("show", id_)).out
 
@@ -247,19 +246,20 @@ async def test_a_reference_outlasts_failing_and_retrying(
 
     await instance.event("retry", id_)
 
-    event = await looked_at(db, id_)
+    event = await read_event(db, id_)
     assert event.reward is not None
     assert event.reward.reference == reward_reference(id_, 1, 5)
 
 
 @pytest.mark.parametrize("verb", ["show", "retry"])
 async def test_what_is_no_event_is_a_sentence(instance: Instance, verb: str) -> None:
-    nobodys = UUID(int=0)
-    said = {
-        "12": "'12' is no event id: those are UUIDs, as an event's answer gives them.",
-        "\x1b[31m": "'\\x1b[31m' is no event id: those are UUIDs, as an event's answer gives them.",
-        str(nobodys): f"There is no event {nobodys}.",
+    unknown = UUID(int=0)
+    sentences = {
+        "12": "'12' is not an event id. An event id is the UUID in the answer to the event.",
+        "\x1b[31m": "'\\x1b[31m' is not an event id. "
+        "An event id is the UUID in the answer to the event.",
+        str(unknown): f"There is no event {unknown}.",
     }
-    for text, sentence in said.items():
+    for text, sentence in sentences.items():
         done = await instance.event(verb, text)
         assert (done.code, done.out, done.err) == (1, "", f"ltzd: {sentence}\n")

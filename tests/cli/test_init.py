@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from ltzd.cli.init_files import TO_FILL_IN, starting_brand, starting_settings
+from ltzd.cli.init_files import REQUIRED_BY_OPERATOR, starting_brand, starting_settings
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected
 from ltzd.rules.brands.configuration import parse_brand_file
@@ -68,7 +68,11 @@ def test_what_is_a_comment_in_a_brand_file_may_be_put_in_force() -> None:
     assert [rule.type for rule in brand.events] == [
         *("account_creation", "purchase", "custom_chat_welcome", "form_submit")
     ]
-    assert [one.kind for one in brand.constraints] == ["external_api", "nft_holding", "ltz_balance"]
+    assert [constraint.kind for constraint in brand.constraints] == [
+        "external_api",
+        "nft_holding",
+        "ltz_balance",
+    ]
 
 
 async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Path) -> None:
@@ -79,7 +83,7 @@ async def test_the_settings_lack_only_what_their_owner_must_fill_in(tmp_path: Pa
 
     lacking = {fault.split(": ")[1].rpartition(".")[2] for fault in caught.value.faults}
     files = {name for name in lacking if name.endswith("_file")}
-    assert lacking - files == set(TO_FILL_IN)
+    assert lacking - files == set(REQUIRED_BY_OPERATOR)
     assert all("/etc/ltzd/" in fault for fault in caught.value.faults if "_file: " in fault)
 
 
@@ -142,7 +146,7 @@ async def test_nothing_is_overwritten_and_nothing_half_done(tmp_path: Path, name
     done = await ltzd("init", tmp_path, *OPTIONS)
 
     assert (done.code, done.out) == (1, "")
-    assert done.err == f"ltzd: {tmp_path / name} is there already, and is not overwritten.\n"
+    assert done.err == f"ltzd: {tmp_path / name} exists already and is not overwritten.\n"
     assert names_in(tmp_path) == [name]
     assert (tmp_path / name).read_text() == "mine"
 
@@ -175,7 +179,9 @@ async def test_without_a_terminal_it_says_which_options_it_needs(tmp_path: Path)
     done = await ltzd("init", tmp_path, "--domain", "shop.example")
 
     assert (done.code, done.out) == (1, "")
-    assert done.err == ("ltzd: Give --brand-id, --daily-budget: there is no terminal to ask at.\n")
+    assert done.err == (
+        "ltzd: Give --brand-id, --daily-budget: standard input is not a terminal.\n"
+    )
     assert names_in(tmp_path) == []
 
 
@@ -183,8 +189,8 @@ async def test_at_a_terminal_it_asks_for_what_no_option_says(tmp_path: Path) -> 
     done = await at_a_terminal(tmp_path, "--brand-id", ID, answers="shop.example\nmuch\n700\n")
 
     assert done.code == 0, done.err
-    assert "The domain that its events come from" in done.err
-    assert "How much LTZ may it give away in a day (0: no limit)" in done.err
+    assert "The domain that sends its events" in done.err
+    assert "The LTZ it may give away in a day (0 is no limit)" in done.err
     brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
     assert (brand.name, brand.domains) == ("shop.example", ("shop.example",))
     assert brand.daily_mint_budget == 700

@@ -26,8 +26,8 @@ async def contracts() -> AsyncIterator[Contracts]:
         yield deployed
 
 
-class Place:
-    """A data directory whose dev.json names the contracts, and the registrar's key."""
+class RegistrarCli:
+    """Runs commands beside a dev.json that names the contracts, and holds the registrar's key."""
 
     def __init__(self, folder: Path, contracts: Contracts) -> None:
         self.folder = folder
@@ -53,14 +53,15 @@ class Place:
     async def nonce(self) -> int:
         return await self.contracts.node.nonce(self.contracts.registrar.address, "pending")
 
-    async def listed(self, what: str, key: str, id_: object) -> Any:
-        (found,) = [one for one in (await self(what, "list", "--json")).json if one[key] == id_]
-        return found
+    async def listed(self, offer: str, key: str, id_: object) -> Any:
+        rows = (await self(offer, "list", "--json")).json
+        (row,) = [row for row in rows if row[key] == id_]
+        return row
 
 
 @pytest.fixture
-def place(tmp_path: Path, contracts: Contracts) -> Place:
-    return Place(tmp_path, contracts)
+def cli(tmp_path: Path, contracts: Contracts) -> RegistrarCli:
+    return RegistrarCli(tmp_path, contracts)
 
 
 def a_wallet() -> str:
@@ -74,14 +75,14 @@ def without_transaction(result: Mapping[str, Any]) -> dict[str, Any]:
 # Collections
 
 
-async def test_a_collection_is_created_as_told_and_listed(place: Place) -> None:
+async def test_a_collection_is_created_as_told_and_listed(cli: RegistrarCli) -> None:
     brand, payout = a_wallet(), a_wallet()
-    said = ("--brand", brand, "--payout", payout, "--price", MOST, "--max-supply", 7)
+    values = ("--brand", brand, "--payout", payout, "--price", MOST, "--max-supply", 7)
     more = ("--max-per-user", 2, "--charges", 65_535, "--uri", "ipfs://x/", "--requires-sig")
 
-    made = await place.signed("collection", "create", *said, *more, "--inactive")
+    made = await cli.signed("collection", "create", *values, *more, "--inactive")
 
-    receipt = await place.contracts.rpc.call("eth_getTransactionReceipt", made["transactionHash"])
+    receipt = await cli.contracts.rpc.call("eth_getTransactionReceipt", made["transactionHash"])
     assert int(receipt["blockNumber"], 16) == made["blockNumber"]
     assert without_transaction(made) == {
         "collectionId": made["collectionId"],
@@ -96,34 +97,34 @@ async def test_a_collection_is_created_as_told_and_listed(place: Place) -> None:
         "uri": "ipfs://x/",
         "minted": 0,
     }
-    listed = await place.listed("collection", "collectionId", made["collectionId"])
+    listed = await cli.listed("collection", "collectionId", made["collectionId"])
     assert listed == without_transaction(made)
-    info = await place.contracts.view("PerkNFT", "collection", made["collectionId"])
+    info = await cli.contracts.view("PerkNFT", "collection", made["collectionId"])
     assert info[0][2] == 2**96 - 1
 
 
 async def test_a_collection_without_further_words_is_free_once_per_user_and_pays_its_brand(
-    place: Place,
+    cli: RegistrarCli,
 ) -> None:
     brand = a_wallet()
 
-    made = await place.signed("collection", "create", "--brand", brand.lower(), "--charges", 0)
+    made = await cli.signed("collection", "create", "--brand", brand.lower(), "--charges", 0)
 
     assert (made["payout"], made["price"], made["maxPerUser"]) == (brand, 0, 1)
     assert (made["maxSupply"], made["active"], made["requiresSig"]) == (0, True, False)
 
 
 async def test_a_collections_change_is_one_transaction_and_the_same_again_none(
-    place: Place,
+    cli: RegistrarCli,
 ) -> None:
-    made = await place.signed("collection", "create", "--brand", a_wallet(), "--charges", 1)
-    id_, payout, before = made["collectionId"], a_wallet(), await place.nonce()
+    made = await cli.signed("collection", "create", "--brand", a_wallet(), "--charges", 1)
+    id_, payout, before = made["collectionId"], a_wallet(), await cli.nonce()
     brand = a_wallet()
     terms = ("--price", "0.5", "--payout", payout, "--brand", brand, "--inactive")
     change = ("collection", "set", id_, *terms)
 
-    changed = await place.signed(*change)
-    again = await place(*change, "--key", place.key)
+    changed = await cli.signed(*change)
+    again = await cli(*change, "--key", cli.key)
 
     assert without_transaction(changed) == without_transaction(made) | {
         "brand": brand,
@@ -131,16 +132,16 @@ async def test_a_collections_change_is_one_transaction_and_the_same_again_none(
         "payout": payout,
         "active": False,
     }
-    assert without_transaction(changed) == await place.listed("collection", "collectionId", id_)
+    assert without_transaction(changed) == await cli.listed("collection", "collectionId", id_)
     assert again.json == changed | {"transactionHash": None, "blockNumber": None}
     assert "Nothing changes" in again.err
-    assert await place.nonce() == before + 1
-    back = await place.signed("collection", "set", id_, "--active")
+    assert await cli.nonce() == before + 1
+    back = await cli.signed("collection", "set", id_, "--active")
     assert (back["price"], back["payout"], back["active"]) == (0.5, payout, True)
 
 
-async def test_a_collection_that_there_is_not_cannot_be_set(place: Place) -> None:
-    done = await place("collection", "set", 10**12, "--price", 1, "--key", place.key)
+async def test_a_collection_that_there_is_not_cannot_be_set(cli: RegistrarCli) -> None:
+    done = await cli("collection", "set", 10**12, "--price", 1, "--key", cli.key)
 
     assert (done.code, done.out) == (1, "")
     assert "There is no collection 1000000000000" in done.err
@@ -149,9 +150,9 @@ async def test_a_collection_that_there_is_not_cannot_be_set(place: Place) -> Non
 # Items
 
 
-async def test_an_item_is_put_up_changed_and_listed(place: Place) -> None:
+async def test_an_item_is_put_up_changed_and_listed(cli: RegistrarCli) -> None:
     brand, payout, metadata = a_wallet(), a_wallet(), "0x" + "5a" * 32
-    made = await place.signed(
+    made = await cli.signed(
         *("item", "create", 7, "--brand", brand, "--stock", 4, "--price", "2.5"),
         *("--max-per-order", 3, "--metadata", metadata, "--burns"),
     )
@@ -167,7 +168,7 @@ async def test_an_item_is_put_up_changed_and_listed(place: Place) -> None:
         "burns": True,
     }
 
-    changed = await place.signed(
+    changed = await cli.signed(
         "item", "set", 7, "--stock", 9, "--payout", payout, "--pays", "--inactive"
     )
 
@@ -177,47 +178,45 @@ async def test_an_item_is_put_up_changed_and_listed(place: Place) -> None:
         "burns": False,
         "active": False,
     }
-    assert await place.listed("item", "itemId", 7) == without_transaction(changed)
-    receipt = await place.contracts.rpc.call(
-        "eth_getTransactionReceipt", changed["transactionHash"]
-    )
-    told = place.contracts.event("PointsSale", receipt, "ItemSet")
-    assert told["metadata"] == bytes_of(metadata)
+    assert await cli.listed("item", "itemId", 7) == without_transaction(changed)
+    receipt = await cli.contracts.rpc.call("eth_getTransactionReceipt", changed["transactionHash"])
+    event = cli.contracts.event("PointsSale", receipt, "ItemSet")
+    assert event["metadata"] == bytes_of(metadata)
 
 
-async def test_an_item_is_created_once_and_what_was_sold_stays_sold(place: Place) -> None:
-    contracts, user = place.contracts, Party()
+async def test_an_item_is_created_once_and_what_was_sold_stays_sold(cli: RegistrarCli) -> None:
+    contracts, user = cli.contracts, Party()
     create = ("item", "create", 8, "--brand", a_wallet(), "--stock", 4)
-    await place.signed(*create)
+    await cli.signed(*create)
     order = (user.address, 8, 2, 0, bytes(32))
     await contracts.send(contracts.relay, "PointsSale", "buyFor", *order)
-    before = await place.nonce()
+    before = await cli.nonce()
 
-    again = await place(*create, "--key", place.key)
-    too_few = await place("item", "set", 8, "--stock", 1, "--key", place.key)
+    again = await cli(*create, "--key", cli.key)
+    too_few = await cli("item", "set", 8, "--stock", 1, "--key", cli.key)
 
-    assert "Item 8 is there already; `ltzd item set` changes it." in again.err
+    assert "Item 8 exists already; `ltzd item set` changes it." in again.err
     assert "StockBelowSold(id: 8, sold: 2): more than that stock is sold already" in too_few.err
-    assert (again.code, too_few.code, await place.nonce()) == (1, 1, before)
-    assert (await place.signed("item", "set", 8, "--stock", 2))["sold"] == 2
+    assert (again.code, too_few.code, await cli.nonce()) == (1, 1, before)
+    assert (await cli.signed("item", "set", 8, "--stock", 2))["sold"] == 2
 
 
 # Businesses
 
 
-async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> None:
-    business, before = a_wallet(), await place.nonce()
+async def test_a_business_is_approved_and_revoked_once_each(cli: RegistrarCli) -> None:
+    business, before = a_wallet(), await cli.nonce()
 
-    approved = await place.signed("business", "create", business)
-    again = await place.signed("business", "set", business, "--approved")
+    approved = await cli.signed("business", "create", business)
+    again = await cli.signed("business", "set", business, "--approved")
     assert (approved["business"], approved["approved"]) == (business, True)
     assert again["transactionHash"] is None
-    assert (await place.listed("business", "business", business))["approved"]
+    assert (await cli.listed("business", "business", business))["approved"]
 
-    await place.signed("business", "set", business, "--revoked")
-    assert not (await place.listed("business", "business", business))["approved"]
-    assert await place.nonce() == before + 2
-    table = (await place("business", "list")).out
+    await cli.signed("business", "set", business, "--revoked")
+    assert not (await cli.listed("business", "business", business))["approved"]
+    assert await cli.nonce() == before + 2
+    table = (await cli("business", "list")).out
     assert f"{business}  no" in table
 
 
@@ -230,7 +229,7 @@ async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> Non
         (
             ("collection", "create"),
             [
-                "--key, --unsigned: give either of them",
+                "--key, --unsigned: give exactly one of them",
                 "--brand: is missing",
                 "--charges: is missing",
             ],
@@ -243,7 +242,7 @@ async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> Non
                 *("--uri", "a\nb"),
             ),
             [
-                "--key, --unsigned: give either of them",
+                "--key, --unsigned: give exactly one of them",
                 "--from: must be an address: 0x and 40 hex digits",
                 "--brand: must be an address: 0x and 40 hex digits",
                 "--payout: must not be the zero address",
@@ -263,7 +262,7 @@ async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> Non
         ),
         (
             ("collection", "set", "1", "--unsigned"),
-            ["nothing is to be changed: give an option that says what"],
+            ["no change is given: name at least one option to change"],
         ),
         (
             ("item", "create", "x", "--unsigned", "--metadata", "0x12", "--stock", "-1"),
@@ -276,7 +275,7 @@ async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> Non
         ),
         (
             ("business", "create", "0xDB90d3E3eE8E1e9F5EdF4fB6F23e2bb6f47C1Aab", "--unsigned"),
-            ["ADDRESS: is mistyped: its letters' case does not fit (EIP-55)"],
+            ["ADDRESS: has a wrong checksum (EIP-55): look for a typing mistake"],
         ),
         (
             ("item", "set", "1", "--unsigned", "--price", "1." + "0" * 18 + "1", "--from", "me"),
@@ -285,21 +284,23 @@ async def test_a_business_is_approved_and_revoked_once_each(place: Place) -> Non
     ],
 )
 async def test_every_fault_of_the_options_is_told_at_once(
-    place: Place, arguments: tuple[object, ...], faults: list[str]
+    cli: RegistrarCli, arguments: tuple[object, ...], faults: list[str]
 ) -> None:
-    done = await place(*arguments)
+    done = await cli(*arguments)
 
     assert (done.code, done.out) == (1, "")
-    told = [line.strip() for line in done.err.splitlines()[1:]]
-    assert len(told) == len(faults)
-    assert all(any(line.startswith(fault) for line in told) for fault in faults), told
+    lines = [line.strip() for line in done.err.splitlines()[1:]]
+    assert len(lines) == len(faults)
+    assert all(any(line.startswith(fault) for line in lines) for fault in faults), lines
 
 
-async def test_a_key_without_the_role_is_refused_in_words_and_sends_nothing(place: Place) -> None:
+async def test_a_key_without_the_role_is_refused_in_words_and_sends_nothing(
+    cli: RegistrarCli,
+) -> None:
     stranger = Party()
     create = ("collection", "create", "--brand", a_wallet(), "--charges", 1)
 
-    done = await place(*create, "--key", place.key_of(stranger))
+    done = await cli(*create, "--key", cli.key_of(stranger))
 
     assert (done.code, done.out) == (1, "")
     assert "nothing was sent: AccessControlUnauthorizedAccount" in done.err
@@ -307,52 +308,54 @@ async def test_a_key_without_the_role_is_refused_in_words_and_sends_nothing(plac
     assert "Sending" not in done.err
 
 
-async def test_a_keystore_is_opened_with_its_password_file(place: Place) -> None:
-    keystore, password = place.folder / "keystore.json", place.folder / "password"
-    secret = bytes(place.contracts.registrar.account.key)
+async def test_a_keystore_is_opened_with_its_password_file(cli: RegistrarCli) -> None:
+    keystore, password = cli.folder / "keystore.json", cli.folder / "password"
+    secret = bytes(cli.contracts.registrar.account.key)
     write_secret(
         keystore, json.dumps(Account.encrypt(secret, "open sesame", kdf="pbkdf2", iterations=1))
     )
     write_secret(password, "open sesame\n")
     create = ("business", "create", a_wallet(), "--key", keystore)
 
-    closed = await place(*create)
-    opened = await place(*create, "--password-file", password)
+    closed = await cli(*create)
+    opened = await cli(*create, "--password-file", password)
 
     assert "is encrypted; name its password's file too" in closed.err
     assert opened.json["approved"]
 
 
-async def test_addresses_without_code_and_a_node_that_is_away_are_sentences(place: Place) -> None:
-    dev = json.loads((place.folder / "dev.json").read_text())
-    create = ("collection", "create", "--brand", a_wallet(), "--charges", 1, "--key", place.key)
+async def test_addresses_without_code_and_a_node_that_is_away_are_sentences(
+    cli: RegistrarCli,
+) -> None:
+    dev = json.loads((cli.folder / "dev.json").read_text())
+    create = ("collection", "create", "--brand", a_wallet(), "--charges", 1, "--key", cli.key)
     nowhere = dev | {"contracts": dev["contracts"] | {"PerkNFT": a_wallet()}}
-    (place.folder / "dev.json").write_text(json.dumps(nowhere))
-    at_nowhere, listed = await place(*create), await place("collection", "list")
+    (cli.folder / "dev.json").write_text(json.dumps(nowhere))
+    at_nowhere, listed = await cli(*create), await cli("collection", "list")
     away = dev | {"rpcUrl": f"http://127.0.0.1:{ports.free_port()}"}
-    (place.folder / "dev.json").write_text(json.dumps(away))
-    without_node = await place("item", "list")
-    (place.folder / "dev.json").write_text("{}")
-    not_understood = await place("business", "list")
+    (cli.folder / "dev.json").write_text(json.dumps(away))
+    without_node = await cli("item", "list")
+    (cli.folder / "dev.json").write_text("{}")
+    malformed = await cli("business", "list")
 
     assert "There is no contract at 0x" in at_nowhere.err
     assert "is that contract at this address?" in listed.err
     assert "The node does not answer" in without_node.err
-    assert "cannot be understood" in not_understood.err
-    assert {at_nowhere.code, listed.code, without_node.code, not_understood.code} == {1}
+    assert "is malformed" in malformed.err
+    assert {at_nowhere.code, listed.code, without_node.code, malformed.code} == {1}
 
 
 # For a multisig
 
 
 async def test_an_unsigned_transaction_is_printed_and_does_what_it_says_once_sent(
-    place: Place,
+    cli: RegistrarCli,
 ) -> None:
-    contracts, brand = place.contracts, a_wallet()
-    before = await place.nonce()
+    contracts, brand = cli.contracts, a_wallet()
+    before = await cli.nonce()
     create = ("item", "create", 9, "--brand", brand, "--stock", 4, "--unsigned")
 
-    printed = (await place(*create)).json
+    printed = (await cli(*create)).json
 
     assert printed == {
         "chainId": contracts.chain_id,
@@ -360,20 +363,22 @@ async def test_an_unsigned_transaction_is_printed_and_does_what_it_says_once_sen
         "data": printed["data"],
         "value": "0x0",
     }
-    assert await place.nonce() == before
+    assert await cli.nonce() == before
     raw = await contracts.sign(
         contracts.registrar, contracts.at["PointsSale"], bytes_of(printed["data"])
     )
     assert (await contracts.publish(raw))["status"] == "0x1"
-    listed = await place.listed("item", "itemId", 9)
+    listed = await cli.listed("item", "itemId", 9)
     assert (listed["brand"], listed["stock"]) == (brand, 4)
 
 
-async def test_an_unsigned_transaction_is_tried_out_for_whoever_will_send_it(place: Place) -> None:
-    registrar, stranger = checksummed(place.contracts.registrar.address), a_wallet()
+async def test_an_unsigned_transaction_is_tried_out_for_whoever_will_send_it(
+    cli: RegistrarCli,
+) -> None:
+    registrar, stranger = checksummed(cli.contracts.registrar.address), a_wallet()
     approve = ("business", "create", a_wallet(), "--unsigned", "--from")
 
-    tried, refused = await place(*approve, registrar), await place(*approve, stranger)
+    tried, refused = await cli(*approve, registrar), await cli(*approve, stranger)
 
     assert tried.json["from"] == registrar
     assert "AccessControlUnauthorizedAccount" in refused.err
@@ -383,7 +388,7 @@ async def test_an_unsigned_transaction_is_tried_out_for_whoever_will_send_it(pla
 # Reading
 
 
-class Stingy(Rpc):
+class LimitedRpc(Rpc):
     """A node that gives the logs of three blocks at most."""
 
     async def call(self, method: str, *params: Any) -> Any:
@@ -394,22 +399,22 @@ class Stingy(Rpc):
         return await super().call(method, *params)
 
 
-async def test_logs_are_asked_for_by_halves_where_a_node_gives_few(place: Place) -> None:
+async def test_logs_are_asked_for_by_halves_where_a_node_gives_few(cli: RegistrarCli) -> None:
     businesses = [a_wallet() for _ in range(5)]
-    for one in businesses:
-        await place.signed("business", "create", one)
-    at = place.contracts.at
+    for business in businesses:
+        await cli.signed("business", "create", business)
+    at = cli.contracts.at
     where = OfferContracts(at["PerkNFT"], at["PointsSale"], at["BusinessEscrow"])
 
-    async with Stingy(place.contracts.rpc.url) as rpc:
-        found = await OfferReader(rpc, where).businesses()
+    async with LimitedRpc(cli.contracts.rpc.url) as rpc:
+        listed = await OfferReader(rpc, where).businesses()
 
-    assert [checksummed(one) for one in found][-5:] == businesses
+    assert [checksummed(address) for address in listed][-5:] == businesses
 
 
-async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: Path) -> None:
+async def test_the_settings_name_node_and_contracts_too(cli: RegistrarCli, tmp_path: Path) -> None:
     write_secret(tmp_path / "master.key", "11" * 32)
-    at = {name: checksummed(address) for name, address in place.contracts.at.items()}
+    at = {name: checksummed(address) for name, address in cli.contracts.at.items()}
     settings = tmp_path / "ltzd.toml"
     write_secret(
         settings,
@@ -418,7 +423,7 @@ async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: 
         master_key_file = "{tmp_path / "master.key"}"
         roles = ["http"]
         [node]
-        rpc_url = "{place.contracts.rpc.url}"
+        rpc_url = "{cli.contracts.rpc.url}"
         [contracts]
         ltz = "{at["LTZ"]}"
         perk_nft = "{at["PerkNFT"]}"
@@ -433,7 +438,7 @@ async def test_the_settings_name_node_and_contracts_too(place: Place, tmp_path: 
     )
 
     created = await ltzd(
-        "business", "create", (business := a_wallet()), "--key", place.key, "--config", settings
+        "business", "create", (business := a_wallet()), "--key", cli.key, "--config", settings
     )
     listed = await ltzd("business", "list", "--json", "--config", settings)
 

@@ -59,7 +59,7 @@ def is_good(headers: dict[str, str], method: str, target: str, body: bytes = b""
 
 
 def headers_in(options: str) -> dict[str, str]:
-    """What a shell and curl make of what was printed."""
+    """The headers that curl sends for the printed options."""
     words = options.split()
     assert words[::2] == ["-H"] * 4
     return dict(word.split(":", 1) for word in words[1::2])
@@ -144,7 +144,7 @@ async def test_what_is_signed_is_path_and_query_as_clients_send_them(
 @pytest.mark.parametrize(
     ("arguments", "trouble"),
     [
-        (["GET", "relay.example/a"], "URL must begin with https://, http:// or a path's /."),
+        (["GET", "relay.example/a"], "URL must begin with https://, http:// or /."),
         (["GET", ""], "URL must"),
         (["GET", f"{BASE}/a b"], "URL must be percent-encoded"),
         (["GET", f"{BASE}/é"], "URL must be percent-encoded"),
@@ -197,6 +197,6 @@ async def curl(options: str, more: str) -> dict[str, object]:
         env={"OPTIONS": options, "PATH": "/usr/local/bin:/usr/bin:/bin"},
         stdout=asyncio.subprocess.PIPE,
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 20)
-    answer: dict[str, object] = json.loads(said)
+    body, _ = await asyncio.wait_for(process.communicate(), 20)
+    answer: dict[str, object] = json.loads(body)
     return answer

@@ -110,17 +110,17 @@ async def key_ids(db: Connection, table: str) -> dict[str, int]:
 
 
 async def contents(db: Connection, sealer: Sealer) -> list[object]:
-    """Everything that is sealed, in clear. Raises Misconfigured for what does not open."""
+    """All sealed values, decrypted. Raises Misconfigured if one cannot be opened."""
     users = await db.fetch("SELECT * FROM custodial_users ORDER BY subject")
-    found: list[object] = [
+    values: list[object] = [
         sealer.open_wallet_key(row["sealed"], row["key_id"], row["subject"], row["wallet"])
         for row in users
     ]
     for brand in (BRAND, OTHER):
         for name in ("security_key", "webhook_secret", "verification_token"):
             secrets = await brand_keys.secrets_of(db, brand.address, name, sealer)
-            found += [(each.text, each.until) for each in secrets]
-    return found
+            values += [(each.text, each.until) for each in secrets]
+    return values
 
 
 def rotation(config: Path, keys: Keys) -> tuple[object, ...]:
@@ -142,12 +142,12 @@ async def test_everything_is_sealed_anew_and_says_the_same(
     assert (done.code, done.out.splitlines()) == (
         0,
         [
-            "brand_secrets: 6 sealed rows, 6 of them anew",
-            "retired_secrets: 2 sealed rows, 2 of them anew",
-            f"custodial_users: {USERS} sealed rows, {USERS} of them anew",
+            "brand_secrets: 6 sealed rows, 6 of them sealed again",
+            "retired_secrets: 2 sealed rows, 2 of them sealed again",
+            f"custodial_users: {USERS} sealed rows, {USERS} of them sealed again",
         ],
     )
-    assert f"opens with master key {keys.new.key_id} alone" in done.err
+    assert f"can be opened with master key {keys.new.key_id} alone" in done.err
     assert await contents(db, keys.new) == before
     assert hashes == await db.fetch(
         "SELECT * FROM brand_secrets WHERE key_id IS NULL ORDER BY brand_id"
@@ -164,14 +164,14 @@ async def test_a_second_rotation_changes_nothing(db: Connection, config: Path, k
     again = await ltzd(*rotation(config, keys))
 
     assert again.code == 0
-    assert f"custodial_users: {USERS} sealed rows, 0 of them anew" in again.out
+    assert f"custodial_users: {USERS} sealed rows, 0 of them sealed again" in again.out
     assert rows == await db.fetch("SELECT sealed FROM custodial_users ORDER BY subject")
 
 
 async def test_an_empty_database_is_rotated_at_once(config: Path, keys: Keys) -> None:
     done = await ltzd(*rotation(config, keys))
 
-    assert (done.code, done.out.count("0 sealed rows, 0 of them anew")) == (0, 3)
+    assert (done.code, done.out.count("0 sealed rows, 0 of them sealed again")) == (0, 3)
 
 
 # --- killed half-way ----------------------------------------------------------------------------
@@ -235,7 +235,7 @@ async def test_a_rotation_that_is_killed_half_way_is_finished_by_the_next(
     again = await ltzd(*rotation(config, keys))
 
     assert again.code == 0, again.err
-    assert "custodial_users: 1003 sealed rows, 3 of them anew" in again.out
+    assert "custodial_users: 1003 sealed rows, 3 of them sealed again" in again.out
     assert await contents(db, keys.new) == before
 
 
@@ -253,7 +253,7 @@ async def test_a_rotation_that_loses_the_database_is_told_and_finished_by_the_ne
             " WHERE datname = current_database() AND application_name LIKE '%rotate-master-key'"
         )
         done = await rotating
-    assert (done.code, "The database was lost" in done.err) == (1, True)
+    assert (done.code, "The database connection was lost" in done.err) == (1, True)
     left = [list(await key_ids(db, each)) for each in TABLES[TABLES.index(table) + 1 :]]
     assert left == [[keys.old.key_id]] * len(left)
     assert await contents(db, keys.both) == before
@@ -277,7 +277,7 @@ async def test_brands_and_users_that_come_meanwhile_are_sealed_anew_too(
     done = await rotating
 
     assert done.code == 0, done.err
-    assert f"custodial_users: {USERS + 1} sealed rows, {USERS + 1} of them anew" in done.out
+    assert f"custodial_users: {USERS + 1} sealed rows, {USERS + 1} of them sealed again" in done.out
     assert secret in await contents(db, keys.new)
 
 
@@ -314,7 +314,7 @@ async def test_a_key_that_no_process_knows_seals_nothing(
     for place in (("--config", config), ("--data-dir", data_dir)):
         done = await ltzd("wallets", "rotate-master-key", *place, "--new-key-file", strange)
         assert done.code == 1
-        assert "No process knows" in done.err or "first line of" in done.err
+        assert "The settings do not name" in done.err or "first line of" in done.err
     assert list(await key_ids(db, "custodial_users")) == [keys.old.key_id]
 
     missing = await ltzd(*rotation(config, keys)[:-1], tmp_path / "none")
@@ -334,7 +334,7 @@ async def test_rows_that_do_not_open_are_named_and_the_rest_is_done(
     done = await ltzd(*rotation(config, keys))
 
     assert done.code == 1
-    assert f"custodial_users: {USERS} sealed rows, {USERS - 2} of them anew" in done.out
+    assert f"custodial_users: {USERS} sealed rows, {USERS - 2} of them sealed again" in done.out
     assert "keep the old key" in done.err
     assert "alone" not in done.err
     for row in harmed:
@@ -390,13 +390,13 @@ async def test_a_dev_instance_is_rotated_to_the_first_line_of_its_key_file(
     )
 
     assert done.code == 0, done.err
-    assert "may do without its other lines" in done.err
+    assert "The other lines of" in done.err
     assert await contents(db, keys.new) == before
 
 
-def swap(file: Path, one: str, other: str) -> None:
+def swap(file: Path, first: str, second: str) -> None:
     text = file.read_text()
-    file.write_text(text.replace(one, "@@").replace(other, one).replace("@@", other))
+    file.write_text(text.replace(first, "@@").replace(second, first).replace("@@", second))
 
 
 @pytest.mark.usefixtures("shown")
@@ -483,5 +483,5 @@ async def test_a_short_list_says_how_many_there_are(data_dir: Path, listed: list
 async def test_an_empty_list_says_so(data_dir: Path) -> None:
     done = await ltzd("wallets", "list", "--data-dir", data_dir)
     assert (done.code, done.out) == (0, "")
-    assert "No wallet is kept here" in done.err
+    assert "There is no custodial wallet" in done.err
     assert (await ltzd("wallets", "list", "--data-dir", data_dir, "--json")).json == []

@@ -101,11 +101,11 @@ async def test_webhooks_are_listed_the_newest_first_with_all_that_became_of_them
     new = await a_webhook(db, DEMO, 1, attempts=4, last_status=500, last_error="status 500\x1b[31m")
     subject = str(await db.fetchval("SELECT subject FROM webhooks WHERE id = $1", new))
 
-    told, shown = await instance.webhooks("list", "--json"), await instance.webhooks("list")
+    as_json, shown = await instance.webhooks("list", "--json"), await instance.webhooks("list")
 
-    assert told.json["disabledEndpoints"] == []
-    assert [one["id"] for one in told.json["webhooks"]] == [msg(new), msg(old)]
-    assert told.json["webhooks"][0] == {
+    assert as_json.json["disabledEndpoints"] == []
+    assert [row["id"] for row in as_json.json["webhooks"]] == [msg(new), msg(old)]
+    assert as_json.json["webhooks"][0] == {
         "id": msg(new),
         "brandId": DEMO.id,
         "kind": "ltz_distributed",
@@ -119,7 +119,7 @@ async def test_webhooks_are_listed_the_newest_first_with_all_that_became_of_them
         "createdAt": iso(NOW - timedelta(hours=1)),
         "deliveredAt": None,
     }
-    assert told.json["webhooks"][1]["nextAt"] is None
+    assert as_json.json["webhooks"][1]["nextAt"] is None
     for expected in (
         *(msg(new), msg(old), DEMO.id, subject, "pending", "delivered"),
         f"status 500\\x1b[31m, next at {iso(NOW + timedelta(hours=49))}",
@@ -127,7 +127,7 @@ async def test_webhooks_are_listed_the_newest_first_with_all_that_became_of_them
     ):
         assert expected in shown.out
     assert "\x1b" not in shown.out
-    assert "t0psecret" not in shown.out + told.out
+    assert "t0psecret" not in shown.out + as_json.out
 
 
 async def test_a_list_is_of_one_brand_in_one_state_and_as_long_as_wanted(
@@ -138,14 +138,14 @@ async def test_a_list_is_of_one_brand_in_one_state_and_as_long_as_wanted(
     others = await a_webhook(db, OTHER, 5)
 
     async def listed(*arguments: object) -> list[str]:
-        return [one["id"] for one in await instance.listed(*arguments)]
+        return [row["id"] for row in await instance.listed(*arguments)]
 
     assert await listed("--brand", "Demo") == [*map(msg, ids), msg(exhausted)]
     assert await listed("--brand", OTHER.id) == [msg(others)]
     assert await listed("--state", "exhausted") == [msg(exhausted)]
     assert await listed("--limit", 2) == [msg(ids[0]), msg(ids[1])]
     none = await instance.webhooks("list", "--state", "delivered")
-    assert (none.code, none.out, none.err) == (0, "", "There is no such webhook.\n")
+    assert (none.code, none.out, none.err) == (0, "", "No webhook matches.\n")
     nobody = await instance.webhooks("list", "--brand", "Nobody")
     assert nobody.code == 1
     assert "No brand has the id or the name 'Nobody'" in nobody.err
@@ -155,15 +155,15 @@ async def test_webhooks_are_replayed_by_their_ids(instance: Instance, db: Connec
     delivered = await a_webhook(db, state="delivered", attempts=1, delivered_at=NOW)
     exhausted = await a_webhook(db, state="exhausted", attempts=10)
     left = await a_webhook(db, state="exhausted", attempts=10)
-    heard = []
-    await db.add_listener(wakeups.WEBHOOKS, lambda *_: heard.append(1))
+    notified = []
+    await db.add_listener(wakeups.WEBHOOKS, lambda *_: notified.append(1))
 
     done = await instance.webhooks("replay", msg(delivered), msg(exhausted), msg(exhausted))
 
     assert (done.code, done.out, done.err) == (0, "", "2 webhooks are due now.\n")
     assert await state_of(db, delivered) == await state_of(db, exhausted) == ("pending", 0, True)
     assert await state_of(db, left) == ("exhausted", 10, False)
-    assert heard == [1]
+    assert notified == [1]
 
 
 async def test_a_brands_webhooks_since_a_time_are_replayed(
@@ -179,7 +179,7 @@ async def test_a_brands_webhooks_since_a_time_are_replayed(
     done = await instance.webhooks("replay", *wanted, "--state", "exhausted")
 
     assert (done.code, done.err) == (0, f"Since {iso(since)}: 1 webhook is due now.\n")
-    states = [await state_of(db, one) for one in (early, late, delivered, others)]
+    states = [await state_of(db, webhook) for webhook in (early, late, delivered, others)]
     assert [state for state, _, _ in states] == ["exhausted", "pending", "delivered", "exhausted"]
 
     again = await instance.webhooks("replay", *wanted)
@@ -195,11 +195,11 @@ async def test_what_was_taken_back_is_not_replayed(instance: Instance, db: Conne
     others = await instance.webhooks("replay", "--brand", "Demo", *since)
 
     assert done.code == 1
-    assert f"Webhook {msg(revoked)} was taken back" in done.err
+    assert f"Webhook {msg(revoked)} was revoked" in done.err
     assert "Nothing changed." in done.err
     assert others.err.endswith(": 1 webhook is due now.\n")
     assert (await state_of(db, revoked))[0] == "exhausted"
-    assert "taken back" in (await instance.webhooks("list")).out
+    assert "revoked" in (await instance.webhooks("list")).out
 
 
 @pytest.mark.parametrize(
@@ -214,16 +214,19 @@ async def test_what_was_taken_back_is_not_replayed(instance: Instance, db: Conne
         ),
         (
             ["12"],
-            "'12' is no webhook's id: those begin with msg_, as they are listed.",
+            "'12' is not a webhook id. `ltzd webhooks list` shows the ids, such as msg_….",
         ),
         (
             ["msg_" + "0" * 31 + "G"],
-            f"'msg_{'0' * 31}G' is no webhook's id: those begin with msg_, as they are listed.",
+            (
+                f"'msg_{'0' * 31}G' is not a webhook id. "
+                "`ltzd webhooks list` shows the ids, such as msg_…."
+            ),
         ),
         (["msg_" + "0" * 32], f"There is no webhook msg_{'0' * 32}. Nothing changed."),
         (
             ["--brand", "Demo", "--since", "yesterday"],
-            "--since 'yesterday' is no time, such as 2025-01-31T12:00:00Z.",
+            "--since 'yesterday' is not a time such as 2025-01-31T12:00:00Z.",
         ),
     ],
 )
@@ -241,21 +244,21 @@ async def test_a_disabled_endpoint_is_shown_and_enabled_once(
     waiting = await a_webhook(db, attempts=3)
     given_up = await a_webhook(db, state="exhausted", attempts=10)
     await disable(db)
-    told, shown = await instance.webhooks("list", "--json"), await instance.webhooks("list")
+    as_json, shown = await instance.webhooks("list", "--json"), await instance.webhooks("list")
     elsewhere = (await instance.webhooks("list", "--brand", "Other", "--json")).json
 
     done = await instance.webhooks("enable", "Demo")
     again = await instance.webhooks("enable", DEMO.id)
 
-    assert told.json["disabledEndpoints"] == [
+    assert as_json.json["disabledEndpoints"] == [
         {"brandId": DEMO.id, "disabledAt": iso(NOW), "reason": "it answered 410"}
     ]
     assert elsewhere["disabledEndpoints"] == []
-    assert f"{DEMO.id} is disabled since {iso(NOW)}: it answered 410." in shown.err
+    assert f"{DEMO.id} has been disabled since {iso(NOW)}: it answered 410." in shown.err
     assert (done.code, done.out) == (0, "")
     assert done.err == (
-        f"The endpoint of Brand {DEMO.id} (Demo) is open again. 1 webhook is due now.\n"
-        "What was given up before is sent again only by `ltzd webhooks replay`.\n"
+        f"The endpoint of Brand {DEMO.id} (Demo) is enabled. 1 webhook is due now.\n"
+        "Exhausted webhooks are sent again only by `ltzd webhooks replay`.\n"
     )
     assert await state_of(db, waiting) == ("pending", 0, True)
     assert (await state_of(db, given_up))[0] == "exhausted"

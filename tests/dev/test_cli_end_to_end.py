@@ -1,4 +1,4 @@
-"""Commands beside a running dev instance: brands change without a restart, status tells all."""
+"""CLI commands with a running dev instance: brands change without a restart, and status."""
 
 import asyncio
 import json
@@ -26,7 +26,7 @@ reward = {reward}
 
 
 async def ltzd(instance: Instance, *arguments: str) -> tuple[int, str, str]:
-    """Run a command to its end: exit code, standard output, standard error."""
+    """Runs a command; returns exit code, standard output and standard error."""
     done = await instance.command(*arguments, output=asyncio.subprocess.PIPE)
     out, err = await done.communicate()
     assert done.returncode is not None
@@ -53,8 +53,8 @@ async def configuration(instance: Instance, brand: str) -> tuple[int, dict[str, 
 async def reward(instance: Instance, brand: str) -> int | None:
     _, body = await configuration(instance, brand)
     rewards = {event["eventType"]: event["rewardAmount"] for event in body.get("events", [])}
-    found: int | None = rewards.get("account_creation")
-    return found
+    ltz: int | None = rewards.get("account_creation")
+    return ltz
 
 
 async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
@@ -88,8 +88,8 @@ async def test_a_brand_file_is_shown_then_applied_then_in_force_within_a_second(
     assert (answer.status, answer.body["rewardAmount"]) == (200, 70)
 
     declare(brand_file, brand, 80)
-    code, said, _ = await ltzd(one_instance, "brand", "apply", str(brand_file), *where)
-    assert (code, said) == (0, ""), "keys are shown once only"
+    code, output, _ = await ltzd(one_instance, "brand", "apply", str(brand_file), *where)
+    assert (code, output) == (0, ""), "keys are shown once only"
     await until(lambda: is_now(80), IN_FORCE_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""`ltzd dev` as a whole: one command, one event in, LTZ on a chain, the indexed truth out."""
+"""`ltzd dev` as a whole: from an event to LTZ on the chain and in the index; starts and stops."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ __all__ = ["anvil_chain", "tester_chain"]
 
 
 def somebody() -> str:
-    """An e-mail address that no other event has."""
+    """A new e-mail address."""
     return f"{uuid4().hex}@shop.example"
 
 
@@ -93,11 +93,13 @@ async def test_the_explorer_shows_the_mint_of_an_event(instance: Instance) -> No
 
 
 async def test_the_printed_line_works_as_pasted(instance: Instance) -> None:
-    line = next(each for each in instance.said().splitlines() if each.strip().startswith("curl "))
-    said = json.loads(await (pasted(line) if shutil.which("curl") else sent(instance, line)))
-    assert said["success"] is True, said
-    assert re.fullmatch("0x[0-9a-f]{64}", said["transactionHash"])
-    assert (await instance.minted(said["eventId"]))["rewardAmount"] == said["rewardAmount"]
+    line = next(
+        each for each in instance.printed().splitlines() if each.strip().startswith("curl ")
+    )
+    answer = json.loads(await (pasted(line) if shutil.which("curl") else sent(instance, line)))
+    assert answer["success"] is True, answer
+    assert re.fullmatch("0x[0-9a-f]{64}", answer["transactionHash"])
+    assert (await instance.minted(answer["eventId"]))["rewardAmount"] == answer["rewardAmount"]
 
 
 async def pasted(line: str) -> bytes:
@@ -108,7 +110,7 @@ async def pasted(line: str) -> bytes:
 
 
 async def sent(instance: Instance, line: str) -> bytes:
-    """What curl would do, on a machine without it."""
+    """Sends the request of the curl command, for machines without curl."""
     curl, silent, url, header, kind, data, body = shlex.split(line)
     assert (curl, silent, header, data) == ("curl", "-s", "-H", "-d")
     name, _, value = kind.partition(": ")
@@ -153,7 +155,7 @@ async def test_everything_listens_on_loopback_only(one_instance: Instance) -> No
 
 @pytest_asyncio.fixture
 async def idle() -> AsyncIterator[Instance]:
-    """A folder in which nothing has been started yet."""
+    """An instance that has not been started."""
     async with an_instance("--chain", "tester", started=False) as instance:
         yield instance
 
@@ -253,10 +255,10 @@ async def test_a_signal_during_the_start_ends_everything(
 
 
 async def reaches(instance: Instance, moment: str) -> None:
-    """The start has come so far that a certain file is there."""
+    """Waits until the start has created this file."""
 
     async def is_there() -> bool:
-        assert instance.is_running, instance.said()
+        assert instance.is_running, instance.printed()
         return (instance.data_dir / moment).exists()
 
     await until(is_there, 30)
@@ -275,7 +277,7 @@ async def test_a_first_start_killed_at_any_moment_is_made_good_by_the_next(idle:
 
 
 async def test_a_dev_instance_keeps_its_books_from_one_life_to_the_next() -> None:
-    """anvil keeps its chain on disk; with a block time, requests wait for no block."""
+    """anvil stores its chain on disk; with a block time, requests do not wait for a block."""
     async with an_instance("--chain", "anvil", "--block-time", "1") as instance:
         answers = [await instance.post_event(somebody()) for _ in range(3)]
         assert {answer.status for answer in answers} == {200}
@@ -315,7 +317,7 @@ async def a_request_in_flight_is_answered(instance: Instance, number: signal.Sig
 
 
 async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Instance) -> None:
-    """The tester chain lives in memory, so each life has another."""
+    """The tester chain is in memory, so each start has a new chain."""
     await idle.start()
     answer = await idle.post_event(somebody())
     assert answer.status == 200
@@ -324,8 +326,8 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
     await idle.start()
 
     (kept,) = idle.data_dir.glob("postgres.old-*")
-    said = f"The database followed another chain; it is kept as {kept}, and a new one is used."
-    assert said in idle.said()
+    notice = f"The database followed another chain; it is kept as {kept}, and a new one is used."
+    assert notice in idle.printed()
     async with idle.http.get(f"{idle.base_url}/service-api/events/{answer.event_id}") as reply:
         assert reply.status == 404
     assert (await idle.post_event(somebody())).status == 200
@@ -346,7 +348,7 @@ async def test_a_new_chain_gets_a_new_database_and_the_old_one_is_kept(idle: Ins
 
 
 async def broken_parts_are_sentences(instance: Instance) -> None:
-    """Each is put right again before the next."""
+    """Damages one part at a time and repairs it."""
     for part, words in (
         ("postgres/global/pg_control", f"The database in {instance.data_dir}"),
         ("keys/minter", "keys/minter"),
@@ -377,7 +379,7 @@ async def test_a_service_that_dies_ends_ltzd_with_a_sentence_and_the_next_start_
 async def test_an_ordinary_user_can_run_it() -> None:
     with a_folder() as folder:
         user = an_ordinary_user(folder)
-        async with an_instance("--chain", "tester", account=user) as instance:
+        async with an_instance("--chain", "tester", os_user=user) as instance:
             owners = {psutil.Process(pid).uids().effective for pid in instance.processes()}
             assert owners == {user.uid}
             assert not list(foreign_files(instance.data_dir, user.uid))

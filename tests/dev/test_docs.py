@@ -1,4 +1,4 @@
-"""What the documents tell people to run does what they say."""
+"""The commands and code in the documents work as described."""
 
 import asyncio
 import json
@@ -35,9 +35,9 @@ async def run(code: str, instance: Instance) -> tuple[int, str]:
         sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(60):
-        said, trouble = await process.communicate()
+        output, trouble = await process.communicate()
     assert process.returncode is not None
-    return process.returncode, (said + trouble).decode()
+    return process.returncode, (output + trouble).decode()
 
 
 @pytest.mark.parametrize("name", ["perks.md", "relaying.md", "webhooks.md"])
@@ -47,13 +47,13 @@ def test_the_code_is_where_it_is_looked_for(name: str) -> None:
 
 async def test_a_newcomer_claims_a_token_by_the_page_on_relaying(one_instance: Instance) -> None:
     code = code_in("relaying.md").replace("grace@", f"{uuid4().hex}@")
-    status, said = await run(code, one_instance)
-    assert status == 0, said
-    assert json.loads(said)["status"] == "confirmed"
+    status, output = await run(code, one_instance)
+    assert status == 0, output
+    assert json.loads(output)["status"] == "confirmed"
 
-    status, said = await run(code, one_instance)
+    status, output = await run(code, one_instance)
     assert status != 0
-    assert "409" in said
+    assert "409" in output
 
 
 async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: Instance) -> None:
@@ -63,10 +63,10 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
         *("sh", "-euc", code), stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )
     async with asyncio.timeout(60):
-        said, trouble = await process.communicate()
+        output, trouble = await process.communicate()
     assert process.returncode == 0, trouble.decode()
 
-    answers = map(json.loads, said.splitlines())
+    answers = map(json.loads, output.splitlines())
     checked_in, me, perks, redeemed, milestone, board, linked, unlinked = answers
     assert checked_in["streak"]["currentStreak"] == 1
     assert me["username"] == one_instance.dev_json["site"]["username"]
@@ -81,7 +81,7 @@ async def test_the_lines_of_the_page_on_sites_reach_each_endpoint(one_instance: 
 
 
 async def minted(instance: Instance, wallet: str) -> None:
-    """Whoever shares the instance finds no reward under way."""
+    """Waits until all rewards are minted, for the other tests of the shared instance."""
     query = "SELECT bool_and(mint_block_hash IS NOT NULL) FROM rewards WHERE wallet = $1"
     await until(lambda: instance.ask(query, bytes.fromhex(wallet[2:])))
 
@@ -112,7 +112,7 @@ SIGNING = {
     ),
     "php": (("php", "-r"), "\necho json_encode(sign(...array_slice($argv, 1)));", ("--",)),
 }
-"""How each language runs a text, what prints its `sign(*arguments)`, and what arguments follow."""
+"""Per language: the command for a text, the code that prints `sign(*arguments)`, arguments."""
 
 
 async def signed_by(language: str, *arguments: str) -> dict[str, str]:
@@ -123,9 +123,9 @@ async def signed_by(language: str, *arguments: str) -> dict[str, str]:
         stderr=asyncio.subprocess.PIPE,
     )
     async with asyncio.timeout(60):
-        said, trouble = await process.communicate()
+        output, trouble = await process.communicate()
     assert process.returncode == 0, trouble.decode()
-    headers: dict[str, str] = json.loads(said)
+    headers: dict[str, str] = json.loads(output)
     return headers
 
 
@@ -156,11 +156,11 @@ async def test_the_ten_lines_that_sign_meet_the_vectors(language: str) -> None:
             "X-LTZ-Nonce": nonce,
             "X-LTZ-Signature": expected,
         }
-    asked = ("GET", "/check-perk-status?collectionId=7&tokenId=12")
-    one, other = [await signed_by(language, BRAND, KEY, *asked, "") for _ in range(2)]
-    assert is_taken(one, *asked)
-    assert is_taken(other, *asked)
-    assert one["X-LTZ-Nonce"] != other["X-LTZ-Nonce"]
+    request = ("GET", "/check-perk-status?collectionId=7&tokenId=12")
+    first, other = [await signed_by(language, BRAND, KEY, *request, "") for _ in range(2)]
+    assert is_taken(first, *request)
+    assert is_taken(other, *request)
+    assert first["X-LTZ-Nonce"] != other["X-LTZ-Nonce"]
 
 
 def test_the_page_on_perks_shows_the_vectors_themselves() -> None:
@@ -171,9 +171,9 @@ def test_the_page_on_perks_shows_the_vectors_themselves() -> None:
 
 
 def test_a_receiver_checks_signatures_as_the_page_on_webhooks_does() -> None:
-    found: dict[str, Any] = {}
-    exec(code_in("webhooks.md"), found)
-    is_from_ltzd = found["is_from_ltzd"]
+    by_name: dict[str, Any] = {}
+    exec(code_in("webhooks.md"), by_name)
+    is_from_ltzd = by_name["is_from_ltzd"]
     old, new = (f"whsec_{b64encode(os.urandom(32)).decode()}" for _ in range(2))
     message = WebhookMessage(uuid4(), "https://shop.example/ltz", b'{"event":"ltz_distributed"}')
     headers = signed_headers(message, [new, old], datetime.now(UTC))
@@ -186,7 +186,7 @@ def test_a_receiver_checks_signatures_as_the_page_on_webhooks_does() -> None:
 
 
 def rows_of(page: str) -> list[list[str]]:
-    """The cells of each row of the page's tables, without the tables' heads."""
+    """The cells of the rows of the page's tables, without the header rows."""
     lines = [line for line in page.splitlines() if line.startswith("|")]
     heads = {i for i, line in enumerate(lines) if set(line) <= set("|-")}
     return [

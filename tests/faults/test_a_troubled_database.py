@@ -1,4 +1,4 @@
-"""PostgreSQL drops ltzd's sessions, and crashes and recovers, under load: ltzd goes on."""
+"""PostgreSQL drops ltzd's sessions, crashes and recovers under load; ltzd continues."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ async def test_sessions_that_the_database_ends_lose_nothing(instance: Instance) 
 
 
 async def test_a_database_that_crashes_and_recovers_loses_nothing(one_instance: Instance) -> None:
-    """The death of one backend makes PostgreSQL restart all of itself."""
+    """Kills a backend, which makes PostgreSQL restart all of its processes."""
     async with a_load(one_instance, CLIENTS) as load:
         await more_events(load)
         server = psutil.Process(one_instance.service_pids()["postgres"])
@@ -48,7 +48,7 @@ async def test_a_database_that_crashes_and_recovers_loses_nothing(one_instance: 
 
 
 async def more_events(load: Load) -> None:
-    """Wait until the clients have had some more accepted."""
+    """Waits until more events have been accepted."""
     goal = len(load.accepted) + EVENTS_BETWEEN
 
     async def reached() -> bool:

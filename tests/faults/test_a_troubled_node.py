@@ -1,6 +1,6 @@
-"""The network between ltzd and its node fails; the node itself lives on.
+"""Faults of the network between ltzd and its node, while the node keeps running.
 
-The chain runs apart, and ltzd reaches it through a proxy that does harm.
+The chain is a separate service, which ltzd reaches through a proxy that causes the faults.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ async def any_remote(remotes: Remotes) -> Remote:
 
 
 async def test_ten_seconds_without_the_node_queue_events_and_lose_none(remotes: Remotes) -> None:
-    """On both chains at once: connections are refused, or a gateway answers in the node's place."""
+    """Runs on both chains at once: refused connections on one, gateway errors on the other."""
     tester, anvil = await remotes.of("tester"), await remotes.of("anvil")
 
     async def gateway_fails() -> None:
@@ -162,7 +162,7 @@ async def test_a_lost_reply_is_made_good_while_the_transaction_waits_in_the_pool
 async def test_a_kill_around_a_publication_mints_exactly_once(
     any_remote: Remote, held: Literal["request", "reply"]
 ) -> None:
-    """The bytes are stored; whether the node has them, the killed ltzd never learned."""
+    """The bytes are stored, but the killed ltzd does not know whether the node has them."""
     remote = any_remote
     await remote.settled([])
     first = len(remote.proxy.published)
@@ -186,7 +186,7 @@ async def test_a_kill_around_a_publication_mints_exactly_once(
 
 
 async def assert_each_nonce_has_one_content(remote: Remote, first: int) -> Counter[str]:
-    """One set of bytes for each nonce, and never another; answers how often each was sent."""
+    """Checks that each nonce has one set of bytes; returns how often each was sent."""
     times = Counter(remote.proxy.published[first:])
     stored = await remote.instance.ask("SELECT array_agg(raw) FROM attempts")
     assert {bytes.fromhex(raw[2:]) for raw in times} <= set(stored)

@@ -1,4 +1,4 @@
-"""Accounts at OAuth providers on a whole instance: a wallet each, and what owners may claim."""
+"""OAuth accounts on a running instance: a wallet for each, and the claims of their owners."""
 
 import asyncio
 import random
@@ -21,14 +21,14 @@ _DISCORD_EPOCH_MS = 1_420_070_400_000
 
 
 def a_discord_id() -> str:
-    """Of an account that was opened some days ago."""
+    """A Discord id of an account that is some days old."""
     opened = int(time.time() * 1000) - _DISCORD_EPOCH_MS - random.randrange(10**8, 10**10)
     return str(opened << 22 | random.randrange(1 << 22))
 
 
 @dataclass
 class Community:
-    """A brand that gives its perks to members of a guild."""
+    """A brand whose perks are for members of a guild."""
 
     perks: Perks
     brand: str
@@ -41,9 +41,9 @@ class Community:
         async with self.perks.instance.http.post(url, json=body | changes) as reply:
             return reply.status, await reply.json()
 
-    async def control(self, **said: object) -> None:
+    async def control(self, **body: object) -> None:
         url = self.perks.instance.dev_json["sandbox"]["accountsUrl"]
-        body = {"provider": "discord", "known": True, **said}
+        body = {"provider": "discord", "known": True, **body}
         async with self.perks.instance.http.post(url, json=body) as reply:
             assert reply.status == 200, await reply.text()
 

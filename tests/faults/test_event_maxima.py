@@ -1,4 +1,4 @@
-"""Maxima, duplicates and budgets of a whole instance under crowds and kills, down to the chain."""
+"""Claim limits, duplicates and budgets under concurrent load and kills, checked on the chain."""
 
 import asyncio
 import json
@@ -26,13 +26,13 @@ CROWD = 10_000
 
 
 def addresses(count: int) -> list[str]:
-    """Of users whom nobody has met."""
+    """E-mail addresses of new users."""
     crowd = uuid4().hex
     return [f"{number}-{crowd}@shop.example" for number in range(count)]
 
 
 async def a_brand(instance: Instance, folder: Path, rule: str, settings: str = "") -> str:
-    """Apply a new brand's file as a person would; answers its id once it is in force."""
+    """Applies a new brand's file by the CLI; returns its id once it is in force."""
     brand_id = f"0x{uuid4().hex}{'0' * 8}"
     file = folder / f"{brand_id}.toml"
     file.write_text(
@@ -60,7 +60,7 @@ async def recorded(instance: Instance, brand_id: str) -> set[UUID]:
 
 
 async def minted(instance: Instance, events: set[UUID]) -> int:
-    """How many mints of these events the chain holds."""
+    """The number of mints of these events on the chain."""
     return sum(mint.reward in events for mint in await mints_on_chain(instance))
 
 
@@ -147,9 +147,9 @@ async def test_a_maximum_is_not_passed_by_kills_and_is_reached_after_them(
     events = await recorded(one_instance, brand_id)
     assert len(events) == most
     assert await minted(one_instance, events) == most
-    heard = accepted(answers) + [answer for load in loads for answer in load.accepted]
-    assert {UUID(answer.event_id) for answer in heard} <= events
-    await assert_books_agree(one_instance, heard)
+    accepted_answers = accepted(answers) + [answer for load in loads for answer in load.accepted]
+    assert {UUID(answer.event_id) for answer in accepted_answers} <= events
+    await assert_books_agree(one_instance, accepted_answers)
 
 
 async def has(instance: Instance, brand_id: str, events: int) -> bool:

@@ -1,4 +1,4 @@
-"""Gas gets dear: a stuck mint is replaced by itself, and nobody pays more than the cap.
+"""Rising fees: a stuck mint is replaced, and no transaction pays more than the cap.
 
 Blocks come by hand here, and the test says what the next one's base fee is.
 """
@@ -21,7 +21,7 @@ CALM = 2 * GWEI
 
 
 async def mine_at(instance: Instance, base_fee: int) -> None:
-    """A block with this base fee; without transactions the next one's is an eighth lower."""
+    """Mines a block with this base fee; an empty block lowers the next base fee by an eighth."""
     await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
     await instance.rpc("evm_mine")
     history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
@@ -39,7 +39,7 @@ async def mined_by_hand(instance: Instance) -> AsyncIterator[None]:
 
 
 @pytest_asyncio.fixture
-async def by_hand(instance: Instance) -> AsyncIterator[Instance]:
+async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
     await all_minted(instance)
     async with mined_by_hand(instance):
         await mine_at(instance, CALM)
@@ -51,7 +51,7 @@ async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
         url = f"http://127.0.0.1:{instance.admin_port}/metrics"
         async with instance.http.get(url) as reply:
             shown = await reply.text()
-        lines = [one for one in shown.splitlines() if one.startswith(f"ltzd_operator_{gauge} ")]
+        lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
         return [float(line.split()[-1]) for line in lines] == [wanted]
 
     await until(there, 20.0)
@@ -62,7 +62,7 @@ async def post(instance: Instance) -> Answer:
 
 
 async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record]:
-    """Cheapest first."""
+    """The attempts, the cheapest first."""
     async with instance.database() as connection:
         return list(
             await connection.fetch(
@@ -74,7 +74,7 @@ async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record
 
 
 async def mined_until_minted(instance: Instance, answer: Answer) -> dict[str, Any]:
-    """Blocks until the event's mint is in one, with fees that fall by an eighth each time."""
+    """Mines blocks with falling base fees until one has the event's mint."""
 
     async def there() -> dict[str, Any] | None:
         await instance.rpc("evm_mine")
@@ -93,60 +93,64 @@ async def assert_nothing_passed_the_cap(instance: Instance) -> None:
     )
 
 
-async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(by_hand: Instance) -> None:
-    answer = await post(by_hand)
+async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(
+    mining_on_request: Instance,
+) -> None:
+    answer = await post(mining_on_request)
     assert answer.status == 200
-    await mine_at(by_hand, 20 * GWEI)
+    await mine_at(mining_on_request, 20 * GWEI)
 
     async def is_replaced() -> bool:
-        attempts = await attempts_of(by_hand, answer)
+        attempts = await attempts_of(mining_on_request, answer)
         return len(attempts) > 1 and attempts[-1]["published_at"] is not None
 
     await until(is_replaced, 20.0)
-    event = await mined_until_minted(by_hand, answer)
+    event = await mined_until_minted(mining_on_request, answer)
 
-    stuck, replacement = await attempts_of(by_hand, answer)
+    stuck, replacement = await attempts_of(mining_on_request, answer)
     assert "0x" + stuck["hash"].hex() == answer.hash
     assert event["transactionHash"] == "0x" + replacement["hash"].hex()
     for fee in ("max_fee_per_gas", "max_priority_fee_per_gas"):
         assert replacement[fee] * 10 >= stuck[fee] * 11
-    await assert_books_agree(by_hand, [answer])
-    await assert_nothing_passed_the_cap(by_hand)
+    await assert_books_agree(mining_on_request, [answer])
+    await assert_nothing_passed_the_cap(mining_on_request)
 
 
 async def test_while_fees_are_over_the_cap_events_queue_and_nothing_is_signed(
-    by_hand: Instance,
+    mining_on_request: Instance,
 ) -> None:
-    await mine_at(by_hand, 200 * GWEI)
-    await lane_shows(by_hand, 'held_by_cap{kind="mint"}', 1)
-    answer = await post(by_hand)
+    await mine_at(mining_on_request, 200 * GWEI)
+    await lane_shows(mining_on_request, 'held_by_cap{kind="mint"}', 1)
+    answer = await post(mining_on_request)
 
     assert (answer.status, answer.hash, answer.body["status"]) == (202, None, "queued")
     assert answer.body["success"] is True
-    assert await attempts_of(by_hand, answer) == []
+    assert await attempts_of(mining_on_request, answer) == []
 
-    event = await mined_until_minted(by_hand, answer)
+    event = await mined_until_minted(mining_on_request, answer)
     assert event["transactionHash"]
-    await assert_books_agree(by_hand, [answer])
-    await assert_nothing_passed_the_cap(by_hand)
+    await assert_books_agree(mining_on_request, [answer])
+    await assert_nothing_passed_the_cap(mining_on_request)
 
 
-async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(by_hand: Instance) -> None:
-    await mine_at(by_hand, 70 * GWEI)
-    first = await post(by_hand)
+async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
+    mining_on_request: Instance,
+) -> None:
+    await mine_at(mining_on_request, 70 * GWEI)
+    first = await post(mining_on_request)
     assert first.status == 200
-    (signed,) = await attempts_of(by_hand, first)
+    (signed,) = await attempts_of(mining_on_request, first)
     assert signed["max_fee_per_gas"] == CAP
 
-    await mine_at(by_hand, 150 * GWEI)
-    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 1)
-    second = await post(by_hand)
+    await mine_at(mining_on_request, 150 * GWEI)
+    await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 1)
+    second = await post(mining_on_request)
     assert (second.status, second.body["status"]) == (202, "queued")
-    assert await attempts_of(by_hand, first) == [signed]
+    assert await attempts_of(mining_on_request, first) == [signed]
 
-    event = await mined_until_minted(by_hand, first)
+    event = await mined_until_minted(mining_on_request, first)
     assert event["transactionHash"] == first.hash == "0x" + signed["hash"].hex()
-    await mined_until_minted(by_hand, second)
-    await lane_shows(by_hand, 'lanes_paused{kind="mint",reason="fees"}', 0)
-    await assert_books_agree(by_hand, [first, second])
-    await assert_nothing_passed_the_cap(by_hand)
+    await mined_until_minted(mining_on_request, second)
+    await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 0)
+    await assert_books_agree(mining_on_request, [first, second])
+    await assert_nothing_passed_the_cap(mining_on_request)

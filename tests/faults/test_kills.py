@@ -1,4 +1,4 @@
-"""kill -9 of ltzd at random moments under load; its services live on and are taken back.
+"""kill -9 of ltzd at random moments under load; its services survive and are adopted.
 
 The seed is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -48,7 +48,7 @@ async def test_after_kills_at_random_moments_every_answered_event_is_minted_exac
 
 
 async def die_and_rise(instance: Instance, moments: random.Random) -> None:
-    """A life ends while it serves, or one time in five before it is ready."""
+    """Kills ltzd while it serves, or one time in five during its start, and starts it again."""
     if moments.random() < 0.2:
         await instance.kill9()
         await instance.begin()
@@ -60,7 +60,7 @@ async def die_and_rise(instance: Instance, moments: random.Random) -> None:
 
 
 async def assert_no_user_is_paid_twice(instance: Instance, load: Load) -> None:
-    """Each address posted once; also a request whose answer was lost may count once at most."""
+    """Each address posted one request; a request with a lost answer counts at most once."""
     async with instance.database() as connection:
         rows = await connection.fetch(
             "SELECT id, email FROM events WHERE email = ANY($1::text[])",

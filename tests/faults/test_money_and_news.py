@@ -1,4 +1,4 @@
-"""What is paid is minted once and what is minted is announced, on whole instances, through kills.
+"""Payments are minted once and mints announced by webhook, on running instances, with kills too.
 
 The payment provider, the name server and the brand's endpoint are the sandbox's.
 """
@@ -28,20 +28,20 @@ LTZ_FOR_THEM = 5_000
 
 
 class Shop:
-    """A brand's shop, and the people who buy in it."""
+    """A brand's shop and its buyers."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
 
     @property
     def sandbox(self) -> dict[str, str]:
-        found: dict[str, str] = self.instance.dev_json["sandbox"]
-        return found
+        payload: dict[str, str] = self.instance.dev_json["sandbox"]
+        return payload
 
     @property
     def brand(self) -> dict[str, str]:
-        found: dict[str, str] = self.instance.dev_json["brand"]
-        return found
+        payload: dict[str, str] = self.instance.dev_json["brand"]
+        return payload
 
     async def post(self, path: str, body: object) -> tuple[int, dict[str, Any]]:
         url = self.instance.base_url + path
@@ -49,14 +49,14 @@ class Shop:
             return reply.status, await reply.json()
 
     async def checkout(self, **changes: object) -> tuple[int, dict[str, Any]]:
-        said = {
+        body = {
             "brandId": self.brand["brandId"],
             "amount": CENTS,
             "userEmail": f"{uuid4().hex}@shop.example",
             "successUrl": "https://shop.example/thanks?session={CHECKOUT_SESSION_ID}",
             "cancelUrl": "https://shop.example/cart",
         }
-        return await self.post("/service-api/create-checkout", said | changes)
+        return await self.post("/service-api/create-checkout", body | changes)
 
     async def session(self, **changes: object) -> str:
         status, opened = await self.checkout(**changes)
@@ -67,14 +67,14 @@ class Shop:
         body = {"sessionId": session, **more}
         async with self.instance.http.post(self.sandbox["payUrl"], json=body) as reply:
             assert reply.status == 200, await reply.text()
-            found: dict[str, Any] = await reply.json()
-            return found
+            payload: dict[str, Any] = await reply.json()
+            return payload
 
     async def mints(self, session: str) -> tuple[int, dict[str, Any]]:
         return await self.post("/service-api/payment-mint", {"sessionId": session})
 
     async def is_minted(self, session: str) -> dict[str, Any]:
-        """Through kills: asked again until it is 200."""
+        """Repeats the request, also after kills, until the status is 200."""
 
         async def answered() -> dict[str, Any] | None:
             try:
@@ -84,17 +84,17 @@ class Shop:
             assert status in {200, 500}, body
             return body if status == 200 else None
 
-        found = await until(answered, 30)
-        assert found is not None
-        return found
+        payload = await until(answered, 30)
+        assert payload is not None
+        return payload
 
     async def inbox(self) -> list[dict[str, Any]]:
         async with self.instance.http.get(self.sandbox["webhookInboxUrl"]) as reply:
-            found: list[dict[str, Any]] = await reply.json()
-            return [each for each in found if each["brandId"] == self.brand["brandId"]]
+            payload: list[dict[str, Any]] = await reply.json()
+            return [each for each in payload if each["brandId"] == self.brand["brandId"]]
 
-    async def heard(self, event: str, wallet: str) -> list[dict[str, Any]]:
-        """Deliveries that were taken, of one kind and for one wallet."""
+    async def arrived(self, event: str, wallet: str) -> list[dict[str, Any]]:
+        """Accepted deliveries of one kind for one wallet."""
         return [
             each
             for each in await self.inbox()
@@ -104,7 +104,7 @@ class Shop:
         ]
 
     async def hears(self, event: str, wallet: str) -> dict[str, Any]:
-        (first, *_) = await until(lambda: self.heard(event, wallet), 15)
+        (first, *_) = await until(lambda: self.arrived(event, wallet), 15)
         return first
 
     async def balance(self, wallet: str) -> int:
@@ -121,13 +121,13 @@ async def shop(instance: Instance) -> Shop:
 
 
 @pytest_asyncio.fixture
-async def one(one_instance: Instance) -> Shop:
+async def tester_shop(one_instance: Instance) -> Shop:
     return Shop(one_instance)
 
 
 @contextlib.asynccontextmanager
 async def the_provider(shop: Shop) -> AsyncIterator[stripe.StripeClient]:
-    """As somebody else with our key uses it: sessions with any metadata."""
+    """Creates sessions with any metadata at the provider, as another holder of the key would."""
     payments = shop.instance.dev_json["payments"]
     http = stripe.AIOHTTPClient()
     try:
@@ -164,12 +164,14 @@ async def test_of_fifty_calls_through_both_doors_one_mints(shop: Shop) -> None:
         "SELECT count(*) FROM rewards WHERE wallet = $1", bytes.fromhex(wallet[2:])
     )
     assert rewards == 1
-    assert await shop.heard("ltz_distributed", wallet) == []
+    assert await shop.arrived("ltz_distributed", wallet) == []
 
 
-async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(one: Shop) -> None:
+async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(
+    tester_shop: Shop,
+) -> None:
     wallet = "0x" + uuid4().hex + "00000001"
-    async with the_provider(one) as provider:
+    async with the_provider(tester_shop) as provider:
         for metadata, word in (
             ({"wallet": wallet, "usd_amount": "5.00", "ltz_amount": "5001"}, "mismatch"),
             ({"wallet": wallet, "usd_amount": "6.00", "ltz_amount": "6000"}, "amount"),
@@ -194,12 +196,12 @@ async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(on
                     "metadata": metadata,
                 }
             )
-            await one.pays(opened.id)
-            status, body = await one.mints(opened.id)
+            await tester_shop.pays(opened.id)
+            status, body = await tester_shop.mints(opened.id)
             assert (status, body["success"]) == (400, False), body
             assert word in body["message"].lower(), body
             assert set(body) == {"success", "message"}
-    assert await one.balance(wallet) == 0
+    assert await tester_shop.balance(wallet) == 0
 
 
 async def test_a_reward_is_announced_with_a_signature_that_the_library_takes(shop: Shop) -> None:
@@ -228,36 +230,36 @@ async def test_a_reward_is_announced_with_a_signature_that_the_library_takes(sho
     assert abs(body["timestamp"] / 1000 - time.time()) < 60
 
 
-async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(one: Shop) -> None:
-    async with one.instance.http.post(
-        one.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
+async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(tester_shop: Shop) -> None:
+    async with tester_shop.instance.http.post(
+        tester_shop.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
     ) as reply:
         assert reply.status == 200
-    answer = await one.instance.post_event(f"{uuid4().hex}@shop.example")
+    answer = await tester_shop.instance.post_event(f"{uuid4().hex}@shop.example")
     wallet = answer.body["walletAddress"]
 
-    taken = await one.hears("ltz_distributed", wallet)
+    taken = await tester_shop.hears("ltz_distributed", wallet)
     same = [
         each["status"]
-        for each in await one.inbox()
+        for each in await tester_shop.inbox()
         if each["headers"]["webhook-id"] == taken["headers"]["webhook-id"]
     ]
     assert sorted(same) == [200, 503]
 
 
-async def test_a_refund_is_told_and_takes_nothing_back(one: Shop) -> None:
-    session = await one.session()
-    await one.pays(session)
-    minted = await one.is_minted(session)
+async def test_a_refund_is_told_and_takes_nothing_back(tester_shop: Shop) -> None:
+    session = await tester_shop.session()
+    await tester_shop.pays(session)
+    minted = await tester_shop.is_minted(session)
     wallet = minted["walletAddress"]
-    await one.pays(session, kind="refund", amount=200)
+    await tester_shop.pays(session, kind="refund", amount=200)
 
-    body = json.loads((await one.hears("payment_reversed", wallet))["body"])
+    body = json.loads((await tester_shop.hears("payment_reversed", wallet))["body"])
     assert (body["kind"], body["sessionId"]) == ("refund", session)
     assert (body["usdAmount"], body["reversedUsdAmount"], body["ltzAmount"]) == (5, 2, 5000)
 
     async def has_come() -> bool:
-        return await one.balance(wallet) == LTZ_FOR_THEM
+        return await tester_shop.balance(wallet) == LTZ_FOR_THEM
 
     await until(has_come)
 

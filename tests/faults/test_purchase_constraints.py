@@ -1,4 +1,4 @@
-"""Purchase constraints on a whole instance: who may claim, and how long an answer is believed."""
+"""Purchase constraints on a running instance: permission to claim, and the lifetime of results."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ class Shop:
     id: str
     api_key: str
     asking: int
-    """Which asks the API; so does the next, whose results hold for a second."""
+    """The collection whose constraint calls the API; the next one caches results for a second."""
     brief: int
     holding: int
     balance: int
@@ -59,7 +59,7 @@ class Shop:
         (await self.claim(user, collection)).assert_relayed()
 
     async def forget(self, path: str = KEYED, key: str | None = None, **fields: Any) -> int:
-        """How many results were in force, by the keyed form's answer unless another is asked."""
+        """The number of valid results, by default from the keyed form's answer."""
         headers = (
             {}
             if path == KEYLESS and key is None
@@ -68,9 +68,9 @@ class Shop:
         body = {"api_url": self.api.url} | fields
         url = self.perks.instance.base_url + path
         async with self.perks.instance.http.post(url, json=body, headers=headers) as reply:
-            said: dict[str, Any] = await reply.json()
-            assert (reply.status, said["success"]) == (200, True), said
-            return int(said["invalidated_count"])
+            answer: dict[str, Any] = await reply.json()
+            assert (reply.status, answer["success"]) == (200, True), answer
+            return int(answer["invalidated_count"])
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -238,7 +238,7 @@ async def test_a_reorg_that_undoes_a_transfer_invalidates_again(shop: Shop) -> N
     await all_minted(shop.perks.instance)
     sender, recipient = await shop.user(), await shop.user()
     token = await shop.perks.token(sender)
-    async with chain.by_hand():
+    async with chain.mining_on_request():
         sale = shop.perks.moving(sender.account, recipient.wallet, token)
         await chain.publish(sender.account, "PerkNFT", sale)
         await chain.rpc("evm_mine")
@@ -255,7 +255,7 @@ async def test_a_reorg_that_undoes_a_transfer_invalidates_again(shop: Shop) -> N
 
 
 async def test_an_invalidation_under_an_evaluation_outlives_its_late_result(shop: Shop) -> None:
-    """The API was asked before the user lost what allows him to claim, and answers after."""
+    """The API is called before the user loses the permission to claim, and answers after it."""
     user, gate = await shop.user(), asyncio.Event()
     shop.api.allow(user.wallet)
 

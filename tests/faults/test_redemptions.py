@@ -1,4 +1,4 @@
-"""Redemptions on whole instances: charges are what the chain says, whatever comes at once.
+"""Redemptions on running instances: charges agree with the chain under concurrency.
 
 The seed of random moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -50,16 +50,16 @@ REDEEMED = {
 
 @pytest_asyncio.fixture
 async def perks(instance: Instance) -> AsyncIterator[Perks]:
-    """On each kind of chain."""
-    async with perks_of(instance) as found:
-        yield found
+    """Perks on each kind of chain."""
+    async with perks_of(instance) as perks:
+        yield perks
 
 
 @pytest_asyncio.fixture
-async def one(one_instance: Instance) -> AsyncIterator[Perks]:
-    """For what does not depend on the kind of chain."""
-    async with perks_of(one_instance) as found:
-        yield found
+async def tester_perks(one_instance: Instance) -> AsyncIterator[Perks]:
+    """Perks on the tester chain, for tests that do not depend on the kind of chain."""
+    async with perks_of(one_instance) as perks:
+        yield perks
 
 
 async def a_token(perks: Perks) -> int:
@@ -95,13 +95,13 @@ async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
 
     async def client(mine: list[int]) -> list[Answer]:
         async with aiohttp.ClientSession() as http:
-            asked = (perks.redemption(token, amount=amount) for amount in mine)
+            requests = (perks.redemption(token, amount=amount) for amount in mine)
             url = perks.instance.base_url
-            return await asyncio.gather(*(sent(http, url, each) for each in asked))
+            return await asyncio.gather(*(sent(http, url, each) for each in requests))
 
     first, second = await asyncio.gather(client(amounts[:5]), client(amounts[5:]))
 
-    done = [one.body["chargesRedeemed"] for one in first + second if one.status == 200]
+    done = [answer.body["chargesRedeemed"] for answer in first + second if answer.status == 200]
     left = MANY_CHARGES - sum(done)
     assert await perks.charges(token) == left >= 0
     for answer in first + second:
@@ -115,129 +115,147 @@ async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
 
 
 def assert_processed(answers: Sequence[Answer], was_new: int) -> None:
-    """The same redemption in all of them, which so many say was new."""
+    """Checks that all answers are of one redemption, and that `new` of them report it as new."""
     assert {answer.status for answer in answers} == {200}
-    told = [{**answer.body, "alreadyProcessed": True} for answer in answers]
-    assert all(each == told[0] for each in told)
+    redemptions = [{**answer.body, "alreadyProcessed": True} for answer in answers]
+    assert all(each == redemptions[0] for each in redemptions)
     assert sum("alreadyProcessed" not in answer.body for answer in answers) == was_new
 
 
-async def test_a_key_redeems_once_one_after_the_other_and_ten_at_once(one: Perks) -> None:
-    token = await a_token(one)
+async def test_a_key_redeems_once_one_after_the_other_and_ten_at_once(tester_perks: Perks) -> None:
+    token = await a_token(tester_perks)
 
-    first = await one.redeem(token, idempotencyKey="till-1-0001")
-    again = await one.redeem(token, idempotencyKey="till-1-0001", amount=1)
+    first = await tester_perks.redeem(token, idempotencyKey="till-1-0001")
+    again = await tester_perks.redeem(token, idempotencyKey="till-1-0001", amount=1)
     crowd = await asyncio.gather(
-        *(one.redeem(token, idempotencyKey="till-1-0002") for _ in range(10))
+        *(tester_perks.redeem(token, idempotencyKey="till-1-0002") for _ in range(10))
     )
 
     assert_processed([first, again], was_new=1)
     assert_processed(crowd, was_new=1)
     assert crowd[0].body["redemptionId"] != first.body["redemptionId"]
-    assert await one.charges(token) == CHARGES - 2
+    assert await tester_perks.charges(token) == CHARGES - 2
 
 
-async def test_a_key_with_another_body_is_refused_and_redeems_nothing(one: Perks) -> None:
-    token, other = await a_token(one), await a_token(one)
-    await one.redeem(token, idempotencyKey="till-2-0001")
+async def test_a_key_with_another_body_is_refused_and_redeems_nothing(tester_perks: Perks) -> None:
+    token, other = await a_token(tester_perks), await a_token(tester_perks)
+    await tester_perks.redeem(token, idempotencyKey="till-2-0001")
 
     for which, changes in ((token, {"amount": 2}), (token, {"reference": "x"}), (other, {})):
-        answer = await one.redeem(which, idempotencyKey="till-2-0001", **changes)
+        answer = await tester_perks.redeem(which, idempotencyKey="till-2-0001", **changes)
         assert_refused(answer, 409, "IDEMPOTENCY_KEY_REUSED")
 
-    assert (await one.charges(token), await one.charges(other)) == (CHARGES - 1, CHARGES)
+    assert (await tester_perks.charges(token), await tester_perks.charges(other)) == (
+        CHARGES - 1,
+        CHARGES,
+    )
 
 
-async def test_another_brands_key_is_another_key(one: Perks) -> None:
-    token = await a_token(one)
-    collection = await one.relays.collection("--brand", one.other.id, "--charges", "2")
-    theirs = await one.token(await one.relays.user(), collection)
+async def test_another_brands_key_is_another_key(tester_perks: Perks) -> None:
+    token = await a_token(tester_perks)
+    collection = await tester_perks.relays.collection(
+        "--brand", tester_perks.other.id, "--charges", "2"
+    )
+    theirs = await tester_perks.token(await tester_perks.relays.user(), collection)
 
-    ours = await one.redeem(token, idempotencyKey="till-3-0001")
-    answer = await one.redeem(theirs, one.other, idempotencyKey="till-3-0001")
+    ours = await tester_perks.redeem(token, idempotencyKey="till-3-0001")
+    answer = await tester_perks.redeem(theirs, tester_perks.other, idempotencyKey="till-3-0001")
 
     assert (ours.status, answer.status) == (200, 200)
     assert "alreadyProcessed" not in answer.body
-    assert (await one.charges(token), await one.charges(theirs)) == (CHARGES - 1, 1)
+    assert (await tester_perks.charges(token), await tester_perks.charges(theirs)) == (
+        CHARGES - 1,
+        1,
+    )
 
 
 # Signatures
 
 
-async def test_the_very_same_bytes_redeem_once_with_redis_and_without(one: Perks) -> None:
-    token = await a_token(one)
-    request = one.redemption(token)
+async def test_the_very_same_bytes_redeem_once_with_redis_and_without(tester_perks: Perks) -> None:
+    token = await a_token(tester_perks)
+    request = tester_perks.redemption(token)
 
-    first = await one.send(request)
-    again = await one.send(request)
-    await one.relays.forget_addresses()
-    flushed = await one.send(request)
+    first = await tester_perks.send(request)
+    again = await tester_perks.send(request)
+    await tester_perks.relays.forget_addresses()
+    flushed = await tester_perks.send(request)
 
     assert first.status == 200
     assert [assert_refused(each, 401, "UNAUTHORIZED") for each in (again, flushed)] == [None] * 2
-    assert await one.charges(token) == CHARGES - 1
+    assert await tester_perks.charges(token) == CHARGES - 1
 
 
-async def test_what_was_refused_is_not_good_for_another_time_either(one: Perks) -> None:
-    """Its charges may be there by then."""
-    user = await one.relays.user()
-    token, stranger = await one.token(user), await one.relays.user()
-    request = one.redemption(token, userAddress=stranger.wallet)
-    assert_refused(await one.send(request), 409, "HOLDER_CHANGED")
-    await one.give(user.account, stranger.wallet, token)
-    await one.shown(token, holder=stranger.wallet)
-    await one.relays.forget_addresses()
+async def test_what_was_refused_is_not_good_for_another_time_either(tester_perks: Perks) -> None:
+    """Redeems at the same moment in which the charges arrive."""
+    user = await tester_perks.relays.user()
+    token, stranger = await tester_perks.token(user), await tester_perks.relays.user()
+    request = tester_perks.redemption(token, userAddress=stranger.wallet)
+    assert_refused(await tester_perks.send(request), 409, "HOLDER_CHANGED")
+    await tester_perks.give(user.account, stranger.wallet, token)
+    await tester_perks.shown(token, holder=stranger.wallet)
+    await tester_perks.relays.forget_addresses()
 
-    assert_refused(await one.send(request), 401, "UNAUTHORIZED")
-    assert await one.charges(token) == CHARGES
+    assert_refused(await tester_perks.send(request), 401, "UNAUTHORIZED")
+    assert await tester_perks.charges(token) == CHARGES
 
 
-async def test_the_same_bytes_at_once_redeem_once(one: Perks) -> None:
-    token = await a_token(one)
-    request = one.redemption(token)
+async def test_the_same_bytes_at_once_redeem_once(tester_perks: Perks) -> None:
+    token = await a_token(tester_perks)
+    request = tester_perks.redemption(token)
 
-    answers = await asyncio.gather(*(one.send(request) for _ in range(5)))
+    answers = await asyncio.gather(*(tester_perks.send(request) for _ in range(5)))
 
     assert sorted(answer.status for answer in answers) == [200, 401, 401, 401, 401]
-    assert await one.charges(token) == CHARGES - 1
+    assert await tester_perks.charges(token) == CHARGES - 1
 
 
-async def test_whatever_was_not_signed_so_by_this_brand_now_redeems_nothing(one: Perks) -> None:
-    token = await a_token(one)
-    good = one.redemption(token)
+async def test_whatever_was_not_signed_so_by_this_brand_now_redeems_nothing(
+    tester_perks: Perks,
+) -> None:
+    token = await a_token(tester_perks)
+    good = tester_perks.redemption(token)
     stale, future = (
-        signed(one.brand, "POST", REDEEM, good.body, age_seconds=age)
+        signed(tester_perks.brand, "POST", REDEEM, good.body, age_seconds=age)
         for age in (TOO_OLD_SECONDS, -TOO_OLD_SECONDS - 5)
     )
     tampered = replace(good, body=good.body.replace(b"{", b'{"amount": 3, ', 1))
     with_query = replace(good, target=f"{REDEEM}?amount=3")
-    other_key = signed(one.brand, "POST", REDEEM, good.body, key=one.other.key)
-    other_name = replace(good, headers={**good.headers, "X-LTZ-Brand-Id": one.other.id})
-    nobody = Brand("0x" + "12" * 20, one.brand.key)
+    other_key = signed(tester_perks.brand, "POST", REDEEM, good.body, key=tester_perks.other.key)
+    other_name = replace(good, headers={**good.headers, "X-LTZ-Brand-Id": tester_perks.other.id})
+    nobody = Brand("0x" + "12" * 20, tester_perks.brand.key)
 
     for bad in (
         *(stale, future, tampered, with_query, other_key, other_name),
         signed(nobody, "POST", REDEEM, good.body),
         replace(good, headers={}),
     ):
-        assert_refused(await one.send(bad), 401, "UNAUTHORIZED")
+        assert_refused(await tester_perks.send(bad), 401, "UNAUTHORIZED")
     assert_refused(
-        await one.send(signed(one.other, "POST", REDEEM, good.body)), 403, "VALIDATION_FAILED"
+        await tester_perks.send(signed(tester_perks.other, "POST", REDEEM, good.body)),
+        403,
+        "VALIDATION_FAILED",
     )
 
-    assert await one.charges(token) == CHARGES
-    assert (await one.send(good)).status == 200, "none of them used up the nonce"
+    assert await tester_perks.charges(token) == CHARGES
+    assert (await tester_perks.send(good)).status == 200, "none of them used up the nonce"
 
 
-async def test_a_reading_request_is_good_once_and_only_for_its_own_query(one: Perks) -> None:
-    token, other = await a_token(one), await a_token(one)
-    request = one.look(token)
+async def test_a_reading_request_is_good_once_and_only_for_its_own_query(
+    tester_perks: Perks,
+) -> None:
+    token, other = await a_token(tester_perks), await a_token(tester_perks)
+    request = tester_perks.look(token)
     elsewhere = replace(request, target=request.target.replace(str(token), str(other)))
 
-    assert_refused(await one.send(elsewhere), 401, "UNAUTHORIZED")
-    assert (await one.send(request)).status == 200
-    assert_refused(await one.send(request), 401, "UNAUTHORIZED")
-    assert_refused(await one.send(one.look(token, one.other)), 403, "VALIDATION_FAILED")
+    assert_refused(await tester_perks.send(elsewhere), 401, "UNAUTHORIZED")
+    assert (await tester_perks.send(request)).status == 200
+    assert_refused(await tester_perks.send(request), 401, "UNAUTHORIZED")
+    assert_refused(
+        await tester_perks.send(tester_perks.look(token, tester_perks.other)),
+        403,
+        "VALIDATION_FAILED",
+    )
 
 
 # Tokens that change hands
@@ -262,42 +280,44 @@ async def test_a_token_that_was_sold_is_redeemed_for_its_new_holder_only(perks: 
 
 @pytest.mark.parametrize("first", ["the sale", "a redemption"])
 async def test_a_token_sold_under_redemptions_in_flight_loses_no_charge_unseen(
-    one: Perks, first: str
+    tester_perks: Perks, first: str
 ) -> None:
-    await all_minted(one.instance)
-    seller, buyer = await one.relays.user(), await one.relays.user()
-    token = await one.token(seller)
-    chain, rpc = one.relays.chain, one.instance.rpc
+    await all_minted(tester_perks.instance)
+    seller, buyer = await tester_perks.relays.user(), await tester_perks.relays.user()
+    token = await tester_perks.token(seller)
+    chain, rpc = tester_perks.relays.chain, tester_perks.instance.rpc
     before = await chain.published()
 
     async def are_published(count: int) -> bool:
         return await chain.published() == before + count
 
     async def ask(count: int) -> asyncio.Task[Answer]:
-        asking = asyncio.create_task(one.redeem(token, userAddress=seller.wallet))
+        asking = asyncio.create_task(tester_perks.redeem(token, userAddress=seller.wallet))
         await until(lambda: are_published(count))
         return asking
 
-    async with chain.by_hand():
-        asked = [await ask(1)]
+    async with chain.mining_on_request():
+        requests = [await ask(1)]
         if first == "a redemption":
             await rpc("evm_mine")
-        asked.append(await ask(2))
+        requests.append(await ask(2))
         await chain.publish(
-            seller.account, "PerkNFT", one.moving(seller.account, buyer.wallet, token)
+            seller.account, "PerkNFT", tester_perks.moving(seller.account, buyer.wallet, token)
         )
         await rpc("evm_mine")
-        answers = await asyncio.gather(*asked)
+        answers = await asyncio.gather(*requests)
 
     done = [answer for answer in answers if answer.status == 200]
     assert len(done) == (1 if first == "a redemption" else 0)
     for answer in answers:
         if answer not in done:
             assert_refused(answer, 409, "HOLDER_CHANGED")
-    assert await one.charges(token) == CHARGES - len(done)
-    shown = await one.shown(token, holder=buyer.wallet, chargesRemaining=CHARGES - len(done))
+    assert await tester_perks.charges(token) == CHARGES - len(done)
+    shown = await tester_perks.shown(
+        token, holder=buyer.wallet, chargesRemaining=CHARGES - len(done)
+    )
     assert shown["finality"] == "seen"
-    assert (await one.redeem(token, userAddress=buyer.wallet)).status == 200
+    assert (await tester_perks.redeem(token, userAddress=buyer.wallet)).status == 200
 
 
 # Lists
@@ -344,52 +364,52 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(
 # Reorgs and kills
 
 
-async def test_a_redemption_that_a_reorg_undoes_comes_back_once(one: Perks) -> None:
-    await all_minted(one.instance)
-    token = await a_token(one)
-    rpc, before = one.instance.rpc, await one.relays.chain.published()
+async def test_a_redemption_that_a_reorg_undoes_comes_back_once(tester_perks: Perks) -> None:
+    await all_minted(tester_perks.instance)
+    token = await a_token(tester_perks)
+    rpc, before = tester_perks.instance.rpc, await tester_perks.relays.chain.published()
 
     async def is_published() -> bool:
-        return await one.relays.chain.published() > before
+        return await tester_perks.relays.chain.published() > before
 
-    async with one.relays.chain.by_hand():
-        asking = asyncio.create_task(one.redeem(token, idempotencyKey="reorged-1"))
+    async with tester_perks.relays.chain.mining_on_request():
+        asking = asyncio.create_task(tester_perks.redeem(token, idempotencyKey="reorged-1"))
         await until(is_published)
         await rpc("evm_mine")
         answer = await asking
         assert answer.status == 200
-        seen = await one.shown(token, chargesUsed=1)
+        seen = await tester_perks.shown(token, chargesUsed=1)
         assert seen["finality"] == "seen"
         assert seen["lastRedeemedAt"] is not None
 
         await rpc("anvil_reorg", 1, [])
-        gone = await one.shown(token, chargesUsed=0)
+        gone = await tester_perks.shown(token, chargesUsed=0)
         assert gone["lastRedeemedAt"] is None
-        async with one.relays.chain.ticking():
-            back = await one.shown(token, seconds=20.0, chargesUsed=1)
+        async with tester_perks.relays.chain.ticking():
+            back = await tester_perks.shown(token, seconds=20.0, chargesUsed=1)
 
-    assert await one.charges(token) == CHARGES - 1
+    assert await tester_perks.charges(token) == CHARGES - 1
     assert back["finality"] == "seen"
     await rpc("anvil_mine", hex(31))
-    await one.shown(token, finality="safe", chargesUsed=1)
+    await tester_perks.shown(token, finality="safe", chargesUsed=1)
     await rpc("anvil_mine", hex(64))
-    await one.shown(token, finality="final", chargesUsed=1)
-    again = await one.redeem(token, idempotencyKey="reorged-1")
+    await tester_perks.shown(token, finality="final", chargesUsed=1)
+    again = await tester_perks.redeem(token, idempotencyKey="reorged-1")
     assert again.body["redemptionId"] == answer.body["redemptionId"]
     assert again.body["alreadyProcessed"] is True
-    assert await one.charges(token) == CHARGES - 1
+    assert await tester_perks.charges(token) == CHARGES - 1
 
 
 @dataclass
 class Ask:
-    """One redemption under its key: asked again, newly signed, until it has an outcome."""
+    """A redemption that is requested again under its key, newly signed, until it has an outcome."""
 
     token: int
     key: str
     answers: list[Answer] = field(default_factory=list)
 
     async def ask(self, perks: Perks) -> Answer | None:
-        """None when the connection died with the instance, or nobody was there."""
+        """Returns None if the connection broke or the instance was down."""
         try:
             answer = await perks.redeem(self.token, idempotencyKey=self.key)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -406,13 +426,13 @@ class Ask:
         await until(look, OUTCOME_SECONDS)
 
     def redemption(self) -> tuple[str, str]:
-        """The same in all successful answers."""
-        (found,) = {
+        """The redemption, which all successful answers share."""
+        (perks,) = {
             (str(answer.body["redemptionId"]), answer.hash)
             for answer in self.answers
             if answer.status == 200
         }
-        return found
+        return perks
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("tester", 2), ("anvil", 1)])
@@ -426,7 +446,7 @@ async def test_every_redemption_has_one_outcome_through_kills(
         tokens = [await a_token(perks) for _ in range(4)]
         asks = [Ask(token, f"kill-{token}-{n}") for token in tokens for n in range(CHARGES)]
         block = await perks.instance.rpc.number()
-        async with perks.relays.chain.every_second():
+        async with perks.relays.chain.mining_every_second():
             for _ in range(kills):
                 asking = [asyncio.create_task(ask.ask(perks)) for ask in asks]
                 await asyncio.sleep(moments.uniform(0, 1.2))
@@ -435,10 +455,10 @@ async def test_every_redemption_has_one_outcome_through_kills(
                 await perks.instance.start_again()
             await asyncio.gather(*(ask.outcome(perks) for ask in asks))
 
-        told = [ask.redemption() for ask in asks]
+        redemptions = [ask.redemption() for ask in asks]
         sent_ = await perks.relays.chain.sent_since(block)
-        assert len(set(told)) == len(asks)
-        assert sorted(each["hash"] for each in sent_) == sorted(hash_ for _, hash_ in told)
+        assert len(set(redemptions)) == len(asks)
+        assert sorted(each["hash"] for each in sent_) == sorted(hash_ for _, hash_ in redemptions)
         assert {each["status"] for each in sent_} == {"0x1"}
         assert [await perks.charges(token) for token in tokens] == [0] * len(tokens)
         for token in tokens:

@@ -1,4 +1,4 @@
-"""One caller's transaction that no node takes: nobody else's waits behind it, mint or relay.
+"""A transaction that the node refuses delays no other caller's mint or relay.
 
 The first part is the attack as it was: gas limits that no node takes. The second has a node that
 refuses chosen bytes for good, on both chains; decision 0021 says what becomes of them.
@@ -25,7 +25,7 @@ from tests.support.waiting import until
 
 FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"
 FINAL_AFTER = 66
-"""Blocks: the dev chains' finality and a little more."""
+"""The number of blocks until finality on the dev chains, with a margin."""
 
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
@@ -61,7 +61,7 @@ class Refusing:
         self.refused: set[str] = set()
 
     def refuse_next(self) -> None:
-        """The next call of any wallet, for good, and neither others nor self-transfers."""
+        """Refuses the next call of any wallet permanently, and no other transaction."""
 
         def refuses(raw: str) -> str | None:
             if not self.refused and not is_self_transfer(raw):
@@ -76,7 +76,7 @@ class Refusing:
         self.instance.dev_json["rpcUrl"] = self._rpc_url
 
     async def abandoned(self) -> None:
-        """The self-transfer is stored."""
+        """Waits until the self-transfer is stored."""
 
         async def stored() -> bool:
             sql = "SELECT count(*) > $1 FROM attempts WHERE is_cancellation"
@@ -93,7 +93,7 @@ class Refusing:
         await self.instance.rpc("anvil_mine", hex(FINAL_AFTER))
 
     async def cancelled(self) -> bool:
-        """Whether the refused bytes' nonce is final, and a self-transfer's."""
+        """Whether the nonce of the refused bytes is final and used by a self-transfer."""
         sql = "SELECT count(*) FROM transactions WHERE state = 'cancelled'"
         return bool(await self.instance.ask(sql) > self._before)
 
@@ -118,12 +118,12 @@ async def a_refusing(kind: Kind, databases: Databases) -> AsyncIterator[Refusing
 
 @pytest_asyncio.fixture(scope="module", params=["tester", "anvil"])
 async def refusing(request: pytest.FixtureRequest, databases: Databases) -> AsyncIterator[Refusing]:
-    async with a_refusing(request.param, databases) as found:
-        yield found
+    async with a_refusing(request.param, databases) as refusing:
+        yield refusing
 
 
 async def others_are_served(refusing: Refusing) -> None:
-    """Both kinds of work, at once."""
+    """Refuses a mint and a relay at the same time."""
     user = await refusing.relays.user()
     answer = await refusing.relays.relay(user, "PerkNFT", refusing.relays.claim(user))
     answer.assert_relayed()
@@ -175,7 +175,7 @@ async def test_a_refused_relay_fails_once_that_is_final_and_holds_up_nobody(
 async def test_kill_9_before_the_self_transfer_is_out_ends_in_the_same(
     refusing: Refusing,
 ) -> None:
-    """A mint on one chain, a relay on the other; `tests/operator` dies at every other step."""
+    """A mint on one chain, a relay on the other; `tests/operator` has kills at all other steps."""
     await all_minted(refusing.instance)
     await refusing.note()
     relays, user = refusing.relays, await refusing.relays.user()

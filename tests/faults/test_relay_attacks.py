@@ -1,4 +1,4 @@
-"""What nobody may have relayed, tried on a whole instance: refused, and nothing is published.
+"""Calls that must not be relayed, tried on a running instance: refused, and nothing published.
 
 The victim has LTZ, a perk, a deal, and allowances to every contract and every operator, all of his
 own doing and past `/relay`. The attacker is a user like any other.
@@ -46,7 +46,7 @@ class World:
     deal: bytes
     token: int
     permits: dict[str, Permit]
-    """The attacker's own, by contract; LTZ's names the operator."""
+    """The attacker's permits, by contract; LTZ's names the operator."""
 
     @property
     def me(self) -> str:
@@ -64,7 +64,7 @@ class World:
         return await self.relays.relay(self.attacker, to, data, **fields)
 
     def allowed(self, contract: str) -> bytes:
-        """A call that the attacker may have relayed, after his permit."""
+        """An allowed call of the attacker, after a permit."""
         return {
             "LTZ": call("LTZ", "transferFrom", self.me, THIEF, SHARE),
             "PerkNFT": self.relays.claim(self.attacker),
@@ -88,10 +88,10 @@ async def world(instances: Instances) -> AsyncIterator[World]:
             name: await relays.permit(attacker, spender, SHARE)
             for name, spender in spenders.items()
         }
-        found = World(relays, attacker, victim, deal, FREE << 32 | minted, permits)
-        before = await _state(found)
-        yield found
-        assert await _state(found) == before
+        decoded = World(relays, attacker, victim, deal, FREE << 32 | minted, permits)
+        before = await _state(decoded)
+        yield decoded
+        assert await _state(decoded) == before
 
 
 async def _possessions(relays: Relays, victim: User) -> bytes:
@@ -201,7 +201,7 @@ def _deal(world: World, function: str) -> bytes:
 
 
 def disguises(world: World, contract: str, data: bytes) -> dict[str, bytes]:
-    """The call alone, and the ways to hide it in multicalls."""
+    """The call alone and hidden in multicalls."""
     permit, allowed = world.permit_call(contract), world.allowed(contract)
     return {
         "alone": data,
@@ -286,7 +286,7 @@ async def test_a_wei_of_value_is_refused_with_any_call(world: World) -> None:
 
 
 def forgeries(permit: Permit) -> list[Permit]:
-    """What its owner has not signed."""
+    """Calls that their owner has not signed."""
     return [
         permit.but(value=permit.value + 1),
         permit.but(value=EVERYTHING),
@@ -410,7 +410,7 @@ async def test_what_somebody_else_signed_is_not_relayed(world: World) -> None:
 
 
 def spoiled(data: bytes, principal: int = 0) -> list[bytes]:
-    """Bytes that a contract may read as the same call, or as another one; none is the encoding."""
+    """Malformed encodings that a contract may decode as the same call or as another."""
     dirty = with_word(data, principal, word_in(data, principal) | 1 << 160)
     dirtiest = with_word(data, principal, word_in(data, principal) | 1 << 255)
     return [
@@ -446,7 +446,7 @@ async def test_bytes_that_are_no_plain_encoding_are_refused(world: World) -> Non
 
 
 def shuffled(first: bytes, second: bytes) -> list[bytes]:
-    """Multicalls of the two that Solidity reads, laid out as no encoder does."""
+    """Multicalls of two calls in layouts that Solidity accepts but no encoder produces."""
     plain = several("PerkNFT", first, second)
     head, body = plain[:4], plain[36:]
     gap = with_word(plain, 2, word_in(plain, 2) + 32)
@@ -504,29 +504,29 @@ def bytes_in(part: str) -> bytes:
 
 @dataclass(frozen=True)
 class Honest:
-    """A good token taken apart, and the key that it is checked with."""
+    """The parts of a valid token, and the key that verifies it."""
 
     token: str
     jwk: dict[str, Any]
 
     @property
     def header(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[0]))
-        return found
+        decoded: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[0]))
+        return decoded
 
     @property
     def claims(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[1]))
-        return found
+        decoded: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[1]))
+        return decoded
 
     @property
     def signature(self) -> str:
         return self.token.split(".")[2]
 
     def put_together(self, signature: bytes | str, **header: object) -> str:
-        said = text_of(self.header | header) + "." + text_of(self.claims)
+        unsigned_token = text_of(self.header | header) + "." + text_of(self.claims)
         end = signature if isinstance(signature, str) else text_of(signature)
-        return f"{said}.{end}"
+        return f"{unsigned_token}.{end}"
 
     def by_hmac(self, secret: bytes, algorithm: str = "HS256") -> str:
         unsigned = self.put_together(b"", alg=algorithm).removesuffix(".")
@@ -535,7 +535,7 @@ class Honest:
 
     @property
     def public_keys(self) -> list[bytes]:
-        """In the forms in which a library may take one for a secret."""
+        """The public key in the formats that a library may take for an HMAC secret."""
         key: Any = jwt.PyJWK(self.jwk).key
         pem = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
         der = key.public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
@@ -697,6 +697,6 @@ async def test_a_body_that_is_no_object_is_refused(world: World, text: str) -> N
 
 
 async def test_no_refusal_has_cost_the_attacker_anything(world: World) -> None:
-    """After all of the above he still has his whole hour."""
+    """The refused requests of the tests above do not use up the hourly limit."""
     answer = await world.tries("PerkNFT", world.allowed("PerkNFT"), value="1")
     assert answer.limits[:2] == (HOURLY, HOURLY)

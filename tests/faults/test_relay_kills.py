@@ -1,4 +1,4 @@
-"""Relays through kill -9, reorgs, blocks that are late and a provider that is down.
+"""Relays with kill -9, reorgs, late blocks, and an identity provider that is down.
 
 The seed of the moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -42,20 +42,20 @@ _PAUSE_SECONDS = 0.1
 
 @pytest_asyncio.fixture
 async def relays(instance: Instance) -> AsyncIterator[Relays]:
-    """On each kind of chain."""
-    async with relays_of(instance) as found:
-        yield found
+    """Relays on each kind of chain."""
+    async with relays_of(instance) as relays:
+        yield relays
 
 
 @pytest_asyncio.fixture
-async def one(one_instance: Instance) -> AsyncIterator[Relays]:
-    async with relays_of(one_instance) as found:
-        yield found
+async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
+    async with relays_of(one_instance) as relays:
+        yield relays
 
 
 @dataclass
 class Ask:
-    """One relay under its key: asked again, in the same words, until it has an outcome."""
+    """A relay that is requested again under its key, unchanged, until it has an outcome."""
 
     user: User
     to: str
@@ -64,7 +64,7 @@ class Ask:
     answers: list[Answer] = field(default_factory=list)
 
     async def ask(self, relays: Relays) -> Answer | None:
-        """None when the connection died with the instance, or nobody was there."""
+        """Returns None if the connection broke or the instance was down."""
         try:
             answer = await relays.relay(self.user, self.to, self.data, key=self.key)
         except (aiohttp.ClientError, OSError, TimeoutError):
@@ -83,13 +83,13 @@ class Ask:
         return False
 
     def hash(self) -> str:
-        """The same in all successful answers."""
-        (found,) = {answer.hash for answer in self.answers if answer.status == 200}
-        return found
+        """The transaction hash, which all successful answers share."""
+        (relays,) = {answer.hash for answer in self.answers if answer.status == 200}
+        return relays
 
 
 async def asks_of(relays: Relays, friend: str) -> list[Ask]:
-    """Two of each user: a claim, which takes its turn, and a transfer, which does not."""
+    """Two relays per user: a claim, which is serialized, and a transfer, which is not."""
     asks = []
     for user in await relays.all_welcomed(USERS):
         sent = await transfer(relays.chain, user.account, user.wallet, friend, LTZ)
@@ -109,7 +109,7 @@ async def test_every_relay_has_one_outcome_through_kills(
         waves = [await asks_of(relays, friend) for _ in range(kills)]
         asks = [ask for wave in waves for ask in wave]
         begun, block = await relays.chain.published(), await relays.instance.rpc.number()
-        async with relays.chain.every_second():
+        async with relays.chain.mining_every_second():
             for number in range(1, kills + 1):
                 known = [ask for wave in waves[:number] for ask in wave]
                 await die_under(relays, known, moments)
@@ -135,11 +135,11 @@ SELECT count(*)
                FROM gas_spent GROUP BY 1, 2) AS sums USING (day, account)
  WHERE coalesce(rows.wei, 0) <> coalesce(sums.wei, 0)
 """
-"""Accounts of gas in which the day's sum is not that of its relays."""
+"""Gas accounts whose daily sum differs from that of their relays."""
 
 
 async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> None:
-    """All are asked at once; at some moment it is killed, and started again."""
+    """Requests all relays at once, kills ltzd at a random moment, and starts it again."""
     asking = [asyncio.create_task(ask.ask(relays)) for ask in asks]
     await asyncio.sleep(moments.uniform(0, 1.2))
     await relays.instance.kill9()
@@ -148,7 +148,7 @@ async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> 
 
 
 async def assert_each_once(relays: Relays, asks: list[Ask], begun: int, block: int) -> None:
-    """The chain holds these transactions and no other of the operators, all of them good."""
+    """Checks that the operators sent exactly these transactions and that all succeeded."""
     sent = await relays.chain.sent_since(block)
     assert sorted(each["hash"] for each in sent) == sorted(ask.hash() for ask in asks)
     assert {each["status"] for each in sent} == {"0x1"}
@@ -170,19 +170,19 @@ async def mine_what_is_published(relays: Relays, since: int) -> None:
 
 
 async def waiting_hash(relays: Relays) -> str | None:
-    """Of the operators' one transaction in the node's pool."""
+    """The hash of the operators' only transaction in the node's pool."""
     pool = await relays.instance.rpc("txpool_content")
-    found = [
+    hashes = [
         str(each["hash"])
         for wallet, by_nonce in pool["pending"].items()
         if wallet.lower() in relays.chain.operators
         for each in by_nonce.values()
     ]
-    return found[0] if found else None
+    return hashes[0] if hashes else None
 
 
 async def a_mined_claim(relays: Relays, user: User, data: bytes) -> Answer:
-    """On a chain that is mined by hand."""
+    """Relays while the chain mines only on request."""
     before = await relays.chain.published()
     asking = asyncio.create_task(relays.relay(user, "PerkNFT", data, key="claim"))
     await mine_what_is_published(relays, before)
@@ -192,13 +192,13 @@ async def a_mined_claim(relays: Relays, user: User, data: bytes) -> Answer:
 
 
 async def shown(relays: Relays, user: User, relay: str, *wanted: str) -> Answer | None:
-    found = await relays.get(relay, user)
-    assert found.status == 200, found.body
-    return found if found.body["status"] in wanted else None
+    answer = await relays.get(relay, user)
+    assert answer.status == 200, answer.body
+    return answer if answer.body["status"] in wanted else None
 
 
 async def shown_once_taken(relays: Relays, user: User, relay: str) -> Answer | None:
-    """The node has it a moment before ltzd has heard so; until then there is nothing to show."""
+    """Waits for ltzd to store the publication, which it does shortly after the node has it."""
     answer = await relays.get(relay, user)
     assert answer.status in {200, 404}, answer.body
     return answer if answer.status == 200 else None
@@ -207,7 +207,7 @@ async def shown_once_taken(relays: Relays, user: User, relay: str) -> Answer | N
 async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays) -> None:
     await all_minted(relays.instance)
     user = await relays.user()
-    async with relays.chain.by_hand():
+    async with relays.chain.mining_on_request():
         asking = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user)))
         relay = await until(lambda: waiting_hash(relays))
         assert relay is not None
@@ -225,52 +225,56 @@ async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays)
     assert second.assert_refused(409, "CLAIM_LIMIT_REACHED") == in_flight
 
 
-async def test_a_relay_that_fails_on_chain_says_so_for_ever(one: Relays) -> None:
-    """The user's own transaction, which tips more, spends the LTZ before it."""
-    await all_minted(one.instance)
-    user, friend = await one.welcomed(), Account.create().address
-    data = await transfer(one.chain, user.account, user.wallet, friend, A_WELCOME)
-    async with one.chain.by_hand():
-        asking = asyncio.create_task(one.relay(user, "LTZ", data, key="late"))
-        await until(lambda: waiting_hash(one))
-        await one.chain.publish(user.account, "LTZ", call("LTZ", "transfer", friend, A_WELCOME))
-        await one.instance.rpc("evm_mine")
+async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relays) -> None:
+    """The user's own transaction with a higher tip spends the LTZ first."""
+    await all_minted(tester_relays.instance)
+    user, friend = await tester_relays.welcomed(), Account.create().address
+    data = await transfer(tester_relays.chain, user.account, user.wallet, friend, A_WELCOME)
+    async with tester_relays.chain.mining_on_request():
+        asking = asyncio.create_task(tester_relays.relay(user, "LTZ", data, key="late"))
+        await until(lambda: waiting_hash(tester_relays))
+        await tester_relays.chain.publish(
+            user.account, "LTZ", call("LTZ", "transfer", friend, A_WELCOME)
+        )
+        await tester_relays.instance.rpc("evm_mine")
         answer = await asking
 
     details = answer.assert_refused(500, "TRANSACTION_FAILED")
     assert "ERC20InsufficientBalance" in details["reason"]
-    receipt = await one.instance.rpc.receipt(details["transactionHash"])
+    receipt = await tester_relays.instance.rpc.receipt(details["transactionHash"])
     assert receipt["status"] == "0x0"
     assert int(receipt["blockNumber"], 16) == details["blockNumber"]
-    assert await shown(one, user, details["transactionHash"], "failed")
-    async with one.chain.nothing_published():
-        again = await one.relay(user, "LTZ", data, key="late")
+    assert await shown(tester_relays, user, details["transactionHash"], "failed")
+    async with tester_relays.chain.nothing_published():
+        again = await tester_relays.relay(user, "LTZ", data, key="late")
     assert again.assert_refused(500, "TRANSACTION_FAILED") == details
-    # It was published, and so it counts.
+    # The failed relay was published, so it counts.
     assert [each.limits[:2] for each in (again, answer)] == [(HOURLY, HOURLY - 1)] * 2
 
 
-async def test_over_the_cap_of_fees_nothing_is_relayed(one: Relays) -> None:
-    """A relay that came in before the fees were noticed goes out once they have fallen."""
-    await all_minted(one.instance)
-    user, rpc = await one.user(), one.instance.rpc
+async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) -> None:
+    """A relay that was accepted before the fees were noticed is published once they fall."""
+    await all_minted(tester_relays.instance)
+    user, rpc = await tester_relays.user(), tester_relays.instance.rpc
     held: list[asyncio.Task[Answer]] = []
 
     async def nothing_sent() -> Answer:
-        """Some relay, as good as any other of its kind."""
-        data = await transfer(one.chain, user.account, user.wallet, one.brand, 0)
-        return await one.relay(user, "LTZ", data)
+        """A valid relay, interchangeable with others."""
+        data = await transfer(
+            tester_relays.chain, user.account, user.wallet, tester_relays.brand, 0
+        )
+        return await tester_relays.relay(user, "LTZ", data)
 
     async def refusal() -> Answer | None:
-        before = await one.chain.nonces()
+        before = await tester_relays.chain.nonces()
         held.append(asyncio.create_task(nothing_sent()))
         done, _ = await asyncio.wait(held[-1:], timeout=1)
         if not done:
             return None
-        assert await one.chain.nonces() == before, "an operator published something"
+        assert await tester_relays.chain.nonces() == before, "an operator published something"
         return held.pop().result()
 
-    async with one.chain.by_hand():
+    async with tester_relays.chain.mining_on_request():
         await rpc("anvil_setNextBlockBaseFeePerGas", hex(200 * GWEI))
         await rpc("evm_mine")
         answer = await until(refusal)
@@ -293,7 +297,7 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
     await all_minted(relays.instance)
     user, rpc = await relays.user(), relays.instance.rpc
     data = relays.claim(user)
-    async with relays.chain.by_hand():
+    async with relays.chain.mining_on_request():
         answer = await a_mined_claim(relays, user, data)
         await rpc("evm_mine")
         await rpc("evm_mine")
@@ -315,19 +319,19 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
     assert (again.status, again.hash) == (200, back.hash)
 
 
-async def test_a_reorg_while_it_is_dead_loses_no_relay(one: Relays) -> None:
-    await all_minted(one.instance)
-    user = await one.user()
-    async with one.chain.by_hand():
-        answer = await a_mined_claim(one, user, one.claim(user))
-        await one.instance.kill9()
-        await one.instance.rpc("anvil_reorg", 1, [])
-        await one.instance.start_again()
-        await until(lambda: shown(one, user, answer.hash, "pending"), FOLLOWED_SECONDS)
-        async with one.chain.ticking():
-            await until(lambda: shown(one, user, answer.hash, "confirmed"), BACK_SECONDS)
+async def test_a_reorg_while_it_is_dead_loses_no_relay(tester_relays: Relays) -> None:
+    await all_minted(tester_relays.instance)
+    user = await tester_relays.user()
+    async with tester_relays.chain.mining_on_request():
+        answer = await a_mined_claim(tester_relays, user, tester_relays.claim(user))
+        await tester_relays.instance.kill9()
+        await tester_relays.instance.rpc("anvil_reorg", 1, [])
+        await tester_relays.instance.start_again()
+        await until(lambda: shown(tester_relays, user, answer.hash, "pending"), FOLLOWED_SECONDS)
+        async with tester_relays.chain.ticking():
+            await until(lambda: shown(tester_relays, user, answer.hash, "confirmed"), BACK_SECONDS)
 
-    assert await one.chain.claims(user.wallet, FREE) == 1
+    assert await tester_relays.chain.claims(user.wallet, FREE) == 1
 
 
 async def provider(relays: Relays, **fault: object) -> None:
@@ -339,23 +343,23 @@ async def provider(relays: Relays, **fault: object) -> None:
 
 @pytest.mark.parametrize("fault", [{"drop": True}, {"status": 503}], ids=str)
 async def test_tokens_are_checked_while_the_provider_is_down(
-    one: Relays, fault: dict[str, object]
+    tester_relays: Relays, fault: dict[str, object]
 ) -> None:
-    known, fresh, unknown = await one.users(3)
-    permit = await one.permit(known, "PerkNFT", LTZ)
-    (await one.relay(known, "LTZ", permit.call)).assert_relayed()
+    known, fresh, unknown = await tester_relays.users(3)
+    permit = await tester_relays.permit(known, "PerkNFT", LTZ)
+    (await tester_relays.relay(known, "LTZ", permit.call)).assert_relayed()
 
-    await provider(one, times=1_000_000, **fault)
+    await provider(tester_relays, times=1_000_000, **fault)
     try:
-        (await one.relay(known, "PerkNFT", one.claim(known))).assert_relayed()
-        body = one.body(fresh, "PerkNFT", one.claim(fresh))
-        (await one.post(body, fresh.identity_token)).assert_relayed()
-        async with one.chain.nothing_published():
+        (await tester_relays.relay(known, "PerkNFT", tester_relays.claim(known))).assert_relayed()
+        body = tester_relays.body(fresh, "PerkNFT", tester_relays.claim(fresh))
+        (await tester_relays.post(body, fresh.identity_token)).assert_relayed()
+        async with tester_relays.chain.nothing_published():
             forged = known.access_token[:-8] + "AAAAAAAA"
-            (await one.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
-            # Whose wallet it is only the provider can say.
-            answer = await one.relay(unknown, "PerkNFT", one.claim(unknown))
+            (await tester_relays.post(body, forged)).assert_refused(401, "UNAUTHORIZED")
+            # Only the provider can tell the owner of the wallet.
+            answer = await tester_relays.relay(unknown, "PerkNFT", tester_relays.claim(unknown))
             assert answer.status in {500, 503}, answer.body
     finally:
-        await provider(one, times=0)
-    (await one.relay(unknown, "PerkNFT", one.claim(unknown))).assert_relayed()
+        await provider(tester_relays, times=0)
+    (await tester_relays.relay(unknown, "PerkNFT", tester_relays.claim(unknown))).assert_relayed()

@@ -1,4 +1,4 @@
-"""What users may have relayed, on whole instances: it happens once, as the chain itself shows."""
+"""All relays that users may request, on running instances: each is executed once on the chain."""
 
 import asyncio
 import time
@@ -41,29 +41,29 @@ NOBODY = "0x" + "12" * 20
 
 @pytest_asyncio.fixture
 async def relays(instance: Instance) -> AsyncIterator[Relays]:
-    """On each kind of chain."""
-    async with relays_of(instance) as found:
-        yield found
+    """Relays on each kind of chain."""
+    async with relays_of(instance) as relays:
+        yield relays
 
 
 @pytest_asyncio.fixture
-async def one(one_instance: Instance) -> AsyncIterator[Relays]:
-    """For what does not depend on the kind of chain."""
-    async with relays_of(one_instance) as found:
-        yield found
+async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
+    """Relays on the tester chain, for tests that do not depend on the kind of chain."""
+    async with relays_of(one_instance) as relays:
+        yield relays
 
 
 async def relayed(
     relays: Relays, user: User, to: str, data: bytes, **fields: Any
 ) -> dict[str, Any]:
-    """One successful relay, which is one transaction of the wallet named; that transaction."""
+    """Checks that a successful relay is one transaction of this wallet; returns it."""
     async with relays.chain.published_exactly(1):
         answer = await relays.relay(user, to, data, **fields)
     answer.assert_relayed()
     receipt = await relays.instance.rpc.receipt(answer.hash)
     assert receipt["status"] == "0x1"
-    said = {name: answer.body[name] for name in ("gasUsed", "effectiveGasPrice", "blockNumber")}
-    assert said == {
+    figures = {name: answer.body[name] for name in ("gasUsed", "effectiveGasPrice", "blockNumber")}
+    assert figures == {
         "gasUsed": str(int(receipt["gasUsed"], 16)),
         "effectiveGasPrice": str(int(receipt["effectiveGasPrice"], 16)),
         "blockNumber": int(receipt["blockNumber"], 16),
@@ -72,13 +72,13 @@ async def relayed(
     assert parties == (receipt["from"].lower(), receipt["to"].lower())
     assert parties[0] in relays.chain.operators
     assert parties[1] == relays.chain.contracts[to]
-    found: dict[str, Any] = await relays.instance.rpc("eth_getTransactionByHash", answer.hash)
-    assert int(found["value"], 16) == 0
-    return found
+    transaction: dict[str, Any] = await relays.instance.rpc("eth_getTransactionByHash", answer.hash)
+    assert int(transaction["value"], 16) == 0
+    return transaction
 
 
 async def owned(relays: Relays, user: User, collection: int) -> int:
-    """How many of the collection's tokens he holds."""
+    """The number of the collection's tokens that the user holds."""
     minted = (await relays.chain.view("PerkNFT", "collection", collection))[1]
     owners = Counter(
         [
@@ -130,16 +130,16 @@ async def test_a_callers_own_multicall_of_permit_and_claim_is_relayed(relays: Re
     assert await owned(relays, user, PRICED) == 1
 
 
-async def test_a_claim_that_the_user_signed_himself_is_relayed(one: Relays) -> None:
-    user = await one.user()
-    strict = await one.collection("--requires-sig")
+async def test_a_claim_that_the_user_signed_himself_is_relayed(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    strict = await tester_relays.collection("--requires-sig")
 
-    unsigned = await one.relay(user, "PerkNFT", one.claim(user, strict))
+    unsigned = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, strict))
     unsigned.assert_reverted("SignatureRequired")
-    data = await claim_with_sig(one.chain, user.account, user.wallet, strict)
-    await relayed(one, user, "PerkNFT", data)
+    data = await claim_with_sig(tester_relays.chain, user.account, user.wallet, strict)
+    await relayed(tester_relays, user, "PerkNFT", data)
 
-    assert await owned(one, user, strict) == 1
+    assert await owned(tester_relays, user, strict) == 1
 
 
 async def test_a_permit_that_somebody_published_before_does_no_harm_to_a_claim(
@@ -156,31 +156,33 @@ async def test_a_permit_that_somebody_published_before_does_no_harm_to_a_claim(
     assert await relays.chain.balance(user.wallet) == A_WELCOME - relays.price
 
 
-async def test_addresses_are_the_same_in_any_case_of_their_letters(one: Relays) -> None:
-    user = await one.user()
-    body = one.body(user, "PerkNFT", one.claim(user), userAddress=user.wallet.lower())
-    body["to"] = one.instance.dev_json["contracts"]["PerkNFT"]
-    (await one.post(body, user.access_token)).assert_relayed()
+async def test_addresses_are_the_same_in_any_case_of_their_letters(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    body = tester_relays.body(
+        user, "PerkNFT", tester_relays.claim(user), userAddress=user.wallet.lower()
+    )
+    body["to"] = tester_relays.instance.dev_json["contracts"]["PerkNFT"]
+    (await tester_relays.post(body, user.access_token)).assert_relayed()
 
 
 # Purchases and deals
 
 
-async def test_items_are_bought_with_a_permit_or_with_a_signature(one: Relays) -> None:
-    user = await one.welcomed()
+async def test_items_are_bought_with_a_permit_or_with_a_signature(tester_relays: Relays) -> None:
+    user = await tester_relays.welcomed()
 
-    permit = await one.permit(user, "PointsSale", 2 * ITEM_PRICE)
-    data = one.buy(user, 2, 2 * ITEM_PRICE)
-    await relayed(one, user, "PointsSale", data, metadata={"permit": permit.json})
-    permit = await one.permit(user, "PointsSale", ITEM_PRICE)
-    data = await buy_with_sig(one.chain, user.account, user.wallet, ITEM, 1, ITEM_PRICE)
-    await relayed(one, user, "PointsSale", data, metadata={"permit": permit.json})
+    permit = await tester_relays.permit(user, "PointsSale", 2 * ITEM_PRICE)
+    data = tester_relays.buy(user, 2, 2 * ITEM_PRICE)
+    await relayed(tester_relays, user, "PointsSale", data, metadata={"permit": permit.json})
+    permit = await tester_relays.permit(user, "PointsSale", ITEM_PRICE)
+    data = await buy_with_sig(tester_relays.chain, user.account, user.wallet, ITEM, 1, ITEM_PRICE)
+    await relayed(tester_relays, user, "PointsSale", data, metadata={"permit": permit.json})
 
-    assert await one.chain.balance(user.wallet) == A_WELCOME - 3 * ITEM_PRICE
+    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - 3 * ITEM_PRICE
 
 
 async def a_deal(relays: Relays, user: User, business: str) -> bytes:
-    """Locked by a relay with a permit, for two hours."""
+    """Locks a deal for two hours, by a relay with a permit."""
     deal = a_word()
     permit = await relays.permit(user, "BusinessEscrow", DEAL)
     data = relays.lock(user, business, DEAL, await relays.chain.now() + 2 * HOUR, deal)
@@ -188,59 +190,64 @@ async def a_deal(relays: Relays, user: User, business: str) -> bytes:
     return deal
 
 
-async def test_a_deal_is_locked_and_released_by_the_users_signature(one: Relays) -> None:
-    user, business = await one.welcomed(), one.instance.dev_json["businesses"][0]
-    before = await one.chain.balance(business)
+async def test_a_deal_is_locked_and_released_by_the_users_signature(tester_relays: Relays) -> None:
+    user, business = (
+        await tester_relays.welcomed(),
+        tester_relays.instance.dev_json["businesses"][0],
+    )
+    before = await tester_relays.chain.balance(business)
 
-    deal = await a_deal(one, user, business)
-    data = await settle_with_sig(one.chain, user.account, "Release", deal)
-    await relayed(one, user, "BusinessEscrow", data)
+    deal = await a_deal(tester_relays, user, business)
+    data = await settle_with_sig(tester_relays.chain, user.account, "Release", deal)
+    await relayed(tester_relays, user, "BusinessEscrow", data)
 
-    assert await one.chain.balance(business) == before + DEAL
-    assert await one.chain.balance(user.wallet) == A_WELCOME - DEAL
+    assert await tester_relays.chain.balance(business) == before + DEAL
+    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
 
 
-async def test_a_deal_is_refunded_by_the_business_and_by_nobody_else(one: Relays) -> None:
-    user, business = await one.welcomed(), await one.user()
-    await one.approve_business(business.wallet)
-    deal = await a_deal(one, user, business.wallet)
+async def test_a_deal_is_refunded_by_the_business_and_by_nobody_else(tester_relays: Relays) -> None:
+    user, business = await tester_relays.welcomed(), await tester_relays.user()
+    await tester_relays.approve_business(business.wallet)
+    deal = await a_deal(tester_relays, user, business.wallet)
 
-    by_the_business = await settle_with_sig(one.chain, business.account, "Refund", deal)
-    by_the_user = await settle_with_sig(one.chain, user.account, "Refund", deal)
-    async with one.chain.nothing_published():
+    by_the_business = await settle_with_sig(tester_relays.chain, business.account, "Refund", deal)
+    by_the_user = await settle_with_sig(tester_relays.chain, user.account, "Refund", deal)
+    async with tester_relays.chain.nothing_published():
         for data in (by_the_business, by_the_user):
-            answer = await one.relay(user, "BusinessEscrow", data)
+            answer = await tester_relays.relay(user, "BusinessEscrow", data)
             answer.assert_refused(403, "VALIDATION_FAILED")
-        answer = await one.relay(business, "BusinessEscrow", by_the_user)
+        answer = await tester_relays.relay(business, "BusinessEscrow", by_the_user)
         answer.assert_refused(403, "VALIDATION_FAILED")
-    await relayed(one, business, "BusinessEscrow", by_the_business)
+    await relayed(tester_relays, business, "BusinessEscrow", by_the_business)
 
-    assert await one.chain.balance(user.wallet) == A_WELCOME
+    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME
 
 
-async def test_a_deal_cannot_be_reclaimed_before_its_time(one: Relays) -> None:
-    user = await one.welcomed()
-    deal = await a_deal(one, user, one.instance.dev_json["businesses"][0])
+async def test_a_deal_cannot_be_reclaimed_before_its_time(tester_relays: Relays) -> None:
+    user = await tester_relays.welcomed()
+    deal = await a_deal(tester_relays, user, tester_relays.instance.dev_json["businesses"][0])
 
-    async with one.chain.nothing_published():
-        answer = await one.relay(user, "BusinessEscrow", call("BusinessEscrow", "reclaim", deal))
+    async with tester_relays.chain.nothing_published():
+        answer = await tester_relays.relay(
+            user, "BusinessEscrow", call("BusinessEscrow", "reclaim", deal)
+        )
 
     answer.assert_reverted("TooEarly")
-    assert await one.chain.balance(user.wallet) == A_WELCOME - DEAL
+    assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
 
 
 # LTZ
 
 
-async def test_ltz_is_sent_with_an_authorization(one: Relays) -> None:
-    user = await one.welcomed()
+async def test_ltz_is_sent_with_an_authorization(tester_relays: Relays) -> None:
+    user = await tester_relays.welcomed()
     friend = Account.create().address
 
-    data = await transfer(one.chain, user.account, user.wallet, friend, 7 * LTZ)
-    await relayed(one, user, "LTZ", data)
+    data = await transfer(tester_relays.chain, user.account, user.wallet, friend, 7 * LTZ)
+    await relayed(tester_relays, user, "LTZ", data)
 
-    assert await one.chain.balance(friend) == 7 * LTZ
-    (await one.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
+    assert await tester_relays.chain.balance(friend) == 7 * LTZ
+    (await tester_relays.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
 
 
 async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(relays: Relays) -> None:
@@ -257,7 +264,7 @@ async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(relays: Relays) -
 
 
 async def test_a_permit_alone_that_would_do_nothing_is_not_sent(relays: Relays) -> None:
-    """permitLTZ never reverts: what is wrong with the permit inside would go unseen."""
+    """permitLTZ never reverts, so a simulation would not notice a wrong permit inside."""
     user = await relays.user()
     used = await relays.permit(user, "PointsSale", 6 * LTZ)
     await relayed(relays, user, "PointsSale", used.call_on("PointsSale"))
@@ -300,7 +307,7 @@ async def test_the_same_call_at_once_is_sent_once(relays: Relays) -> None:
 async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
     relays: Relays, published_before: bool, beside: bool
 ) -> None:
-    """The permit stands beside the call, or in the caller's multicall; either may be front-run."""
+    """The permit is beside the call or in the caller's multicall; both may be front-run."""
     user, friend = await relays.welcomed(), Account.create().address
     spender = relays.chain.operators[-1]
     permit = await relays.permit(user, spender, 9 * LTZ)
@@ -319,7 +326,7 @@ async def test_ltz_is_sent_by_a_permit_that_names_the_operator(
     assert await relays.chain.view("LTZ", "allowance", user.wallet, spender) == 0
 
 
-# What is refused, or would revert
+# Refusals and reverts
 
 
 REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
@@ -343,22 +350,22 @@ REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
 }
 
 
-async def test_what_would_revert_says_why_and_costs_nothing(one: Relays) -> None:
-    user = await one.user()
-    async with one.chain.nothing_published():
-        for reason, asked in REVERTS.items():
-            answer = await one.relay(user, *asked(one, user))
+async def test_what_would_revert_says_why_and_costs_nothing(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    async with tester_relays.chain.nothing_published():
+        for reason, call_of in REVERTS.items():
+            answer = await tester_relays.relay(user, *call_of(tester_relays, user))
             answer.assert_reverted(reason)
             assert answer.limits[:2] == (HOURLY, HOURLY)
 
 
-async def test_of_a_sold_out_collection_nothing_is_published(one: Relays) -> None:
-    first, second = await one.users(2)
-    rare = await one.collection("--max-supply", "1")
-    (await one.relay(first, "PerkNFT", one.claim(first, rare))).assert_relayed()
+async def test_of_a_sold_out_collection_nothing_is_published(tester_relays: Relays) -> None:
+    first, second = await tester_relays.users(2)
+    rare = await tester_relays.collection("--max-supply", "1")
+    (await tester_relays.relay(first, "PerkNFT", tester_relays.claim(first, rare))).assert_relayed()
 
-    async with one.chain.nothing_published():
-        answer = await one.relay(second, "PerkNFT", one.claim(second, rare))
+    async with tester_relays.chain.nothing_published():
+        answer = await tester_relays.relay(second, "PerkNFT", tester_relays.claim(second, rare))
 
     answer.assert_reverted("SoldOut")
 
@@ -374,29 +381,29 @@ async def test_of_a_sold_out_collection_nothing_is_published(one: Relays) -> Non
     ids=str,
 )
 async def test_neither_too_much_gas_nor_too_little_nor_any_value_is_sent(
-    one: Relays, fields: dict[str, Any]
+    tester_relays: Relays, fields: dict[str, Any]
 ) -> None:
-    user = await one.user()
-    async with one.chain.nothing_published():
-        answer = await one.relay(user, "PerkNFT", one.claim(user), **fields)
+    user = await tester_relays.user()
+    async with tester_relays.chain.nothing_published():
+        answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), **fields)
 
     answer.assert_refused(403, "VALIDATION_FAILED")
 
 
-async def test_as_much_gas_as_may_be_is_fine(one: Relays) -> None:
-    user = await one.user()
-    data = one.claim(user)
-    sent = await relayed(one, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
+async def test_as_much_gas_as_may_be_is_fine(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    data = tester_relays.claim(user)
+    sent = await relayed(tester_relays, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
     assert int(sent["gas"], 16) <= 1_000_000
 
 
 @pytest.mark.parametrize("missing", ["to", "data", "userAddress"])
-async def test_a_missing_field_is_named(one: Relays, missing: str) -> None:
-    user = await one.user()
-    body = one.body(user, "PerkNFT", one.claim(user))
+async def test_a_missing_field_is_named(tester_relays: Relays, missing: str) -> None:
+    user = await tester_relays.user()
+    body = tester_relays.body(user, "PerkNFT", tester_relays.claim(user))
     del body[missing]
 
-    answer = await one.post(body, user.access_token)
+    answer = await tester_relays.post(body, user.access_token)
 
     answer.assert_refused(400, "MISSING_FIELDS")
     assert missing in str(answer.body)
@@ -422,12 +429,12 @@ MALFORMED: list[tuple[str, Any]] = [
 ]
 
 
-async def test_a_malformed_field_is_named(one: Relays) -> None:
-    user = await one.user()
-    async with one.chain.nothing_published():
+async def test_a_malformed_field_is_named(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    async with tester_relays.chain.nothing_published():
         for field, value in MALFORMED:
-            body = one.body(user, "PerkNFT", one.claim(user)) | {field: value}
-            answer = await one.post(body, user.access_token)
+            body = tester_relays.body(user, "PerkNFT", tester_relays.claim(user)) | {field: value}
+            answer = await tester_relays.post(body, user.access_token)
             details = answer.assert_refused(400, "INVALID_FIELDS")
             assert field in details["errors"][0], (field, value, details)
 
@@ -463,12 +470,12 @@ async def test_of_claims_at_once_one_succeeds(relays: Relays, times: int) -> Non
     assert await relays.chain.claims(user.wallet, FREE) == 1
 
 
-async def test_claims_of_two_collections_at_once_are_counted_apart(one: Relays) -> None:
-    user, other = await one.user(), await one.collection()
-    async with one.chain.published_exactly(2):
+async def test_claims_of_two_collections_at_once_are_counted_apart(tester_relays: Relays) -> None:
+    user, other = await tester_relays.user(), await tester_relays.collection()
+    async with tester_relays.chain.published_exactly(2):
         answers = await asyncio.gather(
             *(
-                one.relay(user, "PerkNFT", one.claim(user, collection))
+                tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, collection))
                 for collection in (FREE, other, FREE, other)
             )
         )
@@ -481,11 +488,11 @@ async def test_claims_of_two_collections_at_once_are_counted_apart(one: Relays) 
     ]
     assert sorted(refused) == sorted([FREE, other])
     for collection in (FREE, other):
-        assert await one.chain.claims(user.wallet, collection) == 1
+        assert await tester_relays.chain.claims(user.wallet, collection) == 1
 
 
 async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
-    """The second is simulated after the first is mined, so it may count on it."""
+    """The second call is simulated after the first is mined, so it may depend on it."""
     user = await relays.user()
     twice = await relays.collection("--max-per-user", "2")
     first = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user, twice)))
@@ -495,7 +502,7 @@ async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
     (await first).assert_relayed()
     late = await second
     if late.status != 200:
-        # It overtook the first on the way to the surface.
+        # The second request reached the surface before the first.
         late.assert_reverted("ClaimCountMismatch")
         late = await relays.relay(user, "PerkNFT", relays.claim(user, twice, claims=1))
     late.assert_relayed()
@@ -531,22 +538,22 @@ async def test_of_forty_relays_at_once_thirty_five_are_published(relays: Relays)
 
 
 async def assert_only_this_user_has_to_wait(relays: Relays, user: User) -> None:
-    """What is refused in any case keeps its reason; another user is served."""
+    """Requests that are refused anyway keep their reason; other users are served."""
     answer = await relays.relay(user, "PerkNFT", call("PerkNFT", "claim", FREE, 0, a_word()))
     answer.assert_refused(403, "VALIDATION_FAILED")
     other = await relays.user()
     (await relays.relay(other, "PerkNFT", relays.claim(other))).assert_relayed()
 
 
-async def test_the_headers_count_published_relays_and_nothing_else(one: Relays) -> None:
-    user = await one.user()
+async def test_the_headers_count_published_relays_and_nothing_else(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
 
-    refused = await one.relay(user, "PerkNFT", one.claim(user), value="1")
-    reverted = await one.relay(user, "PerkNFT", one.claim(user, claims=1))
-    first = await one.relay(user, "PerkNFT", one.claim(user), key="first")
-    again = await one.relay(user, "PerkNFT", one.claim(user, claims=1))
-    permit = await one.permit(user, "PerkNFT", 1)
-    second = await one.relay(user, "LTZ", permit.call)
+    refused = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), value="1")
+    reverted = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, claims=1))
+    first = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key="first")
+    again = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user, claims=1))
+    permit = await tester_relays.permit(user, "PerkNFT", 1)
+    second = await tester_relays.relay(user, "LTZ", permit.call)
 
     remaining = [answer.limits[1] for answer in (refused, reverted, first, again, second)]
     assert remaining == [35, 35, 34, 34, 33]
@@ -554,10 +561,10 @@ async def test_the_headers_count_published_relays_and_nothing_else(one: Relays) 
 
 
 async def test_the_101st_request_of_an_address_is_refused_with_the_addresss_limit(
-    one: Relays,
+    tester_relays: Relays,
 ) -> None:
-    one.flush_after = None
-    answers = await asyncio.gather(*(one.get("0x" + "00" * 32, None) for _ in range(101)))
+    tester_relays.flush_after = None
+    answers = await asyncio.gather(*(tester_relays.get("0x" + "00" * 32, None) for _ in range(101)))
 
     assert Counter(answer.status for answer in answers) == {401: 100, 429: 1}
     (refused,) = [answer for answer in answers if answer.status == 429]
@@ -589,57 +596,67 @@ async def test_the_same_key_and_body_is_the_same_relay(relays: Relays) -> None:
     assert later.limits[1] == HOURLY - 1
 
 
-async def test_a_replay_is_answered_without_waiting(one: Relays) -> None:
-    """Its outcome is known; by a poll each second five would take five seconds."""
-    user = await one.user()
-    data = one.claim(user)
-    (await one.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+async def test_a_replay_is_answered_without_waiting(tester_relays: Relays) -> None:
+    """The outcome is known; polling once a second would take five seconds for five."""
+    user = await tester_relays.user()
+    data = tester_relays.claim(user)
+    (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
     began = time.monotonic()
     for _ in range(5):
-        (await one.relay(user, "PerkNFT", data, key="k")).assert_relayed()
+        (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
 
     assert time.monotonic() - began < 3
 
 
-async def test_another_body_under_the_same_key_is_refused(one: Relays) -> None:
-    user, key = await one.user(), "k" * 255
-    (await one.relay(user, "PerkNFT", one.claim(user), key=key)).assert_relayed()
+async def test_another_body_under_the_same_key_is_refused(tester_relays: Relays) -> None:
+    user, key = await tester_relays.user(), "k" * 255
+    (
+        await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key=key)
+    ).assert_relayed()
 
-    async with one.chain.nothing_published():
-        answer = await one.relay(user, "PerkNFT", one.claim(user), key=key)
+    async with tester_relays.chain.nothing_published():
+        answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user), key=key)
 
     answer.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_browser_gives_its_key_in_the_metadata(one: Relays) -> None:
-    user, metadata = await one.user(), {"idempotencyKey": "a browser's"}
-    data = one.claim(user)
-    first = await one.relay(user, "PerkNFT", data, metadata=metadata)
+async def test_a_browser_gives_its_key_in_the_metadata(tester_relays: Relays) -> None:
+    user, metadata = await tester_relays.user(), {"idempotencyKey": "a browser's"}
+    data = tester_relays.claim(user)
+    first = await tester_relays.relay(user, "PerkNFT", data, metadata=metadata)
     first.assert_relayed()
 
-    async with one.chain.nothing_published():
-        again = await one.relay(user, "PerkNFT", data, metadata=metadata)
-        other = await one.relay(user, "PerkNFT", one.claim(user), metadata=metadata)
+    async with tester_relays.chain.nothing_published():
+        again = await tester_relays.relay(user, "PerkNFT", data, metadata=metadata)
+        other = await tester_relays.relay(
+            user, "PerkNFT", tester_relays.claim(user), metadata=metadata
+        )
 
     assert (again.status, again.hash) == (200, first.hash)
     other.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_key_is_the_users_own_and_a_refusal_leaves_it_free(one: Relays) -> None:
-    first, second = await one.users(2)
-    refused = await one.relay(first, "PerkNFT", one.claim(first), key="mine", value="1")
+async def test_a_key_is_the_users_own_and_a_refusal_leaves_it_free(tester_relays: Relays) -> None:
+    first, second = await tester_relays.users(2)
+    refused = await tester_relays.relay(
+        first, "PerkNFT", tester_relays.claim(first), key="mine", value="1"
+    )
     refused.assert_refused(403, "VALIDATION_FAILED")
 
-    async with one.chain.published_exactly(2):
+    async with tester_relays.chain.published_exactly(2):
         for user in (first, second):
-            answer = await one.relay(user, "PerkNFT", one.claim(user), key="mine")
+            answer = await tester_relays.relay(
+                user, "PerkNFT", tester_relays.claim(user), key="mine"
+            )
             answer.assert_relayed()
 
 
-async def test_a_key_of_256_characters_is_too_long(one: Relays) -> None:
-    user = await one.user()
-    async with one.chain.nothing_published():
-        answer = await one.relay(user, "PerkNFT", one.claim(user), key="k" * 256)
+async def test_a_key_of_256_characters_is_too_long(tester_relays: Relays) -> None:
+    user = await tester_relays.user()
+    async with tester_relays.chain.nothing_published():
+        answer = await tester_relays.relay(
+            user, "PerkNFT", tester_relays.claim(user), key="k" * 256
+        )
 
     answer.assert_refused(400, "INVALID_FIELDS")
 
@@ -647,20 +664,20 @@ async def test_a_key_of_256_characters_is_too_long(one: Relays) -> None:
 # Looking at it
 
 
-async def test_a_relay_is_shown_to_its_user_alone(one: Relays) -> None:
-    user, stranger = await one.users(2)
-    answer = await one.relay(user, "PerkNFT", one.claim(user))
+async def test_a_relay_is_shown_to_its_user_alone(tester_relays: Relays) -> None:
+    user, stranger = await tester_relays.users(2)
+    answer = await tester_relays.relay(user, "PerkNFT", tester_relays.claim(user))
 
-    found = await one.get(answer.hash, user)
-    found.assert_relayed(found.body["status"])
-    assert found.body["status"] in {"confirmed", "final"}
-    assert {**found.body, "status": "confirmed"} == answer.body
+    own = await tester_relays.get(answer.hash, user)
+    own.assert_relayed(own.body["status"])
+    assert own.body["status"] in {"confirmed", "final"}
+    assert {**own.body, "status": "confirmed"} == answer.body
     refused = [
-        await one.get(answer.hash, stranger),
-        await one.get("0x" + "ab" * 32, user),
-        await one.get("garbage", user),
-        await one.get("0x12", user),
+        await tester_relays.get(answer.hash, stranger),
+        await tester_relays.get("0x" + "ab" * 32, user),
+        await tester_relays.get("garbage", user),
+        await tester_relays.get("0x12", user),
     ]
     for each in refused:
         each.assert_refused(404, "NOT_FOUND")
-    (await one.get(answer.hash, None)).assert_refused(401, "UNAUTHORIZED")
+    (await tester_relays.get(answer.hash, None)).assert_refused(401, "UNAUTHORIZED")

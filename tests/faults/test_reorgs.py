@@ -1,4 +1,4 @@
-"""Blocks with mints go away: every read follows, and each reward comes back exactly once."""
+"""Reorgs of blocks with mints: all reads follow, and each reward is minted again exactly once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,8 +24,8 @@ BACK_SECONDS = 20.0
 
 
 @pytest_asyncio.fixture
-async def by_hand(instance: Instance) -> AsyncIterator[Instance]:
-    """The shared instance while its chain mines only when told."""
+async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
+    """The shared instance while its chain mines only on request."""
     await all_minted(instance)
     await instance.rpc("evm_setAutomine", False)
     yield instance
@@ -36,7 +36,7 @@ async def by_hand(instance: Instance) -> AsyncIterator[Instance]:
 
 @asynccontextmanager
 async def ticking(instance: Instance) -> AsyncIterator[None]:
-    """Blocks come, ten a second."""
+    """Mines ten blocks a second."""
 
     async def tick() -> None:
         while True:
@@ -51,7 +51,7 @@ async def ticking(instance: Instance) -> AsyncIterator[None]:
 
 
 async def a_mined_reward(instance: Instance) -> Answer:
-    """Posted, and its mint in the newest block."""
+    """Posts an event and mines its mint."""
     answer = await instance.post_event(f"{uuid4().hex}@shop.example")
     assert answer.status == 200, answer.body
     await instance.rpc("evm_mine")
@@ -66,7 +66,7 @@ async def indexed(instance: Instance, answer: Answer) -> int:
 
 
 async def the_head_is_indexed(instance: Instance) -> None:
-    """The block that is newest now is among those that the index holds for canonical."""
+    """Waits until the index has the current head as canonical."""
     head = bytes.fromhex((await instance.rpc.block())["hash"][2:])
     await until(
         lambda: instance.ask("SELECT count(*) FROM blocks WHERE hash = $1", head), FOLLOWED_SECONDS
@@ -74,7 +74,7 @@ async def the_head_is_indexed(instance: Instance) -> None:
 
 
 async def reads_follow(instance: Instance, answer: Answer, seconds: float) -> None:
-    """The orphaned reward is nowhere to be read any more."""
+    """Checks that no read shows the orphaned reward."""
     wallet = answer.body["walletAddress"].lower()
     assert await balances_on_chain(instance, [wallet]) == {wallet: 0}, "the reorg kept the mint"
 
@@ -88,7 +88,7 @@ async def reads_follow(instance: Instance, answer: Answer, seconds: float) -> No
 
 
 async def comes_back_once(instance: Instance, answer: Answer) -> None:
-    """While blocks come, the reward is on the new chain, and all the books agree."""
+    """Checks that the reward is minted on the new chain and that all balances agree."""
     async with ticking(instance):
         await all_minted(instance, BACK_SECONDS)
     event = await instance.minted(answer.event_id)
@@ -98,23 +98,25 @@ async def comes_back_once(instance: Instance, answer: Answer) -> None:
     await assert_books_agree(instance, [answer])
 
 
-async def test_a_reward_that_a_reorg_drops_is_minted_again_exactly_once(by_hand: Instance) -> None:
-    answer = await a_mined_reward(by_hand)
-    await by_hand.rpc("evm_mine")
-    await by_hand.rpc("evm_mine")
-    head = await by_hand.rpc.number()
+async def test_a_reward_that_a_reorg_drops_is_minted_again_exactly_once(
+    mining_on_request: Instance,
+) -> None:
+    answer = await a_mined_reward(mining_on_request)
+    await mining_on_request.rpc("evm_mine")
+    await mining_on_request.rpc("evm_mine")
+    head = await mining_on_request.rpc.number()
 
-    await by_hand.rpc("anvil_reorg", 3, [])
+    await mining_on_request.rpc("anvil_reorg", 3, [])
 
-    assert await by_hand.rpc.number() == head
-    await reads_follow(by_hand, answer, FOLLOWED_SECONDS)
-    await comes_back_once(by_hand, answer)
+    assert await mining_on_request.rpc.number() == head
+    await reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
+    await comes_back_once(mining_on_request, answer)
 
 
 async def test_a_reward_is_back_within_twenty_seconds_on_a_chain_with_block_times(
     instance: Instance,
 ) -> None:
-    """Nobody ticks by hand here: the chain mines a block each second."""
+    """The chain mines a block every second in this test."""
     await instance.rpc("evm_setAutomine", False)
     await instance.rpc("evm_setIntervalMining", 1)
     try:
@@ -129,88 +131,101 @@ async def test_a_reward_is_back_within_twenty_seconds_on_a_chain_with_block_time
         await instance.rpc("evm_setAutomine", True)
 
 
-async def test_a_head_that_shrinks_for_good_is_a_reorg(by_hand: Instance) -> None:
-    answer = await a_mined_reward(by_hand)
+async def test_a_head_that_shrinks_for_good_is_a_reorg(mining_on_request: Instance) -> None:
+    answer = await a_mined_reward(mining_on_request)
 
-    await by_hand.rpc("anvil_rollback", 1)
+    await mining_on_request.rpc("anvil_rollback", 1)
 
-    await reads_follow(by_hand, answer, SHRUNK_SECONDS)
-    await comes_back_once(by_hand, answer)
-
-
-async def test_a_chain_put_back_to_a_snapshot_is_followed(by_hand: Instance) -> None:
-    snapshot = await by_hand.rpc("evm_snapshot")
-    answer = await a_mined_reward(by_hand)
-    await by_hand.rpc("evm_mine")
-
-    assert await by_hand.rpc("evm_revert", snapshot) is True
-
-    await reads_follow(by_hand, answer, SHRUNK_SECONDS)
-    await comes_back_once(by_hand, answer)
+    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await comes_back_once(mining_on_request, answer)
 
 
-async def test_a_reorg_while_ltzd_is_dead_is_found_at_its_next_start(by_hand: Instance) -> None:
-    answer = await a_mined_reward(by_hand)
-    await by_hand.kill9()
-    await by_hand.rpc("anvil_reorg", 1, [])
-    await by_hand.rpc("evm_mine")
+async def test_a_chain_put_back_to_a_snapshot_is_followed(mining_on_request: Instance) -> None:
+    snapshot = await mining_on_request.rpc("evm_snapshot")
+    answer = await a_mined_reward(mining_on_request)
+    await mining_on_request.rpc("evm_mine")
 
-    await by_hand.start_again()
+    assert await mining_on_request.rpc("evm_revert", snapshot) is True
 
-    await reads_follow(by_hand, answer, SHRUNK_SECONDS)
-    await comes_back_once(by_hand, answer)
+    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await comes_back_once(mining_on_request, answer)
+
+
+async def test_a_reorg_while_ltzd_is_dead_is_found_at_its_next_start(
+    mining_on_request: Instance,
+) -> None:
+    answer = await a_mined_reward(mining_on_request)
+    await mining_on_request.kill9()
+    await mining_on_request.rpc("anvil_reorg", 1, [])
+    await mining_on_request.rpc("evm_mine")
+
+    await mining_on_request.start_again()
+
+    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await comes_back_once(mining_on_request, answer)
 
 
 async def test_a_mint_that_a_reorg_moves_to_another_block_is_not_sent_again(
-    by_hand: Instance,
+    mining_on_request: Instance,
 ) -> None:
-    answer = await a_mined_reward(by_hand)
-    await by_hand.rpc("evm_mine")
-    raw = await by_hand.ask("SELECT raw FROM attempts ORDER BY created_at DESC LIMIT 1")
+    answer = await a_mined_reward(mining_on_request)
+    await mining_on_request.rpc("evm_mine")
+    raw = await mining_on_request.ask("SELECT raw FROM attempts ORDER BY created_at DESC LIMIT 1")
 
-    await by_hand.rpc("anvil_reorg", 2, [["0x" + raw.hex(), 1]])
-    await the_head_is_indexed(by_hand)
+    await mining_on_request.rpc("anvil_reorg", 2, [["0x" + raw.hex(), 1]])
+    await the_head_is_indexed(mining_on_request)
 
-    event = await by_hand.event(answer.event_id)
-    head = await by_hand.rpc.number()
+    event = await mining_on_request.event(answer.event_id)
+    head = await mining_on_request.rpc.number()
     assert (event["transactionHash"], event["blockNumber"]) == (answer.hash, head)
-    await assert_books_agree(by_hand, [answer])
+    await assert_books_agree(mining_on_request, [answer])
 
 
-async def test_many_mints_that_a_reorg_drops_all_come_back_once(by_hand: Instance) -> None:
-    answers = [await a_mined_reward(by_hand) for _ in range(8)]
+async def test_many_mints_that_a_reorg_drops_all_come_back_once(
+    mining_on_request: Instance,
+) -> None:
+    answers = [await a_mined_reward(mining_on_request) for _ in range(8)]
 
-    await by_hand.rpc("anvil_reorg", 6, [])
-    await the_head_is_indexed(by_hand)
-    balances = [await indexed(by_hand, answer) for answer in answers]
+    await mining_on_request.rpc("anvil_reorg", 6, [])
+    await the_head_is_indexed(mining_on_request)
+    balances = [await indexed(mining_on_request, answer) for answer in answers]
 
     assert balances == [100 * LTZ] * 2 + [0] * 6
-    async with ticking(by_hand):
-        await all_minted(by_hand, BACK_SECONDS)
-    await assert_books_agree(by_hand, answers)
+    async with ticking(mining_on_request):
+        await all_minted(mining_on_request, BACK_SECONDS)
+    await assert_books_agree(mining_on_request, answers)
 
 
-async def test_a_reorg_that_leaves_the_mint_alone_mints_nothing(by_hand: Instance) -> None:
-    answer = await a_mined_reward(by_hand)
+async def test_a_reorg_that_leaves_the_mint_alone_mints_nothing(
+    mining_on_request: Instance,
+) -> None:
+    answer = await a_mined_reward(mining_on_request)
     for _ in range(3):
-        await by_hand.rpc("evm_mine")
-    before = (await by_hand.event(answer.event_id), await total_supply(by_hand))
+        await mining_on_request.rpc("evm_mine")
+    before = (await mining_on_request.event(answer.event_id), await total_supply(mining_on_request))
 
-    await by_hand.rpc("anvil_reorg", 3, [])
-    await the_head_is_indexed(by_hand)
-    assert (await by_hand.event(answer.event_id), await total_supply(by_hand)) == before
+    await mining_on_request.rpc("anvil_reorg", 3, [])
+    await the_head_is_indexed(mining_on_request)
+    assert (
+        await mining_on_request.event(answer.event_id),
+        await total_supply(mining_on_request),
+    ) == before
 
 
-async def test_on_a_dev_chain_even_a_reorg_below_finality_is_followed(by_hand: Instance) -> None:
-    answer = await a_mined_reward(by_hand)
-    await by_hand.rpc("anvil_mine", 70)
+async def test_on_a_dev_chain_even_a_reorg_below_finality_is_followed(
+    mining_on_request: Instance,
+) -> None:
+    answer = await a_mined_reward(mining_on_request)
+    await mining_on_request.rpc("anvil_mine", 70)
 
     async def is_final() -> bool:
-        return bool((await by_hand.event(answer.event_id))["status"] == "final")
+        return bool((await mining_on_request.event(answer.event_id))["status"] == "final")
 
     await until(is_final)
-    await by_hand.rpc("anvil_reorg", 71, [])
+    await mining_on_request.rpc("anvil_reorg", 71, [])
 
-    await reads_follow(by_hand, answer, FOLLOWED_SECONDS)
-    assert answer.event_id not in {str(mint.reward) for mint in await mints_on_chain(by_hand)}
-    await comes_back_once(by_hand, answer)
+    await reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
+    assert answer.event_id not in {
+        str(mint.reward) for mint in await mints_on_chain(mining_on_request)
+    }
+    await comes_back_once(mining_on_request, answer)

@@ -1,4 +1,4 @@
-"""Writes of events that meet a rule that changes, or each other."""
+"""Writes of events that conflict with a rule change or with each other."""
 
 import asyncio
 from dataclasses import replace
@@ -42,7 +42,7 @@ async def a_first_event(pool: Pool, key: ClaimKey, maximum: int | None = None) -
 async def test_events_of_an_old_and_a_new_maximum_in_one_write_are_all_written(
     pool: Pool,
 ) -> None:
-    """Refused, the same group would be decided and refused in the same way for ever."""
+    """A refusal would repeat endlessly if the same batch were decided again on the same facts."""
     ann, bob, cleo = (a_key(f"{name}@shop.example") for name in ("ann", "bob", "cleo"))
     async with session(pool) as connection:
         await events.insert(connection, [await a_first_event(pool, ann, 500)])
@@ -54,7 +54,7 @@ async def test_events_of_an_old_and_a_new_maximum_in_one_write_are_all_written(
 
 
 async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) -> None:
-    """Both unique keys of a user may be in the way at the same moment."""
+    """A user may conflict on both unique keys at the same moment."""
 
     async def write(new: NewEvent) -> int:
         async with session(pool) as connection:
@@ -64,7 +64,7 @@ async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) ->
         email = f"user{number}@shop.example"
         first = await a_first_event(pool, a_key(email, "welcome"))
         others = [structs.replace(first, key=a_key(email, f"kind{n}")) for n in range(4)]
-        those = [
+        in_conflict = [
             structs.replace(
                 new,
                 event=(row := structs.replace(new.event, id=uuid4(), event_type=new.key[1])),
@@ -72,5 +72,5 @@ async def test_first_events_of_one_user_at_once_fail_no_statement(pool: Pool) ->
             )
             for new in (first, *others)
         ]
-        assert sum(await asyncio.gather(*map(write, those))) == 5
+        assert sum(await asyncio.gather(*map(write, in_conflict))) == 5
     assert await value(pool, "SELECT count(*) FROM users") == 40

@@ -1,4 +1,4 @@
-"""Nodes that lag, sync anew, or tell no finality, against the lane and the indexer in memory."""
+"""Nodes that lag, resync or have no finality, with the lane and the indexer in memory."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

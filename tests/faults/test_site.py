@@ -1,4 +1,4 @@
-"""A brand's site on a whole instance: what its visitors hold through kill -9, and who may spend.
+"""A brand's site on a running instance: its visitors' actions with kill -9, and spending rights.
 
 The seed of the moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -30,7 +30,7 @@ _CLAIMS = "SELECT count(*) FROM perk_claims WHERE user_address = decode($1, 'hex
 
 @dataclass
 class Visitor:
-    """Somebody logged in at the demo brand's site, with his browser's headers."""
+    """A visitor who is logged in at the demo brand's site, with a browser's headers."""
 
     instance: Instance
     email: str
@@ -48,7 +48,7 @@ class Visitor:
             return reply.status, await reply.json()
 
     async def insist(self, path: str, body: object) -> dict[str, Any]:
-        """Again and again, as somebody does whose page shows an error, until it is done."""
+        """Repeats the request until it succeeds, as a visitor does whose page shows an error."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -83,13 +83,13 @@ async def _up(instance: Instance) -> None:
 async def a_visitor(instance: Instance, username: str | None = None) -> Visitor:
     url = instance.dev_json["sandbox"]["siteSessionUrl"]
     async with instance.http.post(url, json={"username": username or uuid4().hex[:12]}) as reply:
-        said = await reply.json()
-    headers = {"Cookie": said["cookie"], "X-WP-Nonce": said["nonce"]}
-    return Visitor(instance, said["email"], said["walletAddress"], headers)
+        body = await reply.json()
+    headers = {"Cookie": body["cookie"], "X-WP-Nonce": body["nonce"]}
+    return Visitor(instance, body["email"], body["walletAddress"], headers)
 
 
 async def earned(instance: Instance, email: str, brand: str, event_type: str) -> None:
-    """An event of that brand's, minted and indexed."""
+    """Posts an event of the brand and waits until its mint is indexed."""
     body = {
         "brandId": instance.dev_json[brand]["brandId"],
         "domain": instance.dev_json[brand]["domain"],
@@ -112,7 +112,7 @@ async def access_token(instance: Instance, email: str) -> str:
 async def as_owner(
     instance: Instance, email: str, method: str, path: str = "", body: object = None
 ) -> tuple[int, dict[str, Any]]:
-    """What /site-links answers to whoever has proven this address."""
+    """The answer of /site-links to a user who has proved this address."""
     headers = {"Authorization": f"Bearer {await access_token(instance, email)}"}
     url = f"{instance.base_url}/site-links{path}"
     async with instance.http.request(method, url, json=body, headers=headers) as reply:
@@ -194,7 +194,7 @@ async def _has_one_of_each(visitor: Visitor) -> None:
 async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
     one_instance: Instance,
 ) -> None:
-    """He makes the victim's address that of a user of his own site."""
+    """The attacker gives a user of his own site the victim's address."""
     victim = f"{uuid4().hex[:12]}@mail.example"
     await earned(one_instance, victim, "otherBrand", "complete_survey")
     session = await a_visitor(one_instance, victim)
@@ -205,7 +205,7 @@ async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
     _, me = await session.ask("me")
     assert (me["walletAddress"], me["balance"]) == (session.wallet, 75)
 
-    # What his own brand gave he may spend, and no more.
+    # The visitor may spend the rewards of this brand only.
     await earned(one_instance, victim, "brand", "custom_community_hour")
     assert (await session.ask("redeem", perk(one_instance, "items")))[0] == 200
     status, _ = await session.ask("redeem", perk(one_instance, "collections", 1))
@@ -223,7 +223,7 @@ async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
 async def test_once_an_address_is_proven_a_session_spends_what_its_member_earned_there(
     one_instance: Instance,
 ) -> None:
-    """The site's word, `verified_emails` too, no longer counts for what others gave."""
+    """The site's claim, also with `verified_emails`, does not apply to addresses from others."""
     visitor = await a_visitor(one_instance)
     await earned(one_instance, visitor.email, "brand", "account_creation")
     await visitor.insist("checkin", {})

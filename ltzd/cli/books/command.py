@@ -14,32 +14,32 @@ _DAY = ["%Y-%m-%d"]
 
 def books(
     brand: Annotated[
-        str | None, typer.Option(help="Only this one: its id or exact name.", metavar="BRAND")
+        str | None, typer.Option(help="Only this brand: its id or exact name.", metavar="BRAND")
     ] = None,
     statement: Annotated[
         str | None,
         typer.Option(
-            help="Write the brand's statement as CSV instead; - is standard output.",
+            help="Write the brand's statement as CSV; - is standard output.",
             metavar="FILE",
         ),
     ] = None,
     since: Annotated[
         datetime | None,
-        typer.Option(
-            "--from", help="Recorded on this day (UTC) or later.", formats=_DAY, metavar="DATE"
-        ),
+        typer.Option("--from", help="The first day (UTC) to count.", formats=_DAY, metavar="DATE"),
     ] = None,
     until: Annotated[
         datetime | None,
-        typer.Option("--to", help="Recorded before this day (UTC).", formats=_DAY, metavar="DATE"),
+        typer.Option(
+            "--to", help="The first day (UTC) not to count.", formats=_DAY, metavar="DATE"
+        ),
     ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Compare what was answered, bought, minted, announced and is on chain.
+    """Compare the accepted, bought, minted, announced and on-chain amounts.
 
-    Ends with 1 if anything disagrees, and names it.
+    Exits with 1 if the books disagree, and names each difference.
     """
     from ltzd.cli.books import report as books_report
     from ltzd.cli.books import statement as books_statement
@@ -49,11 +49,13 @@ def books(
 
     period = period_of(since, until)
     if statement is None:
-        report = books_report.of(resolve_target(data_dir, config), data_dir, config, brand, period)
+        report = books_report.build_report(
+            resolve_target(data_dir, config), data_dir, config, brand, period
+        )
         books_report.show(report, as_json=as_json)
-        raise typer.Exit(1 if report.disagreements else 0)
+        raise typer.Exit(1 if report.differences else 0)
     if brand is None:
-        raise Refused("A statement is one brand's: name it with --brand.")
+        raise Refused("A statement is for one brand: name it with --brand.")
     if as_json:
-        raise Refused("A statement is CSV: leave out --json.")
+        raise Refused("A statement is CSV: omit --json.")
     books_statement.write(resolve_target(data_dir, config), brand, period, statement)

@@ -1,4 +1,4 @@
-"""`ltzd books`: reads the books in one snapshot, asks the chain, and finds what disagrees."""
+"""`ltzd books`: reads the database in one snapshot and the chain, and compares them."""
 
 import asyncio
 from dataclasses import replace
@@ -24,7 +24,7 @@ from ltzd.rules.books import (
     whole_ltz,
 )
 from ltzd.store.books import figures as books
-from ltzd.store.books import reconciliation as disagreements
+from ltzd.store.books import reconciliation
 from ltzd.store.books.figures import Period
 from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import BrandRecord
@@ -32,26 +32,26 @@ from ltzd.store.database import Connection
 from ltzd.values import ZERO_ADDRESS, Address
 
 NAMED_ROWS = 20
-"""Of each kind of disagreement; the rest are counted."""
+"""The most rows named for each kind of disagreement; the others are only counted."""
 
 
-def of(
+def build_report(
     target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    return asyncio.run(_of(target, data_dir, config, brand, period))
+    return asyncio.run(_build_report(target, data_dir, config, brand, period))
 
 
 def show(report: Report, *, as_json: bool) -> None:
     for note in report.notes:
         print_message(note)
     if as_json:
-        print_json(books_views.whole(report))
+        print_json(books_views.as_json(report))
     else:
         print_page(books_views.table(report))
         print(*books_views.lines(report), sep="\n", flush=True)
 
 
-async def _of(
+async def _build_report(
     target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
     async with open_connection(target, "books") as connection:
@@ -69,24 +69,24 @@ async def _read(connection: Connection, brand: str | None, period: Period) -> Re
         else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
-    above = await disagreements.count_above_index(connection)
+    above = await reconciliation.count_above_index(connection)
     return Report(
         period=period,
         brands=_rows(known, await books.read_figures(connection, only, period)),
-        disagreements=tuple(await disagreements.reconcile(connection, NAMED_ROWS, only)),
+        differences=tuple(await reconciliation.reconcile(connection, NAMED_ROWS, only)),
         indexed=await books.read_indexed_ltz(connection) if brand is None else None,
         notes=_notes_of(above),
     )
 
 
 def _rows(known: list[BrandRecord], figures: dict[Address, Figures]) -> tuple[BrandFigures, ...]:
-    """A row for every brand, then those that only the books know, then nobody's."""
+    """A row for every brand, then for deleted brands, then for payments without a brand."""
     names = {record.id: record.name for record in known}
-    gone = sorted(figures.keys() - names.keys() - {ZERO_ADDRESS})
-    nobodys = [ZERO_ADDRESS] if ZERO_ADDRESS in figures else []
+    deleted = sorted(figures.keys() - names.keys() - {ZERO_ADDRESS})
+    without_brand = [ZERO_ADDRESS] if ZERO_ADDRESS in figures else []
     return tuple(
         BrandFigures(id_, names.get(id_), figures.get(id_, Figures()))
-        for id_ in (*names, *gone, *nobodys)
+        for id_ in (*names, *deleted, *without_brand)
     )
 
 
@@ -94,8 +94,8 @@ def _notes_of(above: int) -> tuple[str, ...]:
     if not above:
         return ()
     read_again = (
-        f"The chain is read again: {above} rewards are minted above the block that it has come to "
-        "and were not compared. Ask again once it has caught up."
+        f"The indexer is reading the chain again: {above} rewards are minted above its block and "
+        "were not compared. Repeat the command when it has caught up."
     )
     return (read_again,)
 
@@ -103,33 +103,35 @@ def _notes_of(above: int) -> tuple[str, ...]:
 async def _with_chain(
     connection: Connection, report: Report, data_dir: Path, config: Path | None
 ) -> Report:
-    """The same with what LTZ itself says, or with why it was not asked."""
+    """The report with LTZ's own state, or with a note why it was not read."""
     assert report.indexed is not None
     try:
-        state = await _ask_chain(report.indexed, data_dir, config)
+        state = await _read_chain(report.indexed, data_dir, config)
     except (Misconfigured, NodeUnavailable) as error:
-        said = error.message.removesuffix(".")
-        return replace(report, notes=(*report.notes, f"The chain was not compared: {said}."))
-    apart = await _apart(connection, report.indexed, state)
-    return replace(report, supply=state.supply, disagreements=(*report.disagreements, *apart))
+        reason = error.message.removesuffix(".")
+        return replace(report, notes=(*report.notes, f"The chain was not compared: {reason}."))
+    differences = await _compare_with_chain(connection, report.indexed, state)
+    return replace(report, supply=state.supply, differences=(*report.differences, *differences))
 
 
-async def _ask_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
+async def _read_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
     if indexed.number < indexed.first_block:
-        raise NodeUnavailable("nothing of it has been read yet")
+        raise NodeUnavailable("the indexer has not read any block of LTZ yet")
     async with Rpc(resolve_chain_target(data_dir, config).rpc_url) as rpc:
         chain_id = await Node(rpc).chain_id()
         if chain_id != indexed.chain_id:
-            raise NodeUnavailable(f"the node's is {chain_id}, the database's {indexed.chain_id}")
+            raise NodeUnavailable(
+                f"the node is on chain {chain_id}, the database on chain {indexed.chain_id}"
+            )
         return await ltz_state.read_state_at(
             rpc, indexed.ltz, indexed.number, indexed.hash, indexed.words()
         )
 
 
-async def _apart(
+async def _compare_with_chain(
     connection: Connection, indexed: IndexedLtz, state: LtzState
 ) -> list[Disagreement]:
-    found = []
+    differences = []
     if state.supply != indexed.balances:
         sides = {
             "chain": {"ltz": whole_ltz(state.supply)},
@@ -137,7 +139,7 @@ async def _apart(
         }
         finding = Finding(f"block {indexed.number}", sides)
         meaning = "LTZ's total supply is not the sum of the balances"
-        found.append(Disagreement("supply_and_balances_differ", meaning, 1, (finding,)))
+        differences.append(Disagreement("supply_and_balances_differ", meaning, 1, (finding,)))
     only_chain, only_index = reference_differences(state.used, indexed.used)
     for kind, meaning, seqs in (
         (
@@ -148,11 +150,11 @@ async def _apart(
         ("mint_without_use", "mints of the index whose reference LTZ holds unused", only_index),
     ):
         if seqs:
-            found.append(await _of_references(connection, kind, meaning, seqs))
-    return found
+            differences.append(await _describe_references(connection, kind, meaning, seqs))
+    return differences
 
 
-async def _of_references(
+async def _describe_references(
     connection: Connection, kind: str, meaning: str, seqs: list[int]
 ) -> Disagreement:
     named = seqs[:NAMED_ROWS]

@@ -1,4 +1,4 @@
-"""`ltzd books --statement`: a brand's statement as CSV; its sum is said, not written."""
+"""`ltzd books --statement`: writes a brand's statement as CSV and prints its sum."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ HEADER = (
 
 
 def period_of(since: datetime | None, until: datetime | None) -> Period:
-    """Days of UTC, the second exclusive. Raises Refused for none between them."""
+    """Days of UTC; `until` is exclusive. Raises Refused if the period has no day."""
     if since is not None and until is not None and since >= until:
-        raise Refused("--to must be a later day than --from: it is the first that does not count.")
+        raise Refused("--to must be a later day than --from: it is the first day not to count.")
     return Period(since and since.replace(tzinfo=UTC), until and until.replace(tzinfo=UTC))
 
 
@@ -35,7 +35,7 @@ def write(target: Target, brand: str, period: Period, file: str) -> None:
 
 
 async def _write(target: Target, brand: str, period: Period, file: str) -> tuple[int, int]:
-    """How many rows, and the sum of their LTZ."""
+    """Return the number of rows and the sum of their LTZ."""
     count = ltz = 0
     async with open_connection(target, "books") as connection, books.snapshot(connection):
         record = await find_brand(connection, brand)

@@ -1,4 +1,4 @@
-"""A report of the books for people, and as JSON for programs."""
+"""Shows a report of `ltzd books` as text or as JSON."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from ltzd.values import ZERO_ADDRESS, Address, hex_of, iso
 
 @dataclass(frozen=True, slots=True)
 class BrandFigures:
-    """`name` is None for a brand that is gone, and for nobody's payments (`ZERO_ADDRESS`)."""
+    """`name` is None for a deleted brand and for payments without a brand (`ZERO_ADDRESS`)."""
 
     id: Address
     name: str | None
@@ -29,14 +29,14 @@ class BrandFigures:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`indexed` is None where the books are one brand's, or no chain is followed.
+    """`indexed` is None if the report is for one brand, or no chain is indexed.
 
-    `supply` is LTZ's own word, None where the chain was not asked; `notes` say why.
+    `supply` is LTZ's own total supply; it is None, with a reason in `notes`, if it was not read.
     """
 
     period: Period
     brands: tuple[BrandFigures, ...]
-    disagreements: tuple[Disagreement, ...]
+    differences: tuple[Disagreement, ...]
     indexed: IndexedLtz | None
     notes: tuple[str, ...]
     supply: int | None = None
@@ -46,10 +46,10 @@ class Report:
         return Figures.total(brand.figures for brand in self.brands)
 
 
-def whole(report: Report) -> dict[str, Any]:
+def as_json(report: Report) -> dict[str, Any]:
     indexed, period = report.indexed, report.period
     return {
-        "agree": not report.disagreements,
+        "agree": not report.differences,
         "from": period.since and iso(period.since),
         "to": period.until and iso(period.until),
         "brands": [
@@ -75,7 +75,7 @@ def whole(report: Report) -> dict[str, Any]:
                 "count": each.count,
                 "rows": [{"id": row.id, **row.sides} for row in each.findings],
             }
-            for each in report.disagreements
+            for each in report.differences
         ],
         "notes": report.notes,
     }
@@ -103,7 +103,7 @@ def dollars(cents: int) -> Decimal:
 
 def table(report: Report) -> Table:
     titles = ("answered", "bought", "other", "minted", "waiting", "announced", "on chain")
-    found = Table(
+    rows = Table(
         Column("brand", overflow="fold", min_width=12),
         *(Column(title, justify="right", no_wrap=True) for title in titles),
         box=None,
@@ -111,9 +111,9 @@ def table(report: Report) -> Table:
     )
     for brand in report.brands:
         id_ = "" if brand.id == ZERO_ADDRESS else f"\n{hex_of(brand.id)}"
-        found.add_row(Text.assemble(plain_text(brand.title), id_), *_cells(brand.figures))
-    found.add_row("total", *_cells(report.totals))
-    return found
+        rows.add_row(Text.assemble(plain_text(brand.title), id_), *_cells(brand.figures))
+    rows.add_row("total", *_cells(report.totals))
+    return rows
 
 
 def _cells(of: Figures) -> Iterator[str]:
@@ -127,12 +127,12 @@ def _cells(of: Figures) -> Iterator[str]:
 
 
 def lines(report: Report) -> Iterator[str]:
-    """What follows the table, each as long as it is."""
+    """The lines below the table, not wrapped."""
     yield from _chain_lines(report)
-    for each in report.disagreements:
+    for each in report.differences:
         yield from _disagreement_lines(each)
-    if not report.disagreements:
-        yield "All of it agrees."
+    if not report.differences:
+        yield "The books agree."
 
 
 def _chain_lines(report: Report) -> Iterator[str]:

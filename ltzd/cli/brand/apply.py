@@ -1,4 +1,4 @@
-"""`ltzd brand apply`: shows what a file changes, then makes it so."""
+"""`ltzd brand apply`: shows the changes that a brand file makes, then applies them."""
 
 import asyncio
 import sys
@@ -23,22 +23,24 @@ MAX_BYTES = 2**20
 
 
 def apply(file: Path, *, dry_run: bool, data_dir: Path, config: Path | None) -> None:
-    """Standard output is the changes for a dry run, else the keys of a new brand; all else is
-    told on standard error."""
-    brand = parse_brand_file(_text_of(file), str(file))
+    """Print the changes on standard output for a dry run, else the keys of a new brand.
+
+    Everything else is printed on standard error. Raises FileRejected, Misconfigured, Unavailable.
+    """
+    brand = parse_brand_file(_read_file(file), str(file))
     target = resolve_target(data_dir, config)
     _check_urls(target, brand)
     asyncio.run(_apply(target, brand, dry_run=dry_run))
 
 
-def _text_of(file: Path) -> str:
-    """No more is read than a brand file may hold, whatever the path leads to."""
+def _read_file(file: Path) -> str:
+    """Read at most the size of a brand file, also from a device or a pipe."""
     try:
         with file.open("rb") as stream:
             content = stream.read(MAX_BYTES + 1)
         if len(content) > MAX_BYTES:
-            raise Misconfigured(f"The brand file {file} is larger than a brand file may be: 1 MiB.")
-        # Some editors begin a file with a byte-order mark.
+            raise Misconfigured(f"The brand file {file} is larger than 1 MiB.")
+        # Editors on Windows write a byte-order mark at the start of a file.
         return content.decode("utf-8-sig").replace("\r\n", "\n")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
@@ -50,39 +52,42 @@ def _text_of(file: Path) -> str:
 
 
 def _check_urls(target: Target, brand: Brand) -> None:
-    """Outside dev mode they would be refused whenever they are asked."""
+    """Outside dev mode, requests to a loopback host are refused whenever they are made."""
     if target.data_dir is not None:
         return
     if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
         raise Misconfigured(
-            f"webhook_url is {brand.webhook_url}: "
-            "only a dev instance may send to the machine that it runs on."
+            f"webhook_url is {brand.webhook_url}: only a dev instance may send to its own machine."
         )
     for constraint in brand.constraints:
         if isinstance(constraint, ExternalApi) and is_loopback_host(url_host(constraint.url)):
             raise Misconfigured(
-                f"The constraint on collection {constraint.collection_id} asks {constraint.url}: "
-                "only a dev instance may ask the machine that it runs on."
+                f"The constraint on collection {constraint.collection_id} queries "
+                f"{constraint.url}: "
+                "only a dev instance may query its own machine."
             )
 
 
 async def _apply(target: Target, brand: Brand, *, dry_run: bool) -> None:
     sealer = target.sealer()
     async with open_connection(target, "brand apply") as connection:
-        applied = await _shown_and_applied(connection, brand, sealer, dry_run=dry_run)
+        applied = await _show_and_apply(connection, brand, sealer, dry_run=dry_run)
         if applied is not None:
-            await _tell_of_switches(connection, brand)
+            await _print_switches(connection, brand)
     for warning in warnings(brand):
         print_message(f"Warning: {warning}")
     if applied is not None and applied.keys is not None:
         print_keys(applied.keys.as_json())
-        print_message("These keys are shown only now: keep them.")
+        print_message("These keys are shown only this once: store them.")
 
 
-async def _shown_and_applied(
+async def _show_and_apply(
     connection: Connection, brand: Brand, sealer: Sealer, *, dry_run: bool
 ) -> AppliedBrand | None:
-    """Nothing is made that was not shown first. None for a dry run."""
+    """Apply exactly the changes that were shown; retry if another process changed the brand.
+
+    A dry run applies nothing and returns None.
+    """
     while True:
         revision = await brands.revision_of(connection, brand.address)
         lines = changes(await _in_force(connection, brand), brand) or ["nothing changes"]
@@ -92,11 +97,11 @@ async def _shown_and_applied(
         applied = await brands.apply_over(connection, revision, brand, sealer)
         if applied is not None:
             return applied
-        print_message("Somebody else changed the brand meanwhile; so this changes:")
+        print_message("The brand was changed by somebody else meanwhile. The changes are now:")
 
 
 async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
-    """None also for a configuration of another version, which applying replaces."""
+    """The stored configuration, if the brand has one that this version can read."""
     try:
         return await brands.load(connection, brand.address)
     except Misconfigured as error:
@@ -104,8 +109,8 @@ async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
         return None
 
 
-async def _tell_of_switches(connection: Connection, brand: Brand) -> None:
+async def _print_switches(connection: Connection, brand: Brand) -> None:
     (record,) = await brand_records.find(connection, brand.id)
     if record.state != "active":
         word = {"disabled": "enable", "paused": "resume"}[record.state]
-        print_message(f"The brand stays {record.state}: `ltzd brand {word}` ends that.")
+        print_message(f"The brand is still {record.state}; `ltzd brand {word}` changes that.")

@@ -9,9 +9,7 @@ import typer
 
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Brand, ConfigInstead, DataDir
 
-app = typer.Typer(
-    help="Brands: what their files declare, their keys and their switches.", no_args_is_help=True
-)
+app = typer.Typer(help="Brands: their files, keys and switches.", no_args_is_help=True)
 
 
 @app.command()
@@ -23,7 +21,7 @@ def apply(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Make a file the brand's whole configuration; new keys are printed once, as JSON."""
+    """Replace the brand's configuration by a file; a new brand's keys are printed once, as JSON."""
     from ltzd.cli.brand import apply as brand_apply
 
     brand_apply.apply(file, dry_run=dry_run, data_dir=data_dir, config=config)
@@ -35,7 +33,7 @@ def list_(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """List all brands with their state."""
+    """List all brands with their states."""
     from ltzd.cli.brand import views as brand_views
     from ltzd.cli.targets import resolve_target
 
@@ -49,7 +47,7 @@ def show(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Print the configuration in force, as a file that `brand apply` takes again."""
+    """Print the configuration in force as a file that `brand apply` accepts."""
     from ltzd.cli.brand import views as brand_views
     from ltzd.cli.targets import resolve_target
 
@@ -61,15 +59,15 @@ def rotate_key(
     brand: Brand,
     key: Annotated[
         Literal["security_key", "api_key", "webhook_secret", "verification_token"],
-        typer.Option("--key", help="Which one."),
+        typer.Option("--key", help="The key to replace."),
     ],
     revoke: Annotated[
-        bool, typer.Option("--revoke", help="The old key ends at once, not after 24 hours.")
+        bool, typer.Option("--revoke", help="Revoke the old key at once instead of after 24 hours.")
     ] = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Make a new key and print it once, as JSON; the old one still counts for 24 hours."""
+    """Make a new key and print it once, as JSON; the old key remains valid for 24 hours."""
     from ltzd.cli.brand import rotation as brand_rotation
     from ltzd.cli.targets import resolve_target
 
@@ -80,7 +78,7 @@ def rotate_key(
 def disable(
     brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
 ) -> None:
-    """Treat a brand as unknown everywhere; what it owes is still minted."""
+    """Treat a brand as unknown on every surface; its queued rewards are still minted."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
@@ -100,7 +98,7 @@ def enable(
 
 @app.command()
 def pause(brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None) -> None:
-    """Take a brand's events but sign none of its mints."""
+    """Accept a brand's events, but sign none of its mints."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
@@ -111,7 +109,7 @@ def pause(brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInst
 def resume(
     brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
 ) -> None:
-    """Undo `pause`: what waited is minted now."""
+    """Undo `pause`: mint the queued rewards."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 

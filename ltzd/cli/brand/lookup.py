@@ -1,4 +1,4 @@
-"""The brand that a person means: by id, or by its exact name if only one has it."""
+"""Finds the brand that a command's argument names: by id, or by a name that only one brand has."""
 
 from ltzd.errors import NotFound
 from ltzd.store.brands import records as brand_records
@@ -9,15 +9,15 @@ from ltzd.values import hex_of
 
 async def find_brand(connection: Connection, text: str) -> BrandRecord:
     """Raises NotFound."""
-    found = await brand_records.find(connection, text)
-    if not found:
+    records = await brand_records.find(connection, text)
+    if not records:
         raise NotFound(f"No brand has the id or the name {text!r}; `ltzd brand list` shows all.")
-    if len(found) > 1:
-        ids = ", ".join(hex_of(record.id) for record in found)
-        raise NotFound(f"{len(found)} brands have the name {text!r}; give an id: {ids}.")
-    return found[0]
+    if len(records) > 1:
+        ids = ", ".join(hex_of(record.id) for record in records)
+        raise NotFound(f"{len(records)} brands have the name {text!r}; give an id: {ids}.")
+    return records[0]
 
 
 def describe_brand(record: BrandRecord) -> str:
-    """For sentences."""
+    """The brand's id and name at the start of a sentence."""
     return f"Brand {hex_of(record.id)} ({record.name})"

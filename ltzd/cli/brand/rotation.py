@@ -1,4 +1,4 @@
-"""`ltzd brand rotate-key`: one new key, shown once."""
+"""`ltzd brand rotate-key`: makes one new key and prints it once."""
 
 import asyncio
 
@@ -19,23 +19,23 @@ async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool) -> 
     async with open_connection(target, "brand rotate-key") as connection:
         record = await find_brand(connection, brand)
         rotation = await brand_keys.rotate(connection, record.id, key, sealer, revoke=revoke)
-    # Shown after the commit: a key that might not count must not be given to anybody.
+    # Printed after the commit: a key that is not in force must not be given away.
     shown = {"brandId": hex_of(record.id), FIELDS[key]: rotation.key}
     print_keys(shown)
     print_message(
         f"{describe_brand(record)} has a new {key}, in force within a second. "
         f"{_end_of_old(rotation)}"
     )
-    print_message("The key is shown only now: keep it.")
+    print_message("The key is shown only this once: store it.")
     if target.data_dir is not None:
-        from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - production does without dev mode
+        from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - only for a dev instance
 
         rotated_keys.keep(target.data_dir, shown)
 
 
 def _end_of_old(rotation: Rotation) -> str:
     if rotation.previous_until is not None:
-        return f"The one before still counts until {iso(rotation.previous_until)}."
+        return f"The previous key remains valid until {iso(rotation.previous_until)}."
     if rotation.lost is not None:
-        return f"The one before counts no more: {rotation.lost}"
-    return "The ones before count no more."
+        return f"The previous key is no longer valid: {rotation.lost}"
+    return "All previous keys are revoked."

@@ -1,4 +1,4 @@
-"""`ltzd brand disable | enable | pause | resume`: switches that outlast the brand's file."""
+"""`ltzd brand disable`, `enable`, `pause`, `resume`: switches that a brand file does not change."""
 
 import asyncio
 
@@ -9,13 +9,13 @@ from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import Switch
 from ltzd.values import iso
 
-DONE = {
-    ("disabled", True): "is disabled: every surface treats it as unknown within a second. "
-    "What it owes is still minted.",
-    ("disabled", False): "is enabled: its events count again within a second.",
-    ("paused", True): "is paused: its events are taken and queued, "
-    "and none of its mints is signed any more, except one that is on its way.",
-    ("paused", False): "goes on: what waited is minted now.",
+OUTCOMES = {
+    ("disabled", True): "is disabled: within a second every surface treats it as unknown. "
+    "Its queued rewards are still minted.",
+    ("disabled", False): "is enabled: its events are accepted again within a second.",
+    ("paused", True): "is paused: its events are accepted and queued, "
+    "and no further mint of it is signed, except one that is being signed now.",
+    ("paused", False): "is resumed: its queued rewards are minted now.",
 }
 
 
@@ -27,7 +27,7 @@ async def _turn(target: Target, brand: str, switch: Switch, *, on: bool) -> None
     async with open_connection(target, f"brand {switch}") as connection:
         record = await find_brand(connection, brand)
         if await brand_records.switch(connection, record.id, switch, on=on):
-            print_message(f"{describe_brand(record)} {DONE[switch, on]}")
+            print_message(f"{describe_brand(record)} {OUTCOMES[switch, on]}")
             return
         record = await find_brand(connection, brand)
     since = record.since(switch)

@@ -1,7 +1,7 @@
-"""`ltzd brand list` and `show`: for people, or as JSON for programs.
+"""`ltzd brand list` and `ltzd brand show`, as text or as JSON.
 
-No key is shown but the verification token, which is made to be published. What `show` prints for
-people is a brand file: all that a file cannot say stands in its comments.
+The only key shown is the verification token, which is meant to be published. `show` prints a brand
+file, with everything that such a file does not contain in comments.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ DNS_LABEL = "_ltz"
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A brand as it stands. `token` is its verification token, None where there is none."""
+    """A brand as `show` prints it. `token` is its verification token, if it has one."""
 
     record: BrandRecord
     brand: Brand
@@ -40,7 +40,7 @@ class View:
     token: str | None
 
     def dns(self) -> list[dict[str, str]]:
-        """The record that proves each domain to be the brand's."""
+        """The TXT record that verifies each domain."""
         if self.token is None:
             return []
         value = f"brand_id={self.brand.id};api_key={self.token}"
@@ -49,19 +49,19 @@ class View:
 
 
 def list_brands(target: Target, *, as_json: bool) -> None:
-    found = asyncio.run(_every_brand(target))
+    records = asyncio.run(_every_brand(target))
     if as_json:
-        print_json(list(map(_summary, found)))
-    elif found:
-        print_page(_table(found))
+        print_json(list(map(_summary, records)))
+    elif records:
+        print_page(_table(records))
     else:
-        print_message("There is no brand yet: `ltzd brand apply FILE` makes one.")
+        print_message("There is no brand yet: `ltzd brand apply FILE` creates one.")
 
 
 def show_brand(target: Target, brand: str, *, as_json: bool) -> None:
     view = asyncio.run(_view(target, brand))
     if as_json:
-        print_json(_whole(view))
+        print_json(_as_json(view))
         return
     print(*(f"# {line}".rstrip() for line in _heading(view)), "", sep="\n")
     print(toml_of(view.brand), end="", flush=True)
@@ -84,7 +84,7 @@ async def _view(target: Target, text: str) -> View:
 async def _read(connection: Connection, record: BrandRecord, sealer: Sealer) -> View:
     brand = await brands.load(connection, record.id)
     if brand is None:
-        raise NotFound(f"Brand {hex_of(record.id)} is gone.")
+        raise NotFound(f"Brand {hex_of(record.id)} was deleted meanwhile.")
     keys = await brand_keys.read_ages(connection, record.id)
     tokens = await brand_keys.secrets_of(connection, record.id, "verification_token", sealer)
     return View(record, brand, keys, tokens[0].text if tokens else None)
@@ -101,8 +101,8 @@ def _summary(record: BrandRecord) -> dict[str, Any]:
     }
 
 
-def _whole(view: View) -> dict[str, Any]:
-    """`configuration` has the names of the brand file."""
+def _as_json(view: View) -> dict[str, Any]:
+    """The fields of `configuration` have the names of the brand file."""
     disabled_at, paused_at = view.record.disabled_at, view.record.paused_at
     return {
         **_summary(view.record),
@@ -149,22 +149,22 @@ def _heading(view: View) -> Iterator[str]:
     record = view.record
     yield f"{record.name}: {record.state}; revision {record.revision} of {iso(record.updated_at)}."
     if record.disabled_at is not None:
-        yield f"Disabled since {iso(record.disabled_at)}: `ltzd brand enable` ends that."
+        yield f"Disabled since {iso(record.disabled_at)}: `ltzd brand enable` changes that."
     if record.paused_at is not None:
-        yield f"Paused since {iso(record.paused_at)}: `ltzd brand resume` ends that."
+        yield f"Paused since {iso(record.paused_at)}: `ltzd brand resume` changes that."
     yield ""
-    yield "Keys, which only `ltzd brand rotate-key` shows, when it makes a new one:"
+    yield "Keys; only `ltzd brand rotate-key` prints one, when it makes a new one:"
     for name, age in view.keys.items():
-        yield f"  {name:<18}  of {iso(age.created_at)}{_retired(age)}"
+        yield f"  {name:<18}  created {iso(age.created_at)}{_retired(age)}"
     yield ""
-    yield "DNS records that prove the domains to be the brand's; they may be public:"
+    yield "DNS records that verify the brand's domains; they may be public:"
     for entry in view.dns():
         yield f'  {entry["name"]}  TXT  "{entry["value"]}"'
     yield ""
     own = {rule.type for rule in view.brand.events}
     rest = [f"{kind} {ltz}" for kind, ltz in FIRST_CATALOGUE.items() if kind not in own]
     if rest:
-        yield f"Besides these events the first catalogue's count, in LTZ: {', '.join(rest)}."
+        yield f"Events of the first catalogue count too, in LTZ: {', '.join(rest)}."
     for warning in warnings(view.brand):
         yield f"Warning: {warning}"
 
@@ -172,4 +172,4 @@ def _heading(view: View) -> Iterator[str]:
 def _retired(age: KeyAge) -> str:
     if not age.retired_until:
         return ""
-    return f"; earlier ones still count until {', '.join(map(iso, age.retired_until))}"
+    return f"; earlier keys remain valid until {', '.join(map(iso, age.retired_until))}"

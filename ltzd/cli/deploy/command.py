@@ -22,24 +22,28 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
     key: Annotated[
         Path,
         typer.Option(
-            help="Who deploys and is the first admin: 64 hex digits or an encrypted keystore.",
+            help="The key of the deployer and first admin: 64 hex digits or a keystore.",
             metavar="FILE",
         ),
     ],
-    chain_id: Annotated[int, typer.Option(min=1, help="Any other chain is refused.")],
+    chain_id: Annotated[
+        int, typer.Option(min=1, help="The chain to deploy to; any other is refused.")
+    ],
     password_file: Annotated[
-        Path | None, typer.Option(help="Of the keystore.", metavar="FILE")
+        Path | None, typer.Option(help="The password of the keystore.", metavar="FILE")
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            help="Remembers the addresses; contracts.json beside the settings without it.",
+            help="The file for the addresses; default: contracts.json beside the settings.",
             metavar="FILE",
         ),
     ] = None,
     admin: Annotated[
         str | None,
-        typer.Option(help="Is offered the admin role; better a multisig.", metavar="0x…"),
+        typer.Option(
+            help="The account that is offered the admin role; preferably a multisig.", metavar="0x…"
+        ),
     ] = None,
     admin_delay: Annotated[
         int,
@@ -50,34 +54,40 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
             metavar="SECONDS",
         ),
     ] = _TWO_DAYS,
-    minter: Annotated[str | None, typer.Option(help="The mint wallet; hot.", metavar="0x…")] = None,
+    minter: Annotated[
+        str | None, typer.Option(help="The mint wallet, a hot wallet.", metavar="0x…")
+    ] = None,
     mint_limit: Annotated[
-        str | None, typer.Option(help="LTZ that it may mint at once.", metavar="LTZ")
+        str | None,
+        typer.Option(help="The LTZ that the mint wallet may mint at once.", metavar="LTZ"),
     ] = None,
     mint_window: Annotated[
         int,
         typer.Option(
-            min=1, max=2**40 - 1, help="Seconds in which the limit refills.", metavar="SECONDS"
+            min=1, max=2**40 - 1, help="Seconds in which the mint limit refills.", metavar="SECONDS"
         ),
     ] = _DAY,
-    relayer: Annotated[list[str] | None, _accounts("A relay wallet; hot.")] = None,
-    guardian: Annotated[list[str] | None, _accounts("May take hot roles away.")] = None,
+    relayer: Annotated[list[str] | None, _accounts("A relay wallet, a hot wallet.")] = None,
+    guardian: Annotated[list[str] | None, _accounts("May revoke the roles of hot wallets.")] = None,
     registrar: Annotated[
         list[str] | None, _accounts("Creates collections and items, approves businesses.")
     ] = None,
     settler: Annotated[list[str] | None, _accounts("Releases and refunds deals.")] = None,
     arbiter: Annotated[list[str] | None, _accounts("Splits deals.")] = None,
     max_fee_gwei: Annotated[
-        str, typer.Option(help="Nothing goes out above it; 100 is the most.", metavar="GWEI")
+        str, typer.Option(help="The highest fee that is paid; at most 100.", metavar="GWEI")
     ] = "100",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only show what would be done.")
+        bool, typer.Option("--dry-run", help="Only show the steps that are missing.")
     ] = False,
 ) -> None:
-    """Deploy the four contracts, hand out their roles, check all of it; again: what is missing."""
-    from ltzd.cli.deploy import deployment as deploying
+    """Deploy the four contracts, grant their roles and check them.
 
-    roles = deploying.Roles(
+    A repeated command does only what is missing.
+    """
+    from ltzd.cli.deploy import deployment
+
+    roles = deployment.Roles(
         admin=admin,
         admin_delay_seconds=admin_delay,
         minter=minter,
@@ -89,7 +99,9 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
         settlers=settler or [],
         arbiters=arbiter or [],
     )
-    target = deploying.DeploymentTarget(config, out or config.with_name("contracts.json"), chain_id)
-    deploying.deploy(
-        target, roles, key, password_file, max_fee_gwei=max_fee_gwei, is_rehearsal=dry_run
+    target = deployment.DeploymentTarget(
+        config, out or config.with_name("contracts.json"), chain_id
+    )
+    deployment.deploy(
+        target, roles, key, password_file, max_fee_gwei=max_fee_gwei, is_dry_run=dry_run
     )

@@ -1,4 +1,4 @@
-"""`ltzd deploy`: reads keys and options, carries the deployment out, prints it as JSON."""
+"""`ltzd deploy`: reads the key and the options, runs the deployment, and prints it as JSON."""
 
 import asyncio
 import re
@@ -26,7 +26,7 @@ _GWEI = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTarget:
-    """`chain_id` is the one that the person means, whatever the node says."""
+    """`chain_id` is the chain that the person intends; a node on another chain is refused."""
 
     config: Path
     out: Path
@@ -35,7 +35,7 @@ class DeploymentTarget:
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """Addresses and amounts as they were typed."""
+    """The options with addresses and amounts, as text."""
 
     admin: str | None
     admin_delay_seconds: int
@@ -49,33 +49,33 @@ class Roles:
     arbiters: Sequence[str]
 
     def terms(self, deployer: Address) -> DeploymentTerms:
-        """Raises FileRejected, naming each option that is wrong."""
+        """Raises FileRejected with a line for each invalid option."""
         faults: list[str] = []
 
-        def one(option: str, text: str | None) -> Address | None:
-            found = many(option, [] if text is None else [text])
-            return found[0] if found else None
+        def address(option: str, text: str | None) -> Address | None:
+            valid = addresses(option, [] if text is None else [text])
+            return valid[0] if valid else None
 
-        def many(option: str, texts: Sequence[str]) -> tuple[Address, ...]:
-            found = []
+        def addresses(option: str, texts: Sequence[str]) -> tuple[Address, ...]:
+            valid = []
             for text in texts:
                 try:
-                    found.append(_address(text))
+                    valid.append(_parse_address(text))
                 except ValueError as error:
                     faults.append(f"--{option} {text}: {error}")
-            return tuple(dict.fromkeys(found))
+            return tuple(dict.fromkeys(valid))
 
         terms = DeploymentTerms(
             deployer=deployer,
             admin_delay_seconds=self.admin_delay_seconds,
-            heir=one("admin", self.admin),
-            minter=one("minter", self.minter),
+            heir=address("admin", self.admin),
+            minter=address("minter", self.minter),
             mint_limit=self._limit(faults),
-            relayers=many("relayer", self.relayers),
-            guardians=many("guardian", self.guardians),
-            registrars=many("registrar", self.registrars),
-            settlers=many("settler", self.settlers),
-            arbiters=many("arbiter", self.arbiters),
+            relayers=addresses("relayer", self.relayers),
+            guardians=addresses("guardian", self.guardians),
+            registrars=addresses("registrar", self.registrars),
+            settlers=addresses("settler", self.settlers),
+            arbiters=addresses("arbiter", self.arbiters),
         )
         if faults:
             raise FileRejected(faults)
@@ -91,21 +91,21 @@ class Roles:
             return None
 
 
-def _address(text: str) -> Address:
-    """Raises ValueError. A role that a typing mistake gave away could not be used by anybody."""
+def _parse_address(text: str) -> Address:
+    """Raises ValueError, also for a wrong checksum: a role of a mistyped address is lost."""
     address = address_of(text)
     if text not in {hex_of(address), checksummed(address)}:
         raise ValueError("must be an address whose checksum (EIP-55) is right, or in lower case")
     return address
 
 
-def _wei(gwei: str) -> int:
+def _parse_max_fee(gwei: str) -> int:
     """Raises FileRejected."""
     wei = int(Decimal(gwei) * GWEI) if _GWEI.fullmatch(gwei) else 0
     if not 0 < wei <= FeePolicy().cap:
-        most = FeePolicy().cap // GWEI
+        maximum = FeePolicy().cap // GWEI
         raise FileRejected(
-            [f"--max-fee-gwei {gwei}: must lie between 0.000000001 and {most}, such as 12.5"]
+            [f"--max-fee-gwei {gwei}: must lie between 0.000000001 and {maximum}, such as 12.5"]
         )
     return wei
 
@@ -117,14 +117,14 @@ def deploy(
     password_file: Path | None,
     *,
     max_fee_gwei: str,
-    is_rehearsal: bool,
+    is_dry_run: bool,
 ) -> None:
     """Raises Misconfigured, Unavailable."""
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
     rpc_url = read_node(target.config).rpc_url.get_secret_value()
-    manner = SendMode(fees=FeePolicy(cap=_wei(max_fee_gwei)))
-    asyncio.run(_deploy(target, Rpc(rpc_url), signer, terms, manner, is_rehearsal))
+    send_mode = SendMode(fees=FeePolicy(cap=_parse_max_fee(max_fee_gwei)))
+    asyncio.run(_deploy(target, Rpc(rpc_url), signer, terms, send_mode, is_dry_run))
 
 
 async def _deploy(
@@ -132,31 +132,33 @@ async def _deploy(
     rpc: Rpc,
     signer: Signer,
     terms: DeploymentTerms,
-    manner: SendMode,
-    is_rehearsal: bool,
+    send_mode: SendMode,
+    is_dry_run: bool,
 ) -> None:
     async with rpc:
-        before = await _before(target, Node(rpc), signer.address)
-        deploying = DeploymentExecutor(
+        before = await _read_progress(target, Node(rpc), signer.address)
+        executor = DeploymentExecutor(
             rpc,
             signer,
             terms,
             remember=lambda deployment: deployed_file.write(target.out, deployment),
             tell=print_message,
-            manner=manner,
+            manner=send_mode,
         )
-        if is_rehearsal:
-            steps = await deploying.preview(before)
-            print_message("Nothing was sent. What is missing:" if steps else "Nothing is missing.")
+        if is_dry_run:
+            steps = await executor.preview(before)
+            print_message(
+                "Nothing was sent. These steps are missing:" if steps else "Nothing is missing."
+            )
             print(*steps, sep="\n", flush=True)
             return
-        done = await deploying.run(before)
-    _tell_what_follows(target, terms, done)
+        done = await executor.run(before)
+    _print_next_steps(target, terms, done)
     print_json(deployed_file.as_json(done))
 
 
-async def _before(target: DeploymentTarget, node: Node, deployer: Address) -> Deployment:
-    """What the file remembers, or a beginning. Raises Misconfigured for another chain."""
+async def _read_progress(target: DeploymentTarget, node: Node, deployer: Address) -> Deployment:
+    """The recorded deployment, or a new one. Raises Misconfigured for another chain."""
     chain_id = await node.chain_id()
     if chain_id != target.chain_id:
         raise Misconfigured(
@@ -169,7 +171,7 @@ async def _before(target: DeploymentTarget, node: Node, deployer: Address) -> De
         return await begin(node, chain_id, genesis, deployer)
     if (known.chain_id, known.genesis) != (chain_id, genesis):
         raise Misconfigured(
-            f"{target.out} remembers a deployment on chain {known.chain_id} with genesis "
+            f"{target.out} records a deployment on chain {known.chain_id} with genesis "
             f"{hex_of(known.genesis)}, but the node is on chain {chain_id} with genesis "
             f"{hex_of(genesis)}: name another file with --out, or use that chain's node."
         )
@@ -183,12 +185,12 @@ async def _genesis(node: Node) -> Hash32:
     return block.hash
 
 
-def _tell_what_follows(target: DeploymentTarget, terms: DeploymentTerms, done: Deployment) -> None:
-    print_message(f"All four contracts stand and were checked; {target.out} remembers them.")
+def _print_next_steps(target: DeploymentTarget, terms: DeploymentTerms, done: Deployment) -> None:
+    print_message(f"All four contracts are deployed and checked; {target.out} records them.")
     if terms.heir is not None:
         print_message(
             f"{checksummed(terms.heir)} becomes admin by calling acceptDefaultAdminTransfer() "
-            f"on each, {terms.admin_delay_seconds} seconds after the offer at the earliest."
+            f"on each contract, at least {terms.admin_delay_seconds} seconds after the offer."
         )
     print_message("In the settings:")
     print_message("[contracts]")

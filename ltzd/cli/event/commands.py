@@ -6,7 +6,7 @@ import typer
 
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir, EventId
 
-app = typer.Typer(help="Events, and what became of their rewards.", no_args_is_help=True)
+app = typer.Typer(help="Events, their rewards and transactions.", no_args_is_help=True)
 
 
 @app.command()
@@ -16,7 +16,7 @@ def show(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Show an event, its reward and every transaction attempt, without the e-mail address."""
+    """Show an event, its reward and every transaction attempt; no e-mail address."""
     from ltzd.cli.event import views as event_views
     from ltzd.cli.targets import resolve_target
 
@@ -27,7 +27,7 @@ def show(
 def retry(
     event_id: EventId, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
 ) -> None:
-    """Put a failed reward back into the queue, under the same reference."""
+    """Put a failed reward back into the mint queue, under the same reference."""
     from ltzd.cli.event import retry as event_retry
     from ltzd.cli.targets import resolve_target
 

@@ -1,4 +1,4 @@
-"""The event that a person means, with all that became of it."""
+"""Finds the event that a command's argument names, with its history."""
 
 from uuid import UUID
 
@@ -13,9 +13,9 @@ async def find_event(connection: Connection, text: str) -> EventHistory:
         event_id = UUID(text)
     except ValueError:
         raise NotFound(
-            f"{text!r} is no event id: those are UUIDs, as an event's answer gives them."
+            f"{text!r} is not an event id. An event id is the UUID in the answer to the event."
         ) from None
-    found = await history_of(connection, event_id)
-    if found is None:
+    history = await history_of(connection, event_id)
+    if history is None:
         raise NotFound(f"There is no event {event_id}.")
-    return found
+    return history

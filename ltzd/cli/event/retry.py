@@ -1,4 +1,4 @@
-"""`ltzd event retry`: a failed reward waits for the mint lane again, under the same reference."""
+"""`ltzd event retry`: puts a failed reward back into the mint queue, under the same reference."""
 
 import asyncio
 
@@ -21,7 +21,7 @@ async def _retry(target: Target, text: str) -> None:
         if not is_queued:
             event = await find_event(connection, text)
             raise Refused(
-                f"Event {event.id} is {event.status}: only a failed one goes back into the queue. "
+                f"Event {event.id} is {event.status}: only a failed reward can be retried. "
                 "Nothing changed."
             )
     print_message(f"The reward of event {event.id} is in the queue again.")

@@ -1,4 +1,4 @@
-"""`ltzd event show`: an event and what became of it, for people or as JSON for programs."""
+"""`ltzd event show`: prints an event, its reward and its transaction as a table or as JSON."""
 
 import asyncio
 from collections.abc import Iterator
@@ -101,7 +101,7 @@ def _lines(event: EventHistory) -> Iterator[tuple[str, str]]:
     yield "status", event.status
     yield "brand", f"{hex_of(event.brand_id)} {event.brand_name or ''}".rstrip()
     if event.is_brand_paused and event.status == "queued":
-        yield "", "the brand is paused, so its rewards wait: `ltzd brand resume` ends that"
+        yield "", "the brand is paused, so its rewards wait: see `ltzd brand resume`"
     yield "type", event.event_type
     yield "domain", event.domain
     if event.source is not None:
@@ -143,5 +143,5 @@ def _attempt(attempt: AttemptFacts) -> str:
     return (
         f"signed {iso(attempt.created_at)}, published {published}; at most "
         f"{attempt.max_fee_per_gas / GWEI:g} gwei, "
-        f"of these {attempt.max_priority_fee_per_gas / GWEI:g} as a tip"
+        f"{attempt.max_priority_fee_per_gas / GWEI:g} of it as a tip"
     )

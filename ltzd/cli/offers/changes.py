@@ -1,4 +1,9 @@
-"""`ltzd collection | item | business create | set`: what is asked for, made of what is there."""
+"""Runs `create` and `set` of `ltzd collection`, `ltzd item` and `ltzd business`.
+
+Every function takes the command's values by option name, with None for an option that was not
+given, and validates all of them before it looks for the chain. Each raises FileRejected for wrong
+options, NotFound, Refused, Misconfigured and Unavailable.
+"""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -8,139 +13,143 @@ from ltzd.chain.contracts import offers
 from ltzd.chain.contracts.offers import CollectionSettings, ItemSettings
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.offers.options import (
-    Business,
+    BusinessApproval,
     ChangedCollection,
     ChangedItem,
     NewCollection,
     NewItem,
     parse_options,
 )
-from ltzd.cli.offers.registrar import SigningOptions, desk, print_unchanged, show
+from ltzd.cli.offers.registrar import (
+    SigningOptions,
+    open_sender,
+    print_result,
+    print_unchanged,
+)
 from ltzd.cli.offers.views import business_view, collection_view, item_view
 from ltzd.errors import NotFound, Refused
 from ltzd.values import LtzUnits
 
-PlaceOf = Callable[[], ChainTarget]
-"""Asked only once the options are understood, so that all of their faults come first."""
-Given = Mapping[str, object]
-"""Options by field; None is not given."""
+TargetResolver = Callable[[], ChainTarget]
+"""Called after the options are validated, so that their faults are reported first."""
+Values = Mapping[str, object]
 
 
 def create_collection(
-    given: Given, switches: Given, means: SigningOptions, target: PlaceOf
+    values: Values, signing: SigningOptions, resolve_target: TargetResolver
 ) -> None:
-    """`switches` are `active` and `requires_sig`."""
-    said = parse_options(NewCollection, given, means.faults())
-    terms = CollectionSettings(
-        brand=said.brand,
-        payout=said.payout or said.brand,
-        price=LtzUnits(said.price),
-        max_supply=said.max_supply,
-        max_per_user=said.max_per_user,
-        charges=said.charges,
-        uri=said.uri,
-        active=bool(switches["active"]),
-        requires_sig=bool(switches["requires_sig"]),
+    options = parse_options(NewCollection, values, signing.faults())
+    settings = CollectionSettings(
+        brand=options.brand,
+        payout=options.payout or options.brand,
+        price=LtzUnits(options.price),
+        max_supply=options.max_supply,
+        max_per_user=options.max_per_user,
+        charges=options.charges,
+        uri=options.uri,
+        active=not options.inactive,
+        requires_sig=options.requires_sig,
     )
-    asyncio.run(_create_collection(terms, means, target()))
+    asyncio.run(_create_collection(settings, signing, resolve_target()))
 
 
 async def _create_collection(
-    terms: CollectionSettings, means: SigningOptions, target: ChainTarget
+    settings: CollectionSettings, signing: SigningOptions, target: ChainTarget
 ) -> None:
-    async with desk(target, means) as at:
-        perk_nft = at.contracts.perk_nft
-        mined = await at.sign_or_print(perk_nft, offers.create_collection(terms))
+    async with open_sender(target, signing) as sender:
+        perk_nft = sender.contracts.perk_nft
+        mined = await sender.submit(perk_nft, offers.create_collection(settings))
     if mined is not None:
         id_ = offers.created_collection_id(mined.logs, perk_nft)
-        show(collection_view(id_, terms, minted=0), mined)
+        print_result(collection_view(id_, settings, minted=0), mined)
 
 
-def set_collection(given: Given, means: SigningOptions, target: PlaceOf) -> None:
-    said = parse_options(ChangedCollection, given, means.faults(), changes=True)
-    asyncio.run(_set_collection(said, means, target()))
+def set_collection(values: Values, signing: SigningOptions, resolve_target: TargetResolver) -> None:
+    options = parse_options(ChangedCollection, values, signing.faults(), needs_change=True)
+    asyncio.run(_set_collection(options, signing, resolve_target()))
 
 
 async def _set_collection(
-    said: ChangedCollection, means: SigningOptions, target: ChainTarget
+    options: ChangedCollection, signing: SigningOptions, target: ChainTarget
 ) -> None:
-    async with desk(target, means) as at:
-        old = await at.offers.collection(said.collection)
+    async with open_sender(target, signing) as sender:
+        old = await sender.offers.collection(options.collection)
         if old is None:
-            raise NotFound(f"There is no collection {said.collection}; `ltzd collection list`.")
-        new = replace(old.terms, **said.given())
-        view = collection_view(old.id, new, old.minted)
-        call = offers.change_collection(old.id, old.terms, new)
+            raise NotFound(
+                f"There is no collection {options.collection}; `ltzd collection list` shows all."
+            )
+        settings = replace(old.terms, **options.changes())
+        view = collection_view(old.id, settings, old.minted)
+        call = offers.change_collection(old.id, old.terms, settings)
         if call is None:
-            print_unchanged(means, view)
-        elif mined := await at.sign_or_print(at.contracts.perk_nft, call):
-            show(view, mined)
+            print_unchanged(signing, view)
+        elif mined := await sender.submit(sender.contracts.perk_nft, call):
+            print_result(view, mined)
 
 
-def create_item(given: Given, switches: Given, means: SigningOptions, target: PlaceOf) -> None:
-    """`switches` are `active` and `burns`."""
-    said = parse_options(NewItem, given, means.faults())
-    terms = ItemSettings(
-        brand=said.brand,
-        payout=said.payout or said.brand,
-        price=LtzUnits(said.price),
-        stock=said.stock,
-        max_per_order=said.max_per_order,
-        active=bool(switches["active"]),
-        burns=bool(switches["burns"]),
+def create_item(values: Values, signing: SigningOptions, resolve_target: TargetResolver) -> None:
+    options = parse_options(NewItem, values, signing.faults())
+    settings = ItemSettings(
+        brand=options.brand,
+        payout=options.payout or options.brand,
+        price=LtzUnits(options.price),
+        stock=options.stock,
+        max_per_order=options.max_per_order,
+        active=not options.inactive,
+        burns=options.burns,
     )
-    asyncio.run(_create_item(said.item, terms, said.metadata, means, target()))
+    asyncio.run(_create_item(options, settings, signing, resolve_target()))
 
 
 async def _create_item(
-    id_: int, terms: ItemSettings, metadata: bytes, means: SigningOptions, target: ChainTarget
+    options: NewItem, settings: ItemSettings, signing: SigningOptions, target: ChainTarget
 ) -> None:
-    async with desk(target, means) as at:
-        # The contract would take it as a change of what is there.
-        if await at.offers.item(id_) is not None:
-            raise Refused(f"Item {id_} is there already; `ltzd item set` changes it.")
-        call = offers.set_item(id_, terms, metadata)
-        if mined := await at.sign_or_print(at.contracts.points_sale, call):
-            show(item_view(id_, terms, sold=0), mined)
+    async with open_sender(target, signing) as sender:
+        # The contract has one function for both and would overwrite the existing item.
+        if await sender.offers.item(options.item) is not None:
+            raise Refused(f"Item {options.item} exists already; `ltzd item set` changes it.")
+        call = offers.set_item(options.item, settings, options.metadata)
+        if mined := await sender.submit(sender.contracts.points_sale, call):
+            print_result(item_view(options.item, settings, sold=0), mined)
 
 
-def set_item(given: Given, means: SigningOptions, target: PlaceOf) -> None:
-    said = parse_options(ChangedItem, given, means.faults(), changes=True)
-    asyncio.run(_set_item(said, means, target()))
+def set_item(values: Values, signing: SigningOptions, resolve_target: TargetResolver) -> None:
+    options = parse_options(ChangedItem, values, signing.faults(), needs_change=True)
+    asyncio.run(_set_item(options, signing, resolve_target()))
 
 
-async def _set_item(said: ChangedItem, means: SigningOptions, target: ChainTarget) -> None:
-    async with desk(target, means) as at:
-        old = await at.offers.item(said.item)
+async def _set_item(options: ChangedItem, signing: SigningOptions, target: ChainTarget) -> None:
+    async with open_sender(target, signing) as sender:
+        old = await sender.offers.item(options.item)
         if old is None:
-            raise NotFound(f"There is no item {said.item}; `ltzd item list` shows all.")
-        given = said.given()
-        before = await at.offers.metadata_of(old.id)
-        metadata = before if said.metadata is None else said.metadata
-        given.pop("metadata", None)
-        new = replace(old.terms, **given)
-        view = item_view(old.id, new, old.sold)
-        if (new, metadata) == (old.terms, before):
-            print_unchanged(means, view)
+            raise NotFound(f"There is no item {options.item}; `ltzd item list` shows all.")
+        changes = options.changes()
+        old_metadata = await sender.offers.metadata_of(old.id)
+        metadata = changes.pop("metadata", old_metadata)
+        settings = replace(old.terms, **changes)
+        view = item_view(old.id, settings, old.sold)
+        if (settings, metadata) == (old.terms, old_metadata):
+            print_unchanged(signing, view)
             return
-        call = offers.set_item(old.id, new, metadata)
-        if mined := await at.sign_or_print(at.contracts.points_sale, call):
-            show(view, mined)
+        call = offers.set_item(old.id, settings, metadata)
+        if mined := await sender.submit(sender.contracts.points_sale, call):
+            print_result(view, mined)
 
 
-def set_business(address: str, means: SigningOptions, target: PlaceOf, *, approved: bool) -> None:
-    said = parse_options(Business, {"business": address}, means.faults())
-    asyncio.run(_set_business(said, means, target(), approved=approved))
+def set_business(values: Values, signing: SigningOptions, resolve_target: TargetResolver) -> None:
+    options = parse_options(BusinessApproval, values, signing.faults())
+    asyncio.run(_set_business(options, signing, resolve_target()))
 
 
 async def _set_business(
-    said: Business, means: SigningOptions, target: ChainTarget, *, approved: bool
+    options: BusinessApproval, signing: SigningOptions, target: ChainTarget
 ) -> None:
-    async with desk(target, means) as at:
-        view = business_view(said.business, approved=approved)
-        if await at.offers.is_business(said.business) == approved:
-            print_unchanged(means, view)
+    business, approved = options.business, options.approved
+    async with open_sender(target, signing) as sender:
+        view = business_view(business, approved=approved)
+        if await sender.offers.is_business(business) == approved:
+            print_unchanged(signing, view)
             return
-        call = offers.set_business(said.business, approved=approved)
-        if mined := await at.sign_or_print(at.contracts.business_escrow, call):
-            show(view, mined)
+        call = offers.set_business(business, approved=approved)
+        if mined := await sender.submit(sender.contracts.business_escrow, call):
+            print_result(view, mined)

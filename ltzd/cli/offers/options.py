@@ -1,6 +1,6 @@
-"""What the options of `ltzd collection | item | business` may say, every fault told at once.
+"""The options of `ltzd collection`, `ltzd item` and `ltzd business`, checked all at once.
 
-An option that is not given is None, and missing or unchanged.
+An option that was not given is None in the command's values and absent from the model's fields set.
 """
 
 import re
@@ -15,9 +15,9 @@ from ltzd.rules.brands.configuration import MAX_ID
 from ltzd.rules.brands.toml_documents import reason_of
 from ltzd.values import ZERO_ADDRESS, Address, address_of, bytes_of, checksummed
 
-MOST_UNITS = 2**96 - 1
-_LONGEST_URI = 2_000
-_WHOLE = re.compile(r"[0-9]{1,30}")
+MAX_UNITS = 2**96 - 1
+_MAX_URI_LENGTH = 2_000
+_WHOLE_NUMBER = re.compile(r"[0-9]{1,30}")
 
 T = TypeVar("T", bound=BaseModel)
 
@@ -26,15 +26,15 @@ def _units(value: object) -> object:
     if not isinstance(value, str):
         return value
     units = units_of(value)
-    if units > MOST_UNITS:
-        raise ValueError(f"must be at most {ltz_of(MOST_UNITS)} LTZ")
+    if units > MAX_UNITS:
+        raise ValueError(f"must be at most {ltz_of(MAX_UNITS)} LTZ")
     return units
 
 
-def _whole(value: object) -> object:
+def _whole_number(value: object) -> object:
     if not isinstance(value, str):
         return value
-    if not _WHOLE.fullmatch(value):
+    if not _WHOLE_NUMBER.fullmatch(value):
         raise ValueError("must be a whole number")
     return int(value)
 
@@ -48,13 +48,13 @@ def _address(value: object) -> object:
         raise ValueError("must be an address: 0x and 40 hex digits") from None
     digits = value[2:]
     if digits not in {digits.lower(), digits.upper(), checksummed(address)[2:]}:
-        raise ValueError("is mistyped: its letters' case does not fit (EIP-55)")
+        raise ValueError("has a wrong checksum (EIP-55): look for a typing mistake")
     if address == ZERO_ADDRESS:
         raise ValueError("must not be the zero address")
     return address
 
 
-def _word(value: object) -> object:
+def _bytes32(value: object) -> object:
     if not isinstance(value, str):
         return value
     try:
@@ -73,20 +73,20 @@ def _printable(text: str) -> str:
 
 
 Units = Annotated[int, BeforeValidator(_units)]
-Uint16 = Annotated[int, BeforeValidator(_whole), Field(le=2**16 - 1)]
-Uint32 = Annotated[int, BeforeValidator(_whole), Field(le=2**32 - 1)]
-Id = Annotated[int, BeforeValidator(_whole), Field(ge=1, le=MAX_ID)]
+Uint16 = Annotated[int, BeforeValidator(_whole_number), Field(le=2**16 - 1)]
+Uint32 = Annotated[int, BeforeValidator(_whole_number), Field(le=2**32 - 1)]
+Id = Annotated[int, BeforeValidator(_whole_number), Field(ge=1, le=MAX_ID)]
 Wallet = Annotated[Address, BeforeValidator(_address)]
-Word = Annotated[bytes, BeforeValidator(_word)]
-Uri = Annotated[str, Field(max_length=_LONGEST_URI), AfterValidator(_printable)]
+Bytes32 = Annotated[bytes, BeforeValidator(_bytes32)]
+Uri = Annotated[str, Field(max_length=_MAX_URI_LENGTH), AfterValidator(_printable)]
 
 
 class Options(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    def given(self) -> dict[str, Any]:
-        """What was said, by field; without the id."""
-        names = self.model_fields_set - {"collection", "item", "business"}
+    def changes(self) -> dict[str, Any]:
+        """The options that were given, by field, without the id."""
+        names = self.model_fields_set - _ARGUMENTS.keys()
         return {name: getattr(self, name) for name in names}
 
 
@@ -98,6 +98,8 @@ class NewCollection(Options):
     max_per_user: Uint16 = 1
     charges: Uint16
     uri: Uri = ""
+    inactive: bool = False
+    requires_sig: bool = False
 
 
 class ChangedCollection(Options):
@@ -117,7 +119,9 @@ class NewItem(Options):
     price: Units = 0
     stock: Uint32
     max_per_order: Uint16 = 0
-    metadata: Word = bytes(32)
+    metadata: Bytes32 = bytes(32)
+    inactive: bool = False
+    burns: bool = False
 
 
 class ChangedItem(Options):
@@ -127,51 +131,54 @@ class ChangedItem(Options):
     price: Units | None = None
     stock: Uint32 | None = None
     max_per_order: Uint16 | None = None
-    metadata: Word | None = None
+    metadata: Bytes32 | None = None
     active: bool | None = None
     burns: bool | None = None
 
 
-class Business(Options):
+class BusinessApproval(Options):
     business: Wallet
+    approved: bool = True
 
 
-class Sender(Options):
+class SenderOption(Options):
     sender: Wallet | None = None
 
 
 _ARGUMENTS = {"collection": "COLLECTION", "item": "ITEM", "business": "ADDRESS", "sender": "--from"}
+"""The name that a person gives a field, where that is not the option of the same name."""
 
 
 def parse_options(
-    kind: type[T], given: Mapping[str, object], faults: list[str], *, changes: bool = False
+    model: type[T], values: Mapping[str, object], faults: list[str], *, needs_change: bool = False
 ) -> T:
-    """The options as `kind`; None among them was not given. Raises FileRejected with all faults.
+    """The values as `model`. Raises FileRejected with every fault.
 
-    `faults` are those found elsewhere; with `changes` something must be given.
+    `faults` are those that the caller has found already. With `needs_change` at least one option
+    beside the id must be given.
     """
-    if changes and all(given[name] is None for name in given.keys() - _ARGUMENTS.keys()):
-        faults = [*faults, "nothing is to be changed: give an option that says what"]
-    found, more = _read(kind, given)
-    if found is None or faults:
-        raise FileRejected([*faults, *more])
-    return found
+    if needs_change and all(values[name] is None for name in values.keys() - _ARGUMENTS.keys()):
+        faults = [*faults, "no change is given: name at least one option to change"]
+    options, more_faults = _validate(model, values)
+    if options is None or faults:
+        raise FileRejected([*faults, *more_faults])
+    return options
 
 
-def sender_of(text: str | None) -> tuple[Address | None, list[str]]:
-    """Who `--from` names, and what is wrong with it."""
-    found, faults = _read(Sender, {"sender": text})
-    return (found.sender if found else None), faults
+def parse_sender(text: str | None) -> tuple[Address | None, list[str]]:
+    """The address of `--from`, and its faults."""
+    option, faults = _validate(SenderOption, {"sender": text})
+    return (option.sender if option else None), faults
 
 
-def _read(kind: type[T], given: Mapping[str, object]) -> tuple[T | None, list[str]]:
+def _validate(model: type[T], values: Mapping[str, object]) -> tuple[T | None, list[str]]:
     try:
-        said = {name: value for name, value in given.items() if value is not None}
-        return kind.model_validate(said), []
+        given = {name: value for name, value in values.items() if value is not None}
+        return model.model_validate(given), []
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
-        return None, [f"{_option(each['loc'][0])}: {reason_of(each)}" for each in details]
+        return None, [f"{_option_name(each['loc'][0])}: {reason_of(each)}" for each in details]
 
 
-def _option(field: int | str) -> str:
+def _option_name(field: int | str) -> str:
     return _ARGUMENTS.get(str(field), f"--{str(field).replace('_', '-')}")

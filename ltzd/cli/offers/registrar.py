@@ -1,4 +1,4 @@
-"""A registrar's call on its way to the chain: signed with a key and sent, or printed."""
+"""Sends a contract call of the registrar, signed with a key, or prints it unsigned."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,13 +13,13 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.cli.chain_targets import ChainTarget
-from ltzd.cli.offers.options import sender_of
+from ltzd.cli.offers.options import parse_sender
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.errors import Misconfigured, Refused
 from ltzd.values import Address, Hash32, checksummed, hex_of
 
-_IN_WORDS: Mapping[str, str] = {
+_REVERT_EXPLANATIONS: Mapping[str, str] = {
     "AccessControlUnauthorizedAccount": "that wallet does not hold REGISTRAR on this contract",
     "BadPayout": "LTZ sent to that payout would be lost",
     "BadBusiness": "LTZ sent to that business would be lost",
@@ -31,7 +31,10 @@ _IN_WORDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class SigningOptions:
-    """As the options say it: `key` signs and sends, `unsigned` prints."""
+    """The options of a command that sends: either `key`, which signs, or `unsigned`, which prints.
+
+    `sender` is the text of `--from`, the account that a printed transaction is simulated for.
+    """
 
     key: Path | None
     password_file: Path | None
@@ -39,46 +42,50 @@ class SigningOptions:
     sender: str | None
 
     def faults(self) -> list[str]:
-        found = []
+        faults = []
         if (self.key is None) != self.unsigned:
-            found.append("--key, --unsigned: give either of them")
+            faults.append("--key, --unsigned: give exactly one of them")
         if self.password_file is not None and self.key is None:
-            found.append("--password-file: belongs to --key")
+            faults.append("--password-file: is for --key only")
         if self.sender is not None and not self.unsigned:
-            found.append("--from: belongs to --unsigned")
-        return [*found, *sender_of(self.sender)[1]]
+            faults.append("--from: is for --unsigned only")
+        return [*faults, *parse_sender(self.sender)[1]]
 
 
 class TransactionSender:
-    """One command's way to the chain."""
+    """Reads the offer contracts and submits one command's calls to them."""
 
-    def __init__(self, rpc: Rpc, target: ChainTarget, means: SigningOptions) -> None:
+    def __init__(self, rpc: Rpc, target: ChainTarget, signing: SigningOptions) -> None:
         self._rpc = rpc
         self._node = Node(rpc)
         self._fees = target.fees
-        self._means = means
+        self._signing = signing
         self.contracts = target.contracts
         self.offers = OfferReader(rpc, target.contracts)
 
-    async def sign_or_print(self, to: Address, data: bytes) -> MinedTransaction | None:
-        """None when nothing was sent, since the transaction was printed."""
+    async def submit(self, to: Address, data: bytes) -> MinedTransaction | None:
+        """Send the call and wait until it is mined, or print it and return None.
+
+        Raises Refused with the revert's reason, Misconfigured and Unavailable.
+        """
         if not await self._node.code(to):
             raise Misconfigured(f"There is no contract at {checksummed(to)} on the node's chain.")
         try:
-            if self._means.key is None:
+            if self._signing.key is None:
                 await self._print(to, data)
                 return None
-            return await self._send(self._means.key, to, data)
+            return await self._send(self._signing.key, to, data)
         except Refused as error:
-            words = _IN_WORDS.get(str(error.details.get("revert")))
-            if words is None:
+            explanation = _REVERT_EXPLANATIONS.get(str(error.details.get("revert")))
+            if explanation is None:
                 raise
-            raise Refused(f"{error.message}: {words}.", **error.details) from error
+            raise Refused(f"{error.message}: {explanation}.", **error.details) from error
 
     async def _send(self, key: Path, to: Address, data: bytes) -> MinedTransaction:
-        # Opening a keystore takes about a second of pure computation.
-        secret = await asyncio.to_thread(read_key, key, self._means.password_file)
-        return await ColdWallet(self._rpc, Signer(secret), self._fees).send(to, data, _tell_hash)
+        # Decrypting a keystore takes about a second of CPU time.
+        secret = await asyncio.to_thread(read_key, key, self._signing.password_file)
+        wallet = ColdWallet(self._rpc, Signer(secret), self._fees)
+        return await wallet.send(to, data, _print_hash)
 
     async def _print(self, to: Address, data: bytes) -> None:
         transaction = {
@@ -87,7 +94,7 @@ class TransactionSender:
             "data": hex_of(data),
             "value": "0x0",
         }
-        sender, _ = sender_of(self._means.sender)
+        sender, _ = parse_sender(self._signing.sender)
         if sender is not None:
             await simulate(self._node, to, data, sender)
             transaction = {"from": checksummed(sender)} | transaction
@@ -95,26 +102,28 @@ class TransactionSender:
 
 
 @asynccontextmanager
-async def desk(target: ChainTarget, means: SigningOptions) -> AsyncIterator[TransactionSender]:
+async def open_sender(
+    target: ChainTarget, signing: SigningOptions
+) -> AsyncIterator[TransactionSender]:
     async with Rpc(target.rpc_url) as rpc:
-        yield TransactionSender(rpc, target, means)
+        yield TransactionSender(rpc, target, signing)
 
 
-def show(result: Mapping[str, Any], mined: MinedTransaction | None) -> None:
-    """What is so now, and by which transaction: None if it was so before."""
+def print_result(view: Mapping[str, Any], mined: MinedTransaction | None) -> None:
+    """Print the new values and the transaction that set them; None if they were set before."""
     transaction = {
         "transactionHash": hex_of(mined.hash) if mined else None,
         "blockNumber": mined.block_number if mined else None,
     }
-    print_json({**result, **transaction})
+    print_json({**view, **transaction})
 
 
-def print_unchanged(means: SigningOptions, result: Mapping[str, Any]) -> None:
-    print_message("Nothing changes, so there is nothing to send.")
-    if not means.unsigned:
-        show(result, None)
+def print_unchanged(signing: SigningOptions, view: Mapping[str, Any]) -> None:
+    print_message("Nothing changes, so no transaction is needed.")
+    if not signing.unsigned:
+        print_result(view, None)
 
 
-def _tell_hash(transaction: Hash32) -> None:
-    # Before it goes out, so that whoever is interrupted knows what to look for.
+def _print_hash(transaction: Hash32) -> None:
+    # Printed before it is sent, so that a person who interrupts the command can look for it.
     print_message(f"Sending transaction {hex_of(transaction)} and waiting for its block.")

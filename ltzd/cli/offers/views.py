@@ -1,4 +1,4 @@
-"""Collections, items and businesses for people, or as JSON for programs; amounts in LTZ."""
+"""Shows collections, items and businesses as a table or as JSON, with amounts in LTZ."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -57,39 +57,38 @@ def business_view(business: Address, *, approved: bool) -> dict[str, Any]:
 
 
 def list_collections(target: ChainTarget, *, as_json: bool) -> None:
-    found: list[CollectionOffer] = _read(target, lambda offers: offers.collections())
-    views = [collection_view(one.id, one.terms, one.minted) for one in found]
-    _show(views, as_json=as_json, without="collection")
+    collections: list[CollectionOffer] = _read(target, lambda offers: offers.collections())
+    views = [collection_view(offer.id, offer.terms, offer.minted) for offer in collections]
+    _print(views, as_json=as_json, offer="collection")
 
 
 def list_items(target: ChainTarget, *, as_json: bool) -> None:
-    found: list[ItemOffer] = _read(target, lambda offers: offers.items())
-    _show(
-        [item_view(one.id, one.terms, one.sold) for one in found], as_json=as_json, without="item"
-    )
+    items: list[ItemOffer] = _read(target, lambda offers: offers.items())
+    views = [item_view(offer.id, offer.terms, offer.sold) for offer in items]
+    _print(views, as_json=as_json, offer="item")
 
 
 def list_businesses(target: ChainTarget, *, as_json: bool) -> None:
-    found = _read(target, lambda offers: offers.businesses())
-    views = [business_view(one, approved=approved) for one, approved in found.items()]
-    _show(views, as_json=as_json, without="business")
+    businesses = _read(target, lambda offers: offers.businesses())
+    views = [business_view(address, approved=yes) for address, yes in businesses.items()]
+    _print(views, as_json=as_json, offer="business")
 
 
-def _read(target: ChainTarget, ask: Callable[[OfferReader], Awaitable[T]]) -> T:
+def _read(target: ChainTarget, query: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
         async with Rpc(target.rpc_url) as rpc:
-            return await ask(OfferReader(rpc, target.contracts))
+            return await query(OfferReader(rpc, target.contracts))
 
     return asyncio.run(read())
 
 
-def _show(views: Sequence[Mapping[str, Any]], *, as_json: bool, without: str) -> None:
+def _print(views: Sequence[Mapping[str, Any]], *, as_json: bool, offer: str) -> None:
     if as_json:
         print_json(views)
     elif views:
         print_page(_table(views))
     else:
-        print_message(f"There is no {without} yet: `ltzd {without} create` makes one.")
+        print_message(f"There is no {offer} yet: `ltzd {offer} create` makes one.")
 
 
 def _table(views: Sequence[Mapping[str, Any]]) -> Table:
@@ -97,11 +96,11 @@ def _table(views: Sequence[Mapping[str, Any]]) -> Table:
         *(Column(name, overflow="fold") for name in views[0]), box=None, padding=(0, 2, 0, 0)
     )
     for view in views:
-        table.add_row(*(plain_text(_shown(value)) for value in view.values()))
+        table.add_row(*(plain_text(_text(value)) for value in view.values()))
     return table
 
 
-def _shown(value: object) -> str:
+def _text(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return str(value)

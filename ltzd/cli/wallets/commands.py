@@ -10,7 +10,7 @@ import typer
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
 
 app = typer.Typer(
-    help="Users' wallets that ltzd keeps itself, and the master key that seals them.",
+    help="Custodial wallets of users, and the master key that encrypts them.",
     no_args_is_help=True,
 )
 
@@ -19,14 +19,14 @@ app = typer.Typer(
 def list_(
     show_names: Annotated[
         bool,
-        typer.Option("--show-names", help="With e-mail addresses, accounts' ids and logins."),
+        typer.Option("--show-names", help="Show e-mail addresses, account ids and logins."),
     ] = False,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The most wallets to list.")] = 50,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """List the wallets that are kept here, the newest first, and what kinds of names lead there."""
+    """List the custodial wallets, newest first, with the kinds of their owners' accounts."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallets import views as wallet_views
 
@@ -39,13 +39,13 @@ def rotate_master_key(
     new_key_file: Annotated[
         Path,
         typer.Option(
-            "--new-key-file", help="Whose first key shall seal everything.", metavar="FILE"
+            "--new-key-file", help="The new master key: the first one in FILE.", metavar="FILE"
         ),
     ],
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Seal brands' keys and wallets' keys anew under another master key; may be run again."""
+    """Encrypt all brands' and wallets' keys with another master key; may be repeated."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallets import master_key
 

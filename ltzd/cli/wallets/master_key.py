@@ -1,7 +1,7 @@
-"""`ltzd wallets rotate-master-key`: everything that is sealed, under another master key.
+"""`ltzd wallets rotate-master-key`: encrypts every sealed row with another master key.
 
-The processes that run must know the new key before the first row is sealed with it, so it is
-refused until the settings name it.
+Running processes must know the new key before the first row is sealed with it, so the command
+refuses a key that the settings do not name.
 """
 
 import asyncio
@@ -22,9 +22,11 @@ def rotate(target: Target, new_key_file: Path) -> None:
         raise Misconfigured(_unknown(target, new_key_file))
     counts = asyncio.run(_rotate(target, known.sealing_with(key_id)))
     for name, count in counts.items():
-        print(f"{name}: {count.rows} sealed rows, {count.resealed} of them anew", flush=True)
+        print(
+            f"{name}: {count.rows} sealed rows, {count.resealed} of them sealed again", flush=True
+        )
     _refuse_faults(counts)
-    print_message(f"Every row opens with master key {key_id} alone.")
+    print_message(f"Every row can be opened with master key {key_id} alone.")
     print_message(_next_step(target, is_in_use=known.key_id == key_id))
 
 
@@ -37,11 +39,11 @@ def _unknown(target: Target, new_key_file: Path) -> str:
     if target.data_dir is not None:
         return (
             f"Make the key of {new_key_file} the first line of {target.master_key_file}, above the "
-            "old one, and start `ltzd dev` again: else it could not read what is sealed anew."
+            "old one, and restart `ltzd dev`: without it ltzd could not read the new rows."
         )
     return (
-        f"No process knows the key of {new_key_file} yet: make it master_key_file, put the old "
-        "file into old_master_key_files, restart every process, and run this again."
+        f"The settings do not name the key of {new_key_file}: make it master_key_file, add the old "
+        "file to old_master_key_files, restart every process, and repeat the command."
     )
 
 
@@ -49,13 +51,13 @@ def _refuse_faults(counts: Mapping[str, Count]) -> None:
     faults = [fault for count in counts.values() for fault in count.faults]
     if faults:
         raise Misconfigured(
-            "\n".join(["Some rows are as they were; keep the old key.", *dict.fromkeys(faults)])
+            "\n".join(["Some rows were not changed; keep the old key.", *dict.fromkeys(faults)])
         )
 
 
 def _next_step(target: Target, *, is_in_use: bool) -> str:
     if target.data_dir is not None:
-        return f"Now {target.master_key_file} may do without its other lines."
+        return f"The other lines of {target.master_key_file} can be deleted now."
     if is_in_use:
-        return "Now old_master_key_files may go; keep the old key as long as backups from before."
-    return "Now make the new file master_key_file everywhere, and run this once more."
+        return "old_master_key_files can be removed now; keep the old key as long as older backups."
+    return "Now make the new file master_key_file everywhere, and repeat the command."

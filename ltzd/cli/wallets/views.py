@@ -1,6 +1,6 @@
-"""`ltzd wallets list`: for people, or as JSON for programs.
+"""`ltzd wallets list`, as a table or as JSON.
 
-Names are personal data, so that they show only when they are asked for.
+The names of accounts are personal data and are shown only on request.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ def list_wallets(target: Target, limit: int, *, show_names: bool, as_json: bool)
     elif users:
         print_page(_table(users, show_names=show_names))
     else:
-        print_message("No wallet is kept here.")
+        print_message("There is no custodial wallet.")
     if len(users) < count:
         print_message(f"These are the newest {len(users)} of {count}; --limit shows more.")
 

@@ -8,16 +8,14 @@ import typer
 
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Brand, ConfigInstead, DataDir
 
-app = typer.Typer(
-    help="What brands are told: the webhooks, and whether they arrived.", no_args_is_help=True
-)
+app = typer.Typer(help="Webhooks to brands and the state of their delivery.", no_args_is_help=True)
 
 OfBrand = Annotated[
     str | None, typer.Option("--brand", help="The brand's id or its exact name.", metavar="BRAND")
 ]
 InState = Annotated[
     Literal["pending", "delivered", "exhausted"] | None,
-    typer.Option("--state", help="Only these."),
+    typer.Option("--state", help="Only webhooks in this state."),
 ]
 
 
@@ -25,12 +23,12 @@ InState = Annotated[
 def list_(
     brand: OfBrand = None,
     state: InState = None,
-    limit: Annotated[int, typer.Option(min=1, max=10_000, help="At most so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, max=10_000, help="The most webhooks to list.")] = 50,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """List webhooks, the newest first, and the endpoints that are disabled."""
+    """List webhooks, newest first, and the disabled endpoints."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import views as webhook_views
 
@@ -46,13 +44,13 @@ def replay(
     brand: OfBrand = None,
     since: Annotated[
         str | None,
-        typer.Option(help="All that were written since then, in UTC.", metavar="TIME"),
+        typer.Option(help="Webhooks written since this time, UTC by default.", metavar="TIME"),
     ] = None,
     state: InState = None,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """Send webhooks anew, under their ids: those named, or a brand's since a time."""
+    """Send webhooks again under the same ids: by id, or all of a brand since a time."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 
@@ -63,7 +61,7 @@ def replay(
 def enable(
     brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
 ) -> None:
-    """Open a brand's disabled endpoint again; what waited is sent."""
+    """Enable a brand's disabled endpoint and send the waiting webhooks."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 

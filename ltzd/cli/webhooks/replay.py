@@ -1,4 +1,4 @@
-"""`ltzd webhooks replay` and `enable`: what was given up, or waits, is sent again."""
+"""`ltzd webhooks replay` and `ltzd webhooks enable`: send webhooks again."""
 
 import asyncio
 import re
@@ -26,9 +26,9 @@ def replay(
     state: WebhookState | None,
 ) -> None:
     if ids and (brand, since, state) == (None, None, None):
-        asyncio.run(_replay(target, list(dict.fromkeys(map(_id_in, ids)))))
+        asyncio.run(_replay(target, list(dict.fromkeys(map(_parse_id, ids)))))
     elif not ids and brand is not None and since is not None:
-        asyncio.run(_replay_since(target, brand, _time_in(since), state))
+        asyncio.run(_replay_since(target, brand, _parse_time(since), state))
     else:
         raise Refused("Give either the webhooks' ids, or --brand and --since.")
 
@@ -39,21 +39,21 @@ def enable(target: Target, brand: str) -> None:
 
 async def _replay(target: Target, ids: Sequence[UUID]) -> None:
     async with open_connection(target, "webhooks replay") as connection, connection.transaction():
-        await _refuse_others(connection, ids)
+        await _require_replayable(connection, ids)
         count = len(await webhook_records.replay(connection, ids))
-    print_message(_sentence(count))
+    print_message(_due_message(count))
 
 
-async def _refuse_others(connection: Connection, ids: Sequence[UUID]) -> None:
-    """All of them or none."""
-    found = {one.id: one for one in await webhook_records.lock_by_id(connection, ids)}
+async def _require_replayable(connection: Connection, ids: Sequence[UUID]) -> None:
+    """Raise NotFound or Refused for the first id that cannot be replayed."""
+    records = {record.id: record for record in await webhook_records.lock_by_id(connection, ids)}
     for each in ids:
-        if each not in found:
+        if each not in records:
             raise NotFound(f"There is no webhook msg_{each.hex}. Nothing changed.")
-        if not found[each].may_be_replayed:
+        if not records[each].may_be_replayed:
             raise Refused(
-                f"Webhook msg_{each.hex} was taken back: if its reward is minted after all, "
-                "another one says so. Nothing changed."
+                f"Webhook msg_{each.hex} was revoked: if its reward is minted again, "
+                "another webhook reports it. Nothing changed."
             )
 
 
@@ -63,7 +63,7 @@ async def _replay_since(
     async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         brand = await find_brand(connection, text)
         count = await webhook_records.replay_since(connection, brand.id, since, state)
-    print_message(f"Since {iso(since)}: {_sentence(count)}")
+    print_message(f"Since {iso(since)}: {_due_message(count)}")
 
 
 async def _enable(target: Target, text: str) -> None:
@@ -72,23 +72,25 @@ async def _enable(target: Target, text: str) -> None:
         count = await webhook_records.enable(connection, brand.id)
     if count is None:
         raise Refused(f"The endpoint of {describe_brand(brand)} is not disabled. Nothing changed.")
-    print_message(f"The endpoint of {describe_brand(brand)} is open again. {_sentence(count)}")
-    print_message("What was given up before is sent again only by `ltzd webhooks replay`.")
+    print_message(f"The endpoint of {describe_brand(brand)} is enabled. {_due_message(count)}")
+    print_message("Exhausted webhooks are sent again only by `ltzd webhooks replay`.")
 
 
-def _sentence(count: int) -> str:
+def _due_message(count: int) -> str:
     return f"{count} {'webhook is' if count == 1 else 'webhooks are'} due now."
 
 
-def _id_in(text: str) -> UUID:
+def _parse_id(text: str) -> UUID:
     if not _ID.fullmatch(text):
-        raise NotFound(f"{text!r} is no webhook's id: those begin with msg_, as they are listed.")
+        raise NotFound(
+            f"{text!r} is not a webhook id. `ltzd webhooks list` shows the ids, such as msg_…."
+        )
     return UUID(text.removeprefix("msg_"))
 
 
-def _time_in(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     try:
         at = datetime.fromisoformat(text)
     except ValueError:
-        raise Refused(f"--since {text!r} is no time, such as 2025-01-31T12:00:00Z.") from None
+        raise Refused(f"--since {text!r} is not a time such as 2025-01-31T12:00:00Z.") from None
     return at.replace(tzinfo=UTC) if at.tzinfo is None else at.astimezone(UTC)

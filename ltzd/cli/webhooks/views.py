@@ -1,4 +1,4 @@
-"""`ltzd webhooks list`, for people or as JSON; it shows no body, so nobody's e-mail address."""
+"""`ltzd webhooks list`, as a table or as JSON; no bodies, because they hold e-mail addresses."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from ltzd.store.webhooks.queue import WebhookState
 from ltzd.store.webhooks.records import DisabledEndpoint, WebhookRecord
 from ltzd.values import hex_of, iso
 
-Found = tuple[list[WebhookRecord], list[DisabledEndpoint]]
+WebhookList = tuple[list[WebhookRecord], list[DisabledEndpoint]]
 
 
 def list_webhooks(
@@ -24,23 +24,25 @@ def list_webhooks(
     if as_json:
         print_json(
             {
-                "webhooks": list(map(_whole, webhooks)),
+                "webhooks": list(map(_as_json, webhooks)),
                 "disabledEndpoints": list(map(_endpoint, disabled)),
             }
         )
         return
-    for one in disabled:
+    for endpoint in disabled:
         print_message(
-            f"The endpoint of brand {hex_of(one.brand_id)} is disabled since "
-            f"{iso(one.disabled_at)}: {one.reason}. `ltzd webhooks enable` ends that."
+            f"The endpoint of brand {hex_of(endpoint.brand_id)} has been disabled since "
+            f"{iso(endpoint.disabled_at)}: {endpoint.reason}. `ltzd webhooks enable` enables it."
         )
     if webhooks:
         print_page(_table(webhooks))
     else:
-        print_message("There is no such webhook.")
+        print_message("No webhook matches.")
 
 
-async def _read(target: Target, brand: str | None, state: WebhookState | None, limit: int) -> Found:
+async def _read(
+    target: Target, brand: str | None, state: WebhookState | None, limit: int
+) -> WebhookList:
     async with open_connection(target, "webhooks list") as connection:
         id_ = None if brand is None else (await find_brand(connection, brand)).id
         return (
@@ -49,28 +51,28 @@ async def _read(target: Target, brand: str | None, state: WebhookState | None, l
         )
 
 
-def _whole(one: WebhookRecord) -> dict[str, Any]:
+def _as_json(webhook: WebhookRecord) -> dict[str, Any]:
     return {
-        "id": one.name,
-        "brandId": hex_of(one.brand_id),
-        "kind": one.kind,
-        "subject": str(one.subject),
-        "state": one.state,
-        "revoked": one.revoked,
-        "attempts": one.attempts,
-        "nextAt": iso(one.next_at) if one.state == "pending" else None,
-        "lastStatus": one.last_status,
-        "lastError": one.last_error,
-        "createdAt": iso(one.created_at),
-        "deliveredAt": one.delivered_at and iso(one.delivered_at),
+        "id": webhook.name,
+        "brandId": hex_of(webhook.brand_id),
+        "kind": webhook.kind,
+        "subject": str(webhook.subject),
+        "state": webhook.state,
+        "revoked": webhook.revoked,
+        "attempts": webhook.attempts,
+        "nextAt": iso(webhook.next_at) if webhook.state == "pending" else None,
+        "lastStatus": webhook.last_status,
+        "lastError": webhook.last_error,
+        "createdAt": iso(webhook.created_at),
+        "deliveredAt": webhook.delivered_at and iso(webhook.delivered_at),
     }
 
 
-def _endpoint(one: DisabledEndpoint) -> dict[str, Any]:
+def _endpoint(endpoint: DisabledEndpoint) -> dict[str, Any]:
     return {
-        "brandId": hex_of(one.brand_id),
-        "disabledAt": iso(one.disabled_at),
-        "reason": one.reason,
+        "brandId": hex_of(endpoint.brand_id),
+        "disabledAt": iso(endpoint.disabled_at),
+        "reason": endpoint.reason,
     }
 
 
@@ -83,30 +85,30 @@ def _table(webhooks: Sequence[WebhookRecord]) -> Table:
         "state",
         Column("attempts", justify="right"),
         "written",
-        Column("what became of it", overflow="fold"),
+        Column("outcome", overflow="fold"),
         box=None,
         padding=(0, 2, 0, 0),
     )
-    for one in webhooks:
+    for webhook in webhooks:
         table.add_row(
-            one.name,
-            hex_of(one.brand_id),
-            one.kind,
-            str(one.subject),
-            one.state,
-            str(one.attempts),
-            iso(one.created_at),
-            plain_text(_fate(one)),
+            webhook.name,
+            hex_of(webhook.brand_id),
+            webhook.kind,
+            str(webhook.subject),
+            webhook.state,
+            str(webhook.attempts),
+            iso(webhook.created_at),
+            plain_text(_outcome(webhook)),
         )
     return table
 
 
-def _fate(one: WebhookRecord) -> str:
-    said = [] if one.last_error is None else [one.last_error]
-    if one.revoked and one.kind == "ltz_distributed":
-        said.append("taken back")
-    if one.state == "pending":
-        said.append(f"next at {iso(one.next_at)}")
-    elif one.delivered_at is not None:
-        said.append(f"status {one.last_status} at {iso(one.delivered_at)}")
-    return ", ".join(said)
+def _outcome(webhook: WebhookRecord) -> str:
+    parts = [] if webhook.last_error is None else [webhook.last_error]
+    if webhook.revoked and webhook.kind == "ltz_distributed":
+        parts.append("revoked")
+    if webhook.state == "pending":
+        parts.append(f"next at {iso(webhook.next_at)}")
+    elif webhook.delivered_at is not None:
+        parts.append(f"status {webhook.last_status} at {iso(webhook.delivered_at)}")
+    return ", ".join(parts)

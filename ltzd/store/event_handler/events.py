@@ -14,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
@@ -41,7 +42,8 @@ class EventRow(msgspec.Struct, frozen=True):
     """An event to insert; `wallet` receives `ltz` whole LTZ if that is more than 0.
 
     User and wallet are those at the time of the request. If the user's row has changed by the time
-    of the insert, the row decides.
+    of the insert, the row decides. `insert` returns the event as it was inserted, and sets
+    `is_new_user` if this event inserted the user.
     """
 
     id: UUID
@@ -55,6 +57,7 @@ class EventRow(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     ltz: int
     wallet: Address
+    is_new_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +86,18 @@ class ClaimQuery(msgspec.Struct, frozen=True):
 
 async def read_snapshot(connection: Connection, queries: Sequence[ClaimQuery]) -> ClaimSnapshot:
     """Read without locks; `insert` refuses events whose rows have changed since."""
-    claims, now = await _claims(connection, {keys.claim for keys in queries})
+    claims, now = await _claims(connection, {query.claim for query in queries})
     return ClaimSnapshot(
         claims=claims,
-        totals=await _totals(connection, {w.total for w in queries if w.total is not None}),
-        usage=await _usage(connection, {w.usage for w in queries if w.usage is not None}),
-        nonces=await _nonces(connection, {w.nonce for w in queries if w.nonce is not None}),
+        totals=await _totals(
+            connection, {query.total for query in queries if query.total is not None}
+        ),
+        usage=await _usage(
+            connection, {query.usage for query in queries if query.usage is not None}
+        ),
+        nonces=await _nonces(
+            connection, {query.nonce for query in queries if query.nonce is not None}
+        ),
         now=now,
     )
 
@@ -96,7 +105,7 @@ async def read_snapshot(connection: Connection, queries: Sequence[ClaimQuery]) -
 async def _claims(
     connection: Connection, keys: set[ClaimKey]
 ) -> tuple[dict[ClaimKey, ClaimRecord], datetime]:
-    ordered = list(keys)
+    wanted = list(keys)
     rows = await connection.fetch(
         """
         SELECT brand_id, event_type, email_key, c.claims, c.last_event_id, c.last_event_at,
@@ -105,9 +114,9 @@ async def _claims(
                AS wanted (brand_id, event_type, email_key)
           LEFT JOIN event_claims c USING (brand_id, event_type, email_key)
         """,
-        [key[0] for key in ordered],
-        [key[1] for key in ordered],
-        [key[2] for key in ordered],
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
+        [key[2] for key in wanted],
     )
     claims = {
         (Address(row[0]), row[1], row[2]): ClaimRecord(row[3], row[4], row[5])
@@ -117,9 +126,9 @@ async def _claims(
     return claims, max(row["now"] for row in rows)
 
 
-async def _totals(connection: Connection, keys: set[TotalKey]) -> dict[TotalKey, int]:
+async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
     """The stored totals; claims without a stored total are counted."""
-    if not keys:
+    if not wanted:
         return {}
     rows = await connection.fetch(
         """
@@ -131,8 +140,8 @@ async def _totals(connection: Connection, keys: set[TotalKey]) -> dict[TotalKey,
           FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, event_type)
           LEFT JOIN event_claim_totals t USING (brand_id, event_type)
         """,
-        [key[0] for key in keys],
-        [key[1] for key in keys],
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
     )
     return {(Address(row[0]), row[1]): row[2] for row in rows}
 
@@ -157,8 +166,8 @@ async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey,
     return {(Address(row[0]), QuotaKind(row[1]), row[2]): row[3] for row in rows}
 
 
-async def _nonces(connection: Connection, keys: set[NonceKey]) -> dict[NonceKey, UUID]:
-    if not keys:
+async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKey, UUID]:
+    if not wanted:
         return {}
     rows = await connection.fetch(
         """
@@ -166,8 +175,8 @@ async def _nonces(connection: Connection, keys: set[NonceKey]) -> dict[NonceKey,
           FROM unnest($1::bytea[], $2::text[]) AS wanted (brand_id, nonce)
           JOIN request_nonces n USING (brand_id, nonce)
         """,
-        [key[0] for key in keys],
-        [key[1] for key in keys],
+        [key[0] for key in wanted],
+        [key[1] for key in wanted],
     )
     return {(Address(row[0]), row[1]): row[2] for row in rows}
 
@@ -202,37 +211,32 @@ class NewEvent(msgspec.Struct, frozen=True):
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
-class InsertedEvent(msgspec.Struct, frozen=True):
-    """An inserted event: its user, the wallet of its reward, and whether the user is new."""
-
-    user_id: UUID
-    wallet: Address
-    is_new_user: bool
-
-
-async def insert(
-    connection: Connection, queries: Sequence[NewEvent]
-) -> dict[ClaimKey, InsertedEvent]:
+async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
     """Insert events, with their claims, users, rewards, totals and wake-up, in one statement.
 
     Returns the claims that were inserted. An event whose claim has changed since it was read, or
     whose nonce another request has used, is left out. If a concurrent writer has brought a count to
     its limit, nothing is inserted and the answer is empty.
     """
-    ordered = sorted(queries, key=lambda new: new.key)
+    ordered = sorted(events, key=lambda new: new.key)
     try:
         rows = await connection.fetch(_INSERT, *_columns(ordered))
     except asyncpg.CheckViolationError as error:
         if error.constraint_name not in _LIMITS:
             raise
         return {}
-    owners = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
-    return {
-        (Address(row["brand_id"]), row["event_type"], row["email_key"]): InsertedEvent(
-            owners.get(row["id"], row["owner_id"]), Address(row["goes_to"]), row["is_new"]
+    users = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
+    proposed = {new.key: new.event for new in ordered}
+    inserted: dict[ClaimKey, EventRow] = {}
+    for row in rows:
+        key = (Address(row["brand_id"]), row["event_type"], row["email_key"])
+        inserted[key] = structs.replace(
+            proposed[key],
+            user_id=users.get(row["id"], row["owner_id"]),
+            wallet=Address(row["goes_to"]),
+            is_new_user=row["is_new"],
         )
-        for row in rows
-    }
+    return inserted
 
 
 async def _reread_users(

@@ -1,4 +1,4 @@
-"""The demo brands are applied once, and stay what somebody has made of them."""
+"""The demo brands are applied once and keep later changes."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ class Demo:
         return f"http://127.0.0.1:{self.port}/inbox/{brand_id}"
 
     async def apply(self) -> Brand:
-        """As a start does it; answers what is in force then."""
+        """Applies the brand as a start does; returns the stored configuration."""
         demo = await demo_brands.apply(
             self.folder, self.database_url, self.sealer, "brand", self._inbox
         )

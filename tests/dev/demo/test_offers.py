@@ -1,4 +1,4 @@
-"""What the demo brand offers on chain: there once, whatever happened to the start before."""
+"""The demo brand's offers exist once on the chain, also after an interrupted start."""
 
 import json
 from collections.abc import AsyncIterator
@@ -25,7 +25,7 @@ def the_brand() -> Brand:
 
 @pytest_asyncio.fixture
 async def contracts() -> AsyncIterator[Contracts]:
-    """Of each test's own: on a fresh PerkNFT collections count from 1."""
+    """Contracts of this test alone: a fresh PerkNFT numbers collections from 1."""
     async with deployed_contracts("tester") as deployed:
         yield deployed
 
@@ -44,14 +44,14 @@ class Demo:
         )
 
     async def sent(self) -> int:
-        """Transactions of the registrar."""
+        """The number of transactions of the registrar."""
         return await self._contracts.node.nonce(self._contracts.registrar.address)
 
     async def counts(self) -> tuple[int, int, int]:
-        """Collections, items, businesses."""
-        found = OfferReader(self._contracts.rpc, self._at)
-        businesses = await found.businesses()
-        return len(await found.collections()), len(await found.items()), len(businesses)
+        """The collections, items and businesses on the chain."""
+        reader = OfferReader(self._contracts.rpc, self._at)
+        businesses = await reader.businesses()
+        return len(await reader.collections()), len(await reader.items()), len(businesses)
 
 
 async def test_the_offers_are_what_the_choices_say_and_are_made_once(contracts: Contracts) -> None:
@@ -80,9 +80,9 @@ async def test_every_perk_of_the_demo_brand_is_an_offer_of_its_own(contracts: Co
     made, brand = await Demo(contracts).ensure(), the_brand()
 
     perks = {perk.id: perk for perk in brand.perks}
-    told = [*made["collections"], *made["items"]]
-    assert [each["perkId"] for each in told] == list(perks)
-    assert [each["name"] for each in told] == [perk.name for perk in perks.values()]
+    shown = [*made["collections"], *made["items"]]
+    assert [each["perkId"] for each in shown] == list(perks)
+    assert [each["name"] for each in shown] == [perk.name for perk in perks.values()]
     info = await contracts.view("PerkNFT", "collection", 1)
     _, owner = await contracts.view("PointsSale", "item", 1)
     assert (info[0][0], owner) == (brand.address, brand.address)
@@ -102,7 +102,7 @@ async def test_a_start_killed_between_two_of_them_is_made_good(contracts: Contra
 
 
 async def test_what_a_killed_start_has_under_way_is_waited_for(contracts: Contracts) -> None:
-    """Its collection must not be created a second time, which nobody could undo."""
+    """The collection must not be created twice, since a creation cannot be undone."""
     demo = Demo(contracts)
     first, _ = demo_offers.collection_terms(the_brand().address)
     raw = await contracts.sign(
@@ -140,18 +140,18 @@ async def test_dev_json_tells_what_is_on_chain_and_the_brand_declares_it(
     items = (await ltzd("item", "list", "--json", "--data-dir", instance.data_dir)).json
     shown = await ltzd("brand", "show", "Demo", "--json", "--data-dir", instance.data_dir)
 
-    told = instance.dev_json
-    assert [each["collectionId"] for each in told["collections"]] == [1, 2]
-    for each in told["collections"]:
+    expected = instance.dev_json
+    assert [each["collectionId"] for each in expected["collections"]] == [1, 2]
+    for each in expected["collections"]:
         on_chain = listed[each["collectionId"] - 1]
         assert {key: on_chain[key] for key in each if key in on_chain} == {
             key: value for key, value in each.items() if key in on_chain
         }
-        assert on_chain["brand"].lower() == told["brand"]["brandId"]
-    assert items[0]["itemId"] == told["items"][0]["itemId"] == 1
+        assert on_chain["brand"].lower() == expected["brand"]["brandId"]
+    assert items[0]["itemId"] == expected["items"][0]["itemId"] == 1
     perks = shown.json["configuration"]["perks"]
     assert [perk["id"] for perk in perks] == [
-        each["perkId"] for each in [*told["collections"], *told["items"]]
+        each["perkId"] for each in [*expected["collections"], *expected["items"]]
     ]
 
 

@@ -1,4 +1,4 @@
-"""The sandbox's OAuth providers: what they document, what the door says, what goes wrong there."""
+"""The sandbox's OAuth providers: documented answers, the control endpoint, and faults."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -26,7 +26,7 @@ GUILD, ROLE, OTHER_ROLE = "613425648685547541", "697138785317814292", "697138785
 ANN = "308994132968210433"
 BY_NAME = ("instagram", "tiktok")
 TELLING = ("discord", "twitter", "github", "google", "spotify")
-"""Who say of an unknown account that it is unknown."""
+"""The providers that report an unknown account."""
 
 
 @pytest_asyncio.fixture
@@ -64,7 +64,7 @@ def site(sandbox: Sandbox, http: aiohttp.ClientSession) -> "Site":
 
 
 class Site:
-    """The door, and the providers as any program asks them."""
+    """A client of the control endpoint and of the providers."""
 
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
@@ -74,11 +74,11 @@ class Site:
         url = self.sandbox.control_endpoints()["accountsUrl"]
         async with self.http.post(url, json=order) as reply:
             assert reply.status == status, await reply.text()
-            said: dict[str, Any] = await reply.json()
-            return said
+            answer: dict[str, Any] = await reply.json()
+            return answer
 
     async def ask(self, shape: Shape, **without: object) -> tuple[int, Any]:
-        """The documented question, with the sandbox's credentials."""
+        """Sends the documented request with the sandbox's credentials."""
         policy = self.sandbox.accounts_policy()
         provider = shape.account.provider
         base = getattr(policy, provider).base_url
@@ -136,9 +136,9 @@ class Site:
 
     async def _token(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> str:
         async with self.http.post(url, data=form, headers=headers) as reply:
-            said = await reply.json()
-            assert (said["token_type"], said["expires_in"]) == ("Bearer", 3600)
-            return f"Bearer {said['access_token']}"
+            answer = await reply.json()
+            assert (answer["token_type"], answer["expires_in"]) == ("Bearer", 3600)
+            return f"Bearer {answer['access_token']}"
 
     async def discord(self, path: str) -> tuple[int, Any]:
         access = self.sandbox.accounts_policy().discord
@@ -192,7 +192,7 @@ async def test_a_wrong_credential_is_refused_and_the_client_blames_no_account(
 ) -> None:
     policy = quick(sandbox.accounts_policy())
     access = getattr(policy, provider)
-    (secret,) = {"token", "api_key", "client_secret"} & {one.name for one in fields(access)}
+    (secret,) = {"token", "api_key", "client_secret"} & {field_.name for field_ in fields(access)}
     wrong = replace(policy, **{provider: replace(access, **{secret: "1234567890:wrong"})})
 
     async with AccountLookups(wrong) as look_ups:
@@ -220,10 +220,10 @@ async def test_every_wellformed_account_is_known_by_default_under_a_name_of_the_
     username = (await site.control(provider=provider, id=example_id(provider)))["username"]
     check_username(provider, username)
 
-    found = await look_ups.verify(an_account(provider, username))
+    reply_ = await look_ups.verify(an_account(provider, username))
 
-    assert found.verdict == "exists"
-    assert found.username == (None if provider in {"google", "spotify"} else username)
+    assert reply_.verdict == "exists"
+    assert reply_.username == (None if provider in {"google", "spotify"} else username)
 
 
 async def test_an_obvious_fake_is_unknown_by_default_and_known_if_a_door_says_so(
@@ -342,8 +342,8 @@ async def test_a_member_has_the_roles_and_the_level_that_the_door_gave(site: Sit
     assert await site.discord(path) == (404, {"message": "Unknown Member", "code": 10007})
     assert (await site.level(ANN))[0] == 404
 
-    said = await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=3)
-    assert (said["roles"], said["level"]) == ([ROLE], 3)
+    answer = await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], level=3)
+    assert (answer["roles"], answer["level"]) == ([ROLE], 3)
     await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE, OTHER_ROLE])
 
     status, member = await site.discord(path)
@@ -358,9 +358,9 @@ async def test_a_member_has_the_roles_and_the_level_that_the_door_gave(site: Sit
 async def test_who_is_no_user_is_no_member(site: Site) -> None:
     await site.control(provider="discord", id=ANN, guildId=GUILD, roles=[ROLE], known=False)
 
-    found = await site.discord(f"/guilds/{GUILD}/members/{ANN}")
+    reply_ = await site.discord(f"/guilds/{GUILD}/members/{ANN}")
 
-    assert found == (404, {"message": "Unknown User", "code": 10013})
+    assert reply_ == (404, {"message": "Unknown User", "code": 10013})
 
 
 async def test_the_chat_platforms_client_reads_roles_and_levels_here(
@@ -452,4 +452,4 @@ async def test_fifty_look_ups_at_once_are_all_answered(look_ups: AccountLookups)
         look_ups.verify(OAuthAccount("discord", str(308994132968210433 + n))) for n in range(50)
     ]
 
-    assert {found.verdict for found in await asyncio.gather(*asking)} == {"exists"}
+    assert {reply_.verdict for reply_ in await asyncio.gather(*asking)} == {"exists"}

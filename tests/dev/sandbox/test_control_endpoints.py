@@ -1,4 +1,4 @@
-"""The doors of the sandbox: tokens, faults, and who is let in at all."""
+"""The control endpoints for tokens and faults, and access to the sandbox."""
 
 import asyncio
 import json
@@ -41,8 +41,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 def post(sandbox: Sandbox, session: aiohttp.ClientSession) -> Post:
-    async def send(door: str, body: object) -> tuple[int, Json]:
-        async with session.post(sandbox.control_endpoints()[door], json=body) as response:
+    async def send(endpoint: str, body: object) -> tuple[int, Json]:
+        async with session.post(sandbox.control_endpoints()[endpoint], json=body) as response:
             return response.status, await response.json()
 
     return send
@@ -52,7 +52,7 @@ def post(sandbox: Sandbox, session: aiohttp.ClientSession) -> Post:
 async def verify(
     sandbox: Sandbox, session: aiohttp.ClientSession
 ) -> Callable[[str], dict[str, Any]]:
-    """The verification that the vendor's documents prescribe."""
+    """Verifies a token as the vendor's documentation prescribes."""
     async with session.get(sandbox.control_endpoints()["jwksUrl"]) as response:
         keys = {key["kid"]: jwt.PyJWK(key) for key in (await response.json())["keys"]}
 
@@ -72,7 +72,9 @@ async def verify(
     return decode
 
 
-async def test_the_token_door_and_the_client_give_one_wallet(sandbox: Sandbox, post: Post) -> None:
+async def test_the_token_endpoint_and_the_client_give_one_wallet(
+    sandbox: Sandbox, post: Post
+) -> None:
     _, given = await post("identityTokenUrl", {"email": EMAIL})
 
     async with IdentityClient(sandbox.identity_policy()) as client:
@@ -82,7 +84,7 @@ async def test_the_token_door_and_the_client_give_one_wallet(sandbox: Sandbox, p
     assert Account.from_key(given["privateKey"]).address == given["walletAddress"]
 
 
-async def test_the_token_door_opens_for_a_user_whom_the_client_made(
+async def test_the_token_endpoint_opens_for_a_user_whom_the_client_made(
     sandbox: Sandbox, post: Post
 ) -> None:
     async with IdentityClient(sandbox.identity_policy()) as client:
@@ -121,13 +123,13 @@ async def test_an_identity_token_verifies_and_carries_the_wallet(
     assert "sid" not in claims
 
 
-@pytest.mark.parametrize(("keeps_old", "told"), [(True, 2), (False, 1)])
+@pytest.mark.parametrize(("keeps_old", "published"), [(True, 2), (False, 1)])
 async def test_after_a_rotation_another_key_signs_and_the_set_tells_of_it(
     sandbox: Sandbox,
     session: aiohttp.ClientSession,
     post: Post,
     keeps_old: bool,
-    told: int,
+    published: int,
 ) -> None:
     _, before = await post("identityTokenUrl", {"email": EMAIL})
 
@@ -136,7 +138,7 @@ async def test_after_a_rotation_another_key_signs_and_the_set_tells_of_it(
     _, after = await post("identityTokenUrl", {"email": EMAIL})
     async with session.get(sandbox.control_endpoints()["jwksUrl"]) as response:
         keys = {key["kid"]: jwt.PyJWK(key) for key in (await response.json())["keys"]}
-    assert len(keys) == told
+    assert len(keys) == published
     assert (key_id(before["accessToken"]) in keys) == keeps_old
     key = keys[key_id(after["accessToken"])]
     assert jwt.decode(after["accessToken"], key, audience=sandbox.identity_policy().app_id)
@@ -173,7 +175,7 @@ async def test_a_token_with_wrong_claims_is_really_signed_and_really_wrong(
 
 
 @pytest.mark.parametrize(
-    ("door", "body", "field"),
+    ("endpoint", "body", "field"),
     [
         ("identityTokenUrl", {}, "email"),
         ("identityTokenUrl", {"email": "ann"}, "email"),
@@ -199,8 +201,8 @@ async def test_a_token_with_wrong_claims_is_really_signed_and_really_wrong(
         ("faultUrl", {"service": "identity", "status": 500, "times": 1, "x": 1}, "x"),
     ],
 )
-async def test_a_bad_field_is_named(post: Post, door: str, body: object, field: str) -> None:
-    status, answer = await post(door, body)
+async def test_a_bad_field_is_named(post: Post, endpoint: str, body: object, field: str) -> None:
+    status, answer = await post(endpoint, body)
 
     assert (status, answer["field"]) == (400, field)
 
@@ -279,12 +281,12 @@ async def test_a_caller_who_hangs_up_amid_a_body_is_no_error() -> None:
     async def reads_on(_request: web.Request) -> web.StreamResponse:
         raise ConnectionResetError("Connection lost")
 
-    answer = await error_middleware(make_mocked_request("POST", "/doors/fault"), reads_on)
+    answer = await error_middleware(make_mocked_request("POST", "/endpoints/fault"), reads_on)
 
     assert answer.status == 200
 
 
-async def test_faults_can_be_called_off_and_do_not_touch_the_doors(
+async def test_faults_can_be_called_off_and_do_not_touch_the_endpoints(
     sandbox: Sandbox, post: Post, session: aiohttp.ClientSession
 ) -> None:
     await post("faultUrl", {"service": "identity", "status": 503, "times": 9})
@@ -312,7 +314,7 @@ async def test_faults_can_be_called_off_and_do_not_touch_the_doors(
 async def test_a_foreign_name_or_page_is_shut_out_everywhere(
     sandbox: Sandbox, session: aiohttp.ClientSession, headers: dict[str, str]
 ) -> None:
-    for path in ("/", "/explorer/", "/doors/identity-token", "/identity/v1/users", "/nowhere"):
+    for path in ("/", "/explorer/", "/endpoints/identity-token", "/identity/v1/users", "/nowhere"):
         for method in ("GET", "POST", "OPTIONS"):
             async with session.request(method, sandbox.url + path, headers=headers) as response:
                 assert response.status == 403
@@ -337,7 +339,7 @@ async def test_loopback_names_and_pages_are_let_in(
         assert response.status == 200
 
 
-async def test_the_root_page_lists_every_door(
+async def test_the_root_page_lists_every_endpoint(
     sandbox: Sandbox, session: aiohttp.ClientSession
 ) -> None:
     async with session.get(sandbox.url + "/") as response:

@@ -1,6 +1,6 @@
 """The demo site's pages and its loyalty routes, as a browser without a script uses them.
 
-What the script does with them, tests/browser shows.
+The tests of its script are in tests/browser.
 """
 
 import re
@@ -23,14 +23,14 @@ TRANSPORT = {"host", "accept-encoding", "connection"}
 
 @dataclass
 class Ltzd:
-    """Answers as ltzd's site API does, and remembers what it was asked."""
+    """A stub of ltzd's site API that records its requests."""
 
-    asked: list[dict[str, Any]] = field(default_factory=list)
+    requests: list[dict[str, Any]] = field(default_factory=list)
     answer: web.Response | None = None
     url: str = ""
 
-    async def hear(self, request: web.Request) -> web.Response:
-        self.asked.append(
+    async def handle(self, request: web.Request) -> web.Response:
+        self.requests.append(
             {
                 "line": f"{request.method} {request.rel_url.raw_path_qs}",
                 "headers": {name.lower(): text for name, text in request.headers.items()},
@@ -44,7 +44,7 @@ class Ltzd:
 async def ltzd() -> AsyncIterator[Ltzd]:
     ltzd = Ltzd()
     application = web.Application()
-    application.router.add_route("*", "/{path:.*}", ltzd.hear)
+    application.router.add_route("*", "/{path:.*}", ltzd.handle)
     runner = web.AppRunner(application)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -92,8 +92,8 @@ class Visitor:
 
     @property
     def login_cookie(self) -> Morsel[str]:
-        (found,) = [each for each in self.http.cookie_jar if each.key.startswith("wordpress_l")]
-        return found
+        (match,) = [each for each in self.http.cookie_jar if each.key.startswith("wordpress_l")]
+        return match
 
 
 # --- the pages ----------------------------------------------------------------------------------
@@ -118,9 +118,9 @@ async def test_a_name_is_enough_to_log_in_and_log_out_ends_it(
 
 async def test_the_page_holds_a_nonce_that_the_site_takes(visitor: Visitor) -> None:
     _, page = await visitor.log_in("ann")
-    found = re.search('data-nonce="([0-9a-f]{10})"', page)
-    assert found is not None
-    status, user, _ = await visitor.ask("/wp-json/wp/v2/users/me", headers={"X-WP-Nonce": found[1]})
+    match = re.search('data-nonce="([0-9a-f]{10})"', page)
+    assert match is not None
+    status, user, _ = await visitor.ask("/wp-json/wp/v2/users/me", headers={"X-WP-Nonce": match[1]})
     assert (status, user["name"]) == (200, "ann")
 
 
@@ -190,17 +190,17 @@ async def test_a_request_is_carried_to_ltzd_as_the_sites_plugin_carries_it(
 
     await visitor.ask(f"{LOYALTY}/redeem{query}", "POST", data=b'{"perkId": 7', headers=headers)
 
-    (asked,) = ltzd.asked
-    assert asked["line"] == f"POST {LOYALTY}/redeem{query}"
-    assert asked["body"] == b'{"perkId": 7'
-    told = asked["headers"]
-    assert told["host"] == "site.example"
-    assert (told["x-wp-nonce"], told["content-type"]) == ("0123456789", JSON)
-    assert sorted(told["cookie"].split("; ")) == [
+    (requests,) = ltzd.requests
+    assert requests["line"] == f"POST {LOYALTY}/redeem{query}"
+    assert requests["body"] == b'{"perkId": 7'
+    headers = requests["headers"]
+    assert headers["host"] == "site.example"
+    assert (headers["x-wp-nonce"], headers["content-type"]) == ("0123456789", JSON)
+    assert sorted(headers["cookie"].split("; ")) == [
         f"{cookie.key}={cookie.value}",
         "wordpress_sec_a=b",
     ]
-    assert set(told) == {"x-wp-nonce", "content-type", "cookie", "content-length", *TRANSPORT}
+    assert set(headers) == {"x-wp-nonce", "content-type", "cookie", "content-length", *TRANSPORT}
 
 
 async def test_what_a_visitor_did_not_say_is_not_said_to_ltzd(
@@ -208,21 +208,23 @@ async def test_what_a_visitor_did_not_say_is_not_said_to_ltzd(
 ) -> None:
     sandbox.set_ltzd_url(ltzd.url)
     assert (await visitor.ask(f"{LOYALTY}/leaderboard"))[0] == 200
-    assert set(ltzd.asked[0]["headers"]) == TRANSPORT
+    assert set(ltzd.requests[0]["headers"]) == TRANSPORT
 
 
 async def test_status_body_and_nonce_come_back_and_nothing_else(
     sandbox: Sandbox, visitor: Visitor, ltzd: Ltzd
 ) -> None:
     sandbox.set_ltzd_url(ltzd.url)
-    said = {"code": "not_logged_in", "message": "Log in, ännchen", "data": {"status": 401}}
+    answer = {"code": "not_logged_in", "message": "Log in, ännchen", "data": {"status": 401}}
     ltzd.answer = web.json_response(
-        said, status=401, headers={"X-WP-Nonce": "abcdef0123", "Set-Cookie": "a=b", "X-Other": "1"}
+        answer,
+        status=401,
+        headers={"X-WP-Nonce": "abcdef0123", "Set-Cookie": "a=b", "X-Other": "1"},
     )
 
     status, body, headers = await visitor.ask(f"{LOYALTY}/checkin", "POST")
 
-    assert (status, body) == (401, said)
+    assert (status, body) == (401, answer)
     assert headers["X-WP-Nonce"] == "abcdef0123"
     assert headers["Cache-Control"] == "no-store"
     assert not {"Set-Cookie", "X-Other"} & set(headers)
@@ -232,7 +234,7 @@ async def test_a_redirect_is_not_followed(sandbox: Sandbox, visitor: Visitor, lt
     sandbox.set_ltzd_url(ltzd.url)
     ltzd.answer = web.json_response({}, status=302, headers={"Location": f"{ltzd.url}/elsewhere"})
     assert (await visitor.ask(f"{LOYALTY}/me", allow_redirects=False))[0] == 302
-    assert len(ltzd.asked) == 1
+    assert len(ltzd.requests) == 1
 
 
 @pytest.mark.parametrize("path", ["", "/", "/a/b", "/..%2f..%2fservice-api", "/%2e%2e", "/a%3Fb"])
@@ -242,7 +244,7 @@ async def test_nothing_else_of_ltzd_is_reached_through_the_site(
     sandbox.set_ltzd_url(ltzd.url)
     status, body, _ = await visitor.ask(LOYALTY + path)
     assert (status, body["code"]) == (404, "rest_no_route")
-    assert ltzd.asked == []
+    assert ltzd.requests == []
 
 
 async def test_before_ltzd_is_known_and_while_it_is_away_the_answer_is_503(
@@ -261,7 +263,7 @@ async def test_what_is_too_large_is_refused_in_the_platforms_shape(
     sandbox.set_ltzd_url(ltzd.url)
     status, body, _ = await visitor.ask(f"{LOYALTY}/link", "POST", data=b"x" * 300_000)
     assert (status, body["data"]) == (413, {"status": 413})
-    assert ltzd.asked == []
+    assert ltzd.requests == []
 
 
 async def test_a_fault_ordered_for_the_site_is_kept_for_ltzd(

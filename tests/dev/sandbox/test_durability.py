@@ -1,4 +1,4 @@
-"""What the sandbox remembers across restarts and kills, and how it refuses to start."""
+"""The sandbox keeps its data across restarts and kills, and refuses to start with a sentence."""
 
 import asyncio
 import os
@@ -57,16 +57,16 @@ async def test_every_user_that_was_told_of_survives_a_kill(tmp_path: Path) -> No
         process.kill()
         await process.wait()
         await asyncio.gather(*callers.values(), return_exceptions=True)
-    told = {
+    shown = {
         email: caller.result() for email, caller in callers.items() if caller.exception() is None
     }
 
     sandbox = await started(tmp_path)
     async with IdentityClient(sandbox.identity_policy()) as client:
-        for email, user in told.items():
+        for email, user in shown.items():
             assert await client.wallet_of_email(email) == user
     await sandbox.stop()
-    assert told
+    assert shown
     assert sandbox.identity_policy().app_secret == app_secret
 
 

@@ -1,4 +1,4 @@
-"""The explorer's pages, read from a small node that keeps blocks and answers JSON-RPC."""
+"""The explorer's pages, served from a stub node with stored blocks."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 
 class Node:
-    """One block per transaction, kept as JSON-RPC shows it."""
+    """Stores one block per transaction, as JSON-RPC objects."""
 
     def __init__(self) -> None:
         self.blocks: list[Json] = []

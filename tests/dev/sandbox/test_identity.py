@@ -1,4 +1,4 @@
-"""The sandbox's identity provider, spoken to over HTTP as its vendor documents it."""
+"""The sandbox's identity provider over HTTP, as its vendor documents it."""
 
 import asyncio
 import base64
@@ -81,7 +81,7 @@ class Api:
         key: ec.EllipticCurvePrivateKey | None = None,
         idempotency_key: str | None = None,
     ) -> tuple[int, Json]:
-        """`body` is what is signed, `sent` what is sent if that is another."""
+        """Signs `body`; sends `sent` if it is given."""
         path = f"/v1/wallets/{wallet_id}/rpc"
         extra = {"privy-idempotency-key": idempotency_key} if idempotency_key else {}
         payload = {
@@ -228,9 +228,9 @@ async def test_an_import_that_gives_a_users_address_as_its_own_is_a_conflict_tol
 
 
 async def test_ids_tell_accounts_apart_by_their_letter_case_and_names_do_not(api: Api) -> None:
-    one = await api.make({"type": "tiktok_oauth", "subject": "aB", "username": "ann"})
+    user = await api.make({"type": "tiktok_oauth", "subject": "aB", "username": "ann"})
     other = await api.make({"type": "tiktok_oauth", "subject": "Ab", "username": "ann"})
-    assert one["id"] != other["id"]
+    assert user["id"] != other["id"]
 
     user = await api.make({**DISCORD, "username": "Ann.B"})
     assert await api("POST", "/v1/users/discord/username", {"username": "aNN.b"}) == (200, user)
@@ -346,8 +346,8 @@ async def test_what_a_log_in_links_is_its_users_and_nobody_elses(api: Api) -> No
         assert [row["type"] for row in left["linked_accounts"]] == ["wallet"]
         kinds = [row["type"] for row in user["linked_accounts"]]
         assert kinds == ["discord_oauth", "email", "wallet"]
-    _, found = await api("POST", "/v1/users/email/address", {"address": "ann@shop.example"})
-    assert found["id"] == given["subject"]
+    _, user = await api("POST", "/v1/users/email/address", {"address": "ann@shop.example"})
+    assert user["id"] == given["subject"]
 
 
 async def test_an_identity_token_lists_every_account_of_its_user(api: Api) -> None:
@@ -404,7 +404,7 @@ ASKED: Json = {"method": "eth_signTypedData_v4", "params": {"typed_data": TYPED_
 
 
 async def a_wallet_of_ours(api: Api) -> Json:
-    """The wallet's row of a user whose wallet has our signer."""
+    """The wallet object of a user whose wallet has the app's signer."""
     order: Json = {"chain_type": "ethereum", "additional_signers": [{"signer_id": api.signer.id}]}
     user = await api.make(ACCOUNT, wallets=[order])
     return wallets_of(user)[0]
@@ -488,7 +488,7 @@ async def test_a_request_that_cannot_be_signed_names_the_field(
 
 
 async def test_the_signer_and_its_wallets_survive_a_restart(tmp_path: Path) -> None:
-    async def asked(wallet: str | None) -> tuple[str, Json]:
+    async def request(wallet: str | None) -> tuple[str, Json]:
         sandbox = Sandbox(tmp_path, 0, "http://127.0.0.1:1", None)
         await sandbox.start()
         try:
@@ -499,10 +499,10 @@ async def test_the_signer_and_its_wallets_survive_a_restart(tmp_path: Path) -> N
         finally:
             await sandbox.stop()
 
-    wallet, before = await asked(None)
+    wallet, before = await request(None)
 
     assert "data" in before
-    assert (await asked(wallet))[1] == before
+    assert (await request(wallet))[1] == before
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The sandbox's webhook inbox and name server: what they take, tell, keep and have go wrong."""
+"""The sandbox's webhook inbox and name server: requests, storage and faults."""
 
 import asyncio
 import json
@@ -46,16 +46,16 @@ async def started(folder: Path) -> Sandbox:
 
 
 class Doors:
-    """What a test does at the doors of one sandbox."""
+    """A client of one sandbox's control endpoints."""
 
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
         self.sandbox = sandbox
         self.http = http
 
     async def ask(
-        self, door: str, body: object = None, method: str = "POST", status: int = 200
+        self, name: str, body: object = None, method: str = "POST", status: int = 200
     ) -> Any:
-        url = self.sandbox.control_endpoints()[door]
+        url = self.sandbox.control_endpoints()[name]
         async with self.http.request(method, url, json=body) as reply:
             assert reply.status == status, await reply.text()
             return await reply.json()
@@ -69,8 +69,8 @@ class Doors:
             return reply.status
 
     async def inbox(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = await self.ask("webhookInboxUrl", method="GET")
-        return found
+        deliveries: list[dict[str, Any]] = await self.ask("webhookInboxUrl", method="GET")
+        return deliveries
 
     async def order(self, **order: object) -> None:
         await self.ask("webhookInboxUrl", order)
@@ -99,12 +99,16 @@ async def test_a_delivery_is_listed_as_it_came(control_endpoints: Doors) -> None
     sent = {"webhook-id": "msg_1", "Content-Type": "application/json"}
     assert await control_endpoints.deliver(headers=sent) == 200
     assert await control_endpoints.deliver(b"{}", OTHER) == 200
-    one, other = await control_endpoints.inbox()
-    assert set(one) == {"brandId", "receivedAt", "headers", "body", "status"}
-    assert (one["brandId"], one["body"], one["status"]) == (BRAND, BODY.decode(), 200)
-    assert one["headers"]["webhook-id"] == "msg_1"
-    assert one["headers"]["content-type"] == "application/json"
-    age = datetime.now(UTC) - datetime.fromisoformat(one["receivedAt"])
+    delivery, other = await control_endpoints.inbox()
+    assert set(delivery) == {"brandId", "receivedAt", "headers", "body", "status"}
+    assert (delivery["brandId"], delivery["body"], delivery["status"]) == (
+        BRAND,
+        BODY.decode(),
+        200,
+    )
+    assert delivery["headers"]["webhook-id"] == "msg_1"
+    assert delivery["headers"]["content-type"] == "application/json"
+    age = datetime.now(UTC) - datetime.fromisoformat(delivery["receivedAt"])
     assert abs(age) < timedelta(seconds=30)
     assert (other["brandId"], other["body"]) == (OTHER, "{}")
 
@@ -114,7 +118,7 @@ async def test_a_brand_in_capitals_is_listed_in_small_letters_and_what_is_none_i
 ) -> None:
     assert await control_endpoints.deliver(brand="0x" + "AB" * 20) == 200
     assert await control_endpoints.deliver(brand="0x12") == 404
-    assert [one["brandId"] for one in await control_endpoints.inbox()] == [BRAND]
+    assert [delivery["brandId"] for delivery in await control_endpoints.inbox()] == [BRAND]
 
 
 async def test_emptying_forgets_what_came_and_not_what_comes(control_endpoints: Doors) -> None:
@@ -122,7 +126,7 @@ async def test_emptying_forgets_what_came_and_not_what_comes(control_endpoints: 
     assert await control_endpoints.ask("webhookInboxUrl", method="DELETE") == []
     assert await control_endpoints.inbox() == []
     await control_endpoints.deliver(b"later")
-    assert [one["body"] for one in await control_endpoints.inbox()] == ["later"]
+    assert [delivery["body"] for delivery in await control_endpoints.inbox()] == ["later"]
 
 
 async def test_the_next_deliveries_fail_as_often_as_was_said_and_are_listed_too(
@@ -131,7 +135,7 @@ async def test_the_next_deliveries_fail_as_often_as_was_said_and_are_listed_too(
     await control_endpoints.order(status=500, times=2)
     statuses = [await control_endpoints.deliver() for _ in range(3)]
     assert statuses == [500, 500, 200]
-    assert [one["status"] for one in await control_endpoints.inbox()] == statuses
+    assert [delivery["status"] for delivery in await control_endpoints.inbox()] == statuses
 
 
 async def test_no_times_take_an_order_back(control_endpoints: Doors) -> None:
@@ -144,7 +148,7 @@ async def test_no_times_take_an_order_back(control_endpoints: Doors) -> None:
 async def test_any_status_can_be_ordered(control_endpoints: Doors, status: int) -> None:
     await control_endpoints.order(status=status, times=1)
     assert await control_endpoints.deliver() == status
-    assert [one["status"] for one in await control_endpoints.inbox()] == [status]
+    assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [status]
 
 
 async def test_an_order_can_say_when_to_come_again_and_a_redirect_leads_back(
@@ -160,7 +164,7 @@ async def test_an_order_can_say_when_to_come_again_and_a_redirect_leads_back(
         control_endpoints.sandbox.inbox_url(BRAND), data=BODY
     ) as reply:
         assert reply.status == 200
-    assert [one["status"] for one in await control_endpoints.inbox()] == [503, 307, 200]
+    assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [503, 307, 200]
 
 
 async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(
@@ -168,10 +172,10 @@ async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(
 ) -> None:
     await control_endpoints.order(status=502, delaySeconds=0.3, times=1)
     waiting = asyncio.create_task(control_endpoints.deliver())
-    (one,) = await until(control_endpoints.inbox)
-    assert one["status"] is None
+    (delivery,) = await until(control_endpoints.inbox)
+    assert delivery["status"] is None
     assert await waiting == 502
-    assert [one["status"] for one in await control_endpoints.inbox()] == [502]
+    assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [502]
 
 
 async def test_who_does_not_wait_was_not_answered(control_endpoints: Doors) -> None:
@@ -182,7 +186,7 @@ async def test_who_does_not_wait_was_not_answered(control_endpoints: Doors) -> N
     assert await control_endpoints.deliver(b"after") == 200
     await control_endpoints.order(delaySeconds=0.35, times=1)
     assert await control_endpoints.deliver(b"last") == 200  # later than the first one's wait
-    assert [one["status"] for one in await control_endpoints.inbox()] == [None, 200, 200]
+    assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [None, 200, 200]
 
 
 async def test_a_waiting_delivery_does_not_hold_up_the_stop(
@@ -235,7 +239,10 @@ async def test_what_came_is_there_after_a_restart_with_its_answers(
 
     second = Doors(await started(tmp_path), http)
     assert await second.inbox() == before
-    assert [(one["body"], one["status"]) for one in before] == [("one", 500), ("two", 200)]
+    assert [(delivery["body"], delivery["status"]) for delivery in before] == [
+        ("one", 500),
+        ("two", 200),
+    ]
     await second.sandbox.stop()
 
 
@@ -264,7 +271,7 @@ async def test_only_the_newest_are_kept_and_the_file_stays_in_bounds(tmp_path: P
     log = DeliveryLog(path, max_deliveries=5).open()
     await asyncio.gather(*(log.record_arrival(a_delivery(number)) for number in range(100)))
     await log.record_answer(99, 503)
-    bodies = [one.body for one in log.deliveries()]
+    bodies = [delivery.body for delivery in log.deliveries()]
     assert bodies == ["95", "96", "97", "98", "99"]
     assert len(path.read_bytes().splitlines()) <= 12
     await log.close()
@@ -273,7 +280,7 @@ async def test_only_the_newest_are_kept_and_the_file_stays_in_bounds(tmp_path: P
     assert again.deliveries() == log.deliveries()
     assert again.deliveries()[-1].status == 503
     await again.record_arrival(a_delivery(100))
-    assert [one.body for one in again.deliveries()] == ["96", "97", "98", "99", "100"]
+    assert [delivery.body for delivery in again.deliveries()] == ["96", "97", "98", "99", "100"]
     await again.close()
 
 
@@ -311,7 +318,7 @@ async def test_long_text_is_cut_into_strings_of_255_bytes(control_endpoints: Doo
     text = "é" * 300
     await control_endpoints.dns(NAME, text, "")
     answer = await control_endpoints.query(NAME, tcp=True)
-    strings = sorted([len(one) for one in record.strings] for record in answer.answer[0])
+    strings = sorted([len(delivery) for delivery in record.strings] for record in answer.answer[0])
     assert strings == [[0], [255, 255, 90]]
     assert await control_endpoints.texts() == ["", text]
 
@@ -353,19 +360,19 @@ async def test_what_does_not_fit_a_datagram_is_cut_and_whole_over_tcp(
 
 class Heard(asyncio.DatagramProtocol):
     def __init__(self) -> None:
-        self._heard: list[bytes] = []
+        self._received: list[bytes] = []
 
     def datagram_received(self, data: bytes, _addr: tuple[str, int]) -> None:
-        self._heard.append(data)
+        self._received.append(data)
 
     async def all(self) -> list[bytes]:
-        return self._heard
+        return self._received
 
 
 async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(control_endpoints: Doors) -> None:
     await control_endpoints.dns(NAME, "there")
     policy = control_endpoints.sandbox.dns_policy()
-    transport, heard = await asyncio.get_running_loop().create_datagram_endpoint(
+    transport, received = await asyncio.get_running_loop().create_datagram_endpoint(
         Heard, remote_addr=("127.0.0.1", policy.port)
     )
     response = dns.message.make_response(dns.message.make_query(NAME, "TXT")).to_wire()
@@ -373,7 +380,7 @@ async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(control_endpoin
     for raw in (b"", b"x", b"\xff" * 600, response, no_question):
         transport.sendto(raw)
         assert await control_endpoints.texts() == ["there"]
-    (only,) = await until(heard.all)
+    (only,) = await until(received.all)
     assert dns.message.from_wire(only).rcode() == dns.rcode.FORMERR
     transport.close()
     reader, writer = await asyncio.open_connection("127.0.0.1", policy.port)
@@ -509,7 +516,7 @@ async def test_the_start_sets_records_that_a_door_changes_for_good(
 
 
 async def test_dev_json_tells_of_both_doors(sandbox: Sandbox) -> None:
-    told = json.loads(json.dumps(sandbox.control_endpoints()))
-    assert told["webhookInboxUrl"].startswith(sandbox.url)
-    assert told["dnsUrl"].startswith(sandbox.url)
+    endpoints = json.loads(json.dumps(sandbox.control_endpoints()))
+    assert endpoints["webhookInboxUrl"].startswith(sandbox.url)
+    assert endpoints["dnsUrl"].startswith(sandbox.url)
     assert sandbox.inbox_url(BRAND) == f"{sandbox.url}/inbox/{BRAND}"

@@ -103,8 +103,8 @@ async def test_an_expired_session_says_so_and_cannot_be_paid(shop: Shop) -> None
     expired = await expire(made.id)
 
     assert (expired.status, expired.payment_status, expired.url) == ("expired", "unpaid", None)
-    told = await shop.wait_for_event("checkout.session.expired")
-    assert told["data"]["object"]["id"] == made.id
+    event = await shop.wait_for_event("checkout.session.expired")
+    assert event["data"]["object"]["id"] == made.id
     assert (await shop.control_payment(made.id))[0] == 409
     for action in ("pay", "cancel"):
         async with shop.http.post(f"{made.url}/{action}", allow_redirects=False) as reply:

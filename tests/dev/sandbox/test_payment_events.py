@@ -1,4 +1,4 @@
-"""The door that pays, and the signed events: what they hold, and that none is lost."""
+"""The control endpoint of payments, and the signed events: their content and durability."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
         yield shop
 
 
-# --- the door -----------------------------------------------------------------------------------
+# --- the control endpoint ---------------------------------------------------------------------
 
 
 async def test_the_door_pays_and_answers_after_both_events_have_come(shop: Shop) -> None:
@@ -119,8 +119,8 @@ async def test_the_door_refunds_and_disputes_a_paid_session(shop: Shop) -> None:
 
     assert [event["type"] for event in refunded["events"]] == ["charge.refunded", "refund.created"]
     assert [event["delivered"] for event in disputed["events"]] == [True]
-    [told] = shop.events_of("charge.dispute.created")
-    dispute = told["data"]["object"]
+    [event] = shop.events_of("charge.dispute.created")
+    dispute = event["data"]["object"]
     assert (dispute["object"], dispute["amount"]) == ("dispute", 400)
     assert (dispute["reason"], dispute["status"]) == ("fraudulent", "needs_response")
     assert dispute["payment_intent"] == paid["paymentIntentId"]
@@ -192,15 +192,15 @@ async def test_a_payment_that_was_told_of_survives_a_kill(shop: Shop, tmp_path: 
         sys.executable, "-c", PROGRAM, str(tmp_path), stdout=asyncio.subprocess.PIPE
     )
     assert process.stdout is not None
-    told = json.loads(await process.stdout.readline())
+    event = json.loads(await process.stdout.readline())
     client = stripe.StripeClient(
-        told["secretKey"],
-        base_addresses={"api": told["apiUrl"]},
+        event["secretKey"],
+        base_addresses={"api": event["apiUrl"]},
         http_client=stripe.AIOHTTPClient(session=shop.http),
     )
     params: Any = ORDER
     made = await client.v1.checkout.sessions.create_async(params)
-    assert (await shop.post(told["payUrl"], {"sessionId": made.id}))[0] == 200
+    assert (await shop.post(event["payUrl"], {"sessionId": made.id}))[0] == 200
     process.kill()
     await process.wait()
 

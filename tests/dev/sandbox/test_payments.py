@@ -1,4 +1,4 @@
-"""The sandbox's payment provider, spoken to by the provider's own client library."""
+"""The sandbox's payment provider, called by the provider's own client library."""
 
 import asyncio
 import threading
@@ -293,9 +293,13 @@ async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) 
     await shop.wait_for_event("refund.created", times=2)
     await shop.wait_for_event("charge.refunded", times=2)
     refunds = {event["data"]["object"]["id"]: event for event in shop.events_of("refund.created")}
-    told = refunds[part.id]["data"]["object"]
-    assert (told["amount"], told["reason"], told["payment_intent"]) == (120, "duplicate", intent)
-    assert told["metadata"] == {"a": "b"}
+    refund = refunds[part.id]["data"]["object"]
+    assert (refund["amount"], refund["reason"], refund["payment_intent"]) == (
+        120,
+        "duplicate",
+        intent,
+    )
+    assert refund["metadata"] == {"a": "b"}
     assert refunds[part.id]["request"]["id"].startswith("req_")
     assert refunds[part.id]["request"]["idempotency_key"]
     charges = [event["data"]["object"] for event in shop.events_of("charge.refunded")]
@@ -304,7 +308,7 @@ async def test_a_refund_in_parts_is_told_with_what_went_back_so_far(shop: Shop) 
     assert (last["amount_refunded"], last["refunded"]) == (500, True)
     assert [refund["id"] for refund in last["refunds"]["data"]] == [rest.id, part.id]
     assert last["payment_intent"] == intent
-    assert last["id"] == told["charge"]
+    assert last["id"] == refund["charge"]
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The sandbox's host site, spoken to over HTTP as its platform documents it."""
+"""The sandbox's host site over HTTP, as its platform documents it."""
 
 import asyncio
 import re
@@ -62,11 +62,11 @@ class Site:
         self._http = http
 
     async def log_in(self, username: object = "ann") -> Json:
-        status, given = await self.open_door({"username": username})
+        status, given = await self.control({"username": username})
         assert status == 200, given
         return given
 
-    async def open_door(self, body: object) -> tuple[int, Json]:
+    async def control(self, body: object) -> tuple[int, Json]:
         url = self.sandbox.control_endpoints()["siteSessionUrl"]
         async with self._http.post(url, json=body) as response:
             return response.status, await response.json()
@@ -74,15 +74,15 @@ class Site:
     async def ask(
         self, path: str = f"{ME}?context=edit", method: str = "GET", **headers: str
     ) -> tuple[int, Json, str | None]:
-        """Status, body and the refreshed nonce; underscores in headers' names are dashes."""
+        """Returns status, body and the new nonce; underscores in header names become dashes."""
         by_username = {name.replace("_", "-"): text for name, text in headers.items()}
         url = self.sandbox.site_url + path
         async with self._http.request(method, url, headers=by_username) as response:
             return response.status, await response.json(), response.headers.get("X-WP-Nonce")
 
     async def me(self, session: Json, **headers: str) -> tuple[int, Json, str | None]:
-        said = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]} | headers
-        return await self.ask(**said)
+        log_in = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
+        return await self.ask(**(log_in | headers))
 
     async def by_password(self, login: str, password: str) -> tuple[int, Json]:
         basic = aiohttp.encode_basic_auth(login, password)
@@ -91,10 +91,10 @@ class Site:
         return status, body
 
 
-# --- the door -----------------------------------------------------------------------------------
+# --- the control endpoint ---------------------------------------------------------------------
 
 
-async def test_the_door_registers_a_user_and_logs_him_in(site: Site) -> None:
+async def test_the_section_registers_a_user_and_logs_him_in(site: Site) -> None:
     session = await site.log_in("Ann")
 
     assert set(session) == {"cookie", "nonce", "username", "email", "walletAddress"}
@@ -122,7 +122,7 @@ async def test_a_user_is_one_in_any_letter_case_and_has_many_sessions(site: Site
     assert second["username"] == "ann"
     assert first["cookie"] != second["cookie"]
     assert first["nonce"] != second["nonce"]
-    assert [(await site.me(one))[0] for one in (first, second)] == [200, 200]
+    assert [(await site.me(session))[0] for session in (first, second)] == [200, 200]
 
 
 async def test_everybody_gets_an_address_of_his_own(site: Site) -> None:
@@ -138,8 +138,8 @@ async def test_everybody_gets_an_address_of_his_own(site: Site) -> None:
 
 async def test_a_crowd_registers_one_user(site: Site) -> None:
     sessions = await asyncio.gather(*(site.log_in("ann") for _ in range(20)))
-    told = [(await site.me(session))[1]["id"] for session in sessions]
-    assert len(set(told)) == 1
+    ids = [(await site.me(session))[1]["id"] for session in sessions]
+    assert len(set(ids)) == 1
 
 
 @pytest.mark.parametrize(
@@ -150,9 +150,9 @@ async def test_a_crowd_registers_one_user(site: Site) -> None:
     ],
 )
 async def test_who_cannot_be_registered_is_refused_by_name(site: Site, body: object) -> None:
-    status, said = await site.open_door(body)
+    status, answer = await site.control(body)
     assert status == 400
-    assert said["error"].startswith(("username: ", "name: ", "body: "))
+    assert answer["error"].startswith(("username: ", "name: ", "body: "))
 
 
 # --- cookies and nonces -------------------------------------------------------------------------
@@ -160,15 +160,15 @@ async def test_who_cannot_be_registered_is_refused_by_name(site: Site, body: obj
 
 async def test_a_user_is_told_with_what_the_context_shows(site: Site) -> None:
     session = await site.log_in()
-    said = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
+    log_in = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
     viewed, embedded, edited = [
-        (await site.ask(f"{ME}?context={context}", **said))[1]
+        (await site.ask(f"{ME}?context={context}", **log_in))[1]
         for context in ("view", "embed", "edit")
     ]
 
     seen = {"id", "name", "url", "description", "link", "slug", "avatar_urls", "_links"}
     assert set(embedded) == seen
-    assert set(viewed) == seen | {"meta"} == set((await site.ask(ME, **said))[1])
+    assert set(viewed) == seen | {"meta"} == set((await site.ask(ME, **log_in))[1])
     assert set(edited) == set(viewed) | {
         *("username", "email", "first_name", "last_name", "nickname", "locale"),
         *("roles", "capabilities", "extra_capabilities", "registered_date"),
@@ -312,24 +312,24 @@ async def test_the_site_says_whether_an_address_is_confirmed_once_it_is_told_to(
     session = await site.log_in()
     assert field not in (await site.me(session))[1]
     for confirmed in (True, False, True):
-        status, answer = await site.open_door({"username": "ann", "emailConfirmed": confirmed})
+        status, answer = await site.control({"username": "ann", "emailConfirmed": confirmed})
         assert (status, set(answer)) == (200, set(session))
         assert (await site.me(session))[1][field] is confirmed
     await site.log_in()
     assert (await site.me(session))[1][field] is True
-    said = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
-    assert field not in (await site.ask(f"{ME}?context=view", **said))[1]
+    log_in = {"Cookie": session["cookie"], "X_WP_Nonce": session["nonce"]}
+    assert field not in (await site.ask(f"{ME}?context=view", **log_in))[1]
 
     await changed(site, session, "me", {"email": "ann@site.example"})
     assert (await site.me(session))[1][field] is True
     await changed(site, session, "me", {"email": "rich@shop.example"})
     assert (await site.me(session))[1][field] is False
 
-    await site.open_door({"username": "ann", "emailConfirmed": "absent"})
+    await site.control({"username": "ann", "emailConfirmed": "absent"})
     assert field not in (await site.me(session))[1]
     wrong: tuple[object, ...] = ("yes", 1, 0, [], {})
     for each in wrong:
-        status, answer = await site.open_door({"username": "ann", "emailConfirmed": each})
+        status, answer = await site.control({"username": "ann", "emailConfirmed": each})
         assert (status, answer["field"]) == (400, "emailConfirmed")
 
 
@@ -338,7 +338,7 @@ async def test_a_changed_address_is_unconfirmed_unless_the_site_stands_for_core_
 ) -> None:
     field = "ltzd_email_confirmed"
     session, core = await site.log_in("ann"), await site.log_in("ben")
-    await site.open_door({"username": "ben", "emailConfirmed": "absent"})
+    await site.control({"username": "ben", "emailConfirmed": "absent"})
     for each, address in ((session, "rich@shop.example"), (core, "richer@shop.example")):
         status, user = await changed(site, each, "me", {"email": address})
         assert (status, user["email"]) == (200, address)
@@ -350,13 +350,13 @@ async def test_a_changed_address_is_unconfirmed_unless_the_site_stands_for_core_
 
 
 async def test_the_demo_user_has_an_application_password(site: Site) -> None:
-    door = site.sandbox.site_section()
-    assert {name: door[name] for name in ("host", "restPrefix", "namespace")} == {
+    section = site.sandbox.site_section()
+    assert {name: section[name] for name in ("host", "restPrefix", "namespace")} == {
         "host": "site.example",
         "restPrefix": "wp-json",
         "namespace": "loyalty",
     }
-    username, password = door["username"], door["applicationPassword"]
+    username, password = section["username"], section["applicationPassword"]
     assert re.fullmatch(r"(?:[A-Za-z0-9]{4} ){5}[A-Za-z0-9]{4}", password)
     for login in (username, username.upper(), f"{username}@site.example"):
         for given in (password, password.replace(" ", "")):
@@ -427,19 +427,19 @@ async def test_users_sessions_and_passwords_survive_a_restart(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
     first = await started(tmp_path)
-    session, door = await Site(first, http).log_in("ann"), first.site_section()
+    session, section = await Site(first, http).log_in("ann"), first.site_section()
     other = await Site(first, http).log_in("ben")
-    await Site(first, http).open_door({"username": "ben", "emailConfirmed": True})
+    await Site(first, http).control({"username": "ben", "emailConfirmed": True})
     await changed(Site(first, http), other, "me", {"email": "rich@shop.example"})
     await first.stop()
 
     second = await started(tmp_path)
     again = Site(second, http)
     assert (await again.me(session))[0] == 200
-    assert second.site_section() == door
+    assert second.site_section() == section
     user = (await again.me(other))[1]
     assert (user["email"], user["ltzd_email_confirmed"]) == ("rich@shop.example", False)
-    status, _ = await again.by_password(door["username"], door["applicationPassword"])
+    status, _ = await again.by_password(section["username"], section["applicationPassword"])
     assert status == 200
     assert (await again.log_in("ann"))["walletAddress"] == session["walletAddress"]
     await second.stop()

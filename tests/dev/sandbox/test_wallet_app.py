@@ -1,4 +1,4 @@
-"""The page that plays a user's wallet app, before an ltzd that answers as `/site-links` does."""
+"""The page that plays a user's wallet app, with a stub of ltzd's `/site-links`."""
 
 import re
 from collections.abc import AsyncIterator
@@ -29,16 +29,16 @@ CODE = {
 
 @dataclass
 class Ltzd:
-    """Answers as ltzd's `/site-links`, and remembers what it was asked."""
+    """A stub of ltzd's `/site-links` that records its requests."""
 
-    asked: list[tuple[str, str, Any]] = field(default_factory=list)
+    requests: list[tuple[str, str, Any]] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     links: list[dict[str, Any]] = field(default_factory=list)
     refusal: dict[str, str] | None = None
 
     async def answer(self, request: web.Request) -> web.Response:
         body = await request.json() if request.can_read_body else None
-        self.asked.append((request.method, request.path, body))
+        self.requests.append((request.method, request.path, body))
         self.tokens.add(request.headers["Authorization"])
         if self.refusal is not None and request.method != "GET":
             return web.json_response(self.refusal, status=400)
@@ -86,7 +86,7 @@ async def test_a_code_is_asked_for_with_the_owners_token_and_shown(
     assert status == 200
     assert re.search(r'<p class="code" role="status">ABCD2345</p>', page)
     order = {"host": "site.example", "dailyAllowance": 70}
-    assert ltzd.asked == [("POST", "/site-links", order), ("GET", "/site-links", None)]
+    assert ltzd.requests == [("POST", "/site-links", order), ("GET", "/site-links", None)]
     (token,) = ltzd.tokens
     assert re.fullmatch(r"Bearer [\w-]+\.[\w-]+\.[\w-]+", token)
 
@@ -97,7 +97,7 @@ async def test_the_links_are_shown_and_each_can_be_ended(sandbox: Sandbox, ltzd:
     assert "End the link to site.example" in page
     status, page = await post(sandbox, "end", {"email": "ann@shop.example", "host": "site.example"})
     assert (status, "No site is linked" in page) == (200, True)
-    assert ("DELETE", "/site-links/site.example", None) in ltzd.asked
+    assert ("DELETE", "/site-links/site.example", None) in ltzd.requests
 
 
 async def test_what_ltzd_refuses_is_shown_in_its_words_and_as_text(
@@ -108,9 +108,9 @@ async def test_what_ltzd_refuses_is_shown_in_its_words_and_as_text(
     status, page = await post(sandbox, "code", form)
     assert status == 200
     assert '<p class="bad" role="alert">host: no &lt;site&gt; of this name</p>' in page
-    assert ltzd.asked[0][2] == {"host": "../x", "dailyAllowance": "many"}
+    assert ltzd.requests[0][2] == {"host": "../x", "dailyAllowance": "many"}
     await post(sandbox, "end", form)
-    assert ("DELETE", "/site-links/../x", None) in ltzd.asked
+    assert ("DELETE", "/site-links/../x", None) in ltzd.requests
 
 
 @pytest.mark.parametrize("email", ["", "ann", '"><script>'])
@@ -118,14 +118,14 @@ async def test_what_is_no_address_opens_no_wallet(sandbox: Sandbox, ltzd: Ltzd, 
     status, page = await post(sandbox, "", {"email": email})
     assert (status, "<script>" in page) == (400, False)
     assert "email: must be" in page
-    assert ltzd.asked == []
+    assert ltzd.requests == []
 
 
 async def test_no_other_origins_form_gets_a_code(sandbox: Sandbox, ltzd: Ltzd) -> None:
     foreign = {"Origin": "http://127.0.0.1:1"}
     form = {"email": "ann@shop.example", "host": "site.example", "dailyAllowance": "70"}
     assert (await post(sandbox, "code", form, foreign))[0] == 403
-    assert ltzd.asked == []
+    assert ltzd.requests == []
 
 
 async def test_while_ltzd_is_away_the_page_says_so(sandbox: Sandbox) -> None:
@@ -139,7 +139,7 @@ async def test_the_demo_site_leads_there_with_the_members_address(sandbox: Sandb
     async with aiohttp.ClientSession(cookie_jar=jar) as http:
         async with http.post(f"{sandbox.site_url}/log-in", data={"username": "ann"}) as answer:
             page = await answer.text()
-        found = re.search(r'href="(\.\./wallet/\?[^"]+)"', page)
-        assert found is not None
-        async with http.get(f"{sandbox.site_url}/{found[1]}") as answer:
+        match = re.search(r'href="(\.\./wallet/\?[^"]+)"', page)
+        assert match is not None
+        async with http.get(f"{sandbox.site_url}/{match[1]}") as answer:
             assert 'value="ann@site.example"' in await answer.text()

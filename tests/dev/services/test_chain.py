@@ -1,4 +1,4 @@
-"""The dev chain as a process: anvil, whose chain lasts, the tester chain, and which to take."""
+"""The dev chain's process: anvil, whose chain is stored, the tester chain, and the choice."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The data directory: one ltzd at a time, and nothing deleted that is not ours."""
+"""The data directory: locked by one ltzd, and never emptied without its marker."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""The embedded PostgreSQL: taken back, recovered, refused with a sentence, never run as root."""
+"""The embedded PostgreSQL: adopted, recovered, refused with a sentence, never run as root."""
 
 import asyncio
 import json
@@ -61,7 +61,7 @@ async def folder() -> AsyncIterator[Path]:
 
 @pytest_asyncio.fixture(scope="module")
 async def used() -> AsyncIterator[Path]:
-    """A data directory whose database was used, shared because making one takes a second."""
+    """A data directory with a used database, shared because creating one takes a second."""
     async with a_data_directory() as held:
         await postgres.start(held)
         yield held
@@ -78,7 +78,7 @@ async def ask(url: str, question: str) -> object:
 def leftovers(folder: Path) -> list[int]:
     cluster = str(folder / "postgres")
     running = psutil.process_iter(["cmdline", "pid"])
-    return [found.pid for found in running if cluster in (found.info["cmdline"] or [])]
+    return [process.pid for process in running if cluster in (process.info["cmdline"] or [])]
 
 
 async def test_it_outlives_the_kill_of_its_starter_and_is_taken_back(folder: Path) -> None:

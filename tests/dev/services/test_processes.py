@@ -1,4 +1,4 @@
-"""Services in sessions of their own: started, taken back, stopped, never mistaken."""
+"""Services in sessions of their own: started, found again, stopped, never confused."""
 
 import asyncio
 import json
@@ -133,10 +133,10 @@ async def test_a_service_gets_no_secret_terminal_or_descriptor_of_ours(
         ours.set_inheritable(True)
         service = await processes.start(folder, "teller", (sys.executable, "-c", tells))
         assert await processes.ended_within(service, 10.0)
-    said = processes.log_text(service)
-    assert "LTZD_SECRET" not in said
-    assert "True False" in said
-    assert str(ours.fileno()) not in said.splitlines()[1] or ours.fileno() < 4
+    output = processes.log_text(service)
+    assert "LTZD_SECRET" not in output
+    assert "True False" in output
+    assert str(ours.fileno()) not in output.splitlines()[1] or ours.fileno() < 4
 
 
 async def test_a_service_that_cannot_run_says_so_in_its_log(folder: Path) -> None:
@@ -176,7 +176,7 @@ def test_a_port_that_no_machine_has_is_refused(port: int) -> None:
 
 
 def test_a_launcher_needs_none_of_our_packages() -> None:
-    """It runs before anything else may fail, so it imports the standard library only."""
+    """The launcher runs without the package, so it imports the standard library only."""
     source = str(Path(processes.__file__).with_name("launch.py"))
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", f"import runpy; runpy.run_path({source!r})"], check=False

@@ -1,4 +1,4 @@
-"""The embedded Redis: taken back, its data kept, its password asked for."""
+"""The embedded Redis: adopted, with its data kept and its password required."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

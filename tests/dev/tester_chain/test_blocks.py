@@ -1,4 +1,4 @@
-"""Blocks, receipts and logs of the tester chain hold together as a real chain's do."""
+"""Blocks, receipts and logs of the tester chain are consistent, as on a real chain."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -19,7 +19,7 @@ async def rpc() -> AsyncIterator[Rpc]:
 
 
 async def _emit(rpc: Rpc, emitter: str, *words: int) -> Any:
-    """One call that logs these words; its receipt."""
+    """Sends a call that logs these words; returns its receipt."""
     call = {
         "from": await rpc.dev_account(),
         "to": emitter,
@@ -98,10 +98,10 @@ async def test_a_block_of_many_numbers_its_transactions_and_logs(rpc: Rpc) -> No
     block = await rpc("eth_getBlockByNumber", "latest", True)
     receipts = await rpc("eth_getBlockReceipts", "latest")
 
-    assert [one["hash"] for one in block["transactions"]] == sent
-    assert [one["transactionHash"] for one in receipts] == sent
-    assert [one["logs"][0]["logIndex"] for one in receipts] == [hex(i) for i in range(20)]
-    total = sum(int(one["gasUsed"], 16) for one in receipts)
+    assert [each["hash"] for each in block["transactions"]] == sent
+    assert [each["transactionHash"] for each in receipts] == sent
+    assert [each["logs"][0]["logIndex"] for each in receipts] == [hex(i) for i in range(20)]
+    total = sum(int(each["gasUsed"], 16) for each in receipts)
     assert int(receipts[-1]["cumulativeGasUsed"], 16) == int(block["gasUsed"], 16) == total
     assert await rpc("eth_getBlockTransactionCountByHash", block["hash"]) == hex(20)
     assert (
@@ -116,7 +116,11 @@ async def test_roots_follow_from_the_transactions_and_receipts_that_are_shown(rp
     block = await rpc("eth_getBlockByHash", receipt["blockHash"], False)
     raw = bytes_of(await rpc("eth_getRawTransactionByHash", receipt["transactionHash"]))
     logs = [
-        [bytes_of(log["address"]), [bytes_of(one) for one in log["topics"]], bytes_of(log["data"])]
+        [
+            bytes_of(log["address"]),
+            [bytes_of(each) for each in log["topics"]],
+            bytes_of(log["data"]),
+        ]
         for log in receipt["logs"]
     ]
     shown = [1, int(receipt["cumulativeGasUsed"], 16), bytes_of(receipt["logsBloom"]), logs]
@@ -151,32 +155,32 @@ async def test_two_chains_have_different_genesis_hashes(rpc: Rpc) -> None:
 
 
 async def test_logs_are_filtered_by_range_address_and_topics(rpc: Rpc) -> None:
-    one, two = await rpc.deploy(EMITTER), await rpc.deploy(EMITTER)
-    for emitter, words in [(one, (1, 2)), (one, (1, 3)), (two, (4, 2))]:
+    each, two = await rpc.deploy(EMITTER), await rpc.deploy(EMITTER)
+    for emitter, words in [(each, (1, 2)), (each, (1, 3)), (two, (4, 2))]:
         await _emit(rpc, emitter, *words)
     everything = {"fromBlock": "earliest", "toBlock": "latest"}
 
-    async def found(**asked: object) -> list[tuple[str, str, str]]:
-        logs = await rpc("eth_getLogs", everything | asked)
+    async def logs(**filter_: object) -> list[tuple[str, str, str]]:
+        logs = await rpc("eth_getLogs", everything | filter_)
         return [(log["address"], *log["topics"]) for log in logs]
 
     first, second, third = (
-        (one, topic(1), topic(2)),
-        (one, topic(1), topic(3)),
+        (each, topic(1), topic(2)),
+        (each, topic(1), topic(3)),
         (two, topic(4), topic(2)),
     )
-    assert await found() == [first, second, third]
-    assert await found(address=two) == [third]
-    assert await found(address=[one, two]) == [first, second, third]
-    assert await found(address=[]) == [first, second, third]
-    assert await found(topics=[topic(1)]) == [first, second]
-    assert await found(topics=[None, topic(2)]) == [first, third]
-    assert await found(topics=[[topic(1), topic(4)], topic(2)]) == [first, third]
-    assert await found(topics=[[], [topic(3)]]) == [second]
-    assert await found(topics=[topic(1), topic(2), None]) == []
-    assert await found(address=two, topics=[topic(1)]) == []
-    assert await found(fromBlock="0x4", toBlock="0x4") == [second]
-    assert await found(fromBlock="0x99") == []
+    assert await logs() == [first, second, third]
+    assert await logs(address=two) == [third]
+    assert await logs(address=[each, two]) == [first, second, third]
+    assert await logs(address=[]) == [first, second, third]
+    assert await logs(topics=[topic(1)]) == [first, second]
+    assert await logs(topics=[None, topic(2)]) == [first, third]
+    assert await logs(topics=[[topic(1), topic(4)], topic(2)]) == [first, third]
+    assert await logs(topics=[[], [topic(3)]]) == [second]
+    assert await logs(topics=[topic(1), topic(2), None]) == []
+    assert await logs(address=two, topics=[topic(1)]) == []
+    assert await logs(fromBlock="0x4", toBlock="0x4") == [second]
+    assert await logs(fromBlock="0x99") == []
     assert await rpc("eth_getLogs", {}) == await rpc("eth_getLogs", {"fromBlock": "latest"})
 
 

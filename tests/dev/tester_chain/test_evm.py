@@ -1,4 +1,4 @@
-"""The tester chain's shortcuts give what py-evm itself gives."""
+"""The tester chain's fast paths have the same results as py-evm."""
 
 import os
 from typing import Any

@@ -1,4 +1,4 @@
-"""The tester chain runs with exactly the gas that it is given, and says no as geth does."""
+"""The tester chain executes with exactly the given gas and refuses as geth does."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -44,9 +44,9 @@ async def test_below_intrinsic_gas_nothing_runs(
     ids=["just enough", "more than a block", "null", "none named"],
 )
 async def test_with_enough_gas_or_none_named_it_runs(rpc: Rpc, call: dict[str, Any]) -> None:
-    said = call | {"to": THERE, "data": "0x0001"}
-    assert await rpc("eth_call", said, "latest") == "0x"
-    estimate = int(await rpc("eth_estimateGas", said), 16)
+    request = call | {"to": THERE, "data": "0x0001"}
+    assert await rpc("eth_call", request, "latest") == "0x"
+    estimate = int(await rpc("eth_estimateGas", request), 16)
     assert 21_020 <= estimate <= 21_020 * 1.015
 
 

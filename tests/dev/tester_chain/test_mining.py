@@ -1,4 +1,4 @@
-"""When the tester chain mines, what time it is there, and who hears of it."""
+"""The tester chain's mining modes, clock and subscriptions."""
 
 import asyncio
 import threading
@@ -118,7 +118,7 @@ async def test_closing_the_chain_ends_what_runs() -> None:
         await running
 
     async def nothing_runs() -> bool:
-        return not any(one.name.startswith("reader") for one in threading.enumerate())
+        return not any(each.name.startswith("reader") for each in threading.enumerate())
 
     await until(nothing_runs)
 
@@ -128,7 +128,7 @@ async def _subscribe(socket: aiohttp.ClientWebSocketResponse, *params: object) -
     return str((await socket.receive_json(timeout=5))["result"])
 
 
-async def _heard(socket: aiohttp.ClientWebSocketResponse) -> Any:
+async def _received(socket: aiohttp.ClientWebSocketResponse) -> Any:
     notice = await socket.receive_json(timeout=5)
     assert notice["method"] == "eth_subscription"
     return notice["params"]
@@ -138,13 +138,13 @@ async def test_new_heads_are_heard_over_a_websocket_until_unsubscribed(rpc: Rpc)
     async with rpc.http.ws_connect(rpc.url) as socket:
         subscription = await _subscribe(socket, "newHeads")
         await rpc("anvil_mine", 2)
-        heard = [await _heard(socket), await _heard(socket)]
-        assert {one["subscription"] for one in heard} == {subscription}
-        assert [one["result"]["number"] for one in heard] == ["0x1", "0x2"]
-        assert heard[1]["result"]["hash"] == (await rpc.block())["hash"]
+        notifications = [await _received(socket), await _received(socket)]
+        assert {each["subscription"] for each in notifications} == {subscription}
+        assert [each["result"]["number"] for each in notifications] == ["0x1", "0x2"]
+        assert notifications[1]["result"]["hash"] == (await rpc.block())["hash"]
 
         await rpc("anvil_reorg", 1, [])
-        assert (await _heard(socket))["result"]["hash"] == (await rpc.block())["hash"]
+        assert (await _received(socket))["result"]["hash"] == (await rpc.block())["hash"]
 
         await socket.send_json({"id": 2, "method": "eth_unsubscribe", "params": [subscription]})
         assert (await socket.receive_json(timeout=5))["result"] is True
@@ -160,9 +160,9 @@ async def test_logs_are_heard_and_heard_again_as_removed(rpc: Rpc) -> None:
         await _subscribe(socket, "logs", {"address": emitter})
         call = {"from": await rpc.dev_account(), "to": emitter, "data": "0x" + word(1) + word(2)}
         receipt = await rpc.receipt(await rpc("eth_sendTransaction", call))
-        assert (await _heard(socket))["result"] == receipt["logs"][0]
+        assert (await _received(socket))["result"] == receipt["logs"][0]
         await rpc("anvil_rollback", 1)
-        assert (await _heard(socket))["result"] == receipt["logs"][0] | {"removed": True}
+        assert (await _received(socket))["result"] == receipt["logs"][0] | {"removed": True}
 
 
 async def test_an_unknown_subscription_is_refused(rpc: Rpc) -> None:

@@ -1,4 +1,4 @@
-"""The tester chain's pool orders by nonce and refuses in geth's words."""
+"""The tester chain's pool orders by nonce and refuses with geth's messages."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,8 +48,8 @@ async def test_nonces_sent_backwards_are_mined_forwards(rpc: Rpc) -> None:
 async def test_a_waiting_transaction_is_found_without_a_block(rpc: Rpc) -> None:
     wallet = await rpc.funded()
     sent = await _send(rpc, wallet.signed(0))
-    found = await rpc("eth_getTransactionByHash", sent)
-    assert (found["hash"], found["blockHash"]) == (sent, None)
+    transaction = await rpc("eth_getTransactionByHash", sent)
+    assert (transaction["hash"], transaction["blockHash"]) == (sent, None)
     assert await rpc("eth_getTransactionReceipt", sent) is None
 
 
@@ -136,11 +136,15 @@ async def test_each_transaction_type_is_mined_and_shown_with_its_fields(
         fees |= {"accessList": [{"address": "0x" + "22" * 20, "storageKeys": ["0x" + "00" * 32]}]}
     sent = await _send(rpc, wallet.signed(0, gas=30_000, **fees))
     await rpc("evm_mine")
-    found = await rpc("eth_getTransactionByHash", sent)
+    transaction = await rpc("eth_getTransactionByHash", sent)
     receipt = await rpc("eth_getTransactionReceipt", sent)
-    assert (found["hash"], found["type"], found["from"]) == (sent, hex(kind), wallet.address)
-    assert ("maxFeePerGas" in found) is (kind == 2)
-    assert len(found.get("accessList", [])) == (kind == 1)
+    assert (transaction["hash"], transaction["type"], transaction["from"]) == (
+        sent,
+        hex(kind),
+        wallet.address,
+    )
+    assert ("maxFeePerGas" in transaction) is (kind == 2)
+    assert len(transaction.get("accessList", [])) == (kind == 1)
     assert (receipt["status"], receipt["type"]) == ("0x1", hex(kind))
 
 
@@ -228,7 +232,9 @@ async def test_200_concurrent_senders_on_demand_are_all_mined() -> None:
             return bool(status == {"pending": "0x0", "queued": "0x0"})
 
         await until(all_are_mined, seconds=20)
-        receipts = await asyncio.gather(*(rpc("eth_getTransactionReceipt", one) for one in sent))
+        receipts = await asyncio.gather(
+            *(rpc("eth_getTransactionReceipt", transaction_hash) for transaction_hash in sent)
+        )
         assert {receipt["status"] for receipt in receipts} == {"0x1"}
         assert await rpc.number() < 200
 
@@ -238,5 +244,7 @@ async def test_one_senders_concurrent_sends_from_an_unlocked_account_all_get_a_n
         dev = await rpc.dev_account()
         call = {"from": dev, "to": "0x" + "11" * 20, "value": "0x1"}
         sent = await asyncio.gather(*(rpc("eth_sendTransaction", call) for _ in range(50)))
-        receipts = await asyncio.gather(*(rpc.receipt(one) for one in sent))
+        receipts = await asyncio.gather(
+            *(rpc.receipt(transaction_hash) for transaction_hash in sent)
+        )
         assert len({receipt["transactionHash"] for receipt in receipts}) == 50

@@ -1,4 +1,4 @@
-"""`python -m ltzd.dev.tester_chain` starts, says so and ends when told."""
+"""`python -m ltzd.dev.tester_chain` starts, prints its URL and ends on a signal."""
 
 import asyncio
 import json

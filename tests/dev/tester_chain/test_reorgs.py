@@ -1,4 +1,4 @@
-"""Reorgs, reverts and decrees on the tester chain: what stays and what is still found."""
+"""Reorgs, reverts and cheat codes of the tester chain, and the blocks found after them."""
 
 from collections.abc import AsyncIterator
 from typing import Any

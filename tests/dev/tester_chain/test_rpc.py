@@ -1,4 +1,4 @@
-"""The tester chain speaks JSON-RPC 2.0 and names what is wrong with a request."""
+"""The tester chain's JSON-RPC 2.0: replies, and errors that name the fault."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -101,14 +101,14 @@ async def test_an_unknown_block_is_null_by_number_and_a_refusal_for_state(rpc: R
 
 async def test_a_revert_has_code_3_the_reason_and_its_bytes_as_hex(rpc: Rpc) -> None:
     reverter = await rpc.deploy(REVERTER)
-    said = "0x08c379a0" + encode(["string"], ["no more claims"]).hex()
+    data = "0x08c379a0" + encode(["string"], ["no more claims"]).hex()
     for method in ("eth_call", "eth_estimateGas"):
         with pytest.raises(RpcRefusedError) as fault:
-            await rpc(method, {"to": reverter, "data": said})
+            await rpc(method, {"to": reverter, "data": data})
         assert (fault.value.code, fault.value.message, fault.value.data) == (
             3,
             "execution reverted: no more claims",
-            said,
+            data,
         )
 
 

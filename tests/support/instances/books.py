@@ -1,6 +1,6 @@
-"""Compares what ltzd answered, what its database says and what the chain holds.
+"""Compares ltzd's answers, its database, and the chain.
 
-The chain is asked directly, by its logs and by `balanceOf`; nothing of ltzd's reading is used.
+The chain is read directly, by logs and `balanceOf`, without ltzd's code.
 """
 
 from collections import Counter
@@ -26,7 +26,7 @@ _TOTAL_SUPPLY = "0x" + keccak(b"totalSupply()")[:4].hex()
 
 @dataclass(frozen=True)
 class Mint:
-    """One RewardMinted log; the reference is taken apart as contracts.md lays it out."""
+    """A RewardMinted log; the fields of its reference follow contracts.md."""
 
     recipient: str
     reference: bytes
@@ -105,7 +105,7 @@ async def total_supply(instance: Instance) -> int:
 
 
 async def all_minted(instance: Instance, seconds: float = 20.0) -> None:
-    """Wait until no reward is owed any more."""
+    """Waits until every reward is minted."""
 
     async def none_owed() -> bool:
         owed = await instance.ask("SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL")
@@ -116,8 +116,8 @@ async def all_minted(instance: Instance, seconds: float = 20.0) -> None:
 
 
 async def assert_books_agree(instance: Instance, answers: Iterable[Answer] = ()) -> None:
-    """Every recorded event, payment, check-in and milestone is minted exactly once, nothing else
-    is, and all balances are right."""
+    """Checks that every event, payment, check-in and milestone is minted exactly once, that nothing
+    else is minted, and that all balances agree."""
     mints = await mints_on_chain(instance)
     times = Counter(mint.reward for mint in mints)
     assert not [reward for reward, count in times.items() if count > 1], "minted twice"

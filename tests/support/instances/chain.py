@@ -1,4 +1,4 @@
-"""The chain behind a running instance, asked and told directly, past all of ltzd."""
+"""The chain of a running instance, read and changed directly, without ltzd."""
 
 import asyncio
 import time
@@ -27,14 +27,14 @@ class Chain:
         }
         self.operators: list[str] = [wallet.lower() for wallet in instance.dev_json["operators"]]
 
-    # What it holds
+    # Reads
 
     async def view(self, contract: str, function: str, *arguments: object) -> Any:
-        """One value, or a tuple of several."""
+        """Calls a view; returns its value, or a tuple of several."""
         data = "0x" + call(contract, function, *arguments).hex()
-        asked = {"to": self.contracts[contract], "data": data}
-        given = bytes.fromhex((await self.rpc("eth_call", asked, "latest"))[2:])
-        values = answer(contract, function, given)
+        request = {"to": self.contracts[contract], "data": data}
+        result = bytes.fromhex((await self.rpc("eth_call", request, "latest"))[2:])
+        values = answer(contract, function, result)
         return values[0] if len(values) == 1 else values
 
     async def balance(self, wallet: str) -> int:
@@ -44,11 +44,11 @@ class Chain:
         return int(await self.view("PerkNFT", "claimsOf", wallet, collection))
 
     async def now(self) -> int:
-        """Later than the newest block and than the clock: for deadlines."""
+        """The later of the newest block's timestamp and the clock, for deadlines."""
         return max(int((await self.rpc.block())["timestamp"], 16), int(time.time()))
 
     async def nonces(self) -> dict[tuple[str, str], int]:
-        """Of all operators, mined and with what waits; any publication moves one."""
+        """The nonces of all operators, mined and pending; any publication changes one."""
         return {
             (wallet, tag): int(await self.rpc("eth_getTransactionCount", wallet, tag), 16)
             for wallet in self.operators
@@ -56,35 +56,35 @@ class Chain:
         }
 
     async def mined(self) -> int:
-        """How many transactions of the operators are in blocks."""
+        """The number of the operators' transactions in blocks."""
         return sum(count for (_, tag), count in (await self.nonces()).items() if tag == "latest")
 
     async def published(self) -> int:
         return sum(count for (_, tag), count in (await self.nonces()).items() if tag == "pending")
 
     async def sent_since(self, block: int) -> list[dict[str, Any]]:
-        """The operators' transactions in the blocks after this one, with their `status`."""
-        found = []
+        """The operators' transactions after this block, with their `status`."""
+        transactions = []
         for number in range(block + 1, await self.rpc.number() + 1):
             whole = await self.rpc("eth_getBlockByNumber", hex(number), True)
             for each in whole["transactions"]:
                 if each["from"].lower() in self.operators:
                     receipt = await self.rpc.receipt(each["hash"])
-                    found.append({**each, "status": receipt["status"]})
-        return found
+                    transactions.append({**each, "status": receipt["status"]})
+        return transactions
 
-    # What somebody else may do to it
+    # Writes
 
     async def send(self, by: LocalAccount, contract: str, data: bytes) -> None:
-        """A successful transaction of somebody who is given the gas for it."""
+        """Sends a transaction from `by`, which is given its gas, and checks its success."""
         receipt = await self.rpc.receipt(await self.publish(by, contract, data))
         assert receipt["status"] == "0x1", receipt
 
     async def publish(self, by: LocalAccount, contract: str, data: bytes) -> str:
-        """Put it into the node's pool, with a tip that goes before all others; its hash."""
+        """Adds a transaction to the pool with the highest tip; returns its hash."""
         await self.rpc("anvil_setBalance", by.address, hex(ETHER))
         nonce = int(await self.rpc("eth_getTransactionCount", by.address, "pending"), 16)
-        said: dict[str, Any] = {
+        parameters: dict[str, Any] = {
             "chainId": self.id,
             "nonce": nonce,
             "to": bytes.fromhex(self.contracts[contract][2:]),
@@ -94,7 +94,7 @@ class Chain:
             "maxFeePerGas": 100 * GWEI,
             "maxPriorityFeePerGas": 50 * GWEI,
         }
-        raw = bytes(by.sign_transaction(said).raw_transaction)
+        raw = bytes(by.sign_transaction(parameters).raw_transaction)
         return str(await self.rpc("eth_sendRawTransaction", "0x" + raw.hex()))
 
     @asynccontextmanager
@@ -105,16 +105,16 @@ class Chain:
 
     @asynccontextmanager
     async def published_exactly(self, count: int) -> AsyncIterator[None]:
-        """So many transactions, all of them mined by then."""
+        """Checks that the context publishes exactly `count` transactions, all mined at its end."""
         mined, published = await self.mined(), await self.published()
-        assert mined == published, "something is under way"
+        assert mined == published, "a transaction is pending"
         yield
         now = (await self.mined(), await self.published())
         assert now == (mined + count, published + count)
 
     @asynccontextmanager
-    async def by_hand(self) -> AsyncIterator[None]:
-        """It mines only when told; at the end everything is mined."""
+    async def mining_on_request(self) -> AsyncIterator[None]:
+        """Mines only on request; at the end mines all pending transactions."""
         await self.rpc("evm_setAutomine", False)
         try:
             yield
@@ -124,8 +124,8 @@ class Chain:
                 await until(self._is_quiet, 20.0)
 
     @asynccontextmanager
-    async def every_second(self) -> AsyncIterator[None]:
-        """It mines a block each second."""
+    async def mining_every_second(self) -> AsyncIterator[None]:
+        """Mines a block every second."""
         await self.rpc("evm_setAutomine", False)
         await self.rpc("evm_setIntervalMining", 1)
         try:
@@ -136,7 +136,7 @@ class Chain:
 
     @asynccontextmanager
     async def ticking(self) -> AsyncIterator[None]:
-        """Blocks come, ten a second."""
+        """Mines ten blocks a second."""
 
         async def tick() -> None:
             while True:

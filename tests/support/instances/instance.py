@@ -1,8 +1,8 @@
-"""A whole `ltzd dev` as a process of its own: started, spoken to, killed, started again, stopped.
+"""Runs `ltzd dev` as a process: starts, queries, kills, restarts and stops it.
 
-Everything that it starts inherits its working directory, the test's temporary folder, so whatever
-is left behind can be found there. ltzd itself ends with the test run (Linux); what outlives a
-killed run is ended by the next one.
+All processes of an instance inherit its working directory, the test's temporary folder, by which
+leftovers are found. On Linux, ltzd ends with the test run. The next test run ends processes that a
+killed run has left.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What the event handler answered."""
+    """An answer of the event handler."""
 
     status: int
     body: Mapping[str, Any]
@@ -51,13 +51,13 @@ class Answer:
 
     @property
     def hash(self) -> str | None:
-        found: str | None = self.body["transactionHash"]
-        return found
+        transaction_hash: str | None = self.body["transactionHash"]
+        return transaction_hash
 
 
 @dataclass(frozen=True)
-class Account:
-    """Who runs the instance, and with which interpreter; None is the tester himself."""
+class OsUser:
+    """The user and the interpreter that run an instance."""
 
     uid: int
     gid: int
@@ -66,31 +66,31 @@ class Account:
 
 
 class Instance:
-    """One data directory and, at times, one `ltzd dev` process that holds it."""
+    """A data directory and the `ltzd dev` process that uses it, if one runs."""
 
     def __init__(
         self,
         folder: Path,
         options: Sequence[str],
         http: aiohttp.ClientSession,
-        account: Account | None,
+        os_user: OsUser | None,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
         self.options = list(options)
         self.http = http
-        self.account = account
+        self.os_user = os_user
         self.port = ports.free_port()
         self.admin_port = ports.free_port()
         self.process: asyncio.subprocess.Process | None = None
         self.dev_json: dict[str, Any] = {}
         self._stamp_before_start: tuple[int, int] | None = None
-        self._life_begins_at = 0
+        self._output_offset = 0
 
-    # Its life
+    # Starting and stopping
 
     async def start(self, *more: str) -> None:
-        """Start it and wait until it is ready."""
+        """Starts the process and waits until it is ready."""
         await self.begin(*more)
         await self.ready()
 
@@ -98,50 +98,50 @@ class Instance:
         await self.start()
 
     async def begin(self, *more: str) -> None:
-        """Start the process without waiting for anything."""
+        """Starts the process without waiting."""
         assert not self.is_running, "it runs already"
         self._stamp_before_start = self._dev_json_stamp()
         own = ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         own += ["--data-dir", str(self.data_dir)]
         with (self.folder / "out").open("ab") as out:
-            self._life_begins_at = out.tell()
+            self._output_offset = out.tell()
             self.process = await self.command("dev", *own, *self.options, *more, output=out)
 
     async def command(self, *arguments: str, output: Any) -> asyncio.subprocess.Process:
-        """`python -m ltzd …` in the folder, as the instance's user."""
-        account = self.account
-        python = account.python if account else sys.executable
+        """Starts `python -m ltzd …` in the folder, as the instance's user."""
+        os_user = self.os_user
+        python = os_user.python if os_user else sys.executable
         as_user: dict[str, Any] = {}
-        if account is not None:
-            as_user = {"user": account.uid, "group": account.gid, "extra_groups": []}
+        if os_user is not None:
+            as_user = {"user": os_user.uid, "group": os_user.gid, "extra_groups": []}
         return await asyncio.create_subprocess_exec(
             *(python, "-m", "ltzd", *arguments),
             cwd=self.folder,
-            env=_environment() | dict(account.environment if account else {}),
+            env=_environment() | dict(os_user.environment if os_user else {}),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output if output != asyncio.subprocess.PIPE else asyncio.subprocess.PIPE,
-            # A session of its own: Ctrl-C at the tests must not stop it on its own account.
+            # A session of its own, so that Ctrl-C in the test run does not reach it.
             start_new_session=True,
             preexec_fn=_end_with_the_tests,
             **as_user,
         )
 
     async def ready(self, seconds: float = START_SECONDS) -> None:
-        async def there() -> bool:
-            assert self.is_running, f"it ended with {self.exit_code}:\n{self.said()[-3000:]}"
+        async def is_ready() -> bool:
+            assert self.is_running, f"it ended with {self.exit_code}:\n{self.printed()[-3000:]}"
             return self._dev_json_stamp() not in {None, self._stamp_before_start}
 
-        await until(there, seconds)
+        await until(is_ready, seconds)
         self.dev_json = json.loads((self.data_dir / "dev.json").read_text())
 
     def _dev_json_stamp(self) -> tuple[int, int] | None:
-        """What tells one dev.json from another: a killed ltzd leaves its own behind."""
+        """Identifies the current dev.json, since a killed ltzd leaves its own behind."""
         try:
-            found = (self.data_dir / "dev.json").stat()
+            stat = (self.data_dir / "dev.json").stat()
         except (FileNotFoundError, NotADirectoryError):
             return None
-        return found.st_ino, found.st_mtime_ns
+        return stat.st_ino, stat.st_mtime_ns
 
     @property
     def is_running(self) -> bool:
@@ -152,11 +152,11 @@ class Instance:
         return None if self.process is None else self.process.returncode
 
     async def kill9(self) -> None:
-        """Kill ltzd alone; its services run on."""
+        """Kills ltzd alone; its services keep running."""
         await self.end_with(signal.SIGKILL)
 
     async def end_with(self, number: signal.Signals) -> int:
-        """Send a signal and wait for the end: ten seconds at most. Answers the exit code."""
+        """Sends a signal and waits at most ten seconds; returns the exit code."""
         assert self.process is not None
         with contextlib.suppress(ProcessLookupError):
             self.process.send_signal(number)
@@ -168,29 +168,29 @@ class Instance:
             return await asyncio.wait_for(self.process.wait(), seconds)
         except TimeoutError:
             raise AssertionError(
-                f"it still runs after {seconds} s:\n{self.said()[-3000:]}"
+                f"it still runs after {seconds} s:\n{self.printed()[-3000:]}"
             ) from None
 
     async def stop(self, number: signal.Signals = signal.SIGTERM) -> None:
-        """Stop it as a person would, and hold it to what it promises."""
+        """Stops the process and checks exit code, output and leftovers."""
         code = await self.end_with(number)
-        assert code == 0, f"exit code {code}:\n{self.said()[-3000:]}"
-        assert "\nTraceback" not in f"\n{self.said()}", self.said()
+        assert code == 0, f"exit code {code}:\n{self.printed()[-3000:]}"
+        assert "\nTraceback" not in f"\n{self.printed()}", self.printed()
         self.assert_nothing_left()
 
     async def refused(self, *more: str) -> str:
-        """Start it in vain; answers the one sentence that it says about that."""
+        """Starts a process that must refuse to run; returns its sentence."""
         await self.begin(*more)
         return await self.last_sentence()
 
     async def last_sentence(self) -> str:
-        """Why it ends by itself, which leaves no process and exit code 1."""
+        """Waits for a failing process, checks leftovers and exit code 1, returns its sentence."""
         code = await self.ended(START_SECONDS)
-        said = self.said()
-        assert code == 1, f"exit code {code}:\n{said[-3000:]}"
-        assert "\nTraceback" not in f"\n{said}", said
+        output = self.printed()
+        assert code == 1, f"exit code {code}:\n{output[-3000:]}"
+        assert "\nTraceback" not in f"\n{output}", output
         self.assert_nothing_left()
-        (sentence,) = [line for line in said.splitlines() if line.startswith("ltzd: ")]
+        (sentence,) = [line for line in output.splitlines() if line.startswith("ltzd: ")]
         return sentence
 
     def assert_nothing_left(self) -> None:
@@ -198,24 +198,24 @@ class Instance:
         assert not left, f"left behind: {left}"
 
     def processes(self) -> dict[int, str]:
-        """Process ids and command lines of all that has to do with the folder and lives."""
+        """The ids and command lines of all live processes of the folder."""
         return processes_of(self.folder)
 
     def service_pids(self) -> dict[str, int]:
-        """Database, cache and chain, as far as they run here."""
-        found = {
+        """The process ids of the database, cache and chain that run here."""
+        services = {
             name: processes.find_running(self.data_dir, name)
             for name in ("postgres", "redis", "chain")
         }
-        return {name: service.pid for name, service in found.items() if service}
+        return {name: service.pid for name, service in services.items() if service}
 
-    def said(self) -> str:
-        """What it has printed in this life."""
+    def printed(self) -> str:
+        """The output of the current process."""
         with (self.folder / "out").open("rb") as out:
-            out.seek(self._life_begins_at)
+            out.seek(self._output_offset)
             return out.read().decode(errors="replace")
 
-    # What one can ask it
+    # Requests
 
     @property
     def base_url(self) -> str:
@@ -245,32 +245,32 @@ class Instance:
             return Answer(reply.status, await reply.json())
 
     async def event(self, event_id: str) -> dict[str, Any]:
-        """GET of an event that is there."""
+        """Reads an existing event."""
         url = f"{self.base_url}/service-api/events/{event_id}"
         async with self.http.get(url) as reply:
             assert reply.status == 200, await reply.text()
-            found: dict[str, Any] = await reply.json()
-            return found
+            body: dict[str, Any] = await reply.json()
+            return body
 
     async def minted(self, event_id: str, seconds: float = 10.0) -> dict[str, Any]:
-        """The event once its mint is indexed."""
+        """Returns the event once its mint is indexed."""
 
         async def look() -> dict[str, Any] | None:
-            found = await self.event(event_id)
-            return found if found["status"] in {"minted", "final"} else None
+            event = await self.event(event_id)
+            return event if event["status"] in {"minted", "final"} else None
 
-        found = await until(look, seconds)
-        assert found is not None
-        return found
+        minted = await until(look, seconds)
+        assert minted is not None
+        return minted
 
     async def status(self) -> dict[str, Any]:
         async with self.http.get(f"http://127.0.0.1:{self.admin_port}/status") as reply:
-            found: dict[str, Any] = await reply.json()
-            return found
+            body: dict[str, Any] = await reply.json()
+            return body
 
     @asynccontextmanager
     async def database(self) -> AsyncIterator[asyncpg.Connection]:
-        """A session that nothing takes for one of ltzd's own."""
+        """Opens a session under another application name than ltzd's."""
         connection = await asyncpg.connect(
             self.dev_json["databaseUrl"], server_settings={"application_name": "test"}
         )
@@ -280,24 +280,24 @@ class Instance:
             await connection.close()
 
     async def ask(self, query: str, *arguments: object) -> Any:
-        """One value out of the database."""
+        """Returns one value from the database."""
         async with self.database() as connection:
             return await connection.fetchval(query, *arguments)
 
 
 @asynccontextmanager
 async def an_instance(
-    *options: str, account: Account | None = None, started: bool = True
+    *options: str, os_user: OsUser | None = None, started: bool = True
 ) -> AsyncIterator[Instance]:
-    """An instance in a folder of its own; afterwards nothing of it runs or lies about.
+    """An instance in a folder of its own; on exit its processes and files are gone.
 
-    A test that says nothing of the end has its instance stopped by SIGTERM and checked.
+    An instance that still runs at the end of the test is stopped by SIGTERM and checked.
     """
-    with a_folder(account) as folder:
+    with a_folder(os_user) as folder:
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            instance = Instance(folder, options, http, account)
+            instance = Instance(folder, options, http, os_user)
             try:
                 if started:
                     await instance.start()
@@ -317,15 +317,15 @@ async def _end(instance: Instance) -> None:
 
 
 @contextmanager
-def a_folder(account: Account | None = None) -> Iterator[Path]:
-    """A folder that the next test run tidies away if this one is killed."""
-    _tidy()
+def a_folder(os_user: OsUser | None = None) -> Iterator[Path]:
+    """A temporary folder, which the next test run deletes if this one is killed."""
+    _delete_abandoned()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
     keep = os.open(folder / _KEEP, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(keep, fcntl.LOCK_EX)
     folder.chmod(0o711)
-    if account is not None:
-        os.chown(folder, account.uid, account.gid)
+    if os_user is not None:
+        os.chown(folder, os_user.uid, os_user.gid)
     try:
         yield folder
     finally:
@@ -333,7 +333,7 @@ def a_folder(account: Account | None = None) -> Iterator[Path]:
         os.close(keep)
 
 
-def _tidy() -> None:
+def _delete_abandoned() -> None:
     for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime < _SURELY_HELD_AFTER_SECONDS:
@@ -348,19 +348,19 @@ def _tidy() -> None:
 
 
 def processes_of(folder: Path) -> dict[int, str]:
-    found = {}
+    lines = {}
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
             if process.status() == psutil.STATUS_ZOMBIE:
                 continue
             line = " ".join(process.cmdline())
             if str(folder) in line or process.cwd().startswith(str(folder)):
-                found[process.pid] = line
-    return found
+                lines[process.pid] = line
+    return lines
 
 
-def _kill(those: Iterable[int]) -> None:
-    for pid in those:
+def _kill(pids: Iterable[int]) -> None:
+    for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
 
@@ -370,6 +370,6 @@ def _environment() -> dict[str, str]:
 
 
 def _end_with_the_tests() -> None:
-    """The kernel sends SIGTERM when the test run dies."""
+    """Has the kernel send SIGTERM when the test run ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)

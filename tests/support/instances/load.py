@@ -1,4 +1,4 @@
-"""Clients that post events of ever new users, through deaths and restarts of the instance."""
+"""Clients that post events of new users, also while the instance is killed and restarted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable
@@ -15,7 +15,7 @@ _PAUSE_SECONDS = 0.05
 
 @dataclass
 class Load:
-    """An event whose request died with a connection has no known outcome."""
+    """The outcomes of posted events; `unknown` has those whose connection broke."""
 
     instance: Instance
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Load:
 async def post_all(
     instance: Instance, emails: Iterable[str], at_once: int = 100, **changes: object
 ) -> list[Answer]:
-    """Answers of one event for each address, in their order, so many at a time."""
+    """Posts one event per address with limited concurrency; returns the answers in order."""
     gate = asyncio.Semaphore(at_once)
 
     async def post(email: str) -> Answer:
@@ -54,7 +54,7 @@ async def post_all(
 
 @asynccontextmanager
 async def a_load(instance: Instance, clients: int, **changes: object) -> AsyncIterator[Load]:
-    """So many clients post as fast as they are answered; at the end each finishes its request."""
+    """Runs `clients` closed loops; at the end each finishes its request."""
     load = Load(instance)
     stop = asyncio.Event()
 

@@ -1,7 +1,7 @@
-"""An ordinary user for a test run of root's, with a Python that he may read.
+"""An ordinary user for a test run by root, with a Python that this user may read.
 
-Root's own Python and this project may lie where nobody else may enter; then they are linked file
-by file into a folder of the test.
+Root's own Python and this project may be in folders that no other user may enter; then they are
+linked file by file into a folder of the test.
 """
 
 import os
@@ -12,20 +12,20 @@ import sysconfig
 from pathlib import Path
 
 import ltzd
-from tests.support.instances.instance import Account
+from tests.support.instances.instance import OsUser
 
 _NOT_NEEDED = ("test", "site-packages", "idlelib", "lib2to3", "tkinter", "turtledemo", "ensurepip")
 
 
-def an_ordinary_user(folder: Path) -> Account:
-    """`nobody`, who may write nowhere but where he is given a folder."""
+def an_ordinary_user(folder: Path) -> OsUser:
+    """The user `nobody`, who can write only to folders given to it."""
     nobody = pwd.getpwnam("nobody")
     place = folder / "python"
     place.mkdir()
     packages = place / "packages"
     _link(Path(sysconfig.get_path("purelib")), packages, "__editable__*", "__pycache__")
     _link(Path(ltzd.__file__).parent, packages / "ltzd", "__pycache__")
-    return Account(
+    return OsUser(
         nobody.pw_uid,
         nobody.pw_gid,
         _python(place),

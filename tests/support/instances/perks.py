@@ -1,4 +1,4 @@
-"""Perk charges of a whole running instance, as brands' servers and the chain see them."""
+"""Perk charges of a running instance, as brands' servers and the chain see them."""
 
 import json
 import time
@@ -26,7 +26,7 @@ _NAMES = ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
 
 @dataclass(frozen=True)
 class Brand:
-    """Who signs, and with what."""
+    """A brand's id and keys."""
 
     id: str
     key: str
@@ -39,7 +39,7 @@ class Brand:
 
 @dataclass(frozen=True)
 class Signed:
-    """A request's very bytes; sent twice, it is replayed."""
+    """A signed request; sending it twice is a replay."""
 
     method: str
     target: str
@@ -57,7 +57,7 @@ def signed(
     nonce: str | None = None,
     key: str | None = None,
 ) -> Signed:
-    """By the brand, unless the key is another."""
+    """Signs a request with the brand's key, or with `key`."""
     timestamp, nonce = str(int(time.time()) - age_seconds), nonce or uuid4().hex
     made = signature(key or brand.key, timestamp, nonce, method, target.encode(), body)
     headers = dict(zip(_NAMES, (brand.id, timestamp, nonce, made), strict=True))
@@ -84,15 +84,15 @@ class Perks:
     def instance(self) -> Instance:
         return self.relays.instance
 
-    # What a brand asks
+    # Requests of a brand
 
     async def send(self, request: Signed) -> Answer:
         return await sent(self.instance.http, self.instance.base_url, request)
 
     def redemption(self, token: int, brand: Brand | None = None, **fields: object) -> Signed:
-        """A body of these fields, signed; what is not said is the token's collection."""
-        said = {"collectionId": token >> SERIAL_BITS, "tokenId": str(token)} | fields
-        return signed(brand or self.brand, "POST", REDEEM, json.dumps(said).encode())
+        """A signed redemption; `fields` replace or complete the defaults."""
+        body = {"collectionId": token >> SERIAL_BITS, "tokenId": str(token)} | fields
+        return signed(brand or self.brand, "POST", REDEEM, json.dumps(body).encode())
 
     async def redeem(self, token: int, brand: Brand | None = None, **fields: object) -> Answer:
         return await self.send(self.redemption(token, brand, **fields))
@@ -107,20 +107,20 @@ class Perks:
         return dict(answer.body)
 
     async def shown(self, token: int, seconds: float = 5.0, **wanted: object) -> dict[str, Any]:
-        """Its status once it says this."""
+        """Returns the token's status once it has these values."""
 
         async def look() -> dict[str, Any] | None:
-            found = await self.status(token)
-            return found if wanted.items() <= found.items() else None
+            answer = await self.status(token)
+            return answer if wanted.items() <= answer.items() else None
 
-        found = await until(look, seconds)
-        assert found is not None
-        return found
+        answer = await until(look, seconds)
+        assert answer is not None
+        return answer
 
-    # What users and the chain have
+    # Tokens and the chain
 
     async def token(self, user: User, collection: int = FREE, **fields: Any) -> int:
-        """A claimed one, indexed."""
+        """Claims a token; returns it once it is indexed."""
         data = self.relays.claim(user, collection, self.relays.price)
         answer = await self.relays.relay(user, "PerkNFT", data, **fields)
         answer.assert_relayed()
@@ -129,7 +129,7 @@ class Perks:
         return token
 
     async def priced_token(self) -> int:
-        """One of the second collection, which has ten charges."""
+        """Claims a token of the second collection, which has ten charges."""
         user = await self.relays.welcomed()
         assert self.relays.price <= 100 * LTZ
         permit = await self.relays.permit(user, "PerkNFT", self.relays.price)
@@ -151,7 +151,7 @@ class Perks:
         return token
 
     async def charges(self, token: int) -> int:
-        """How many the chain says are left."""
+        """The remaining charges on the chain."""
         remaining, _ = await self.relays.chain.view("PerkNFT", "chargesOf", token)
         return int(remaining)
 
@@ -159,17 +159,17 @@ class Perks:
         return call("PerkNFT", "transferFrom", owner.address, to, token)
 
     async def give(self, owner: LocalAccount, to: str, token: int) -> None:
-        """By its holder's own transaction, past all of ltzd."""
+        """Transfers the token by its holder's own transaction, without ltzd."""
         await self.relays.chain.send(owner, "PerkNFT", self.moving(owner, to, token))
 
     async def head_is_indexed(self) -> None:
-        """The block that is newest now is among those that the index holds for canonical."""
+        """Waits until the index has the current head as canonical."""
         head = bytes.fromhex((await self.instance.rpc.block())["hash"][2:])
         await until(lambda: self.instance.ask("SELECT count(*) FROM blocks WHERE hash = $1", head))
 
 
 def assert_refused(answer: Answer, status: int, code: str) -> Any:
-    """Its details, if there are any."""
+    """Checks an error; returns its details, if any."""
     assert (answer.status, answer.body.get("code")) == (status, code), answer.body
     assert answer.body.keys() <= {"error", "code", "details"}
     return answer.body.get("details")

@@ -1,7 +1,7 @@
-"""The relay surface of a whole running instance, as its callers see it: dev.json and HTTP.
+"""The relay surface of a running instance, used through dev.json and HTTP.
 
-All requests of the tests come from one address, which has 100 a minute; so the windows of the
-addresses, which live in Redis, are emptied before they are full.
+All requests of the tests come from one address with a limit of 100 a minute. The rate-limit windows
+in Redis are deleted before they are full.
 """
 
 import json
@@ -70,7 +70,7 @@ class Answer:
         return limit, remaining, reset
 
     def assert_relayed(self, status: str = "confirmed") -> None:
-        """A success of spec 2.7, with all of its keys and no other."""
+        """Checks a success of spec 2.7, with all of its keys and no other."""
         assert self.status == 200, self.body
         assert {key: type(value) for key, value in self.body.items()} == _RELAYED
         assert (self.body["success"], self.body["status"]) == (True, status)
@@ -81,7 +81,7 @@ class Answer:
         assert self.limits[0] == HOURLY
 
     def assert_refused(self, status: int, code: str) -> Any:
-        """An error of spec 7.2; its details, if there are any."""
+        """Checks an error of spec 7.2; returns its details, if any."""
         assert (self.status, self.body.get("code")) == (status, code), self.body
         assert self.body.keys() <= {"error", "code", "details"}
         assert isinstance(self.body["error"], str)
@@ -100,24 +100,24 @@ class Relays:
         self.chain = Chain(instance)
         self.flush_after: int | None = _FLUSH_AFTER
         self._redis = redis
-        self._asked = 0
+        self._requests_sent = 0
 
     # Users
 
     async def user(self) -> User:
-        """Somebody new, who has nothing."""
+        """A new user without tokens."""
         return await self._login(f"{uuid4().hex}@shop.example")
 
     async def user_of_account(self, provider: str, id_: str, **order: object) -> User:
-        """Who logs in with an account at an OAuth provider."""
-        asked = {"provider": provider, "id": id_, **order}
-        return self._logged_in("", await self._control("identityTokenUrl", asked))
+        """A user who logs in with an account at an OAuth provider."""
+        request = {"provider": provider, "id": id_, **order}
+        return self._logged_in("", await self._control("identityTokenUrl", request))
 
     async def users(self, count: int) -> list[User]:
         return [await self.user() for _ in range(count)]
 
     async def welcomed(self) -> User:
-        """Somebody new, with the 100 LTZ of the demo brand's welcome."""
+        """A new user with the 100 LTZ of the demo brand's welcome."""
         return (await self.all_welcomed(1))[0]
 
     async def all_welcomed(self, count: int) -> list[User]:
@@ -129,11 +129,11 @@ class Relays:
         return users
 
     async def tokens(self, user: User, **claims: object) -> dict[str, Any]:
-        """Fresh tokens, with claims of one's own; `expiresIn` is among them."""
-        asked: dict[str, object] = {"email": user.email}
+        """New tokens with these claims; `expiresIn` sets the lifetime."""
+        request: dict[str, object] = {"email": user.email}
         if "expiresIn" in claims:
-            asked["expiresIn"] = claims.pop("expiresIn")
-        return await self._control("identityTokenUrl", asked | {"claims": claims})
+            request["expiresIn"] = claims.pop("expiresIn")
+        return await self._control("identityTokenUrl", request | {"claims": claims})
 
     async def _login(self, email: str) -> User:
         return self._logged_in(email, await self._control("identityTokenUrl", {"email": email}))
@@ -147,15 +147,15 @@ class Relays:
         url = self.instance.dev_json["sandbox"][name]
         async with self.instance.http.post(url, json=body) as reply:
             assert reply.status == 200, await reply.text()
-            found: dict[str, Any] = await reply.json()
-            return found
+            answer: dict[str, Any] = await reply.json()
+            return answer
 
     # The surface
 
     async def relay(
         self, user: User, to: str, data: bytes, *, key: str | None = None, **fields: object
     ) -> Answer:
-        """`to` is a contract's name or an address; `fields` are added to the body or replace."""
+        """Relays a call; `to` is a contract's name or an address, `fields` extend the body."""
         headers = {"Idempotency-Key": key} if key is not None else {}
         return await self.post(self.body(user, to, data, **fields), user.access_token, **headers)
 
@@ -178,8 +178,8 @@ class Relays:
     async def ask(
         self, method: str, path: str, headers: Mapping[str, str], body: object = None
     ) -> Answer:
-        self._asked += 1
-        if self.flush_after and self._asked % self.flush_after == 0:
+        self._requests_sent += 1
+        if self.flush_after and self._requests_sent % self.flush_after == 0:
             await self.forget_addresses()
         url = self.instance.base_url + path
         async with self.instance.http.request(method, url, headers=headers, json=body) as reply:
@@ -189,7 +189,7 @@ class Relays:
     async def forget_addresses(self) -> None:
         await self._redis.flushdb()
 
-    # What is on offer, and how it is paid
+    # Offers and payments
 
     async def permit(self, user: User, spender: str, value: int, seconds: int = HOUR) -> Permit:
         """`spender` is a contract's name or an address."""
@@ -200,25 +200,25 @@ class Relays:
         return call("PerkNFT", "claimFor", user.wallet, collection, most, claims, a_word())
 
     def buy(self, user: User, quantity: int, most: int, ref: bytes | None = None) -> bytes:
-        said = (user.wallet, ITEM, quantity, most, ref or a_word())
-        return call("PointsSale", "buyFor", *said)
+        arguments = (user.wallet, ITEM, quantity, most, ref or a_word())
+        return call("PointsSale", "buyFor", *arguments)
 
     def lock(self, user: User, business: str, amount: int, until_second: int, deal: bytes) -> bytes:
-        said = (user.wallet, business, amount, until_second, deal)
-        return call("BusinessEscrow", "lockFor", *said)
+        arguments = (user.wallet, business, amount, until_second, deal)
+        return call("BusinessEscrow", "lockFor", *arguments)
 
     @property
     def price(self) -> int:
-        """Of the priced collection."""
+        """The price of the priced collection."""
         return int(self.instance.dev_json["collections"][PRICED - 1]["price"]) * LTZ
 
     @property
     def brand(self) -> str:
-        """Who is paid for perks and items."""
+        """The brand, which is paid for perks and items."""
         return str(self.instance.dev_json["brand"]["brandId"])
 
     async def collection(self, *options: str) -> int:
-        """A new one of the demo brand: free, once for each user, unless the options say more."""
+        """Creates a collection of the demo brand; by default free, once for each user."""
         await self._as_registrar(
             "collection", "create", "--brand", self.brand, "--charges", "1", *options
         )

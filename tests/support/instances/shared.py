@@ -1,7 +1,7 @@
-"""Whole instances that many tests share: one on each kind of chain, started when first asked for.
+"""Instances that tests share: one for each kind of chain, started on first use.
 
-A test may kill and restart a shared instance, or reorganise its chain; it leaves it running, with
-every reward minted.
+A test may kill and restart a shared instance or reorganise its chain, but must leave it running
+with every reward minted.
 """
 
 from collections.abc import AsyncIterator
@@ -22,8 +22,8 @@ class Instances:
 
     async def of(self, kind: str) -> Instance:
         if kind not in self._by_kind:
-            found = await self._stack.enter_async_context(an_instance("--chain", kind))
-            self._by_kind[kind] = found
+            instance = await self._stack.enter_async_context(an_instance("--chain", kind))
+            self._by_kind[kind] = instance
         if not self._by_kind[kind].is_running:
             await self._by_kind[kind].start_again()
         return self._by_kind[kind]
@@ -42,5 +42,5 @@ async def instance(request: pytest.FixtureRequest, instances: Instances) -> Inst
 
 @pytest_asyncio.fixture
 async def one_instance(instances: Instances) -> Instance:
-    """For what does not depend on the kind of chain."""
+    """The instance on the tester chain, for tests that do not depend on the kind of chain."""
     return await instances.of("tester")

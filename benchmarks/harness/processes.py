@@ -1,4 +1,4 @@
-"""The measured programs as processes of their own: started on free ports, awaited, ended."""
+"""Starts the measured programs as processes on free ports, and stops them."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ STOP_SECONDS = 20.0
 
 
 def free_port() -> int:
-    """Below the ports that the system gives to outgoing connections, which come in between."""
+    """A free port below the ephemeral range, whose ports outgoing connections may take."""
     while True:
         port = random.randrange(15_000, 30_000)
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -24,7 +24,7 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def running(arguments: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """`python ARGUMENTS`; what it prints goes to `log`."""
+    """Runs `python ARGUMENTS` with its output in `log`."""
     async with running_program([sys.executable, *arguments], log) as process:
         yield process
 
@@ -56,7 +56,7 @@ async def _end(process: asyncio.subprocess.Process) -> None:
 
 
 async def answer_of(module: str, question: bytes) -> bytes:
-    """What `python -m MODULE` answers to `question`: its output to its input."""
+    """Runs `python -m MODULE` with `question` as input; returns its output."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",
@@ -91,9 +91,9 @@ def check_alive(process: asyncio.subprocess.Process, log: Path) -> None:
 
 @asynccontextmanager
 async def hello(folder: Path) -> AsyncIterator[int]:
-    """The bare Sanic server; yields its port."""
+    """Runs the bare Sanic server; yields its port."""
     port, log = free_port(), folder / "hello.log"
-    async with running(["-m", "benchmarks.hello", str(port)], log) as process:
+    async with running(["-m", "benchmarks.limits.hello", str(port)], log) as process:
         await until_it_listens(process, port, log)
         yield port
 

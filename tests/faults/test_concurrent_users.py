@@ -1,4 +1,4 @@
-"""Two hundred users at once, and two hundred who keep coming."""
+"""Two hundred concurrent users, and two hundred users at a steady rate."""
 
 import asyncio
 from uuid import UUID, uuid4
@@ -45,7 +45,7 @@ async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is
 
 
 async def test_a_crowd_that_keeps_coming_is_paid_in_few_transactions(instance: Instance) -> None:
-    """Fifty at a time, as a queue at a till: there is hardly a moment without a new reward."""
+    """Keeps fifty requests in flight, so that new rewards arrive all the time."""
     waiting = a_crowd()
     answers: list[Answer] = []
 

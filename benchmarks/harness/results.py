@@ -1,4 +1,4 @@
-"""What a benchmark found: a JSON file, and lines for the table in docs/benchmarks.md."""
+"""The results of a benchmark: a JSON file, and lines of the table in docs/benchmarks.md."""
 
 import json
 import platform
@@ -10,24 +10,24 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.processes import cores
+from benchmarks.harness.processes import cores
 
-FOLDER = Path(__file__).with_name("results")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+FOLDER = Path(__file__).parents[1] / "results"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)
 class Ratio:
     """The median of several rounds, each of which measured both sides.
 
-    `must` and `aim` are bounds from below, or from above where `is_lower_better`; None where no
-    goal is set.
+    `must` and `aim` are lower bounds, or upper bounds if `is_lower_better`. A ratio without a goal
+    has None.
     """
 
     name: str
     rounds: tuple[float, ...]
     figures: str
-    """Both sides' absolute figures, for reading."""
+    """The absolute figures of both sides, as text."""
     must: float | None = None
     aim: float | None = None
     is_lower_better: bool = False
@@ -78,7 +78,7 @@ class Ratio:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """An absolute figure that no goal is set for."""
+    """An absolute figure without a goal."""
 
     name: str
     figures: str
@@ -90,39 +90,41 @@ class Figure:
         return {"name": self.name, "figures": self.figures}
 
 
-Found = Ratio | Figure
+Measurement = Ratio | Figure
 
 
 def _row(cells: Sequence[str]) -> str:
     return "|" + "".join(f" {cell} |" if cell else " |" for cell in cells)
 
 
-def record(name: str, found: Sequence[Found], details: Any, *, in_document: bool) -> None:
-    """Print, write `results/NAME.json`, and replace these names' lines in the document."""
+def record(
+    name: str, measurements: Sequence[Measurement], details: Any, *, in_document: bool
+) -> None:
+    """Prints the measurements, writes `results/NAME.json`, and updates the document's lines."""
     content = {
         "benchmark": name,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "python": platform.python_version(),
         "sanic": version("sanic"),
         "cores": cores(),
-        "found": [one.as_json() for one in found],
+        "found": [measurement.as_json() for measurement in measurements],
         "details": details,
     }
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / f"{name}.json"
     path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
-    print(*(one.line() for one in found), sep="\n", flush=True)
+    print(*(measurement.line() for measurement in measurements), sep="\n", flush=True)
     if in_document:
-        for one in found:
-            _put_line(one)
+        for measurement in measurements:
+            _put_line(measurement)
 
 
-def _put_line(found: Found) -> None:
+def _put_line(measurements: Measurement) -> None:
     lines = DOCUMENT.read_text(encoding="utf-8").splitlines()
-    start = f"| {found.name} |"
+    start = f"| {measurements.name} |"
     at = next((index for index, line in enumerate(lines) if line.startswith(start)), None)
     if at is None:
         at = 1 + max(index for index, line in enumerate(lines) if line.startswith("|"))
         lines.insert(at, "")
-    lines[at] = found.line()
+    lines[at] = measurements.line()
     DOCUMENT.write_text("\n".join(lines) + "\n", encoding="utf-8")

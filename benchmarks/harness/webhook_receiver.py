@@ -1,6 +1,6 @@
 """Brands' servers, a process of its own: one path answers at once, the other after half a minute.
 
-`python -m benchmarks.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
+`python -m benchmarks.harness.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
 """
 
 import asyncio
@@ -30,18 +30,18 @@ class _Receiver:
         await asyncio.sleep(SLOW_SECONDS)
         return web.Response(status=204)
 
-    async def tell(self, _request: web.Request) -> web.Response:
-        """And forget it."""
-        told = {"count": self._count, "seconds": self._last - self._first}
+    async def take_counts(self, _request: web.Request) -> web.Response:
+        """Answers count and seconds, and resets both."""
+        answer = {"count": self._count, "seconds": self._last - self._first}
         self._count, self._first = 0, 0.0
-        return web.json_response(told)
+        return web.json_response(answer)
 
 
 def main(port: int) -> None:
     receiver, app = _Receiver(), web.Application()
     app.router.add_post(QUICK, receiver.take)
     app.router.add_post(SLOW, receiver.take_slowly)
-    app.router.add_get(TAKEN, receiver.tell)
+    app.router.add_get(TAKEN, receiver.take_counts)
     web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)
 
 

@@ -1,7 +1,7 @@
 """A whole ltzd under test: `ltzd dev` on anvil with one-second blocks, and the benchmarks' brand.
 
-anvil's automine strands transactions of concurrent senders, so blocks come by the clock. It runs
-without `--state`, which would write the whole growing chain to disk every second.
+anvil's automine strands transactions of concurrent senders, so blocks are mined at an interval.
+anvil runs without `--state`, which would write the whole chain to disk every second.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import load
-from benchmarks.processes import (
+from benchmarks.harness import load
+from benchmarks.harness.processes import (
     START_SECONDS,
     check_alive,
     free_port,
@@ -30,18 +30,18 @@ BRAND_FILE = Path(__file__).with_name("brand.toml")
 EVENT_PATH = "/service-api/manual-event"
 BULK_PATH = "/service-api/bulk-events"
 BULK_EVENTS = 50
-"""In one request: the most that are taken."""
+"""The maximum number of events in a request."""
 MOST_BYTES = 10_240
-"""In one request's body."""
+"""The maximum size of a request's body."""
 MINTED = "custom_bench"
-"""Events that earn 1 LTZ."""
+"""The type of events that earn 1 LTZ."""
 UNREWARDED = "custom_bench_unrewarded"
-"""Events that are recorded with everything but a reward."""
+"""The type of events that are recorded without a reward."""
 RECORDED = '"success":true'
 HASH_IN_ANSWER = '"transactionHash":"0x'
 FINAL_IN_BULK = '"status":"final"'
 PUBLISHED_IN_BULK = '"status":"published"'
-"""What each event of a bulk answer shows: recorded without a reward, or with its mint's hash."""
+"""The part of a bulk answer that each event has: recorded without a reward, or with a hash."""
 BULK_PROCESSED = f'"processed":{BULK_EVENTS},'
 BLOCK_SECONDS = 1
 SETTLE_SECONDS = 60.0
@@ -54,16 +54,16 @@ class Instance:
     port: int
     data_dir: Path
     dev_json: dict[str, Any]
-    """dev.json."""
+    """The content of dev.json."""
     brand: Brand
 
     def events(self, users: range, kind: str = MINTED) -> list[str]:
-        """One prepared request for each user."""
+        """Prepares a request for each user."""
         bodies = [json.dumps(self._event(number, kind)) for number in users]
         return [load.post(self.port, EVENT_PATH, body) for body in bodies]
 
     def bulks(self, users: range, kind: str = MINTED) -> list[str]:
-        """Prepared requests with an event for each user, BULK_EVENTS in each."""
+        """Prepares requests with an event for each user, BULK_EVENTS in each."""
         requests = []
         for at in range(0, len(users), BULK_EVENTS):
             events = [self._event(number, kind) for number in users[at : at + BULK_EVENTS]]
@@ -83,7 +83,7 @@ class Instance:
         }
 
     async def backlog(self) -> int:
-        """Rewards that are owed and not minted in any block we know."""
+        """The number of rewards that are not minted in any indexed block."""
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"{self.dev_json['adminUrl']}/status") as answer,
@@ -93,13 +93,13 @@ class Instance:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Meanwhile events are taken and none is minted; afterwards all that waits is."""
+        """Within the context, events are accepted but not minted; at its end all of them are."""
         await _brand(self.data_dir, "pause", self.brand.id)
         yield
         await _brand(self.data_dir, "resume", self.brand.id)
 
     async def settle(self) -> None:
-        """Answers once every reward is minted and nothing of the load before is left to do."""
+        """Waits until every reward is minted and ltzd is idle."""
         async with asyncio.timeout(SETTLE_SECONDS):
             while await self.backlog():  # noqa: ASYNC110 - the facts are another process's
                 await asyncio.sleep(0.2)
@@ -152,7 +152,7 @@ def _read(dev_json: Path) -> dict[str, Any] | None:
 
 
 async def _brand(data_dir: Path, *command: str) -> None:
-    """`ltzd brand COMMAND`."""
+    """Runs `ltzd brand COMMAND`."""
     log = data_dir.parent / "brand.log"
     arguments = ["-m", "ltzd", "brand", *command, "--data-dir", str(data_dir)]
     async with running(arguments, log) as process:

@@ -16,7 +16,7 @@ _POLL_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """`at` is when a block was first seen, a wall-clock time."""
+    """`at` is the wall-clock time when the block was first seen."""
 
     at: float
     number: int
@@ -27,11 +27,11 @@ class Blocks:
         self.seen: list[Seen] = []
 
     def between(self, began: float, ended: float) -> tuple[Seen, Seen]:
-        """The first and the last block that came in this time."""
-        those = [each for each in self.seen if began <= each.at <= ended]
-        if len(those) < 2:
+        """The first and the last block seen in this period."""
+        in_period = [each for each in self.seen if began <= each.at <= ended]
+        if len(in_period) < 2:
             raise SystemExit("there came less than two blocks: measure for longer")
-        return those[0], those[-1]
+        return in_period[0], in_period[-1]
 
     def interval(self, began: float, ended: float) -> float:
         """Seconds from one block to the next, on average."""

@@ -1,8 +1,8 @@
-"""One side of a benchmark: a load that is measured, checked and shown while the benchmark runs."""
+"""One side of a benchmark: runs a load, checks its answers and prints its figures."""
 
-from benchmarks import instance, load
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
+from benchmarks.harness import instance, load
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
 
 CLIENTS = 64
 USERS = 5_000
@@ -20,7 +20,7 @@ async def timed(
     clients: int = CLIENTS,
     events: int = 1,
 ) -> Load:
-    """The requests in turn until the time is up; `load.Plan` says what an answer must hold."""
+    """Sends the requests in turn until the time is up; `load.Plan` describes the options."""
     plan = Plan(
         port=port,
         requests=requests,
@@ -37,17 +37,17 @@ async def timed(
 
 
 async def first_events(ltzd: Instance, users: int) -> Load:
-    """Every user's first event, for which the sandbox makes a wallet."""
+    """Sends every user's first event, for which the sandbox creates a wallet."""
     plan = Plan(
         port=ltzd.port,
         requests=ltzd.events(range(users)),
         clients=CLIENTS,
         must_hold=instance.HASH_IN_ANSWER,
     )
-    newcomers = check(await load.measure(plan))
-    show("new users", newcomers)
+    new_users = check(await load.measure(plan))
+    show("new users", new_users)
     await ltzd.settle()
-    return newcomers
+    return new_users
 
 
 def check(measured: Load) -> Load:

@@ -1,4 +1,4 @@
-"""The load generator: a closed loop of keep-alive connections, in a process of its own.
+"""The load generator: a closed loop of keep-alive connections, in a separate process.
 
 Each client sends prepared bytes, reads the status line, the content-length and the body, and sends
 the next. `measure` starts the process, gives it a Plan and reads its Load; both travel as JSON.
@@ -15,13 +15,13 @@ from typing import Any, Self, cast
 import msgspec
 import uvloop
 
-from benchmarks import processes
+from benchmarks.harness import processes
 
 STATUS_OK = b"200"
 STATUS_QUEUED = b"202"
 _LENGTH = b"content-length:"
 _PATIENCE_SECONDS = 30.0
-"""How long the last answers may take when the time is up."""
+"""The time limit of the last answers after the period."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -46,7 +46,7 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 class Load(msgspec.Struct, frozen=True):
-    """What came back while it counted: events, of which a request may carry several.
+    """The counted answers: events, of which a request may have several.
 
     `errors` and the latencies, in milliseconds, are of requests; the latter of accepted ones.
     `recorded` counts everything that was accepted or queued, before and after the counting too;
@@ -75,12 +75,12 @@ class Load(msgspec.Struct, frozen=True):
         return content
 
     def accepted_between(self, start: float, end: float) -> int:
-        """Accepted between two wall-clock times, to a tenth of a second."""
+        """The number accepted between two wall-clock times, to a tenth of a second."""
         return sum(self.tenths[round((start - self.first) * 10) : round((end - self.first) * 10)])
 
 
 async def measure(plan: Plan) -> Load:
-    answer = await processes.answer_of("benchmarks.load", msgspec.json.encode(plan))
+    answer = await processes.answer_of("benchmarks.harness.load", msgspec.json.encode(plan))
     return msgspec.json.decode(answer, type=Load)
 
 
@@ -240,7 +240,7 @@ class _Client(asyncio.Protocol):
 
 
 def loopback_address(number: int) -> str:
-    """All of 127.0.0.0/8 is loopback."""
+    """Any address of 127.0.0.0/8, all of which is loopback."""
     return f"127.1.{number // 250}.{number % 250 + 1}"
 
 

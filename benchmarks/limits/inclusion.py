@@ -1,7 +1,7 @@
-"""anvil's own limit: signed transactions that it takes and mines a second, in a process of its own.
+"""anvil's own limit: signed transactions that it accepts and mines a second, measured separately.
 
-One client hands them over in JSON-RPC batches, the next when the last is answered, and does nothing
-else. `measure` starts the process, gives it its Work and reads what was Included; both as JSON.
+One client sends JSON-RPC batches, each after the answer to the last. `measure` starts a process,
+sends it its InclusionLoad and reads an Included; both as JSON.
 """
 
 import asyncio
@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks import processes
-from benchmarks.blocks import Blocks, watched
+from benchmarks.harness import processes
+from benchmarks.harness.blocks import Blocks, watched
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -24,14 +24,14 @@ from ltzd.values import address_of, bytes_of, hex_of
 BATCH = 100
 FUNDS = 10**24
 GAS_SHARE = (5, 4)
-"""What a relay's gas limit is of its estimate."""
+"""The ratio of a relay's gas limit to its estimate."""
 _MAX_FEE = 10**12
 _POLL_SECONDS = 0.1
 _PATIENCE_SECONDS = 120.0
 
 
-class Work(msgspec.Struct, frozen=True):
-    """`calls` are different ones of the same kind, each good once."""
+class InclusionLoad(msgspec.Struct, frozen=True):
+    """`calls` are distinct calls of one kind, each valid once."""
 
     rpc_url: str
     to: str
@@ -41,7 +41,7 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Included(msgspec.Struct, frozen=True):
-    """`taken_per_second` is how fast the node accepted them; `block_seconds` are between blocks."""
+    """`taken_per_second` counts accepted transactions; `block_seconds` are between blocks."""
 
     per_second: float
     taken_per_second: float
@@ -53,20 +53,20 @@ class Included(msgspec.Struct, frozen=True):
         return content
 
 
-async def measure(work: Work) -> Included:
-    answer = await processes.answer_of("benchmarks.inclusion", msgspec.json.encode(work))
+async def measure(work: InclusionLoad) -> Included:
+    answer = await processes.answer_of("benchmarks.limits.inclusion", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Included)
 
 
 async def funded(rpc: Rpc) -> Signer:
-    """A new wallet that anvil gave money to."""
+    """A new wallet, funded by anvil."""
     signer = Signer(secrets.token_bytes(32))
     await rpc.call("anvil_setBalance", hex_of(signer.address), hex(FUNDS))
     return signer
 
 
 async def until_mined(rpc: Rpc, wallet: str) -> None:
-    """Until nothing of a wallet's waits."""
+    """Waits until no transaction of the wallet is pending."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
         while (  # noqa: ASYNC110 - the facts are another process's
             await _nonce(rpc, wallet, "latest") < await _nonce(rpc, wallet, "pending")
@@ -78,7 +78,7 @@ async def _nonce(rpc: Rpc, wallet: str, tag: str) -> int:
     return int(await rpc.call("eth_getTransactionCount", wallet, tag), 16)
 
 
-async def _run(work: Work) -> Included:
+async def _run(work: InclusionLoad) -> Included:
     async with Rpc(work.rpc_url) as rpc:
         signer = await funded(rpc)
         raws = await _signed(rpc, signer, work)
@@ -95,7 +95,7 @@ async def _run(work: Work) -> Included:
     )
 
 
-async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
+async def _signed(rpc: Rpc, signer: Signer, work: InclusionLoad) -> list[str]:
     to = address_of(work.to)
     calls = [bytes_of(call) for call in work.calls]
     needed = await Node(rpc).estimate_gas(to, calls[0], signer.address)
@@ -122,14 +122,14 @@ async def _signed(rpc: Rpc, signer: Signer, work: Work) -> list[str]:
 
 
 async def _send(rpc: Rpc, raws: Sequence[str], until: float) -> int:
-    """How many were taken by then."""
+    """Returns the number of transactions accepted by then."""
     for at in range(0, len(raws), BATCH):
         if time() >= until:
             return at
         answers = await rpc.batch(
             [("eth_sendRawTransaction", (raw,)) for raw in raws[at : at + BATCH]]
         )
-        refused = next((one for one in answers if isinstance(one, Exception)), None)
+        refused = next((answer for answer in answers if isinstance(answer, Exception)), None)
         if refused is not None:
             raise SystemExit(f"the node refuses a transaction: {refused}")
     raise SystemExit("all signed transactions are sent before the time is up: give more of them")
@@ -153,5 +153,5 @@ async def _included(rpc: Rpc, blocks: Blocks, began: float, ended: float) -> Inc
 
 
 if __name__ == "__main__":
-    _work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    _work = msgspec.json.decode(sys.stdin.buffer.read(), type=InclusionLoad)
     sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(_run(_work))))

@@ -1,8 +1,8 @@
-"""PostgreSQL's own limit: rows that plain asyncpg inserts a second, in a process of its own.
+"""PostgreSQL's own limit: rows that plain asyncpg inserts a second, measured in a separate process.
 
 Each connection sends its next statement, a transaction by itself, when the last one is committed.
 The table has a key and the columns of a short event. `measure` starts the process, gives it its
-Work and reads what was Inserted; both travel as JSON.
+InsertLoad and reads what was Inserted; both travel as JSON.
 """
 
 import asyncio
@@ -18,8 +18,8 @@ import asyncpg
 import msgspec
 import uvloop
 
-from benchmarks import processes
-from benchmarks.load import percentile_ms
+from benchmarks.harness import processes
+from benchmarks.harness.load import percentile_ms
 
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS benchmark;
@@ -42,8 +42,8 @@ SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[])
 _ROW = (b"\x11" * 20, "custom_bench", "user@bench.example")
 
 
-class Work(msgspec.Struct, frozen=True):
-    """`rows` go into each statement."""
+class InsertLoad(msgspec.Struct, frozen=True):
+    """Each statement inserts `rows` rows."""
 
     url: str
     connections: int
@@ -67,12 +67,12 @@ class Inserted(msgspec.Struct, frozen=True):
         return content
 
 
-async def measure(work: Work) -> Inserted:
-    answer = await processes.answer_of("benchmarks.inserts", msgspec.json.encode(work))
+async def measure(work: InsertLoad) -> Inserted:
+    answer = await processes.answer_of("benchmarks.limits.inserts", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Inserted)
 
 
-async def _run(work: Work) -> Inserted:
+async def _run(work: InsertLoad) -> Inserted:
     connections = [await asyncpg.connect(work.url) for _ in range(work.connections)]
     await connections[0].execute(_TABLE)
     latencies, ids = array("d"), itertools.count()
@@ -117,5 +117,5 @@ async def _insert(
 
 
 if __name__ == "__main__":
-    _work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
+    _work = msgspec.json.decode(sys.stdin.buffer.read(), type=InsertLoad)
     sys.stdout.buffer.write(msgspec.json.encode(uvloop.run(_run(_work))))
