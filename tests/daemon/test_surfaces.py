@@ -40,7 +40,7 @@ def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
     parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}
     contracts = SimpleNamespace(chain_id=chain_id)
     parts |= {
-        "relay_desk": SimpleNamespace(contracts=contracts),
+        "relay_context": SimpleNamespace(contracts=contracts),
         "domains": FakeDomains(),
         "payments": FakePayments(),
         "pregeneration": FakePregeneration(),
