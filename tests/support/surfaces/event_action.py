@@ -102,10 +102,10 @@ async def two_handlers(
         yield [first, second]
 
 
-OutcomeWriter = list[RecordedEvent | LtzdError]
+Outcomes = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
     """Record all requests at once, spread over the handlers in turn."""
     answers = await asyncio.gather(
         *(
@@ -120,11 +120,11 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: OutcomeWriter) -> Counter[str]:
+def kinds(outcomes: Outcomes) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
-def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
     return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
 
 
