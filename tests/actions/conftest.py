@@ -1,4 +1,4 @@
-"""A pool on a fresh database for each test that uses it; without a mint lane, no hash is awaited."""
+"""A pool on a fresh database for each test that uses it; no test waits for a mint's hash."""
 
 from collections.abc import AsyncIterator
 

@@ -389,7 +389,7 @@ async def test_a_provider_that_is_not_there_is_away(
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"<html>", b"[]", b"null", b'"x"', b"{}", b'{"id": 5}', b"[" * 60_000, b"\xff"]
+    "answer", [b"", b"<html>", b"[]", b"null", b'"x"', b"{}", b'{"id": 5}', b"[" * 60_000, b"\xff"]
 )
 async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, answer: bytes) -> None:
     world, shop = idle

@@ -144,7 +144,7 @@ async def test_the_gas_asked_for_is_what_is_sent_if_the_call_passes_with_it() ->
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [plainly("out of gas"), reverted(b""), reverted(custom_error("FailedInnerCall()"))],
     ids=["out of gas", "empty", "inner call"],
 )
@@ -161,7 +161,7 @@ async def test_an_estimate_below_what_the_data_costs_is_no_estimate(needed: int)
     assert isinstance(await refusal(Script(eth_estimateGas=hex(needed))), NodeUnavailable)
 
 
-@pytest.mark.parametrize("said", [None, 7, "nonsense"])
+@pytest.mark.parametrize("answer", [None, 7, "nonsense"])
 async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(answer: Any) -> None:
     refused = await refusal(Script(eth_call=answer), wanted=90_000)
     assert isinstance(refused, NodeUnavailable)
@@ -250,7 +250,7 @@ async def test_a_claim_limit_without_its_numbers_is_a_reason_like_any_other() ->
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [plainly("missing trie node"), "0xnumber", None, NEVER, lambda _request: b"<html>"],
     ids=["its own error", "no number", "nothing", "no answer", "no JSON"],
 )
@@ -286,7 +286,7 @@ async def test_where_its_block_does_not_tell_the_one_before_may(first: Any) -> N
 
 
 @pytest.mark.parametrize(
-    "said", ["0x", plainly("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
+    "answer", ["0x", plainly("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
 )
 async def test_a_reason_that_nobody_knows_any_more_is_not_made_up(answer: Any) -> None:
     assert await why(Script(eth_call=answer)) == "reverted on chain"

@@ -1,4 +1,4 @@
-"""Members of brands' sites, with PostgreSQL, the sandbox's identity provider and a scripted site."""
+"""Members of sites, with PostgreSQL, the sandbox's identity provider and a scripted site."""
 
 import asyncio
 from collections.abc import AsyncIterator
