@@ -22,8 +22,8 @@ async def contracts() -> AsyncIterator[Contracts]:
         yield deployed
 
 
-def a_wallet(contracts: Contracts, patience_seconds: float = 10.0) -> ColdWallet:
-    return ColdWallet(contracts.rpc, contracts.registrar.signer, patience_seconds=patience_seconds)
+def a_wallet(contracts: Contracts, timeout_seconds: float = 10.0) -> ColdWallet:
+    return ColdWallet(contracts.rpc, contracts.registrar.signer, timeout_seconds=timeout_seconds)
 
 
 def not_told(transaction: Hash32) -> None:
@@ -178,7 +178,7 @@ async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
 
 async def test_over_the_cap_nothing_is_sent(contracts: Contracts) -> None:
     wallet = ColdWallet(
-        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), patience_seconds=1
+        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), timeout_seconds=1
     )
 
     with pytest.raises(Unavailable, match="Gas costs more than 0 gwei now, so nothing was sent"):

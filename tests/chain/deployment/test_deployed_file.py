@@ -74,7 +74,7 @@ def without_ltz() -> dict[str, Any]:
 def test_what_tells_of_no_deployment_is_refused(path: Path, said: Any) -> None:
     path.write_text(json.dumps(said))
 
-    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+    with pytest.raises(Misconfigured, match="is not a deployment file"):
         deployed_file.read(path)
-    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+    with pytest.raises(Misconfigured, match="is not a deployment file"):
         deployed_file.read_dev_file(path, 31337)

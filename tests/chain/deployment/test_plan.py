@@ -15,12 +15,12 @@ from ltzd.chain.deployment.plan import (
     Deployment,
     MintLimit,
     RoleState,
+    assign_addresses,
     created_address,
     faults_of,
     faults_on_chain,
     forbidden_grants,
     is_ready,
-    place,
     plan,
     wanted_grants,
 )
@@ -31,7 +31,7 @@ DEPLOYER, OTHER = Address(b"\xde" * 20), Address(b"\x0e" * 20)
 TERMS = terms_of(DEPLOYER)
 NOTHING = Deployment(31337, Hash32(bytes(32)), DEPLOYER, 100, {})
 ALL = frozenset(artifacts.CONTRACTS)
-PLACED = place(NOTHING, DEPLOYER, 7, 100, frozenset())
+PLACED = assign_addresses(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
 def standing(contract: str, **changes: Any) -> RoleState:
@@ -52,22 +52,22 @@ def test_addresses_are_those_of_the_next_four_nonces() -> None:
 
 
 def test_what_is_written_down_stays_while_it_can_come_true() -> None:
-    assert place(PLACED, DEPLOYER, 7, 900, frozenset()) == PLACED
-    assert place(PLACED, DEPLOYER, 8, 900, frozenset({"LTZ"})) == PLACED
-    assert place(PLACED, DEPLOYER, 10, 900, ALL - {"BusinessEscrow"}) == PLACED
-    assert place(PLACED, DEPLOYER, 99, 900, ALL) == PLACED
-    assert place(PLACED, OTHER, 0, 900, ALL) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 7, 900, frozenset()) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 8, 900, frozenset({"LTZ"})) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 10, 900, ALL - {"BusinessEscrow"}) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 99, 900, ALL) == PLACED
+    assert assign_addresses(PLACED, OTHER, 0, 900, ALL) == PLACED
 
 
 def test_a_nonce_that_something_else_used_gives_its_contract_another_place() -> None:
-    found = place(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
+    found = assign_addresses(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
 
     assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [7, 9, 10, 11]
     assert found.address("LTZ") == PLACED.address("LTZ")
 
 
 def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
-    found = place(PLACED, OTHER, 3, 900, frozenset({"LTZ", "PerkNFT"}))
+    found = assign_addresses(PLACED, OTHER, 3, 900, frozenset({"LTZ", "PerkNFT"}))
 
     assert found.deployer == OTHER
     assert found.address("PerkNFT") == PLACED.address("PerkNFT")
@@ -75,20 +75,20 @@ def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
 
 
 def test_without_ltz_all_are_deployed_anew() -> None:
-    found = place(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
+    found = assign_addresses(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
 
     assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [20, 21, 22, 23]
 
 
 def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
-    assert place(PLACED, DEPLOYER, 0, 1, frozenset()).first_block == 1
-    assert place(PLACED, DEPLOYER, 8, 1, frozenset({"LTZ"})).first_block == 100
+    assert assign_addresses(PLACED, DEPLOYER, 0, 1, frozenset()).first_block == 1
+    assert assign_addresses(PLACED, DEPLOYER, 8, 1, frozenset({"LTZ"})).first_block == 100
 
 
 def test_ltz_that_another_version_deployed_is_kept() -> None:
     before = replace(NOTHING, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(OTHER)})
 
-    found = place(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
+    found = assign_addresses(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
 
     assert found.contracts["LTZ"] == DeployedContract(OTHER)
     assert [found.contracts[one].nonce for one in artifacts.CONTRACTS[1:]] == [4, 5, 6]

@@ -569,7 +569,10 @@ def test_only_permits_and_deals_ask_the_chain() -> None:
     silent = [name for name in MOVES if name not in OF_DEALS]
 
     for name in silent:
-        assert decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
+        assert (
+            decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).required_views
+            == ()
+        )
 
 
 # --- encoding ------------------------------------------------------------------------------------

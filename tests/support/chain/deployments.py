@@ -93,7 +93,7 @@ class Site:
                 terms or terms_of(self.signer.address),
                 self.remember,
                 self.told.append,
-                SendMode(is_hurried=is_hurried, look_again_seconds=0.02, patience_seconds=20),
+                SendMode(is_hurried=is_hurried, poll_seconds=0.02, timeout_seconds=20),
             )
             return await deploying.run(self.written or await self.beginning(own))
 
