@@ -136,7 +136,7 @@ class ColdWallet:
         try:
             outcome, text = await self._node.publish(signed.raw)
         except NodeUnavailable:
-            return  # It may have arrived; the receipt will show.
+            return  # The bytes may have arrived; the receipt will show.
         wallet = checksummed(self._signer.address)
         match outcome:
             case PublishOutcome.ACCEPTED:

@@ -125,7 +125,7 @@ class DeploymentExecutor:
     def _assign_addresses(self, deployment: Deployment, view: _View) -> Deployment:
         existing = frozenset(view.states)
         return assign_addresses(
-            deployment, self._signer.address, view.nonce, view.first_block, stands
+            deployment, self._signer.address, view.nonce, view.first_block, existing
         )
 
     def _refuse_faults(self, view: _View) -> None:

@@ -212,7 +212,7 @@ def assign_addresses(
 def plan(
     terms: DeploymentTerms, deployment: Deployment, states: Mapping[str, RoleState]
 ) -> list[Step]:
-    """All steps that are left, creations first. `standing` holds what has been created."""
+    """All remaining steps, creations first. `states` holds the contracts that exist."""
     missing = [name for name in artifacts.CONTRACTS if name not in states]
     creations = [_creation(terms, deployment, name) for name in missing]
     calls = [_calls(terms, deployment, name, states.get(name)) for name in artifacts.CONTRACTS]
