@@ -102,14 +102,14 @@ class Following:
 
 
 def balances_on_chain(node: FakeNode) -> dict[Address, int]:
-    found: Counter[Address] = Counter()
+    balances: Counter[Address] = Counter()
     for block in node.blocks:
         for _, log in block.logs():
             if len(log.data) == 32 and log.topics[0] == given_to(ANN, 1).topics[0]:
                 amount = int.from_bytes(log.data, "big")
-                found[Address(log.topics[1][12:])] -= amount
-                found[Address(log.topics[2][12:])] += amount
-    return {wallet: held for wallet, held in found.items() if held and wallet != ZERO_ADDRESS}
+                balances[Address(log.topics[1][12:])] -= amount
+                balances[Address(log.topics[2][12:])] += amount
+    return {wallet: held for wallet, held in balances.items() if held and wallet != ZERO_ADDRESS}
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ async def test_a_logs_answer_that_came_back_empty_is_doubted(
     await following.catch_up()
 
     assert await following.balances() == {ANN: 10}
-    assert node.asked["eth_getBlockReceipts"] == 0, "the logs by block hash were enough"
+    assert node.call_counts["eth_getBlockReceipts"] == 0, "the logs by block hash were enough"
 
 
 async def test_receipts_have_the_last_word_on_an_empty_answer(
@@ -192,7 +192,7 @@ async def test_a_block_whose_bloom_holds_nothing_of_ours_is_believed(
     node.mine(3)
     await following.catch_up()
 
-    assert node.asked["eth_getLogs"] == 1
+    assert node.call_counts["eth_getLogs"] == 1
 
 
 async def test_logs_of_another_branch_are_not_committed(
@@ -236,13 +236,13 @@ async def test_headers_of_two_branches_are_not_committed(
     following: Following, node: FakeNode
 ) -> None:
     node.mine(4, logs=[given_to(ANN, 10)])
-    asked = 0
+    calls = 0
     real = node._methods["eth_getBlockByNumber"]
 
     def third_comes_from_another_branch(tag: str, full: bool) -> object:
-        nonlocal asked
-        asked += 1
-        if asked == 6:  # head, finalized, the cursor, blocks 1 and 2, now block 3
+        nonlocal calls
+        calls += 1
+        if calls == 6:  # head, finalized, the cursor, blocks 1 and 2, now block 3
             node.reorg(3)
         return real(tag, full)
 
@@ -476,14 +476,14 @@ async def test_a_restart_resumes_at_the_cursor(following: Following, node: FakeN
     node.mine(5, logs=[given_to(ANN, 10)])
     await following.catch_up()
     node.mine(logs=[given_to(ANN, 1)])
-    node.asked.clear()
+    node.call_counts.clear()
 
     again = await following.another()
     await again.catch_up()
 
     assert await again.balances() == {ANN: 11}
-    assert node.asked["eth_getLogs"] == 1
-    assert node.asked["eth_getBlockByNumber"] <= 10
+    assert node.call_counts["eth_getLogs"] == 1
+    assert node.call_counts["eth_getBlockByNumber"] <= 10
 
 
 async def test_a_follower_whose_term_is_over_writes_nothing(
@@ -537,14 +537,14 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_of_two_followers_one_serves_and_the_other_takes_over(
     following: Following, node: FakeNode
 ) -> None:
-    one, other = following.follower, (await following.another()).follower
-    async with running(one.run(), other.run()):
+    first, other = following.follower, (await following.another()).follower
+    async with running(first.run(), other.run()):
 
         async def arrived() -> bool:
             return (await following.cursor()).hash == node.head.hash
 
         async def one_serves() -> bool:
-            return one.is_serving != other.is_serving
+            return first.is_serving != other.is_serving
 
         for _ in range(4):
             node.mine(logs=[given_to(ANN, 1)])

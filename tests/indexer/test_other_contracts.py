@@ -173,7 +173,7 @@ async def test_what_a_node_leaves_out_of_one_contract_is_found(
 
     for table in FACTS:
         assert await value(following.pool, f"SELECT count(*) FROM {table}") > 0, table
-    assert (node.asked["eth_getBlockReceipts"] > 0) == is_blind_by_hash
+    assert (node.call_counts["eth_getBlockReceipts"] > 0) == is_blind_by_hash
 
 
 async def test_a_contract_that_may_have_logged_nothing_we_keep_is_believed(
@@ -183,7 +183,7 @@ async def test_a_contract_that_may_have_logged_nothing_we_keep_is_believed(
     node.mine(logs=[Log([b"\x8c" * 32, bytes(32)], b"", address) for address in OTHERS_AT])
     await following.catch_up()
 
-    assert node.asked["eth_getLogs"] == 1
+    assert node.call_counts["eth_getLogs"] == 1
 
 
 async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(

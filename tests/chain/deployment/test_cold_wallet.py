@@ -42,11 +42,11 @@ async def nonce(contracts: Contracts, at: str = "latest") -> int:
 async def test_the_hash_is_told_before_it_is_mined_and_the_block_after(
     contracts: Contracts,
 ) -> None:
-    told: list[Hash32] = []
+    signed: list[Hash32] = []
 
-    mined = await a_wallet(contracts).send(*an_approval(contracts), told.append)
+    mined = await a_wallet(contracts).send(*an_approval(contracts), signed.append)
 
-    assert told == [mined.hash]
+    assert signed == [mined.hash]
     receipt = await contracts.rpc.call("eth_getTransactionReceipt", hex_of(mined.hash))
     assert int(receipt["blockNumber"], 16) == mined.block_number
     assert mined.logs == receipt["logs"]
@@ -68,10 +68,10 @@ async def test_nothing_is_sent_while_an_earlier_transaction_waits(contracts: Con
     business = Party()
     await contracts.rpc.call("evm_setAutomine", False)
     try:
-        told: list[Hash32] = []
+        signed: list[Hash32] = []
         with pytest.raises(OutcomeUnknown) as unknown:
-            await a_wallet(contracts, 0.2).send(*an_approval(contracts, business), told.append)
-        assert hex_of(told[0]) in unknown.value.message
+            await a_wallet(contracts, 0.2).send(*an_approval(contracts, business), signed.append)
+        assert hex_of(signed[0]) in unknown.value.message
 
         with pytest.raises(Refused, match=f"nonce {before} is not mined yet, so nothing was sent"):
             await a_wallet(contracts).send(*an_approval(contracts, business), not_told)
@@ -147,7 +147,9 @@ async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> Non
 
     mined = await a_wallet(contracts).send_all(calls, lambda _: None)
 
-    assert [one.block_number for one in mined] == sorted(one.block_number for one in mined)
+    assert [transaction.block_number for transaction in mined] == sorted(
+        transaction.block_number for transaction in mined
+    )
     for business in businesses:
         assert await contracts.view("BusinessEscrow", "isBusiness", business.address)
 

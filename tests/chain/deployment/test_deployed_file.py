@@ -42,10 +42,10 @@ def test_what_is_written_is_read(path: Path) -> None:
 def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
     path.write_text(json.dumps(OF_0_1))
 
-    found = deployed_file.read_dev_file(path, 31337)
+    deployment = deployed_file.read_dev_file(path, 31337)
 
     contracts = {"LTZ": DeployedContract(AT["LTZ"])}
-    assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
+    assert deployment == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
 
 
 def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
@@ -54,9 +54,9 @@ def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
 
 
 def without_ltz() -> dict[str, Any]:
-    said = deployed_file.as_json(ALL)
-    del said["contracts"]["LTZ"]
-    return said
+    written = deployed_file.as_json(ALL)
+    del written["contracts"]["LTZ"]
+    return written
 
 
 @pytest.mark.parametrize(
@@ -71,8 +71,8 @@ def without_ltz() -> dict[str, Any]:
         deployed_file.as_json(ALL) | {"genesis": "0x12"},
     ],
 )
-def test_what_tells_of_no_deployment_is_refused(path: Path, said: Any) -> None:
-    path.write_text(json.dumps(said))
+def test_what_tells_of_no_deployment_is_refused(path: Path, written: Any) -> None:
+    path.write_text(json.dumps(written))
 
     with pytest.raises(Misconfigured, match="is not a deployment file"):
         deployed_file.read(path)

@@ -138,12 +138,12 @@ class Contracts:
     def events(self, contract: str, receipt: Any) -> list[web3_contracts.DecodedEvent]:
         """Those that the contract itself logged."""
         logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
-        return [found for log in logs if (found := web3_contracts.decode_log(contract, log))]
+        return [event for log in logs if (event := web3_contracts.decode_log(contract, log))]
 
     def event(self, contract: str, receipt: Any, name: str) -> Any:
         """The arguments of the one event of that name."""
-        (found,) = [each for each in self.events(contract, receipt) if each.name == name]
-        return found.arguments
+        (event,) = [each for each in self.events(contract, receipt) if each.name == name]
+        return event.arguments
 
     # LTZ and time
 

@@ -72,7 +72,9 @@ class NodeProxy:
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
         calls = _calls(body)
-        raws = [one["params"][0] for one in calls if one["method"] == PUBLISH and self._takes(one)]
+        raws = [
+            call["params"][0] for call in calls if call["method"] == PUBLISH and self._takes(call)
+        ]
         await self._hang_if(raws, "request")
         answer, status = await self._answered(body)
         self.published += raws
@@ -90,20 +92,20 @@ class NodeProxy:
         """The node's answer, with refusals in the place of what it never saw."""
         refusals = [self._refusal(call) for call in _calls(body) if not self._takes(call)]
         if not refusals:
-            return await self._asked(body)
+            return await self._forward(body)
         if not isinstance(body, list):
             return json.dumps(refusals[0]).encode(), 200
         others = [call for call in body if self._takes(call)]
         if not others:
             return json.dumps(refusals).encode(), 200
-        answer, status = await self._asked(others)
+        answer, status = await self._forward(others)
         return json.dumps([*json.loads(answer), *refusals]).encode(), status
 
     def _refusal(self, call: Mapping[str, Any]) -> dict[str, object]:
         text = self.refuses(call["params"][0])
         return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": text}}
 
-    async def _asked(self, body: Any) -> tuple[bytes, int]:
+    async def _forward(self, body: Any) -> tuple[bytes, int]:
         assert self._session is not None
         async with self._session.post(self._target, json=body) as reply:
             return await reply.read(), reply.status
