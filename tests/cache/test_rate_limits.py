@@ -451,7 +451,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 def to_redis(redis: RedisServer) -> Handler:
-    """A door that passes everything on to the server."""
+    """A handler that forwards everything to the server."""
     port = int(redis.url.rpartition(":")[2].partition("/")[0])
 
     async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""What was kept of the chat platform's answers, looked through every five minutes."""
+"""Stored answers of the chat platform are checked again every five minutes."""
 
 import asyncio
 from collections.abc import AsyncIterator

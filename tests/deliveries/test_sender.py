@@ -1,4 +1,4 @@
-"""Webhooks arrive at least once, signed, at nobody's expense but the receiver's."""
+"""Webhooks arrive at least once and signed; a bad receiver delays only its own webhooks."""
 
 import asyncio
 from datetime import timedelta
@@ -135,10 +135,10 @@ async def test_a_reward_that_a_reorg_has_unminted_is_told_when_it_is_minted_agai
     await world.undo(6)
     async with world.sending():
 
-        async def put_off() -> bool:
+        async def is_deferred() -> bool:
             return bool((await world.row())["next_at"] > world.clock.now())
 
-        await until(put_off)
+        await until(is_deferred)
         row = await world.row()
         assert (row["attempts"], row["last_error"], receiver.posts) == (0, None, {})
         await world.mint(reward, block=8)

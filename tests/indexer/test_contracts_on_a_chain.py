@@ -1,4 +1,4 @@
-"""Real contracts on a real chain: every event that is kept, as the chain itself has it."""
+"""Real contracts on a real chain: indexed facts equal the contracts' own answers."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def deployed() -> AsyncIterator[Deployed]:
 
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Follower:
-    """It reads the chain from its beginning, deployment included."""
+    """A follower that reads the chain from its beginning, deployment included."""
     genesis = await deployed.node.block(0)
     assert isinstance(genesis, Header)
     at = deployed.at

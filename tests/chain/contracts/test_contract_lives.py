@@ -1,7 +1,7 @@
 """Each contract's whole life on both dev chains: shipped bytecode, real keys, users without gas.
 
-What a call means in every corner forge's tests say; these show that our encoding, our reverts'
-names and the nodes that we run agree with it.
+Forge's tests cover the contracts' behaviour in every corner. These tests show that ltzd's encoding
+and names of reverts, and the nodes of dev mode, agree with it.
 """
 
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""Whatever a node answers when it is asked what is on offer, only our own errors come of it."""
+"""Reading the offers raises only ltzd's own errors, whatever the node answers."""
 
 from typing import Any
 

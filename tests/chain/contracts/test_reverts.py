@@ -1,4 +1,4 @@
-"""Whatever a contract reverts with becomes words; web3 and eth-abi say what is in the bytes."""
+"""Any revert data becomes text; web3 and eth-abi are the oracle for its content."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a file tells of a deployment, and one that does not."""
+"""The deployment file is written and read back; other files are refused."""
 
 import json
 from pathlib import Path

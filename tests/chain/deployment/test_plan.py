@@ -1,4 +1,4 @@
-"""What a deployment plans, decided without a chain."""
+"""The plan of a deployment, decided without a chain."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What may be relayed for a user, what not, and what goes out."""
+"""Relay requests that are allowed or refused, and the call data that is sent for them."""
 
 from collections.abc import Callable
 from dataclasses import replace

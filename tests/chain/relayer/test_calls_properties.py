@@ -1,6 +1,6 @@
-"""Whatever calldata comes, only what the table names passes, and only with the user as principal.
+"""Of any calldata, only functions of the table pass, and only with the user as principal.
 
-The oracle is web3 with the compiled ABI and eth-account, and a table of this file's own.
+The oracles are web3 with the compiled ABI, eth-account, and a table in this file.
 """
 
 from collections.abc import Callable, Sequence
@@ -261,7 +261,7 @@ STRAIGHT: dict[str, list[bytes]] = {
     ]
     for contract in artifacts.CONTRACTS
 }
-"""What passes, if the chain agrees."""
+"""Requests that pass, if the chain agrees."""
 STRAIGHT["LTZ"] += [
     multicall(permit(a_permit(OPERATORS[0], nonce=NONCE - 1)), transfer_from()),
     transfer_from(),

@@ -1,8 +1,8 @@
-"""A node in memory that behaves: takes transactions, mines them, forgets blocks, misleads.
+"""A node in memory with behaviour: it mines transactions, drops blocks and gives false answers.
 
-It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ mints,
-skips or refuses used references, and logs as contracts/src/LTZ.sol does; other contracts take any
-call, or revert where a test says so, and their logs are what a test says.
+The fake replaces `Rpc`, so `Node` and everything above it are real. LTZ mints, skips or refuses
+used references, and logs as contracts/src/LTZ.sol does. Other contracts accept any call, or revert
+where a test says so, and log what the test wants.
 """
 
 import asyncio
@@ -86,7 +86,7 @@ def _log(address: Address, signature: str, indexed: Sequence[bytes | int], *data
 
 
 def _types(signature: str) -> list[str]:
-    """Those of a signature whose only tuple, if any, is one type."""
+    """The types of a signature with at most one tuple, which counts as one type."""
     inner = signature[signature.index("(") + 1 : -1]
     start, end = inner.find("("), inner.find(")") + 1
     if start < 0:
@@ -172,7 +172,7 @@ class SentTransaction:
 
     @property
     def call(self) -> tuple[Address, bytes, int]:
-        """What it does, whatever it pays."""
+        """The call itself, without its fees."""
         return self.to, self.data, self.gas_limit
 
     @property
@@ -217,7 +217,7 @@ class FakeNode(Rpc):
     simulated = 0
     is_down = False
     block_gas_limit = 300_000_000
-    """What the transactions of one block can use; a mint uses 30,000 a reward."""
+    """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
     _salt = 0
 
@@ -226,9 +226,9 @@ class FakeNode(Rpc):
         self.blocks = [Block(0, Hash32(keccak(b"genesis")), Hash32(bytes(32)), GWEI)]
         self.pool: dict[Hash32, SentTransaction] = {}
         self.arrived: list[bytes] = []
-        """Every publication that reached the node, whatever was answered."""
+        """Every publication that reached the node, whatever its answer was."""
         self.together: list[int] = []
-        """How many publications each request held that had any."""
+        """The number of publications in each request that had any."""
         self.call_counts: Counter[str] = Counter()
         self.node = Node(self)
 
@@ -241,7 +241,7 @@ class FakeNode(Rpc):
         """Which calls it answers with an error of its own."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
-        """What the mint limit's bucket has ever been given."""
+        """All that the mint limit's bucket was ever filled with."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Which mints the contract refuses with a sentence, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
@@ -254,24 +254,24 @@ class FakeNode(Rpc):
         self.lost_requests = 0
         """Publications from now on that never arrive."""
         self.lost_replies = 0
-        """Publications from now on that arrive, though their sender hears nothing."""
+        """Publications from now on that arrive, but whose reply is lost."""
         self.refusal: str | None = None
-        """What every publication is answered instead of being taken."""
+        """The error text for every publication, or None to accept them."""
         self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
-        """Which publications it has no room for, or in which words it refuses them."""
+        """Publications to refuse: True for a full pool, or the error text."""
         self.refuses_cheap = False
         """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
         """Newest blocks that this node does not have yet."""
         self.empty_answers = 0
-        """Questions for logs by range that are answered with none, though there are some."""
+        """Requests for logs by range that are answered with an empty list."""
         self.unheard: set[Address] = set()
-        """Contracts whose logs questions by range leave out."""
+        """Contracts whose logs are missing from answers by range."""
         self.is_blind_by_hash = False
-        """Whether it also answers none to questions for logs by block hash."""
+        """Whether answers by block hash are empty, too."""
         self.longest_range: int | None = None
         self.before: dict[str, Callable[[], object]] = {}
-        """What happens once, just before a method is answered."""
+        """Callbacks by method, called once just before the next answer."""
         self._methods = self._answered()
 
     def _answered(self) -> dict[str, Callable[..., Any]]:
@@ -345,7 +345,7 @@ class FakeNode(Rpc):
         )
 
     def self_transfers(self) -> list[SentTransaction]:
-        """Those on the canonical chain, in order."""
+        """Self-transfers on the canonical chain, in order."""
         return [
             done.sent
             for block in self.blocks
@@ -407,7 +407,7 @@ class FakeNode(Rpc):
                 yield done
 
     def _available(self, block: Block) -> int:
-        """What the mint limit's bucket holds; it is refilled by hand."""
+        """The content of the mint limit's bucket; tests refill it."""
         return min(self.mint_capacity, self.mint_filled - block.minted)
 
     def _run(

@@ -1,6 +1,6 @@
-"""Stands between ltzd and a node and does what networks do: refuses, loses, delays, answers 502.
+"""A proxy between ltzd and a node with the faults of networks: refused, lost, delayed, HTTP 502.
 
-Replies are lost only after the node has taken the request: that is what makes them dangerous.
+Replies are lost only after the node has taken the request, which is the dangerous case.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PUBLISH = "eth_sendRawTransaction"
 
 
 class NodeProxy:
-    """Faults are plain attributes; set them back to make the network well again."""
+    """Faults are plain attributes; tests reset them to end a fault."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -26,14 +26,14 @@ class NodeProxy:
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.published: list[str] = []
-        """Signed bytes that were handed on, in order."""
+        """Signed bytes that were forwarded, in order."""
         self.lose_publications = 0
-        """So many next publications reach the node, and nobody hears its reply."""
+        """The number of next publications that reach the node, but whose reply is lost."""
         self.hold: Literal["request", "reply", ""] = ""
         """Publications hang, before or after the node has them, until their sender is gone."""
         self.held: list[str] = []
         self.refuses: Callable[[str], str | None] = lambda _raw: None
-        """In which words it refuses signed bytes, if it does: no node ever sees them."""
+        """The error text for signed bytes, which then never reach the node, or None to forward them."""
         self.delay_seconds = 0.0
         self.bad_gateway = False
 

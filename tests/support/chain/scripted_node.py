@@ -1,4 +1,4 @@
-"""A real HTTP server that answers JSON-RPC with whatever a test makes up."""
+"""A real HTTP server that answers JSON-RPC as a test scripts it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ Respond = Callable[[Any], object]
 """From the request's JSON to the answer: an object, or bytes to be sent as they are."""
 
 NEVER = object()
-"""An answer that does not come in time."""
+"""An answer that comes after the client's timeout."""
 
 
 @asynccontextmanager

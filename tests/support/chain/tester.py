@@ -1,4 +1,4 @@
-"""A tester chain of a test's own, spoken to over real HTTP; wallets sign with eth-account.
+"""A tester chain for one test, over real HTTP; wallets sign with eth-account.
 
 `EMITTER` counts its calls in slot 0 and logs its calldata with the first two words as topics;
 `REVERTER` reverts with its calldata, `BURNER` burns all gas at once, `ENDLESS` does so slowly.
