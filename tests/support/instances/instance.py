@@ -68,7 +68,11 @@ class OsUser:
 
 
 class Instance:
-    """A data directory and the `ltzd dev` process that uses it, if one runs."""
+    """A data directory and the `ltzd dev` process that uses it, if one runs.
+
+    Processes are forked from a server that has imported ltzd; with `first_by_command` the first one
+    is `python -m ltzd`, and so are all of another user's.
+    """
 
     def __init__(
         self,
@@ -76,12 +80,15 @@ class Instance:
         options: Sequence[str],
         http: aiohttp.ClientSession,
         os_user: OsUser | None,
+        *,
+        first_by_command: bool = False,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
         self.options = list(options)
         self.http = http
         self.os_user = os_user
+        self.first_by_command = first_by_command
         self.port = ports.free_port()
         self.admin_port = ports.free_port()
         self.process: asyncio.subprocess.Process | ForkedProcess | None = None
@@ -108,10 +115,11 @@ class Instance:
         with (self.folder / "out").open("ab") as out:
             self._output_offset = out.tell()
             arguments = ("dev", *own, *self.options, *more)
-            if self.process is None or self.os_user is not None or sys.platform != "linux":
+            is_first = self.process is None
+            if (is_first and self.first_by_command) or self.os_user or sys.platform != "linux":
                 self.process = await self.command(*arguments, output=out)
                 return
-            # A restart, which costs less without the imports of a new interpreter.
+            # A fork spares the imports of a new interpreter.
             self.process = await fork_server.spawn(
                 arguments, self.folder, _environment(), out.fileno()
             )
@@ -296,7 +304,10 @@ class Instance:
 
 @asynccontextmanager
 async def an_instance(
-    *options: str, os_user: OsUser | None = None, started: bool = True
+    *options: str,
+    os_user: OsUser | None = None,
+    started: bool = True,
+    first_by_command: bool = False,
 ) -> AsyncIterator[Instance]:
     """An instance in a folder of its own; on exit its processes and files are gone.
 
@@ -306,7 +317,7 @@ async def an_instance(
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            instance = Instance(folder, options, http, os_user)
+            instance = Instance(folder, options, http, os_user, first_by_command=first_by_command)
             try:
                 if started:
                     await instance.start()
