@@ -10,12 +10,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks import inserts, instance, load, processes, resources, results
-from benchmarks.inserts import Inserted, InsertLoad
-from benchmarks.instance import BULK_EVENTS, Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import CLIENTS, USERS, WARM_UP_SECONDS, first_events, timed
+from benchmarks.harness import instance, load, processes, resources, results
+from benchmarks.harness.instance import BULK_EVENTS, Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS, USERS, WARM_UP_SECONDS, first_events, timed
+from benchmarks.limits import inserts
+from benchmarks.limits.inserts import Inserted, InsertLoad
 
 BULK_CLIENTS = 8
 """The best of 2, 4, 8 and 16; 8 and 16 differ less than rounds do."""

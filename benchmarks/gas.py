@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import instance, load, results
-from benchmarks.instance import Instance
-from benchmarks.load import Plan
-from benchmarks.results import Measurement, Ratio
-from benchmarks.sides import CLIENTS
+from benchmarks.harness import instance, load, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Plan
+from benchmarks.harness.results import Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS
 from ltzd.chain.contracts.ltz import MAX_BATCH, REWARD_MINTED_TOPIC
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import instance, load, processes, resources, results
-from benchmarks.instance import Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import USERS, first_events, timed
+from benchmarks.harness import instance, load, processes, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import USERS, first_events, timed
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,11 @@ from uuid import uuid4
 
 import msgspec
 
-from benchmarks import results
-from benchmarks.instance import BRAND_FILE
-from benchmarks.load import percentile_ms
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import WARM_UP_SECONDS
+from benchmarks.harness import results
+from benchmarks.harness.instance import BRAND_FILE
+from benchmarks.harness.load import percentile_ms
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import WARM_UP_SECONDS
 from ltzd.actions.site_plugin.leaderboards import Leaderboards
 from ltzd.dev.services import postgres
 from ltzd.rules.brands.configuration import Brand, parse_brand_file

@@ -14,12 +14,12 @@ from pathlib import Path
 from statistics import median
 from time import time
 
-from benchmarks import instance, load, resources, results
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
-from benchmarks.resources import Programs
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import CLIENTS, USERS, check, first_events, show
+from benchmarks.harness import instance, load, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.resources import Programs
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import CLIENTS, USERS, check, first_events, show
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import LTZ, address_of

@@ -17,12 +17,12 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import instance, load, results
-from benchmarks.instance import BRAND_FILE, Instance
-from benchmarks.load import Load, Plan
-from benchmarks.processes import START_SECONDS, check_alive, running
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import check, show
+from benchmarks.harness import instance, load, results
+from benchmarks.harness.instance import BRAND_FILE, Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.processes import START_SECONDS, check_alive, running
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import check, show
 from ltzd.providers.identity.client import IdentityPolicy
 
 PATH = "/service-api/pregenerate-user"

@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.instance import Instance
-from benchmarks.load import loopback_address, percentile_ms
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import loopback_address, percentile_ms
 from benchmarks.relay_calls import CONFIRMED
 
 _MOST_PAUSE_SECONDS = 0.5

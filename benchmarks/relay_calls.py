@@ -17,8 +17,8 @@ from typing import Any, TypeVar
 import aiohttp
 import coincurve
 
-from benchmarks import load
-from benchmarks.instance import Instance
+from benchmarks.harness import load
+from benchmarks.harness.instance import Instance
 from ltzd.chain.contracts import ltz, perk_nft
 from ltzd.chain.typed_data import (
     DOMAIN_NAMES,

@@ -12,27 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from benchmarks import (
-    blocks,
-    inclusion,
-    inserts,
-    instance,
-    load,
-    publication,
-    relay_calls,
-    resources,
-    results,
-    usual_relayer,
-)
-from benchmarks.inclusion import Included
-from benchmarks.inserts import Inserted
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
+from benchmarks import publication, relay_calls
+from benchmarks.harness import blocks, instance, load, resources, results
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import check, first_events, show
+from benchmarks.limits import inclusion, inserts, usual_relayer
+from benchmarks.limits.inclusion import Included
+from benchmarks.limits.inserts import Inserted
+from benchmarks.limits.usual_relayer import Relayed
 from benchmarks.publication import Published
 from benchmarks.relay_calls import Calls
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import check, first_events, show
-from benchmarks.usual_relayer import Relayed
 from ltzd.chain.node.rpc import Rpc
 from ltzd.values import hex_of
 

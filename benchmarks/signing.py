@@ -9,8 +9,8 @@ from eth_account import Account
 from eth_keys.backends.coincurve import CoinCurveECCBackend
 from eth_keys.main import lazy_key_api
 
-from benchmarks import results
-from benchmarks.results import Ratio
+from benchmarks.harness import results
+from benchmarks.harness.results import Ratio
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import Address, checksummed
 

@@ -11,8 +11,8 @@ from cryptography.hazmat.primitives.asymmetric.ec import ECDSA, EllipticCurvePub
 from cryptography.hazmat.primitives.hashes import SHA256
 from jwt.utils import base64url_decode, raw_to_der_signature
 
-from benchmarks import results
-from benchmarks.results import Ratio
+from benchmarks.harness import results
+from benchmarks.harness.results import Ratio
 from ltzd.dev.sandbox import Sandbox
 from ltzd.providers.identity.tokens import IdentityTokens
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import instance, processes, results, webhook_receiver
-from benchmarks.instance import Instance
-from benchmarks.load import Load
-from benchmarks.results import Figure, Measurement, Ratio
-from benchmarks.sides import USERS, first_events, timed
+from benchmarks.harness import instance, processes, results, webhook_receiver
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load
+from benchmarks.harness.results import Figure, Measurement, Ratio
+from benchmarks.harness.sides import USERS, first_events, timed
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, connect
@@ -67,7 +67,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
 @asynccontextmanager
 async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
     port, log = processes.free_port(), folder / "receiver.log"
-    receiver = ["-m", "benchmarks.webhook_receiver", str(port)]
+    receiver = ["-m", "benchmarks.harness.webhook_receiver", str(port)]
     async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
         await processes.until_it_listens(process, port, log)
         await first_events(ltzd, USERS)

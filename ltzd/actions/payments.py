@@ -5,12 +5,10 @@ event says. One statement writes payment and reward, so of all who come, through
 whatever process, one has minted and the others find it done.
 """
 
-import asyncio
 import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import structlog
 
@@ -102,7 +100,6 @@ class Payments:
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
-        self._waiting: dict[UUID, asyncio.Task[Hash32 | None]] = {}
 
     # --- checkout -------------------------------------------------------------------------------
 
@@ -210,19 +207,10 @@ class Payments:
             async with session(self._pool) as connection:
                 hash_ = (await rewards.published_hashes(connection, [reward])).get(reward)
         if hash_ is None and not self._brands.is_paused(payment.brand_id):
-            hash_ = await self._shared_wait(reward)
+            hash_ = await self._hashes.wait(reward, HASH_WAIT_SECONDS)
         if hash_ is None:
             raise MintPending("The payment's mint is not published yet")
         return hash_
-
-    async def _shared_wait(self, reward: UUID) -> Hash32 | None:
-        """`MintHashWaiters` knows one waiter of a reward, and a session may have many."""
-        waiting = self._waiting.get(reward)
-        if waiting is None:
-            waiting = asyncio.create_task(self._hashes.wait(reward, HASH_WAIT_SECONDS))
-            self._waiting[reward] = waiting
-            waiting.add_done_callback(lambda _done: self._waiting.pop(reward, None))
-        return await asyncio.shield(waiting)
 
     # --- the provider's events ------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from cachetools import LRUCache
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.outcomes import REFUSED_BY_THE_NETWORK
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
@@ -35,6 +35,7 @@ from ltzd.errors import (
 )
 from ltzd.rules import perk_charges
 from ltzd.rules.perk_charges import Token
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.store import perk_charges as redemptions
@@ -101,30 +102,36 @@ class IndexedHeight:
 class PerkCharges:
     def __init__(
         self,
-        desk: RelayContext,
+        context: RelayContext,
         brands: BrandCache,
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
     ) -> None:
-        self._pool = desk.pool
-        self._clock = desk.clock
+        self._pool = context.pool
+        self._clock = context.clock
         self._budgets = budgets
-        self._wakeups = desk.wakeups
-        self._node = desk.node
-        self._contract = desk.contracts.perk_nft
-        self._chain_id = desk.contracts.chain_id
-        self._board = desk.board
-        self._rehearsal = desk.rehearsal
-        self._operators = desk.operators
+        self._wakeups = context.wakeups
+        self._node = context.node
+        self._contract = context.contracts.perk_nft
+        self._chain_id = context.contracts.chain_id
+        self._waiters = context.waiters
+        self._simulator = context.simulator
+        self._wallets = context.wallets
         self._brands = brands
         self._signatures = signatures
         self._limits = limits
         # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(self._looked_at, at_once=1)
-        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(self._are_fresh, at_once=1)
+        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(
+            self._looked_at, max_concurrent=1
+        )
+        self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(
+            self._are_fresh, max_concurrent=1
+        )
         self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
-        self._collections: Batcher[int, CollectionOwner | None] = Batcher(self._owned, at_once=1)
+        self._collections: Batcher[int, CollectionOwner | None] = Batcher(
+            self._owned, max_concurrent=1
+        )
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
         """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
@@ -228,15 +235,15 @@ class PerkCharges:
             self._wakeups.notify(RELAYS)
             log.info("redemption.written", redemption=str(id_), relay=relay)
         else:
-            self._board.look()
-        await self._board.end(relay, deadline)
+            self._waiters.poll()
+        await self._waiters.settled(relay, deadline)
         return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
 
     async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
         """The earlier one with its key if there is one; which redemption, by which relay."""
         await self._rehearse(request)
-        max_cost_wei = GAS_LIMIT * await self._rehearsal.worst_fee()
-        wallet = perk_charges.wallet_of(request.token_id, await self._operators.all())
+        max_cost_wei = GAS_LIMIT * await self._simulator.max_fee()
+        wallet = perk_charges.wallet_of(request.token_id, await self._wallets.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
             await _spend_nonce(connection, request)
@@ -265,7 +272,7 @@ class PerkCharges:
         if before:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
-        sender = await self._operators.first()
+        sender = await self._wallets.first()
         revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
         if revert is None:
             return
@@ -323,27 +330,25 @@ class PerkCharges:
             progress = (await relays.progress(connection, [relay])).get(relay)
         if found is None or progress is None:
             raise Unavailable("No relay wallet could send the redemption in time")
-        if progress.failure is not None:
-            raise TransactionFailed(
-                f"Transaction would fail: {progress.failure}", reason=progress.failure
-            )
-        if progress.relayed is None:
+        if progress.transaction_hash is None:
+            if progress.status is RelayStatus.FAILED:
+                raise TransactionFailed(
+                    f"Transaction would fail: {progress.reason}", reason=progress.reason
+                )
             raise RelayPending("No node has taken the redemption yet")
         if found.succeeded is False:
             raise await self._failure(progress)
         return found
 
-    async def _failure(self, progress: relays.Progress) -> LtzdError:
-        relayed = progress.relayed
-        assert relayed is not None
-        if relayed.is_cancelled:
+    async def _failure(self, relay: RelayProgress) -> LtzdError:
+        if relay.is_cancelled:
             return TransactionFailed(
                 f"Transaction failed: {REFUSED_BY_THE_NETWORK}", reason=REFUSED_BY_THE_NETWORK
             )
-        if relayed.block_number is None:
+        if relay.block_number is None or relay.sender is None:
             return TransactionFailed("Transaction failed: its nonce was used by another", reason="")
-        data = await self._rehearsal.revert_at(
-            progress.to, progress.data, relayed.sender, relayed.block_number
+        data = await self._simulator.revert_data(
+            relay.to, relay.data, relay.sender, relay.block_number
         )
         return _refusal(data or b"")
 

@@ -159,7 +159,7 @@ class Pregeneration:
         refuse_fakes(account, datetime.now(UTC))
         async with session(self._pool) as connection:
             known = await pregenerations.find(connection, account)
-        found = known or await self._flights.share(account, lambda: self._found(account))
+        found = known or await self._flights.call(account, lambda: self._found(account))
         async with session(self._pool) as connection:
             return await pregenerations.record(
                 connection, request.brand_id, account, found, request.metadata

@@ -1,1 +1,7 @@
-"""."""
+"""Building blocks with which several rooms run things concurrently; nothing here knows the domain.
+
+Begin with `batch_writer`, which commits many callers' items in one database transaction, and
+`batcher`, its counterpart for reads. `single_flight` lets callers with the same question share one
+call, `cached_value` keeps one answer for a second, `keyed_waiters` holds callers until an event
+about their key arrives, and `clock` is the type of every injected clock.
+"""

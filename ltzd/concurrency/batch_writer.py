@@ -1,9 +1,9 @@
-"""Many callers, one database commit: each waits for the commit that holds its own item.
+"""Group commit: many callers' items in one database transaction.
 
-While a commit is under way items gather; whatever waits at its end goes into the next. An answer
-is given only after its commit, so it is as durable as a commit of its own. An item that makes a
-commit fail is tried alone, so that it cannot take its neighbours down; one that lost a race
-(`RETRY`) goes into the next commit, for a bounded time.
+Items gather while a commit is under way; the next commit takes what waits at its end. A caller gets
+its answer only after the commit that holds its item, so the answer is as durable as one of a commit
+of its own. If a commit fails, its items are committed one by one, so that a bad item fails alone.
+An item answered with `RETRY` lost a race and goes into the next commit, for a bounded time.
 """
 
 import asyncio
@@ -15,13 +15,14 @@ from typing import Generic, TypeVar
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.futures import complete
 from ltzd.errors import DatabaseUnavailable, Unavailable
 
 
 class Retry(Enum):
-    """The answer of an item that must be decided again."""
+    """The answer for an item that must be decided again."""
 
-    RETRY = "again"
+    RETRY = "retry"
 
 
 RETRY = Retry.RETRY
@@ -30,22 +31,21 @@ Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
-_PATIENCE_SECONDS = 20.0
-"""For a race that is lost again and again; nobody waits longer for an answer."""
-
-
 @dataclass(slots=True)
-class _Waiting(Generic[Item, Answer]):
+class _Pending(Generic[Item, Answer]):
+    """`give_up_at` is set when the item loses its first race."""
+
     item: Item
     future: asyncio.Future[Answer]
-    tired_at: float | None = None
-    """When it gives up; None until it has lost a race."""
+    give_up_at: float | None = None
 
 
 class BatchWriter(Generic[Item, Answer]):
-    """`write` commits items and answers each, in order: a value, or an exception for its caller.
+    """`write` commits items and answers them in order: a value, or an exception for the caller.
 
-    `kind` is what the metrics call the items.
+    `kind` labels the metrics. At most `width` commits run at a time, each of at most `max_batch`
+    items; `submit` refuses items once `max_waiting` wait. An item that keeps losing races is given
+    up `max_retry_seconds` after the first one.
     """
 
     def __init__(
@@ -54,30 +54,20 @@ class BatchWriter(Generic[Item, Answer]):
         kind: str,
         *,
         width: int = 1,
-        largest: int = 200,
-        bound: int = 20_000,
+        max_batch: int = 200,
+        max_waiting: int = 20_000,
+        max_retry_seconds: float = 20.0,
         clock: Clock = loop_time,
     ) -> None:
-        self._clock = clock
         self._write = write
         self._kind = kind
         self._width = width
-        self._largest = largest
-        self._bound = bound
-        self._waiting: deque[_Waiting[Item, Answer]] = deque()
-        self._idle = asyncio.Semaphore(0)
-
-    async def submit(self, item: Item) -> Answer:
-        """The item's answer after its commit. Raises Unavailable when too many wait already.
-
-        A cancelled caller's item is written all the same.
-        """
-        if len(self._waiting) >= self._bound:
-            raise Unavailable("Too many requests wait for the database")
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(item, future))
-        self._idle.release()
-        return await future
+        self._max_batch = max_batch
+        self._max_waiting = max_waiting
+        self._max_retry_seconds = max_retry_seconds
+        self._clock = clock
+        self._waiting: deque[_Pending[Item, Answer]] = deque()
+        self._available = asyncio.Semaphore(0)
 
     async def run(self) -> None:
         """Commit until cancelled, `width` commits at a time."""
@@ -85,56 +75,61 @@ class BatchWriter(Generic[Item, Answer]):
             for _ in range(self._width):
                 group.create_task(self._work())
 
+    async def submit(self, item: Item) -> Answer:
+        """Return the item's answer after its commit. Raises Unavailable if too many items wait.
+
+        The item of a cancelled caller is written all the same.
+        """
+        if len(self._waiting) >= self._max_waiting:
+            raise Unavailable("Too many requests are waiting for the database")
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Pending(item, future))
+        self._available.release()
+        return await future
+
     async def _work(self) -> None:
         while True:
-            await self._idle.acquire()
-            taken: list[_Waiting[Item, Answer]] = []
-            while self._waiting and len(taken) < self._largest:
-                taken.append(self._waiting.popleft())
-            if taken:
-                await self._commit(taken)
+            await self._available.acquire()
+            batch: list[_Pending[Item, Answer]] = []
+            while self._waiting and len(batch) < self._max_batch:
+                batch.append(self._waiting.popleft())
+            if batch:
+                await self._commit(batch)
 
-    async def _commit(self, taken: list[_Waiting[Item, Answer]]) -> None:
+    async def _commit(self, batch: list[_Pending[Item, Answer]]) -> None:
         try:
             with telemetry.timed(telemetry.GROUP_COMMIT_SECONDS.labels(self._kind)):
-                answers = await self._write([one.item for one in taken])
+                answers = await self._write([pending.item for pending in batch])
         except DatabaseUnavailable as error:
-            answers = [error] * len(taken)
-        except Exception as error:  # noqa: BLE001 - it goes to the one caller whose item it is
-            if len(taken) > 1:
-                for one in taken:
-                    await self._commit([one])
+            answers = [error] * len(batch)
+        except Exception as error:  # noqa: BLE001 - the caller of the one item gets it
+            if len(batch) > 1:
+                for pending in batch:
+                    await self._commit([pending])
                 return
             answers = [error]
-        telemetry.GROUP_COMMIT_ITEMS.labels(self._kind).observe(len(taken))
-        again = [
-            one
-            for one, answer in zip(taken, answers, strict=True)
-            if not self._is_answered(one, answer)
+        telemetry.GROUP_COMMIT_ITEMS.labels(self._kind).observe(len(batch))
+        retried = [
+            pending
+            for pending, answer in zip(batch, answers, strict=True)
+            if not self._is_answered(pending, answer)
         ]
-        # Before whoever came later, and in their own order.
-        self._waiting.extendleft(reversed(again))
-        for _ in again:
-            self._idle.release()
+        # In their own order, before items that came later.
+        self._waiting.extendleft(reversed(retried))
+        for _ in retried:
+            self._available.release()
 
-    def _is_answered(self, one: _Waiting[Item, Answer], answer: Answer | Exception | Retry) -> bool:
-        """Tell the caller, unless the item goes again."""
+    def _is_answered(
+        self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry
+    ) -> bool:
+        """Answer the caller; return False if the item is to be retried instead."""
         if not isinstance(answer, Retry):
-            _tell(one.future, answer)
+            complete(pending.future, answer)
             return True
         now = self._clock()
-        if one.tired_at is None:
-            one.tired_at = now + _PATIENCE_SECONDS
-        if now < one.tired_at:
+        if pending.give_up_at is None:
+            pending.give_up_at = now + self._max_retry_seconds
+        if now < pending.give_up_at:
             return False
-        _tell(one.future, Unavailable("Others were faster again and again"))
+        complete(pending.future, Unavailable("Concurrent requests kept winning: try again"))
         return True
-
-
-def _tell(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:
-    if future.done():
-        return
-    if isinstance(answer, Exception):
-        future.set_exception(answer)
-    else:
-        future.set_result(answer)

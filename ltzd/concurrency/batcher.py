@@ -1,7 +1,7 @@
-"""Many callers, one question: what is asked while a question is under way waits for the next.
+"""Answers many callers with one call: items that arrive while a call is under way share the next.
 
-For reads, whose cost is in the asking: who comes alone is asked for at once. Nothing is kept, and
-a caller who goes away takes nobody's answer along.
+For reads whose cost lies in the round trip. An item that arrives alone is sent at once, and nothing
+is cached. A cancelled caller does not cancel the call for the others.
 """
 
 import asyncio
@@ -9,66 +9,63 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Generic, TypeVar
 
+from ltzd.concurrency.futures import complete
+
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
 
 class Batcher(Generic[Item, Answer]):
-    """`ask` answers items in their order: a value, or an exception for its caller.
+    """`fetch` answers items in their order: with a value, or an exception for the item's caller.
 
-    What it raises goes to all of them.
+    An exception that `fetch` raises goes to every caller of the batch.
     """
 
     def __init__(
         self,
-        ask: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
+        fetch: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception]]],
         *,
-        at_once: int = 2,
-        largest: int = 50,
+        max_concurrent: int = 2,
+        max_batch: int = 50,
     ) -> None:
-        self._ask = ask
-        self._at_once = at_once
-        self._largest = largest
+        self._fetch = fetch
+        self._max_concurrent = max_concurrent
+        self._max_batch = max_batch
         self._waiting: deque[tuple[Item, asyncio.Future[Answer]]] = deque()
-        self._asking: set[asyncio.Task[None]] = set()
-        self._under_way = 0
+        self._workers: set[asyncio.Task[None]] = set()
+        self._busy_workers = 0
 
     async def ask(self, item: Item) -> Answer:
         return await self.begin(item)
 
     def begin(self, item: Item) -> asyncio.Future[Answer]:
-        """For who has another question meanwhile; who loses interest cancels it."""
+        """Ask without waiting; a caller that no longer wants the answer cancels the future."""
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting.append((item, future))
-        if self._under_way < self._at_once:
-            self._under_way += 1
-            task = asyncio.create_task(self._serve())
-            self._asking.add(task)
-            task.add_done_callback(self._asking.discard)
+        if self._busy_workers < self._max_concurrent:
+            self._busy_workers += 1
+            worker = asyncio.create_task(self._work())
+            self._workers.add(worker)
+            worker.add_done_callback(self._workers.discard)
         return future
 
-    async def _serve(self) -> None:
-        """Until nothing waits."""
+    async def _work(self) -> None:
+        """Answer batches until nothing waits."""
         try:
             while self._waiting:
-                most = min(self._largest, len(self._waiting))
-                await self._answer([self._waiting.popleft() for _ in range(most)])
+                size = min(self._max_batch, len(self._waiting))
+                await self._answer([self._waiting.popleft() for _ in range(size)])
         finally:
-            self._under_way -= 1
+            self._busy_workers -= 1
 
-    async def _answer(self, taken: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
+    async def _answer(self, batch: Sequence[tuple[Item, asyncio.Future[Answer]]]) -> None:
         try:
-            answers = await self._ask([item for item, _ in taken])
+            answers = await self._fetch([item for item, _ in batch])
         except asyncio.CancelledError:
-            for _, future in taken:
+            for _, future in batch:
                 future.cancel()
             raise
-        except Exception as error:  # noqa: BLE001 - it goes to the callers
-            answers = [error] * len(taken)
-        for (_, future), answer in zip(taken, answers, strict=True):
-            if future.done():
-                continue
-            if isinstance(answer, Exception):
-                future.set_exception(answer)
-            else:
-                future.set_result(answer)
+        except Exception as error:  # noqa: BLE001 - every caller of the batch gets it
+            answers = [error] * len(batch)
+        for (_, future), answer in zip(batch, answers, strict=True):
+            complete(future, answer)

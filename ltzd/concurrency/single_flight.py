@@ -1,4 +1,4 @@
-"""Callers who ask the same thing at the same time share one call, a flight."""
+"""Callers with the same question at the same time share one call."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,56 +11,57 @@ Answer = TypeVar("Answer")
 
 
 class SingleFlight(Generic[Key, Answer]):
-    """At most `most` under way; `name` tells them apart in a list of tasks.
+    """Runs at most one call for each key and `max_calls` in all.
 
-    `unavailable` makes the error for a caller whose call was cancelled or that is one too many.
+    `name` names the calls' tasks. `unavailable` makes the error that a caller gets if too many
+    calls are under way, or if `close` ends its call.
     """
 
     def __init__(
-        self, name: str, most: int, unavailable: Callable[[str], Unavailable] = Unavailable
+        self, name: str, max_calls: int, unavailable: Callable[[str], Unavailable] = Unavailable
     ) -> None:
         self._name = name
-        self._most = most
+        self._max_calls = max_calls
         self._unavailable = unavailable
-        self._under_way: dict[Key, asyncio.Task[Answer]] = {}
+        self._calls: dict[Key, asyncio.Task[Answer]] = {}
 
     def __len__(self) -> int:
-        return len(self._under_way)
+        return len(self._calls)
 
     async def close(self) -> None:
-        """Ends those under way; their callers get `unavailable`."""
-        flights = list(self._under_way.values())
-        for flight in flights:
-            flight.cancel()
-        await asyncio.gather(*flights, return_exceptions=True)
+        """Cancel the calls under way."""
+        calls = list(self._calls.values())
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
 
-    async def share(self, key: Key, start: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
-        """Whatever the flight for `key` brings; `start` is called if there is none."""
-        flight = self.take_off(key, start)
+    async def call(self, key: Key, start: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
+        """Return or raise what the call for `key` does; `start` begins it if none is under way."""
+        task = self.begin(key, start)
         try:
-            # Shielded: a caller that gives up must not take the others' answer with it.
-            return await asyncio.shield(flight)
+            # Shielded: a cancelled caller must not cancel the call for the others.
+            return await asyncio.shield(task)
         except asyncio.CancelledError:
             caller = asyncio.current_task()
-            if flight.cancelled() and not (caller and caller.cancelling()):
-                raise self._unavailable("The client is closed") from None
+            if task.cancelled() and not (caller and caller.cancelling()):
+                raise self._unavailable(f"{self._name}: closed") from None
             raise
 
-    def take_off(
+    def begin(
         self, key: Key, start: Callable[[], Coroutine[Any, Any, Answer]]
     ) -> asyncio.Task[Answer]:
-        """For who does not wait for the answer."""
-        if key in self._under_way:
-            return self._under_way[key]
-        if len(self._under_way) >= self._most:
-            raise self._unavailable("Too many look-ups are waiting")
-        flight = asyncio.create_task(start(), name=self._name)
-        self._under_way[key] = flight
-        flight.add_done_callback(lambda done: self._land(key, done))
-        return flight
+        """Like `call`, without waiting for the answer."""
+        if key in self._calls:
+            return self._calls[key]
+        if len(self._calls) >= self._max_calls:
+            raise self._unavailable(f"{self._name}: too many calls are under way")
+        task = asyncio.create_task(start(), name=self._name)
+        self._calls[key] = task
+        task.add_done_callback(lambda done: self._forget(key, done))
+        return task
 
-    def _land(self, key: Key, flight: asyncio.Task[Answer]) -> None:
-        del self._under_way[key]
-        # Looked at here, so that a failure nobody waits for any more is not reported as forgotten.
-        if not flight.cancelled():
-            flight.exception()
+    def _forget(self, key: Key, task: asyncio.Task[Answer]) -> None:
+        del self._calls[key]
+        # Retrieved, so that asyncio does not log a failure whose callers are all gone.
+        if not task.cancelled():
+            task.exception()

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PregenerationRequest
-from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
@@ -23,6 +23,7 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
+from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayWindow
 from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
@@ -55,15 +56,19 @@ class Relays(Protocol):
         """Raises Unauthorized and IdentityUnavailable."""
         ...
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
+    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
         """The user's limits and relays. Raises ValidationFailed for another user's wallet."""
         ...
 
-    async def submit(self, request: RelayRequest, standing: RelayUsage) -> RelayAnswer:
+    async def submit(
+        self, user: TokenUser, request: RelayRequest, usage: RelayUsage
+    ) -> tuple[RelayProgress, RelayWindow]:
         """Raises every other refusal, and TransactionFailed for a call that would revert."""
         ...
 
-    async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
+    async def find(
+        self, user: TokenUser, transaction_hash: Hash32
+    ) -> tuple[RelayProgress, RelayWindow]:
         """Raises NotFound, also for another user's relay."""
         ...
 

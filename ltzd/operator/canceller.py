@@ -1,8 +1,8 @@
 """Frees the nonces of transactions that nodes refuse for good, by self-transfers (decision 0021).
 
-The self-transfer is another attempt of the same intent. It is stored before any node sees it, so
-that a crash finds it, and it is watched like all attempts. The work stays tied to the intent until
-the nonce is final, since either attempt may be mined.
+The self-transfer is another attempt of the same intent, stored before any node sees it, so that a
+crash finds it, and watched like all attempts. The work stays tied to the intent until the nonce is
+final, since either attempt may be mined.
 """
 
 import structlog

@@ -96,11 +96,11 @@ class KeyCache(ABC):
 
     async def _read(self) -> None:
         self._refuse_in_pause()
-        await self._reads.share(None, self._fetch)
+        await self._reads.call(None, self._fetch)
 
     def _start_read(self) -> None:
         self._refuse_in_pause()
-        self._reads.take_off(None, self._fetch)
+        self._reads.begin(None, self._fetch)
 
     def _refuse_in_pause(self) -> None:
         growing = FIRST_FAILURE_PAUSE_SECONDS * 2 ** min(self._failures - 1, 10)

@@ -1,6 +1,6 @@
-"""Books that agree: what each brand's come to, and how a disagreement is told.
+"""The records of `ltzd books`: each brand's figures, and the disagreements between them.
 
-LTZ are whole ones, dollars are cents. `Figures` add up; a brand that nothing happened to has zeros.
+Amounts are in whole LTZ and in cents. `Figures` can be added; a brand without any event has zeros.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,28 +24,28 @@ class Figures:
     """Rewards for check-ins and milestones."""
     other_ltz: int = 0
     minted: int = 0
-    """Rewards that the index has told of their mint."""
+    """Rewards whose mint the indexer has found."""
     minted_ltz: int = 0
     queued: int = 0
     in_flight: int = 0
     failed: int = 0
     delivered: int = 0
-    """Webhooks `ltz_distributed` that were not taken back."""
+    """Webhooks `ltz_distributed` that were not revoked."""
     pending: int = 0
     exhausted: int = 0
     on_chain: int = 0
     """Mints under exactly a reward's reference."""
     on_chain_units: int = 0
-    """LTZ's smallest unit: a mint may hold any amount."""
+    """In LTZ's smallest unit: a mint on chain may have any amount."""
 
     @classmethod
-    def total(cls, those: Iterable[Self]) -> Self:
-        return cls(*(sum(column) for column in zip(*map(astuple, (cls(), *those)), strict=True)))
+    def total(cls, figures: Iterable[Self]) -> Self:
+        return cls(*(sum(column) for column in zip(*map(astuple, (cls(), *figures)), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One row that disagrees: what each side says of it, None for a side that has no such row."""
+    """A row on which sides disagree: the values of each, or None for a side without the row."""
 
     id: str
     sides: Mapping[str, Mapping[str, object] | None]
@@ -53,7 +53,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """`count` rows of one kind; the first of them are `findings`."""
+    """Rows of one kind: `count` in all, of which `findings` are the first."""
 
     kind: str
     meaning: str
@@ -63,7 +63,7 @@ class Disagreement:
 
 @dataclass(frozen=True, slots=True)
 class IndexedLtz:
-    """What the index says of LTZ as a whole; block `number` is the last that it has read."""
+    """The index's totals of LTZ; block `number` is the last that the indexer has read."""
 
     chain_id: int
     ltz: Address
@@ -71,19 +71,19 @@ class IndexedLtz:
     number: int
     hash: Hash32
     balances: int
-    """Their sum, in LTZ's smallest unit."""
+    """The sum of all balances, in LTZ's smallest unit."""
     next_seq: int
     used: Mapping[int, int]
-    """Words of LTZ's bitmap of references, by place, as the index's mints would have it."""
+    """The words of LTZ's bitmap of references, by index, as computed from the indexed mints."""
 
     def words(self) -> list[int]:
-        """Every word that may hold a used reference, and one where none may."""
+        """The index of every word that may have a used reference, and of the word after them."""
         given_out = range(self.next_seq // REFERENCES_A_WORD + 2)
         return sorted({*given_out, *self.used})
 
 
 def whole_ltz(units: int) -> int | Decimal:
-    """LTZ without a fraction unless there is one; every digit is kept."""
+    """LTZ as an integer if they are whole, else as an exact Decimal."""
     whole, rest = divmod(units, LTZ)
     return Decimal(f"{whole}.{rest:018d}".rstrip("0")) if rest else whole
 
@@ -91,7 +91,7 @@ def whole_ltz(units: int) -> int | Decimal:
 def reference_differences(
     on_chain: Mapping[int, int], indexed: Mapping[int, int]
 ) -> tuple[list[int], list[int]]:
-    """The seqs that only the chain has as used, and those that only the index has."""
+    """The seqs that are used only on chain, and the seqs that are used only in the index."""
     words = sorted({*on_chain, *indexed})
     return (
         [seq for w in words for seq in _seqs(w, on_chain.get(w, 0) & ~indexed.get(w, 0))],

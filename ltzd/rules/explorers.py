@@ -1,4 +1,4 @@
-"""Where people look transactions up, on chains whose explorer everybody knows."""
+"""The block explorers of well-known chains."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -15,9 +15,9 @@ _EXPLORERS: Final[Mapping[int, str]] = {
     421614: "https://sepolia.arbiscan.io",
     11155111: "https://sepolia.etherscan.io",
 }
-"""By chain id; `/tx/` and a hash are appended."""
+"""By chain id; callers append `/tx/` and a hash."""
 
 
 def explorer_of(chain_id: int, configured: str | None) -> str | None:
-    """The configured explorer, or the chain's own; None for a chain without a known explorer."""
+    """The configured explorer, else the chain's own. Returns None if neither is known."""
     return configured or _EXPLORERS.get(chain_id)

@@ -1,7 +1,7 @@
-"""Checkout sessions and what the payment provider tells of them, judged without I/O.
+"""Decides which checkout sessions are minted, and reads the payment provider's events.
 
-Money is in whole US cents, LTZ in whole LTZ; a dollar buys 1,000. Texts of the provider's that are
-kept match a pattern first, so that nothing else of it reaches the database.
+Money is in whole US cents, LTZ in whole LTZ; a dollar buys 1,000. A text of the provider is kept
+only if it matches a pattern, so that no other text reaches the database.
 """
 
 import re
@@ -16,10 +16,10 @@ from ltzd.values import LTZ, ZERO_ADDRESS, Address, address_of, checksummed, hex
 LTZ_PER_DOLLAR = 1_000
 LTZ_PER_CENT = 10
 LEAST_CENTS, MOST_CENTS = 50, 99_999_999
-"""What the provider takes at once."""
+"""The range of one payment at the provider."""
 CURRENCY = "usd"
 NO_BRAND = ZERO_ADDRESS
-"""The brand of a session that names none of ours."""
+"""The brand of a session whose metadata names no brand."""
 EVENT_TOLERANCE_SECONDS = 300
 
 SESSION_ID = re.compile(r"cs_[A-Za-z0-9_]{1,250}")
@@ -30,12 +30,12 @@ _UNITS_PER_CENT = LTZ // 100
 _MOST_REVERSED_CENTS = 10**12
 
 REFUNDED = "refunded"
-"""The reason of the one refusal that leaves nobody's money here."""
+"""The reason of the only refusal after which ltzd keeps no money."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckoutOrder:
-    """What a checkout session is made of."""
+    """The parameters of a new checkout session."""
 
     brand_id: Address
     wallet: Address
@@ -49,7 +49,7 @@ class CheckoutOrder:
         return self.usd_cents * LTZ_PER_CENT
 
     def metadata(self) -> dict[str, str]:
-        """Spec 2.6, and whose session it is."""
+        """The metadata of spec 2.6, and the brand."""
         return {
             "wallet": checksummed(self.wallet),
             "usd_amount": dollars_text(self.usd_cents),
@@ -60,7 +60,7 @@ class CheckoutOrder:
 
 @dataclass(frozen=True, slots=True)
 class CheckoutSession:
-    """A checkout session as the provider has it now; None is what it does not say."""
+    """A checkout session as the provider has it now. A field is None if the provider omits it."""
 
     id: str
     mode: str | None
@@ -75,7 +75,7 @@ class CheckoutSession:
 
 @dataclass(frozen=True, slots=True)
 class Payment:
-    """A paid session, as it is minted."""
+    """A paid session that may be minted."""
 
     session_id: str
     brand_id: Address
@@ -93,7 +93,7 @@ def dollars_text(cents: int) -> str:
 
 
 def refuse_over_capacity(usd_cents: int, capacity: int | None) -> None:
-    """`capacity`: the LTZ that the mint limit can ever hold, None if nobody knows now."""
+    """`capacity` is the most LTZ that the mint limit can ever cover, or None if it is unknown."""
     if capacity is None or usd_cents * LTZ_PER_CENT <= capacity:
         return
     most = capacity // LTZ_PER_CENT
@@ -141,7 +141,7 @@ def _refuse_unpaid(session: CheckoutSession) -> None:
 
 
 def _wallet_in(metadata: Mapping[str, str]) -> Address:
-    """Letters of both cases are a checksum (EIP-55)."""
+    """An address in mixed case must have the right checksum (EIP-55)."""
     text = metadata.get("wallet", "")
     if _WALLET.fullmatch(text):
         wallet = address_of(text)
@@ -152,7 +152,7 @@ def _wallet_in(metadata: Mapping[str, str]) -> Address:
 
 
 def _cents_in(metadata: Mapping[str, str]) -> int:
-    """Exactly: `units_of` takes plain digits, and counts in integers."""
+    """Exact, since `units_of` takes plain digits and returns integers."""
     try:
         dollars = units_of(metadata.get("usd_amount", ""))
         ltz = units_of(metadata.get("ltz_amount", ""))
@@ -181,14 +181,14 @@ def _brand_in(metadata: Mapping[str, str]) -> Address:
 
 @dataclass(frozen=True, slots=True)
 class SessionPaid:
-    """A session is said to be paid: ask the provider."""
+    """The event says that a session is paid; the caller confirms that with the provider."""
 
     session_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Refund:
-    """One refund, whole or partial."""
+    """A refund of the whole payment or a part of it."""
 
     id: str
     payment_intent_id: str
@@ -198,7 +198,7 @@ class Refund:
 
 @dataclass(frozen=True, slots=True)
 class RefundedCharge:
-    """All that was refunded of a charge until now; of which refunds the provider does not say."""
+    """The total that was refunded of a charge until now, without the ids of the refunds."""
 
     charge_id: str
     payment_intent_id: str
@@ -215,7 +215,7 @@ class Dispute:
 
 @dataclass(frozen=True, slots=True)
 class Unrelated:
-    """Of a type that nothing follows from, or not about dollars that a session brought."""
+    """An event of another type, or about another payment than a session's dollars."""
 
     type: str
 
@@ -224,44 +224,41 @@ ProviderNotice: TypeAlias = SessionPaid | Refund | RefundedCharge | Dispute | Un
 
 
 def parse_event(event: object) -> ProviderNotice:
-    """Raises PaymentRefused for what is no event."""
+    """Raises PaymentRefused for a malformed event."""
     match event:
         case {"type": str(kind), "data": {"object": dict(about)}}:
-            return _told(kind, about)
+            return _notice(kind, about)
     raise PaymentRefused("The event is malformed: it must have type and data.object")
 
 
-def _told(kind: str, about: Mapping[str, object]) -> ProviderNotice:
+def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
     match kind:
         case "checkout.session.completed" | "checkout.session.async_payment_succeeded":
             session_id = _id_in(about, SESSION_ID)
-            # A method that takes days completes the session first and pays later.
-            return SessionPaid(session_id) if about.get("payment_status") == "paid" else _no(kind)
+            # Slow payment methods complete the session first and pay days later.
+            is_paid = about.get("payment_status") == "paid"
+            return SessionPaid(session_id) if is_paid else Unrelated(kind)
         case "refund.created" if about.get("status") not in {"failed", "canceled"}:
-            told = _money_in(about, "amount")
-            return _no(kind) if told is None else Refund(*told, _reason_in(about))
+            money = _money_in(about, "amount")
+            return Unrelated(kind) if money is None else Refund(*money, _reason_in(about))
         case "charge.refunded":
-            told = _money_in(about, "amount_refunded")
-            return _no(kind) if told is None else RefundedCharge(*told)
+            money = _money_in(about, "amount_refunded")
+            return Unrelated(kind) if money is None else RefundedCharge(*money)
         case "charge.dispute.created":
-            told = _money_in(about, "amount")
-            return _no(kind) if told is None else Dispute(*told, _reason_in(about))
-    return _no(kind)
-
-
-def _no(kind: str) -> Unrelated:
+            money = _money_in(about, "amount")
+            return Unrelated(kind) if money is None else Dispute(*money, _reason_in(about))
     return Unrelated(kind)
 
 
 def _id_in(about: Mapping[str, object], form: re.Pattern[str]) -> str:
-    found = about.get("id")
-    if isinstance(found, str) and form.fullmatch(found):
-        return found
+    id_ = about.get("id")
+    if isinstance(id_, str) and form.fullmatch(id_):
+        return id_
     raise PaymentRefused("The event is malformed: data.object has no id of its kind")
 
 
 def _money_in(about: Mapping[str, object], field: str) -> tuple[str, str, int] | None:
-    """Its id, payment intent and cents; None if it cannot be about a session's dollars."""
+    """The object's id, payment intent and cents, or None if it is not about a session's dollars."""
     id_, cents = _id_in(about, _OBJECT_ID), about.get(field)
     if type(cents) is not int or not 0 <= cents <= _MOST_REVERSED_CENTS:
         raise PaymentRefused(f"The event is malformed: data.object.{field} is no amount")
@@ -272,23 +269,23 @@ def _money_in(about: Mapping[str, object], field: str) -> tuple[str, str, int] |
 
 
 def id_of(value: object) -> str | None:
-    """The id of what the provider names, or shows whole."""
+    """The id of an object that the provider gives as an id or expanded."""
     if isinstance(value, Mapping):
         value = value.get("id")
     return value if isinstance(value, str) and _OBJECT_ID.fullmatch(value) else None
 
 
 def _reason_in(about: Mapping[str, object]) -> str | None:
-    found = about.get("reason")
-    return found if isinstance(found, str) and _REASON.fullmatch(found) else None
+    reason = about.get("reason")
+    return reason if isinstance(reason, str) and _REASON.fullmatch(reason) else None
 
 
-# --- money that went back -----------------------------------------------------------------------
+# --- reversals --------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Reversal:
-    """So much more of a payment went back, or is disputed. `provider_id` makes it count once."""
+    """An additional refund or dispute of a payment. `provider_id` makes it count once."""
 
     provider_id: str
     kind: Literal["refund", "dispute"]
@@ -298,29 +295,33 @@ class Reversal:
 
 
 def reversal_of(
-    told: Refund | RefundedCharge | Dispute, refunds: Mapping[str, int]
+    notice: Refund | RefundedCharge | Dispute, refunds: Mapping[str, int]
 ) -> Reversal | None:
-    """What is new in it; `refunds` are the payment's recorded ones, cents by `provider_id`.
+    """The part of the notice that is not recorded yet, or None.
 
-    The provider tells a refund twice, by itself and in its charge's sum, in any order, and an
-    endpoint may be sent either kind alone. What is recorded never exceeds what went back, and
-    equals it once the last sum has come, or every refund where no sums come: a sum adds what it has
-    above all that is recorded, a refund what it has above the additions of sums, which may stand
-    for it.
+    `refunds` are the payment's recorded refunds, in cents by `provider_id`.
+
+    The provider reports a refund twice, by itself and in its charge's sum, in any order, and may
+    send an endpoint only one of the two kinds. The recorded total never exceeds the refunded total,
+    and equals that after the last sum, or after all refunds where no sums come. A sum adds its
+    excess over all recorded refunds. A refund adds its excess over the additions of sums, since
+    they may already contain it.
     """
-    match told:
+    match notice:
         case Dispute():
-            return Reversal(told.id, "dispute", told.payment_intent_id, told.usd_cents, told.reason)
+            return Reversal(
+                notice.id, "dispute", notice.payment_intent_id, notice.usd_cents, notice.reason
+            )
         case RefundedCharge():
-            provider_id, reason = f"{told.charge_id}{_SUM}{told.usd_cents}", None
-            more = told.usd_cents - sum(refunds.values())
+            provider_id, reason = f"{notice.charge_id}{_SUM}{notice.usd_cents}", None
+            more = notice.usd_cents - sum(refunds.values())
         case Refund():
-            provider_id, reason = told.id, told.reason
-            more = told.usd_cents - sum(each for id_, each in refunds.items() if _SUM in id_)
+            provider_id, reason = notice.id, notice.reason
+            more = notice.usd_cents - sum(each for id_, each in refunds.items() if _SUM in id_)
     if provider_id in refunds or more <= 0:
         return None
-    return Reversal(provider_id, "refund", told.payment_intent_id, more, reason)
+    return Reversal(provider_id, "refund", notice.payment_intent_id, more, reason)
 
 
 _SUM = "/"
-"""In the id of a sum's addition; the provider's own ids have none."""
+"""A mark in the ids of sums' additions, which no id of the provider has."""

@@ -1,4 +1,4 @@
-"""What a brand may redeem of a token now, decided from what is indexed and what is under way.
+"""Decides whether a brand may redeem charges of a token, from the index and pending redemptions.
 
 Raises TokenNotFound, CollectionNotFound, ValidationFailed, HolderChanged, NoChargesRemaining.
 """
@@ -18,12 +18,12 @@ from ltzd.values import Address, checksummed
 
 SERIAL_BITS = 32
 MOST_TOKEN_ID = 2**95 - 1
-"""Collections are counted in 63 bits here."""
+"""ltzd counts collections in 63 bits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """As indexed. `block_number` is of the newest fact about it."""
+    """A token as indexed. `block_number` is the block of the newest fact about it."""
 
     id: int
     collection_id: int
@@ -40,7 +40,7 @@ class Token:
 
 
 def check_collection_owner(collection_id: int, owner: Address | None, brand: Address) -> None:
-    """`owner` is the brand that the collection is of; None if there is no such collection."""
+    """`owner` is the collection's brand, or None if there is no such collection."""
     if owner is None:
         raise CollectionNotFound("Collection not found", collectionId=collection_id)
     if owner != brand:
@@ -48,7 +48,7 @@ def check_collection_owner(collection_id: int, owner: Address | None, brand: Add
 
 
 def token_of(token: Token | None, token_id: int, collection_id: int) -> Token:
-    """`tokenId` is text, as in every answer: no JSON number holds it exactly."""
+    """`tokenId` is text in errors, as in every answer: no JSON number can hold it exactly."""
     if token is None or token.collection_id != collection_id:
         raise TokenNotFound(
             "Token not found in the collection", collectionId=collection_id, tokenId=str(token_id)
@@ -57,19 +57,19 @@ def token_of(token: Token | None, token_id: int, collection_id: int) -> Token:
 
 
 def wallet_of(token_id: int, wallets: Sequence[Address]) -> Address | None:
-    """Which wallet redeems it: of two wallets the one that comes later could be mined first."""
+    """The wallet that redeems all charges of the token, so that they are mined in order."""
     return sorted(wallets)[token_id % len(wallets)] if wallets else None
 
 
-def remaining_before(token: Token, amount: int, holder: Address | None, under_way: int) -> int:
-    """How many charges are left when this redemption's turn comes; `under_way` go before it."""
+def remaining_before(token: Token, amount: int, holder: Address | None, pending: int) -> int:
+    """How many charges are left before this redemption, after `pending` charges before it."""
     if holder is not None and holder != token.holder:
         raise HolderChanged(
             "The token is no longer held by userAddress",
             tokenId=str(token.id),
             holder=checksummed(token.holder),
         )
-    left = token.remaining - under_way
+    left = token.remaining - pending
     if left < amount:
         raise NoChargesRemaining(
             "The token has not enough charges left",

@@ -1,11 +1,13 @@
-"""LTZ-HMAC v1: how a brand signs a request, and how the signature is checked.
+"""LTZ-HMAC v1, the signature of a brand's requests.
 
     v1 \\n timestamp \\n nonce \\n METHOD \\n request target as sent \\n hex(SHA-256(body))
 
-is signed with HMAC-SHA256 under the brand's security key. Four headers carry it: X-LTZ-Brand-Id,
+is signed with HMAC-SHA256 and the brand's security key. Four headers carry it: X-LTZ-Brand-Id,
 X-LTZ-Timestamp (Unix seconds), X-LTZ-Nonce (16 to 64 of A-Z a-z 0-9 _ -) and X-LTZ-Signature
-(`v1=<hex>`, several separated by commas). Source: AWS's and the payment providers' schemes, joined:
-method, target and body are covered, and a nonce is good for one request.
+(`v1=<hex>`, several separated by commas). The scheme joins those of AWS and of payment providers:
+it covers method, target and body, and a nonce is valid for one request.
+
+Does not check for replay: callers record the nonce.
 """
 
 import hashlib
@@ -19,19 +21,19 @@ import msgspec
 from ltzd.errors import SignatureRefused
 
 VALID_SECONDS = 300
-"""How far the timestamp may lie from our clock, either way."""
+"""How far the timestamp may differ from the server's clock, either way."""
 
 _TIMESTAMP = re.compile(r"[0-9]{1,12}")
 _NONCE = re.compile(r"[A-Za-z0-9_-]{16,64}")
 _SIGNATURE = re.compile(r"v1=[0-9a-f]{64}")
 _MOST_SIGNATURES = 4
-_OF_NOTHING = hashlib.sha256(b"").hexdigest().encode()
+_EMPTY_BODY_HASH = hashlib.sha256(b"").hexdigest().encode()
 
 
 class SignedRequest(msgspec.Struct, frozen=True):
-    """The four headers as they came, empty where missing, and what they should have signed.
+    """The four headers as received, empty where missing, and the signed parts of the request.
 
-    `id` tells this request from another one that has the same nonce.
+    `id` identifies this request among others with the same nonce.
     """
 
     id: UUID
@@ -47,12 +49,12 @@ class SignedRequest(msgspec.Struct, frozen=True):
 def signature(key: str, timestamp: str, nonce: str, method: str, target: bytes, body: bytes) -> str:
     """The value of X-LTZ-Signature."""
     head = f"v1\n{timestamp}\n{nonce}\n{method}\n".encode()
-    content = hashlib.sha256(body).hexdigest().encode() if body else _OF_NOTHING
+    content = hashlib.sha256(body).hexdigest().encode() if body else _EMPTY_BODY_HASH
     return "v1=" + hmac.digest(key.encode(), head + target + b"\n" + content, "sha256").hex()
 
 
 def check_form(signed: SignedRequest, now_seconds: float) -> None:
-    """All that can be judged without a key. Raises SignatureRefused."""
+    """Check the headers as far as possible without a key. Raises SignatureRefused."""
     if not _TIMESTAMP.fullmatch(signed.timestamp):
         raise SignatureRefused("X-LTZ-Timestamp must be Unix seconds")
     if not _NONCE.fullmatch(signed.nonce):
@@ -65,17 +67,17 @@ def check_form(signed: SignedRequest, now_seconds: float) -> None:
 
 
 def is_signed_with(signed: SignedRequest, keys: Iterable[str]) -> bool:
-    """Whether one of the keys made one of the signatures; takes the same time for each."""
-    given = [one.encode() for one in _given(signed)]
+    """Whether one of the keys made one of the signatures, in constant time for each."""
+    given = [text.encode() for text in _given(signed)]
     matches = False
     for key in keys:
         right = signature(
             key, signed.timestamp, signed.nonce, signed.method, signed.target, signed.body
         ).encode()
-        for one in given:
-            matches |= hmac.compare_digest(one, right)
+        for candidate in given:
+            matches |= hmac.compare_digest(candidate, right)
     return matches
 
 
 def _given(signed: SignedRequest) -> list[str]:
-    return [one.strip() for one in signed.signatures.split(",")]
+    return [text.strip() for text in signed.signatures.split(",")]

@@ -1,7 +1,7 @@
-"""When a webhook is sent again, what an answer means, and how many a brand gets at a time.
+"""The retry schedule of webhooks, the meaning of an endpoint's answer, and its concurrency.
 
-The schedule is that of Standard Webhooks: ten attempts over three days. An endpoint may ask for
-more patience (Retry-After), never for less.
+The schedule is that of Standard Webhooks: ten attempts over three days. An endpoint may ask for a
+longer pause (Retry-After), but not for a shorter one.
 """
 
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ PAUSES: Final = (
     timedelta(hours=20),
     timedelta(hours=24),
 )
-"""After the first attempt, after the second, and so on."""
+"""The pauses after the first attempt, after the second, and so on."""
 ATTEMPTS: Final = len(PAUSES) + 1
 JITTER: Final = 0.1
-"""A pause is longer by up to this part, so that what failed together does not come together."""
+"""Pauses are longer by up to this share, so that webhooks that failed together spread out."""
 LONGEST_RETRY_AFTER: Final = timedelta(hours=24)
 LONGEST_REST: Final = timedelta(minutes=5)
 """How long an endpoint's Retry-After holds up the brand's other webhooks."""
@@ -35,7 +35,7 @@ _OVERLOADED = (429, 503)
 
 
 class DeliveryVerdict(Enum):
-    """`GONE`: the endpoint wants nothing more, of this webhook or any other."""
+    """`GONE`: the endpoint wants no more webhooks at all."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
@@ -43,17 +43,20 @@ class DeliveryVerdict(Enum):
 
 
 def verdict_of(status: int) -> DeliveryVerdict:
-    """A redirect is a failure: where it leads was not the brand's to say."""
+    """A redirect counts as a failure: the brand did not configure its target."""
     if 200 <= status < 300:
         return DeliveryVerdict.DELIVERED
     return DeliveryVerdict.GONE if status == _GONE else DeliveryVerdict.FAILED
 
 
 def retry_after(text: str | None, now: datetime) -> timedelta | None:
-    """What such a header asks for, in seconds or as an HTTP date; None if it says nothing."""
+    """The pause that a Retry-After header asks for, or None if it is missing or malformed.
+
+    The header has seconds or an HTTP date.
+    """
     text = (text or "").strip()
     if text.isascii() and text.isdigit():
-        # More digits than any sensible number has: int() takes long for very many.
+        # int() is slow for very long numbers.
         seconds = int(text) if len(text) < 9 else LONGEST_RETRY_AFTER.total_seconds()
         return min(timedelta(seconds=seconds), LONGEST_RETRY_AFTER)
     try:
@@ -67,9 +70,9 @@ def retry_after(text: str | None, now: datetime) -> timedelta | None:
 def next_attempt(
     attempts: int, failed_at: datetime, chance: float, asked_for: timedelta | None
 ) -> datetime | None:
-    """When the next attempt is due after so many; None when there is no other.
+    """When the next attempt is due after `attempts`, or None after the last one.
 
-    `chance` from 0 to 1 decides the jitter.
+    `chance` from 0 to 1 decides the jitter. `asked_for` is the endpoint's Retry-After.
     """
     if attempts >= ATTEMPTS:
         return None
@@ -79,15 +82,15 @@ def next_attempt(
 
 @dataclass(frozen=True, slots=True)
 class DeliverySlots:
-    """How many webhooks may be on their way to one endpoint, and until when none may start."""
+    """How many webhooks may be sent to one endpoint at a time, and until when none may be."""
 
     limit: int = MOST_SLOTS
     rests_until: datetime | None = None
 
-    def free(self, under_way: int, now: datetime) -> int:
+    def free(self, in_progress: int, now: datetime) -> int:
         if self.rests_until is not None and now < self.rests_until:
             return 0
-        return max(0, self.limit - under_way)
+        return max(0, self.limit - in_progress)
 
     def after_success(self) -> "DeliverySlots":
         return DeliverySlots(min(self.limit * 2, MOST_SLOTS))
@@ -95,7 +98,8 @@ class DeliverySlots:
     def after_failure(
         self, status: int | None, asked_for: timedelta | None, now: datetime
     ) -> "DeliverySlots":
-        """One at a time; an endpoint that is overloaded and says for how long gets its rest."""
+        """One webhook at a time, and none before the end of the pause that an overloaded endpoint
+        asks for."""
         if status in _OVERLOADED and asked_for is not None:
             return DeliverySlots(1, now + min(asked_for, LONGEST_REST))
         return replace(self, limit=1)

@@ -365,7 +365,7 @@ async def test_closing_ends_what_is_under_way(world: World) -> None:
     await world.apply(asks())
     async with world.asking() as task:
         await world.constraints.close()
-        with pytest.raises(asyncio.CancelledError):
+        with pytest.raises(Unavailable):
             await task
     assert await world.kept() == 0
 

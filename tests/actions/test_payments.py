@@ -7,7 +7,7 @@ import contextlib
 import json
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from uuid import UUID
@@ -120,7 +120,7 @@ class World:
         """In the mint lane's place: tells whoever waits a hash, if there is a reward."""
         while True:
             await asyncio.sleep(0.01)
-            for reward in list(self.hashes._waiting) if self.is_minting else ():
+            for reward in self.hashes.awaited() if self.is_minting else ():
                 if await value(self.pool, "SELECT true FROM rewards WHERE id = $1", reward):
                     self.hashes.deliver([reward], MINT)
 
@@ -608,7 +608,7 @@ async def test_a_paused_brands_payments_are_recorded_and_wait(
             with pytest.raises(MintPending):
                 await world.mint(session_id)
     assert len(await rewards(world)) == 1
-    assert world.hashes._waiting == {}
+    assert world.hashes.awaited() == []
 
 
 async def test_without_a_hash_the_mint_is_pending_and_comes_later(
@@ -694,7 +694,7 @@ async def test_fifty_at_once_through_one_door_have_one_that_minted(
     answers = await asyncio.gather(*(world.mint(session_id) for _ in range(50)))
     assert sum(not answer.already_processed for answer in answers) == 1
     assert len(await rewards(world)) == 1
-    assert world.payments._waiting == {}
+    assert world.hashes.awaited() == []
 
 
 async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
@@ -704,8 +704,8 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
     session_id = shop.make()
     await world.tell(a_session_event(session_id))
     reward = payments.reward_id(session_id)
-    hasty, patient = (asyncio.create_task(world.payments._shared_wait(reward)) for _ in range(2))
-    await until(lambda: some(world.hashes._waiting))
+    hasty, patient = (asyncio.create_task(world.hashes.wait(reward, 5.0)) for _ in range(2))
+    await until(lambda: some(world.hashes.awaited()))
     hasty.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await hasty
@@ -713,7 +713,7 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
     assert await patient == MINT
 
 
-async def some(things: Mapping[UUID, object]) -> bool:
+async def some(things: Sequence[UUID]) -> bool:
     return bool(things)
 
 

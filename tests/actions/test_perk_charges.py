@@ -116,12 +116,12 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayContext.of(pool, world.wakeups, node.node, contracts, FeePolicy())
+    desk = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
     # Who signed, and whether it is a repetition, is for the surface's tests.
     charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
-    async with running(follower.run(), desk.board.run()):
+    async with running(follower.run(), desk.waiters.run()):
         till = Till(node, world, charges)
         await until(lambda: value(pool, "SELECT count(*) FROM tokens"))
         yield till

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts.abi import CONTRACTS
+from ltzd.chain.contracts.artifacts import CONTRACTS
 from ltzd.chain.node.node import Header
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower

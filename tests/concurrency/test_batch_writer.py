@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ltzd.concurrency import batch_writer as group_commit
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.errors import DatabaseUnavailable, Refused, Unavailable
 from tests.support.rows.core import running
@@ -78,7 +77,7 @@ async def test_what_gathers_goes_together_in_order(book: Book) -> None:
 
 
 async def test_groups_and_their_number_are_bounded(book: Book) -> None:
-    async with committing(Commits(book.write, "item", width=3, largest=7)) as commits:
+    async with committing(Commits(book.write, "item", width=3, max_batch=7)) as commits:
         await submit_all(commits, range(100))
 
     assert max(map(len, book.groups)) == 7
@@ -168,7 +167,9 @@ async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) 
 
 async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
     book.gate.clear()
-    async with committing(Commits(book.write, "item", width=1, largest=1, bound=5)) as commits:
+    async with committing(
+        Commits(book.write, "item", width=1, max_batch=1, max_waiting=5)
+    ) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
@@ -211,12 +212,10 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(b
     assert asked[-5:] == [2, 3, 4, 5, 6]
 
 
-async def test_who_loses_again_and_again_is_told_after_a_bounded_time(
-    book: Book, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(group_commit, "_PATIENCE_SECONDS", 0.05)
+async def test_who_loses_again_and_again_is_told_after_a_bounded_time(book: Book) -> None:
     book.verdict = lambda item: RETRY if item == 2 else f"did {item}"
-    async with committing(Commits(book.write, "item")) as commits, asyncio.timeout(5):
+    writer = Commits(book.write, "item", max_retry_seconds=0.05)
+    async with committing(writer) as commits, asyncio.timeout(5):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Unavailable)

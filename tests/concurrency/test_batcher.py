@@ -31,17 +31,17 @@ class Oracle:
 async def test_who_comes_alone_is_asked_for_at_once() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Batcher(oracle.squares)
-    assert [await gathering.ask(2), await gathering.ask(3)] == [4, 9]
+    batcher = Batcher(oracle.squares)
+    assert [await batcher.ask(2), await batcher.ask(3)] == [4, 9]
     assert oracle.asked == [[2], [3]]
 
 
 async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answer() -> None:
     oracle = Oracle()
-    gathering = Batcher(oracle.squares, at_once=1, largest=3)
-    asking = [asyncio.create_task(gathering.ask(number)) for number in range(1, 6)]
+    batcher = Batcher(oracle.squares, max_concurrent=1, max_batch=3)
+    asking = [asyncio.create_task(batcher.ask(number)) for number in range(1, 6)]
     await until(lambda: true(bool(oracle.asked)))
-    late = asyncio.create_task(gathering.ask(6))
+    late = asyncio.create_task(batcher.ask(6))
     oracle.door.set()
     assert await asyncio.gather(*asking, late) == [1, 4, 9, 16, 25, 36]
     assert oracle.asked == [[1, 2, 3], [4, 5, 6]]
@@ -49,8 +49,8 @@ async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answe
 
 async def test_no_more_questions_are_under_way_than_may_be() -> None:
     oracle = Oracle()
-    gathering = Batcher(oracle.squares, at_once=2, largest=1)
-    asking = [asyncio.create_task(gathering.ask(number)) for number in range(5)]
+    batcher = Batcher(oracle.squares, max_concurrent=2, max_batch=1)
+    asking = [asyncio.create_task(batcher.ask(number)) for number in range(5)]
     await until(lambda: true(len(oracle.asked) == 2))
     await asyncio.sleep(0)
     assert len(oracle.asked) == 2
@@ -61,24 +61,24 @@ async def test_no_more_questions_are_under_way_than_may_be() -> None:
 async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Batcher(oracle.squares)
-    wrong, right = await asyncio.gather(gathering.ask(-2), gathering.ask(3), return_exceptions=True)
+    batcher = Batcher(oracle.squares)
+    wrong, right = await asyncio.gather(batcher.ask(-2), batcher.ask(3), return_exceptions=True)
     assert (str(wrong), right) == ("-2", 9)
 
 
 async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> None:
     oracle = Oracle()
     oracle.door.set()
-    gathering = Batcher(oracle.squares)
-    told = await asyncio.gather(gathering.ask(1), gathering.ask(13), return_exceptions=True)
+    batcher = Batcher(oracle.squares)
+    told = await asyncio.gather(batcher.ask(1), batcher.ask(13), return_exceptions=True)
     assert [type(each) for each in told] == [NodeUnavailable, NodeUnavailable]
-    assert await gathering.ask(2) == 4
+    assert await batcher.ask(2) == 4
 
 
 async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
     oracle = Oracle()
-    gathering = Batcher(oracle.squares, at_once=1)
-    first, second = (asyncio.create_task(gathering.ask(number)) for number in (1, 2))
+    batcher = Batcher(oracle.squares, max_concurrent=1)
+    first, second = (asyncio.create_task(batcher.ask(number)) for number in (1, 2))
     await until(lambda: true(oracle.asked == [[1, 2]]))
     first.cancel()
     oracle.door.set()

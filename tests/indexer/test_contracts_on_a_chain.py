@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.node.node import Header
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
@@ -208,7 +208,9 @@ async def test_what_anvil_style_reorgs_drop_is_dropped_and_what_comes_again_is_t
     await deployed.mint(user, 4)
     collection = await a_collection(deployed, Party(), Party())
     await allow(deployed, user, "PerkNFT", 4)
-    ask = abi.call("PerkNFT", "claimFor", user.address, collection, 4 * LTZ, 0, a_reference())
+    ask = web3_contracts.encode_call(
+        "PerkNFT", "claimFor", user.address, collection, 4 * LTZ, 0, a_reference()
+    )
     raw = await deployed.sign(deployed.relay, deployed.at["PerkNFT"], ask)
     await deployed.publish(raw)
     await follower.step()

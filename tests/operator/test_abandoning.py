@@ -91,10 +91,10 @@ async def test_a_refused_relay_leaves_its_nonce_and_holds_up_nobody(world: Relay
         world.node.mine()
         await world.relays_are("mined", "sent", "mined", "mined")
 
-        pending = (await world.progress(refused)).relayed
+        pending = await world.progress(refused)
         assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
         await final(world, "confirmed", "cancelled", "confirmed", "confirmed")
-        failed = (await world.progress(refused)).relayed
+        failed = await world.progress(refused)
         assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
         assert failed.transaction_hash == empty.hash
     assert await row_states(world.eyes) == ["mined"] * 4
@@ -122,7 +122,7 @@ async def test_a_relay_that_is_mined_all_the_same_is_done(world: RelayWorld) -> 
         world.node.pool = {call.hash: call}
         world.node.mine()
         await world.relays_are("mined")
-        done = (await world.progress(relay)).relayed
+        done = await world.progress(relay)
         assert (done.status, done.transaction_hash) == (RelayStatus.CONFIRMED, call.hash)
         assert not done.is_cancelled
         await final(world, "confirmed")
@@ -144,7 +144,7 @@ async def test_a_published_relay_that_is_refused_later_gives_its_nonce_up_too(
         assert empty.max_fee_per_gas * 10 >= call.max_fee_per_gas * 11
         assert empty.tip * 10 >= call.tip * 11
         await final(world, "cancelled")
-        assert (await world.progress(relay)).relayed.status is RelayStatus.FAILED
+        assert (await world.progress(relay)).status is RelayStatus.FAILED
 
 
 async def test_a_reorg_puts_a_refused_relay_back_to_pending(world: RelayWorld) -> None:
@@ -157,7 +157,7 @@ async def test_a_reorg_puts_a_refused_relay_back_to_pending(world: RelayWorld) -
         await world.settled("mined")
         world.node.reorg(2, forgets_transactions=True)
         await world.settled("published")
-        assert (await world.progress(relay)).relayed.status is RelayStatus.PENDING
+        assert (await world.progress(relay)).status is RelayStatus.PENDING
         await self_transfer(world)
         world.node.mine(2)
         await world.settled("mined")
@@ -499,8 +499,8 @@ async def test_a_relay_whose_gas_limit_no_node_would_take_is_never_signed(
         await world.settled("published")
     assert [sent.nonce for sent in world.node.sent()] == [0]
     for relay, reason in ((bad, "below the 21040 that its data costs"), (too_much, "above the")):
-        assert reason in (await world.progress(relay)).failure
-    assert (await world.progress(good)).relayed is not None
+        assert reason in (await world.progress(relay)).reason
+    assert (await world.progress(good)).transaction_hash is not None
 
 
 async def test_a_block_that_holds_less_than_a_full_batch_gets_smaller_ones(

@@ -65,7 +65,7 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known
         await world.settled("published")
         (sent,) = world.node.sent()
         assert await row_states(world.eyes) == ["sent"]
-        pending = (await world.progress(relay)).relayed
+        pending = await world.progress(relay)
         assert pending.status is RelayStatus.PENDING
         assert (pending.transaction_hash, pending.sender, pending.to) == (
             sent.hash,
@@ -76,7 +76,7 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known
         world.node.base_fee = 2 * GWEI
         block = world.node.mine()
         await world.relays_are("mined")
-        mined = (await world.progress(relay)).relayed
+        mined = await world.progress(relay)
         assert mined == replace(
             pending,
             status=RelayStatus.CONFIRMED,
@@ -87,7 +87,7 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known
 
         world.node.mine(3)
         await world.settled("confirmed")
-        assert (await world.progress(relay)).relayed == replace(mined, status=RelayStatus.FINAL)
+        assert await world.progress(relay) == replace(mined, status=RelayStatus.FINAL)
     assert await row_states(world.eyes) == ["mined"]
     await world.executed_in_order()
 
@@ -258,7 +258,7 @@ async def test_what_was_mined_while_no_lane_served_is_found(world: RelayWorld) -
     world.node.mine(5)
     async with world.relaying():
         await world.settled("confirmed")
-    assert (await world.progress(relay)).relayed.status is RelayStatus.FINAL
+    assert (await world.progress(relay)).status is RelayStatus.FINAL
     await world.executed_in_order()
 
 
@@ -309,14 +309,14 @@ async def test_a_relay_that_a_reorg_drops_is_under_way_again_until_it_is_mined_a
 
         world.node.reorg(2, forgets_transactions=forgets)
         await world.relays_are("sent", "sent")
-        dropped = (await world.progress(relay)).relayed
+        dropped = await world.progress(relay)
         assert dropped.status is RelayStatus.PENDING
         assert (dropped.block_number, dropped.gas_used) == (None, None)
 
         await until(lambda: true(len(world.node.pool) == 2))
         block = world.node.mine()
         await world.relays_are("mined", "mined")
-        assert (await world.progress(relay)).relayed.block_number == block.number
+        assert (await world.progress(relay)).block_number == block.number
     assert set(world.node.arrived) == set(await world.stored_bytes())
     await world.executed_in_order()
 
@@ -345,14 +345,14 @@ async def test_a_relay_that_reverts_is_over_and_nothing_is_sent_again(world: Rel
         await world.settled("published", "published")
         block = world.node.mine()
         await world.relays_are("mined", "mined")
-        failed = (await world.progress(failing)).relayed
+        failed = await world.progress(failing)
         assert (failed.status, failed.block_number) == (RelayStatus.FAILED, block.number)
         assert failed.gas_used == GAS_USED
-        assert (await world.progress(passing)).relayed.status is RelayStatus.CONFIRMED
+        assert (await world.progress(passing)).status is RelayStatus.CONFIRMED
 
         world.node.mine(3)
         await world.settled("reverted", "confirmed")
-        assert (await world.progress(failing)).relayed == failed
+        assert await world.progress(failing) == failed
         await world.some_looks()
     assert len(set(world.node.arrived)) == 2
     await world.executed_in_order()
@@ -373,7 +373,7 @@ async def test_a_nonce_that_a_stranger_took_fails_its_relay_and_no_other(
         world.node.mine(3)
         await world.settled("displaced", "mined", "mined")
         await world.relays_are("mined", "mined", "mined")
-        failed = (await world.progress(taken)).relayed
+        failed = await world.progress(taken)
         assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
         await world.ask()
         await world.settled("displaced", "mined", "mined", "published")
@@ -470,7 +470,7 @@ async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_tha
         assert cheap.max_fee_per_gas < dear.max_fee_per_gas
 
         async def shows_the_dear_one() -> bool:
-            shown: bool = (await world.progress(relay)).relayed.transaction_hash == dear.hash
+            shown: bool = (await world.progress(relay)).transaction_hash == dear.hash
             return shown
 
         await until(shows_the_dear_one)
@@ -480,7 +480,7 @@ async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_tha
         world.node.base_fee = GWEI
         world.node.mine()
         await world.relays_are("mined")
-        assert (await world.progress(relay)).relayed.transaction_hash == cheap.hash
+        assert (await world.progress(relay)).transaction_hash == cheap.hash
         assert [await found_by(world, sent) for sent in (cheap, dear)] == [relay, relay]
         assert await found_by(world, cheap, OTHER_USER) is None
     await world.executed_in_order()
@@ -525,7 +525,7 @@ async def test_two_wallets_share_the_queue_and_each_has_what_names_it(world: Rel
             pinned[relay] = signer
         await world.relays_are(*["mined"] * 30)
     for relay, signer in pinned.items():
-        assert (await world.progress(relay)).relayed.sender == signer.address
+        assert (await world.progress(relay)).sender == signer.address
     assert world.node.executed().total() == len(world.node.executed()) == 30
     assert {sent.sender for sent in world.node.sent()} == {RELAYER.address, OTHER_RELAYER.address}
 

@@ -36,7 +36,7 @@ from tests.support.chain.fake_node import (
     minted_log,
     transfer_log,
 )
-from tests.support.relays.lanes import RELAYER, a_relay, signed
+from tests.support.relays.lanes import RELAYER, a_relay, store_signed
 from tests.support.rows.core import BRAND, a_wallet
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_action import SEALER, a_brand
@@ -156,7 +156,7 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
             other = await lanes.begin_term(connection, CHAIN, RELAYER.address, "relay", 0)
             await relays.insert(connection, [a_relay()])
             waiting = await relays.queued(connection, other, 9)
-            await relays.store_signed(connection, other, signed(waiting))
+            await store_signed(connection, other, waiting)
             assert len(await transactions.in_flight(connection, other)) == 1
     finally:
         await pool.close()

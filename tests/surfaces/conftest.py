@@ -1,4 +1,4 @@
-"""The event surface, whole, for each test that asks."""
+"""The shared event surface, and one of a test's own."""
 
 from tests.support.surfaces.event_surface import event_surface, own_event_surface
 

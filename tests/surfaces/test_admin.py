@@ -1,4 +1,4 @@
-"""The operator's door: what it tells, and to whom."""
+"""The admin server: its responses, and the callers that it refuses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence

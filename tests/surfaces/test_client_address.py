@@ -1,4 +1,4 @@
-"""Who a request comes from behind reverse proxies, and what may not come over plain http."""
+"""The client address behind reverse proxies, and the refusal of plain HTTP."""
 
 import ipaddress
 import json
@@ -40,7 +40,7 @@ def proxies(count: int, *networks: str) -> Proxies:
 
 
 def network_of(peer: str, forwarded: Sequence[str] = (), behind: Proxies = NO_PROXIES) -> str:
-    """The limit key of a request from `peer` with these header lines."""
+    """The rate limit key of a request from `peer` with these header lines."""
     headers = CIMultiDict([("X-Forwarded-For", line) for line in forwarded])
     app = SimpleNamespace(ctx=SimpleNamespace(proxies=behind))
     request: Any = SimpleNamespace(ip=peer, headers=headers, app=app)
@@ -72,7 +72,7 @@ def test_ipv4_counts_by_address_and_ipv6_by_its_64(peer: str, key: str) -> None:
 @pytest.mark.parametrize(
     ("peer", "count", "forwarded", "key"),
     [
-        # One proxy: the last entry is what it saw; the rest is the client's invention.
+        # One proxy wrote the last entry; the client may have forged the others.
         (PROXY, 1, ["192.0.2.7"], "192.0.2.7"),
         (PROXY, 1, ["198.51.100.9, 192.0.2.7"], "192.0.2.7"),
         (PROXY, 1, ["198.51.100.9", "192.0.2.7"], "192.0.2.7"),
@@ -80,7 +80,7 @@ def test_ipv4_counts_by_address_and_ipv6_by_its_64(peer: str, key: str) -> None:
         ("::ffff:10.0.0.1", 1, ["192.0.2.7"], "192.0.2.7"),
         ("2001:db8:aaaa::1", 1, ["192.0.2.7"], "192.0.2.7"),
         (PROXY, 1, ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
-        # Two: the second counts only if the first was told by one of ours.
+        # Of two proxies the outer one counts only if a trusted proxy reported it.
         (PROXY, 2, ["192.0.2.7, 10.0.0.2"], "192.0.2.7"),
         (PROXY, 2, ["192.0.2.7", "10.0.0.2"], "192.0.2.7"),
         (PROXY, 2, ["198.51.100.9, 192.0.2.7"], "192.0.2.7"),
@@ -88,12 +88,12 @@ def test_ipv4_counts_by_address_and_ipv6_by_its_64(peer: str, key: str) -> None:
         (PROXY, 2, ["1.1.1.1, 192.0.2.7, 10.0.0.2"], "192.0.2.7"),
         (PROXY, 2, ["192.0.2.7, 10.0.0.3, 10.0.0.2"], "10.0.0.3"),
         (PROXY, 3, ["192.0.2.7, 10.0.0.3, 10.0.0.2"], "192.0.2.7"),
-        # Nobody vouches for what a stranger says.
+        # An untrusted peer's header does not count.
         ("192.0.2.1", 1, ["198.51.100.9"], "192.0.2.1"),
         ("192.0.2.1", 2, ["10.0.0.2, 10.0.0.1"], "192.0.2.1"),
         ("10.0.1.1", 1, ["198.51.100.9"], "10.0.1.1"),
         ("", 1, ["198.51.100.9"], UNKNOWN),
-        # Nothing said, or nonsense: the last good address.
+        # Without a header, or with a malformed one: the last valid address.
         (PROXY, 1, [], PROXY),
         (PROXY, 1, [""], PROXY),
         (PROXY, 1, ["192.0.2.7,"], PROXY),
@@ -110,7 +110,7 @@ def test_ipv4_counts_by_address_and_ipv6_by_its_64(peer: str, key: str) -> None:
         (PROXY, 1, ["\udcff"], PROXY),
         (PROXY, 2, ["192.0.2.7, rubbish"], PROXY),
         (PROXY, 2, ["rubbish, 10.0.0.2"], "10.0.0.2"),
-        # Ports and brackets, as some proxies write them.
+        # Some proxies write ports and brackets.
         (PROXY, 1, ["192.0.2.7:567"], "192.0.2.7"),
         (PROXY, 1, ["[2001:db8:1:2::1]:80"], "2001:db8:1:2::/64"),
         (PROXY, 1, ["[2001:db8:1:2::1]"], "2001:db8:1:2::/64"),
@@ -150,7 +150,7 @@ def test_any_header_gives_a_key_and_no_error(peer: str, lines: list[str], count:
 
 @given(invented=st.lists(entries, max_size=6).map(", ".join), count=st.integers(1, 3))
 def test_what_a_client_writes_before_the_proxies_changes_nothing(invented: str, count: int) -> None:
-    """Whatever it sends, its address is what the outermost of `count` proxies saw."""
+    """The address is the one that the outermost of `count` proxies saw."""
     hops = ["192.0.2.7", *[f"10.0.0.{number}" for number in range(2, count + 1)]]
     header = ", ".join([invented, *hops])
     assert network_of(PROXY, [header], proxies(count, *TRUSTED)) == "192.0.2.7"
@@ -173,7 +173,7 @@ def test_what_is_too_long_for_an_address_is_remembered_nowhere() -> None:
 
 @asynccontextmanager
 async def a_mirror(behind: Proxies) -> AsyncIterator[str]:
-    """A server that answers whom it takes the caller for."""
+    """A server that answers with the client address it sees."""
     app = new_app("mirror", ErrorResponder(relayer_errors.ERRORS))
     app.ctx.proxies = behind
 
@@ -239,7 +239,7 @@ async def test_plain_http_behind_a_trusted_proxy_is_refused(proto: list[str]) ->
                 {"error": "HTTPS is required", "code": "HTTPS_REQUIRED"},
             )
             assert headers["Access-Control-Allow-Origin"] == ORIGIN
-        assert surface.book.asked == []
+        assert surface.book.requests == []
 
 
 @pytest.mark.parametrize("proto", [[], ["https"], ["https, https"], [""], ["httpx"], ["wss"]])

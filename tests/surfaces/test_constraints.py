@@ -1,4 +1,4 @@
-"""Invalidation over HTTP: both forms, their keys, limits, fields and the envelope of spec 7.6."""
+"""Invalidation over HTTP: both endpoints, their keys, limits, fields and the error body of 7.6."""
 
 import json
 import time
@@ -67,10 +67,10 @@ class JsonResponse:
 
 
 async def post(
-    surface: Surface, path: str = KEYED_PATH, said: object = None, **headers: str
+    surface: Surface, path: str = KEYED_PATH, payload: object = None, **headers: str
 ) -> JsonResponse:
-    """`said` as JSON, or as it is if it is bytes; with the brand's key unless told otherwise."""
-    body = {"api_url": URL} if said is None else said
+    """Send `payload` as JSON, bytes unchanged. The brand's key is the default."""
+    body = {"api_url": URL} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Authorization": f"Bearer {API_KEY}", "Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -84,12 +84,12 @@ async def post(
     return answer
 
 
-async def keyless(surface: Surface, said: object = None, **headers: str) -> JsonResponse:
-    return await post(surface, PATH, said, **({"Authorization": ""} | headers))
+async def keyless(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+    return await post(surface, PATH, payload, **({"Authorization": ""} | headers))
 
 
 def some_results(surface: Surface) -> None:
-    """Of this brand's for two users in two collections, and another brand's with the same URL."""
+    """Results of the brand for two users in two collections, and of another brand for the URL."""
     brand = address_of(BRAND_ID)
     surface.constraints.cached = {
         (brand, URL, WALLET, 7),
@@ -141,10 +141,10 @@ async def test_without_a_key_the_results_of_every_brand_with_this_url_go(surface
 
 
 async def test_every_field_reaches_the_action(surface: Surface) -> None:
-    said = {"api_url": URL, "user_address": CHECKSUMMED_WALLET, "collection_id": 7}
-    await post(surface, said=said)
+    payload = {"api_url": URL, "user_address": CHECKSUMMED_WALLET, "collection_id": 7}
+    await post(surface, payload=payload)
     await keyless(surface)
-    assert surface.constraints.asked == [(API_KEY, URL, WALLET, 7), (None, URL, None, None)]
+    assert surface.constraints.requests == [(API_KEY, URL, WALLET, 7), (None, URL, None, None)]
 
 
 # --- keys ---------------------------------------------------------------------------------------
@@ -152,13 +152,15 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    "said", [{"api_url": URL}, {}, {"api_url": 5}, {"api_url": URL, "collection_id": "x"}], ids=str
+    "payload",
+    [{"api_url": URL}, {}, {"api_url": 5}, {"api_url": URL, "collection_id": "x"}],
+    ids=str,
 )
 async def test_a_wrong_key_is_401_whatever_the_fields_are(
-    surface: Surface, path: str, said: object
+    surface: Surface, path: str, payload: object
 ) -> None:
     some_results(surface)
-    answer = await post(surface, path, said, Authorization="Bearer ltzak_wrong")
+    answer = await post(surface, path, payload, Authorization="Bearer ltzak_wrong")
     assert (answer.status, answer.body) == (
         401,
         {"success": False, "error": "The API key is not valid"},
@@ -172,13 +174,13 @@ async def test_a_wrong_key_is_401_whatever_the_fields_are(
 async def test_a_key_of_another_form_is_401(surface: Surface, path: str, given: str) -> None:
     answer = await post(surface, path, {}, Authorization=given)
     assert answer.error == (401, "Authorization must be given once, as Bearer and a token")
-    assert surface.constraints.asked == []
+    assert surface.constraints.requests == []
 
 
 async def test_the_second_form_needs_a_key(surface: Surface) -> None:
     answer = await post(surface, KEYED_PATH, {}, Authorization="")
     assert answer.error == (401, "Authorization must be given once, as Bearer and a token")
-    assert surface.constraints.asked == []
+    assert surface.constraints.requests == []
 
 
 # --- fields -------------------------------------------------------------------------------------
@@ -186,11 +188,13 @@ async def test_the_second_form_needs_a_key(surface: Surface) -> None:
 
 @BOTH
 @pytest.mark.parametrize(
-    "said", [{}, {"api_url": None}, {"api_url": ""}, {"apiUrl": URL, "collection_id": "x"}], ids=str
+    "payload",
+    [{}, {"api_url": None}, {"api_url": ""}, {"apiUrl": URL, "collection_id": "x"}],
+    ids=str,
 )
-async def test_a_missing_url_is_named(surface: Surface, path: str, said: object) -> None:
+async def test_a_missing_url_is_named(surface: Surface, path: str, payload: object) -> None:
     some_results(surface)
-    answer = await post(surface, path, said)
+    answer = await post(surface, path, payload)
     assert (answer.status, answer.body) == (400, MISSING)
     assert len(surface.constraints.cached) == 5
 
@@ -221,13 +225,13 @@ async def test_a_bad_field_is_named_with_its_rule(
 ) -> None:
     some_results(surface)
     for ask in (post, keyless):
-        answer = await ask(surface, said={"api_url": URL} | changes)
+        answer = await ask(surface, payload={"api_url": URL} | changes)
         assert (answer.status, answer.body) == (400, {"success": False, "error": fault})
     assert len(surface.constraints.cached) == 5
 
 
 async def test_every_fault_is_told_at_once(surface: Surface) -> None:
-    answer = await post(surface, said={"api_url": 5, "user_address": "0x", "collection_id": 0})
+    answer = await post(surface, payload={"api_url": 5, "user_address": "0x", "collection_id": 0})
     assert answer.error == (400, f"api_url: must be a string; {ADDRESS_RULE}; {COLLECTION_RULE}")
 
 
@@ -249,7 +253,7 @@ async def test_what_is_no_json_is_refused_before_the_key_is_looked_at(
 ) -> None:
     answer = await post(surface, path, raw, Authorization="Bearer wrong", **headers)
     assert answer.status == status
-    assert surface.constraints.asked == []
+    assert surface.constraints.requests == []
 
 
 # --- limits -------------------------------------------------------------------------------------
@@ -268,7 +272,7 @@ async def test_without_a_key_an_address_may_ask_sixty_times_a_minute(surface: Su
         "error": "Rate limit exceeded: without a key an address may ask 60 times a minute; "
         f"try again in {seconds} seconds",
     }
-    assert surface.constraints.asked.count((None, URL, None, None)) == 0
+    assert surface.constraints.requests.count((None, URL, None, None)) == 0
 
 
 async def test_who_has_a_key_is_not_limited(surface: Surface) -> None:
@@ -285,9 +289,9 @@ async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:
     policy = HttpPolicy(proxies=Proxies(1, networks), grace_seconds=2.0)
     async with a_surface(policy) as surface:
         for _ in range(2):
-            one = await keyless(surface, X_Forwarded_For="203.0.113.5")
+            first = await keyless(surface, X_Forwarded_For="203.0.113.5")
         other = await keyless(surface, X_Forwarded_For="203.0.113.6")
-    assert (one.window, other.window) == ((60, 58), (60, 59))
+    assert (first.window, other.window) == ((60, 58), (60, 59))
 
 
 # --- the envelope -------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Which pages may read the answers (spec 5, CORS)."""
+"""The origins whose pages may read responses (spec 5, CORS)."""
 
 from collections.abc import AsyncIterator
 

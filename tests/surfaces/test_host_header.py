@@ -1,4 +1,4 @@
-"""A malformed Host is 400 on every surface, in the surface's own envelope."""
+"""A malformed Host is 400 on every surface, with the surface's own error body."""
 
 import asyncio
 import json
@@ -76,7 +76,7 @@ async def surface() -> AsyncIterator[Surface]:
 
 
 async def say(surface: Surface, line: str, hosts: bytes) -> tuple[int, Any]:
-    """Status and body of a request with these Host lines."""
+    """Status and body of the response to a request with these Host lines."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(surface.url.rpartition(":")[2]))
     length = b"Content-Length: 0\r\n" if line.startswith("POST") else b""
     version = b"" if " HTTP/" in line else b" HTTP/1.1"
@@ -129,5 +129,7 @@ async def test_http_1_0_may_do_without_a_host_but_not_with_a_malformed_one(
 
 async def test_a_good_host_is_served(surface: Surface) -> None:
     for host in GOOD:
-        said = await say(surface, "GET /service-api/health", b"Host: " + host.encode() + b"\r\n")
-        assert said[0] == 200, host
+        response = await say(
+            surface, "GET /service-api/health", b"Host: " + host.encode() + b"\r\n"
+        )
+        assert response[0] == 200, host

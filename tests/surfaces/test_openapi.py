@@ -72,7 +72,7 @@ async def test_every_route_is_described_and_every_description_has_a_route() -> N
     routed = {
         (
             method,
-            "/" + re.sub(r"<(\w+):str>", lambda found: "{" + to_camel(found[1]) + "}", route.path),
+            "/" + re.sub(r"<(\w+):str>", lambda match: "{" + to_camel(match[1]) + "}", route.path),
         )
         for route in app.router.routes
         for method in route.methods
@@ -95,7 +95,11 @@ async def test_the_document_is_openapi_3_1_without_loose_ends(surface: Surface) 
     assert len(ids) == len(set(ids))
     for path, methods in described["paths"].items():
         for operation in methods.values():
-            in_path = {one["name"] for one in operation["parameters"] if one["in"] == "path"}
+            in_path = {
+                parameter["name"]
+                for parameter in operation["parameters"]
+                if parameter["in"] == "path"
+            }
             assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
@@ -148,17 +152,17 @@ async def test_the_page_shows_every_path_and_loads_nothing(surface: Surface) -> 
     assert re.findall(r'href="([^#"]+)"', page) == ["/docs/openapi.json"]
 
 
-RELAY_OPERATIONS = [one for one in OPERATIONS if one.path.startswith("/relay")]
+RELAY_OPERATIONS = [operation for operation in OPERATIONS if operation.path.startswith("/relay")]
 POST_RELAY, GET_RELAY = RELAY_OPERATIONS
 PERK_OPERATIONS = [*perk_operations.OPERATIONS]
-CONSTRAINT_OPERATIONS = [one for one in OPERATIONS if "invalidate" in one.path]
+CONSTRAINT_OPERATIONS = [operation for operation in OPERATIONS if "invalidate" in operation.path]
 RELAY_WINDOW = {"X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"}
 
 
 @pytest.mark.parametrize(
     "operation",
     [*RELAY_OPERATIONS, *PERK_OPERATIONS, *CONSTRAINT_OPERATIONS],
-    ids=lambda one: f"{one.method} {one.path}",
+    ids=lambda operation: f"{operation.method} {operation.path}",
 )
 def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
     assert_examples_fit(operation)
@@ -244,13 +248,13 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
     described = await document(surface)
     assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for operation, method in ((POST_RELAY, "post"), (GET_RELAY, "get")):
-        said = described["paths"][operation.path][method]
-        assert said["security"] == [{"bearer": []}]
-        for status, answer in said["responses"].items():
+        described_operation = described["paths"][operation.path][method]
+        assert described_operation["security"] == [{"bearer": []}]
+        for status, answer in described_operation["responses"].items():
             of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
-            if method == "post":  # the day's gas budget, which ends at midnight
+            if method == "post":  # the total gas budget, which is renewed at midnight
                 of_status["403"] = {"Retry-After"}
-                of_status["503"] = {"Retry-After"}  # a relay that no node has taken yet
+                of_status["503"] = {"Retry-After"}  # a relay that no node has accepted yet
             more = of_status.get(status, set())
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]
@@ -262,11 +266,19 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
 async def test_perk_charges_document_the_four_headers_of_a_signature(surface: Surface) -> None:
     described = await document(surface)
     for operation in PERK_OPERATIONS:
-        said = described["paths"][operation.path][operation.method.lower()]
-        named = {one["name"] for one in said["parameters"] if one["in"] == "header"}
+        described_operation = described["paths"][operation.path][operation.method.lower()]
+        named = {
+            parameter["name"]
+            for parameter in described_operation["parameters"]
+            if parameter["in"] == "header"
+        }
         assert named == {"X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature"}
-        assert all(one["required"] for one in said["parameters"] if one["in"] == "header")
-        responses = said["responses"]
+        assert all(
+            parameter["required"]
+            for parameter in described_operation["parameters"]
+            if parameter["in"] == "header"
+        )
+        responses = described_operation["responses"]
         assert set(responses["401"]["headers"]) == {"WWW-Authenticate", *RELAY_WINDOW}
         assert set(responses["429"]["headers"]) == {"Retry-After", *RELAY_WINDOW}
         assert "headers" not in responses["200"], "a request that is signed rightly has no window"
@@ -304,23 +316,27 @@ async def made_calls(
     surface: Surface, operations: list[Operation], http: requests.Session, mode: GenerationMode
 ) -> Run:
     described = await document(surface)
-    described["paths"] = {one.path: described["paths"][one.path] for one in operations}
+    described["paths"] = {
+        operation.path: described["paths"][operation.path] for operation in operations
+    }
     run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
     await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
-    assert {label for label, _ in run.seen} == {f"{one.method} {one.path}" for one in operations}
+    assert {label for label, _ in run.seen} == {
+        f"{operation.method} {operation.path}" for operation in operations
+    }
     return run
 
 
-def with_a_signature(asked: requests.PreparedRequest) -> requests.PreparedRequest:
-    """As the brand's server would have signed what was made up."""
-    body = asked.body.encode() if isinstance(asked.body, str) else asked.body or b""
+def with_a_signature(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Sign the generated request as the brand's server would."""
+    body = request.body.encode() if isinstance(request.body, str) else request.body or b""
     assert isinstance(body, bytes)
-    timestamp, nonce, method = str(int(time.time())), uuid4().hex, asked.method or ""
-    made = signature(SECURITY_KEY, timestamp, nonce, method, asked.path_url.encode(), body)
+    timestamp, nonce, method = str(int(time.time())), uuid4().hex, request.method or ""
+    made = signature(SECURITY_KEY, timestamp, nonce, method, request.path_url.encode(), body)
     headers = (BRAND_ID, timestamp, nonce, made)
     names = ("X-LTZ-Brand-Id", "X-LTZ-Timestamp", "X-LTZ-Nonce", "X-LTZ-Signature")
-    asked.headers.update(zip(names, headers, strict=True))
-    return asked
+    request.headers.update(zip(names, headers, strict=True))
+    return request
 
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
@@ -347,16 +363,16 @@ async def test_invalidations_made_from_the_document_are_answered_as_documented(
 async def test_answers_about_perks_fit_what_is_documented(surface: Surface) -> None:
     paths = (await document(surface))["paths"]
     token: dict[str, Any] = {"collectionId": COLLECTION, "tokenId": str(PERK)}
-    asked: list[tuple[str, str, dict[str, Any]]] = [
+    calls: list[tuple[str, str, dict[str, Any]]] = [
         ("POST", "/redeem-perk", {"json": token}),
         ("GET", "/check-perk-status", {"params": token}),
         ("GET", "/list-perk-holders", {"params": {"collectionId": COLLECTION, "limit": 1}}),
     ]
     with requests.Session() as http:
         http.auth = with_a_signature
-        for method, path, said in asked:
+        for method, path, arguments in calls:
             answer = await asyncio.to_thread(
-                http.request, method, surface.url + path, timeout=20, **said
+                http.request, method, surface.url + path, timeout=20, **arguments
             )
             assert answer.status_code == 200, answer.text
             shape = paths[path][method.lower()]["responses"]["200"]["content"]

@@ -1,4 +1,4 @@
-"""Checkout, payment mints and the provider's events over HTTP: the tables of spec 2.5, 2.6, 7.4."""
+"""Checkout, payment mints and the payment webhook over HTTP: the tables of spec 2.5, 2.6, 7.4."""
 
 import asyncio
 import json
@@ -95,9 +95,9 @@ MODELS: dict[str, tuple[Any, Any]] = {
 }
 
 
-async def post(surface: Surface, path: str, said: object, **headers: str) -> JsonResponse:
-    """`said` as JSON, or as it is if it is bytes; the answer must fit its model."""
-    raw = said if isinstance(said, bytes) else json.dumps(said).encode()
+async def post(surface: Surface, path: str, payload: object, **headers: str) -> JsonResponse:
+    """Send `payload` as JSON, bytes unchanged. The response must fit its model."""
+    raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as reply:
@@ -108,7 +108,7 @@ async def post(surface: Surface, path: str, said: object, **headers: str) -> Jso
 
 
 def changed(**changes: object) -> dict[str, object]:
-    """`...` leaves a field out."""
+    """A field of `...` is left out."""
     return {name: value for name, value in (GOOD | changes).items() if value is not ...}
 
 
@@ -124,10 +124,10 @@ async def test_a_checkout_is_opened(surface: Surface) -> None:
         "checkoutUrl": "https://pay.example/cs_test_0",
         "sessionId": "cs_test_0",
     }
-    (asked,) = surface.payments.opened
-    assert (asked.brand_id, asked.usd_cents) == (address_of(BRAND_ID), 500)
-    assert asked.email == "ada@example.com"
-    assert (asked.success_url, asked.cancel_url) == (GOOD["successUrl"], GOOD["cancelUrl"])
+    (checkout,) = surface.payments.opened
+    assert (checkout.brand_id, checkout.usd_cents) == (address_of(BRAND_ID), 500)
+    assert checkout.email == "ada@example.com"
+    assert (checkout.success_url, checkout.cancel_url) == (GOOD["successUrl"], GOOD["cancelUrl"])
 
 
 @pytest.mark.parametrize(
@@ -228,8 +228,8 @@ async def test_two_idempotency_keys_are_none(surface: Surface) -> None:
     async with surface.client.post(
         surface.url + CREATE_CHECKOUT, json=GOOD, headers=headers
     ) as answer:
-        said = await answer.json()
-    assert said["details"]["errors"] == ["Idempotency-Key: must be given once"]
+        body = await answer.json()
+    assert body["details"]["errors"] == ["Idempotency-Key: must be given once"]
 
 
 async def test_an_unknown_brand_is_forbidden(surface: Surface) -> None:
@@ -289,13 +289,13 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute(
 async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too(
     surface: Surface,
 ) -> None:
-    """Each may be a question to the payment provider (choices.md, Transport and other limits)."""
-    said = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
+    """Each request may cost a call to the payment provider (choices.md, Transport)."""
+    payloads = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
     for number in range(120):
-        answer = await post(surface, PAYMENT_MINT, said[number % 4])
+        answer = await post(surface, PAYMENT_MINT, payloads[number % 4])
         assert answer.status in {400, 413}
         assert [answer.headers[name] for name in WINDOW[:2]] == ["120", str(119 - number)]
-    asked = len(surface.payments.asked)
+    request_count = len(surface.payments.requests)
     surface.payments.paid["cs_1"] = a_payment("cs_1")
     for body in ({"sessionId": "cs_1"}, b"{"):
         refused = await post(surface, PAYMENT_MINT, body)
@@ -310,7 +310,7 @@ async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too
             },
         )
         assert [refused.headers[name] for name in WINDOW[:2]] == ["120", "0"]
-    assert len(surface.payments.asked) == asked
+    assert len(surface.payments.requests) == request_count
     assert (await post(surface, CREATE_CHECKOUT, GOOD)).status == 200
     assert (
         await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")
@@ -322,7 +322,7 @@ async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -
     first = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})
     again = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})
 
-    said = {
+    expected = {
         "success": True,
         "message": "5000 LTZ minted",
         "txHash": "0x" + MINT.hex(),
@@ -332,9 +332,9 @@ async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -
         "ltzAmount": 5_000,
         "paymentIntentId": "pi_1",
     }
-    assert (first.status, first.body) == (200, said)
+    assert (first.status, first.body) == (200, expected)
     repeated = {"message": "Payment already processed", "alreadyProcessed": True}
-    assert (again.status, again.body) == (200, said | repeated)
+    assert (again.status, again.body) == (200, expected | repeated)
 
 
 @pytest.mark.parametrize(
@@ -380,16 +380,16 @@ MINT_REFUSALS: list[tuple[object, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "status", "message"), MINT_REFUSALS, ids=lambda g: str(g)[:30])
+@pytest.mark.parametrize(("payload", "status", "message"), MINT_REFUSALS, ids=lambda g: str(g)[:30])
 async def test_what_is_no_session_is_refused_in_the_mints_own_form(
-    surface: Surface, said: object, status: int, message: str
+    surface: Surface, payload: object, status: int, message: str
 ) -> None:
-    answer = await post(surface, PAYMENT_MINT, said)
+    answer = await post(surface, PAYMENT_MINT, payload)
     assert answer.status == status
     assert set(answer.body) == {"success", "message"}
     assert answer.body["success"] is False
     assert answer.body["message"].startswith(message)
-    assert surface.payments.asked in ([], ["cs_unknown"])
+    assert surface.payments.requests in ([], ["cs_unknown"])
 
 
 async def test_a_session_id_may_have_253_characters(surface: Surface) -> None:
@@ -407,7 +407,7 @@ async def test_a_session_id_may_have_253_characters(surface: Surface) -> None:
         (
             MintPending("secret"),
             500,
-            "The payment is recorded and will be minted; ask again",
+            "The payment is recorded and will be minted; repeat the request",
         ),
         (PaymentsUnavailable("secret"), 500, "Payment provider unavailable"),
         (DatabaseUnavailable("secret"), 503, "Database unavailable"),

@@ -1,4 +1,4 @@
-"""Perk charges over HTTP: signatures, the order of checks, fields, envelopes and answers."""
+"""Perk charges over HTTP: signatures, the order of checks, fields, error bodies and responses."""
 
 import base64
 import json
@@ -104,8 +104,8 @@ class JsonResponse:
     @property
     def faults(self) -> list[str]:
         assert self.code == (400, "INVALID_FIELDS"), self.body
-        found: list[str] = self.body["details"]["errors"]
-        return found
+        faults: list[str] = self.body["details"]["errors"]
+        return faults
 
 
 def signed(
@@ -126,7 +126,7 @@ def signed(
 async def ask(
     surface: Surface, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
 ) -> JsonResponse:
-    """Exactly this; an answer must fit its model whatever it is."""
+    """Send exactly this request. The response must fit its model, whatever its status."""
     sent = {"Content-Type": "application/json"} | dict(headers)
     sent = {name: value for name, value in sent.items() if value}
     async with surface.client.request(
@@ -145,9 +145,9 @@ async def ask(
 
 
 def a_body(**changes: object) -> bytes:
-    """`...` leaves a field out."""
-    said = {"collectionId": COLLECTION, "tokenId": str(PERK)} | changes
-    return json.dumps({name: value for name, value in said.items() if value is not ...}).encode()
+    """A field of `...` is left out."""
+    fields = {"collectionId": COLLECTION, "tokenId": str(PERK)} | changes
+    return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
 async def redeem(surface: Surface, raw: bytes | None = None, **changes: Any) -> JsonResponse:
@@ -241,12 +241,12 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     )
     sent = signed("POST", REDEEM, raw)
     assert (await ask(surface, "POST", REDEEM, raw, sent)).status == 200
-    (asked,) = surface.perks.asked
-    assert asked.brand == address_of(BRAND_ID)
-    assert asked.nonce == sent["X-LTZ-Nonce"]
-    assert (asked.collection_id, asked.token_id, asked.amount) == (COLLECTION, PERK, 2)
-    assert (asked.user, asked.reference) == (WALLET, "receipt 4711")
-    assert asked.idempotency_key == "till-3-4711"
+    (request,) = surface.perks.requests
+    assert request.brand == address_of(BRAND_ID)
+    assert request.nonce == sent["X-LTZ-Nonce"]
+    assert (request.collection_id, request.token_id, request.amount) == (COLLECTION, PERK, 2)
+    assert (request.user, request.reference) == (WALLET, "receipt 4711")
+    assert request.idempotency_key == "till-3-4711"
 
 
 async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
@@ -254,8 +254,8 @@ async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
         surface, amount=None, userAddress=None, reference=None, idempotencyKey=None
     )
     assert (answer.status, answer.body["chargesRedeemed"]) == (200, 1)
-    (asked,) = surface.perks.asked
-    assert (asked.user, asked.reference, asked.idempotency_key) == (None, None, None)
+    (request,) = surface.perks.requests
+    assert (request.user, request.reference, request.idempotency_key) == (None, None, None)
 
 
 @pytest.mark.parametrize("token_id", [str(PERK), PERK, f"000{PERK}"])
@@ -322,7 +322,7 @@ async def test_a_bad_field_is_named_with_its_rule(
     surface: Surface, changes: dict[str, Any], fault: str
 ) -> None:
     assert (await redeem(surface, **changes)).faults == [fault]
-    assert surface.perks.asked == []
+    assert surface.perks.requests == []
 
 
 @pytest.mark.parametrize(
@@ -594,7 +594,7 @@ async def test_cursors_lead_through_all_tokens_once(
     seen, counts = [], []
     while True:
         body = (await get(surface, HOLDERS, **query)).body
-        seen += [one["tokenId"] for one in body["holders"]]
+        seen += [holder["tokenId"] for holder in body["holders"]]
         counts.append(body["count"])
         assert body["total"] == 150
         if body["nextCursor"] is None:
@@ -619,7 +619,7 @@ async def test_the_largest_id_has_a_cursor(surface: Surface) -> None:
     cursor = first.body["nextCursor"]
     assert re.fullmatch(r"[A-Za-z0-9_-]{44}", cursor)
     last = await get(surface, HOLDERS, collectionId=collection, limit=1, cursor=cursor)
-    assert [one["tokenId"] for one in last.body["holders"]] == [str(largest)]
+    assert [holder["tokenId"] for holder in last.body["holders"]] == [str(largest)]
     assert last.body["nextCursor"] is None
 
 
@@ -673,14 +673,14 @@ async def test_size_comes_before_the_signature_and_that_before_everything_else(
     answer = await ask(surface, "POST", REDEEM, huge, unsigned)
     assert answer.code == (413, "PAYLOAD_TOO_LARGE")
     assert answer.body["details"] == {"maxBytes": BODY_LIMIT}
-    assert surface.perks.heard == []
+    assert surface.perks.calls == []
 
     for raw in (b"{", b"", b"[]", a_body(tokenId=...), a_body(tokenId="x"), a_body()):
         answer = await ask(surface, "POST", REDEEM, raw, unsigned)
         assert answer.code == (401, "UNAUTHORIZED")
     answer = await ask(surface, "POST", REDEEM, a_body(), unsigned | {"Content-Type": ""})
     assert answer.code == (401, "UNAUTHORIZED")
-    assert set(surface.perks.heard) == {"brand_of"}
+    assert set(surface.perks.calls) == {"brand_of"}
 
 
 @pytest.mark.parametrize(
@@ -703,7 +703,7 @@ async def test_a_signed_body_that_is_no_json_is_400(
 ) -> None:
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw) | headers)
     assert answer.code == (400, "INVALID_BODY")
-    assert surface.perks.heard == ["brand_of"]
+    assert surface.perks.calls == ["brand_of"]
 
 
 async def test_the_largest_body_is_read(surface: Surface) -> None:
@@ -729,7 +729,7 @@ async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
         answer = await ask(surface, "GET", path, None, sent)
         assert answer.code == (401, "UNAUTHORIZED")
         assert answer.body["error"] == "X-LTZ-Nonce has been used"
-    assert surface.perks.heard == ["brand_of", "spend"] * 4
+    assert surface.perks.calls == ["brand_of", "spend"] * 4
 
 
 async def test_signed_requests_know_no_limit_of_their_address(surface: Surface) -> None:
@@ -776,7 +776,7 @@ async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
     bad_key = "ltzsk_" + "0" * 40
     for _ in range(100):
         assert (await ask(surface, "GET", OF_PERK, None, {})).status == 401
-    heard = len(surface.perks.heard)
+    calls = len(surface.perks.calls)
     for method, path, raw in REQUESTS:
         answer = await ask(surface, method, path, raw or None, {})
         seconds = int(answer.headers["Retry-After"])
@@ -785,7 +785,7 @@ async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
             f"An address may ask 100 times a minute; try again in {seconds} seconds"
         )
         assert window_of(answer) == (100, 0)
-    assert len(surface.perks.heard) == heard, "who is not signed at all is not looked at"
+    assert len(surface.perks.calls) == calls, "who is not signed at all is not looked at"
     for method, path, raw in REQUESTS:
         sent = signed(method, path, raw, key=bad_key)
         assert (await ask(surface, method, path, raw or None, sent)).status == 429
@@ -819,7 +819,7 @@ async def test_other_methods_are_405_in_the_relayers_envelope(surface: Surface, 
 
 @dataclass
 class SigningBrands:
-    """Two brands of a database, and what judges their signatures."""
+    """Two brands of a database, and the action that verifies their signatures."""
 
     pool: Pool
     sealer: Sealer
@@ -850,15 +850,15 @@ async def judges(
     sealer = Sealer.from_file(folder / "master.key", create=True)
     async with databases.fresh() as url:
         pool = await open_pool(url)
-        found = SigningBrands(pool, sealer, BrandCache(), {})
+        signing_brands = SigningBrands(pool, sealer, BrandCache(), {})
         for number, brand_id in enumerate((BRAND_ID, OTHER_ID)):
             brand = Brand(id=brand_id, name=f"B{number}", domains=(f"b{number}.example",))
             async with transaction(pool) as connection:
                 keys = (await brands.apply(connection, brand, sealer)).keys
             assert keys is not None
-            found.keys[brand_id] = keys.security_key
-        await found.refresh()
-        yield found
+            signing_brands.keys[brand_id] = keys.security_key
+        await signing_brands.refresh()
+        yield signing_brands
         pool.terminate()
 
 
@@ -915,7 +915,7 @@ async def test_a_missing_empty_or_malformed_header_is_401_and_named(
             assert refused(answer) == reasons[name]
     none = await send(judged, method, target, raw, dict.fromkeys(SIGNED, ""))
     assert refused(none) == "The request is not signed: X-LTZ headers are missing"
-    assert judged.perks.asked == []
+    assert judged.perks.requests == []
 
 
 MALFORMED = [
@@ -941,7 +941,7 @@ async def test_a_header_of_another_form_is_refused(
 ) -> None:
     good = signed("GET", OF_PERK, key=judges.keys[BRAND_ID])
     refused(await send(judged, "GET", OF_PERK, b"", good | {name: value}))
-    assert not {"spend", "token"} & set(judged.perks.heard)
+    assert not {"spend", "token"} & set(judged.perks.calls)
 
 
 @pytest.mark.parametrize("name", SIGNED[:3])
@@ -997,7 +997,7 @@ async def test_a_signature_is_good_for_these_very_bytes_alone(
     assert answer.status == 401
     if method != "HEAD":
         assert refused(answer) == NOT_THIS_BRAND
-    assert judged.perks.heard == ["brand_of"]
+    assert judged.perks.calls == ["brand_of"]
     assert (await send(judged, "GET", OF_PERK, b"", good)).status == 200
 
 
@@ -1009,7 +1009,7 @@ async def test_a_changed_body_is_refused(
     assert refused(await send(judged, "POST", REDEEM, raw, good)) == NOT_THIS_BRAND
     with_query = await send(judged, "POST", REDEEM + "?x=1", a_body(), good)
     assert refused(with_query) == NOT_THIS_BRAND
-    assert judged.perks.asked == []
+    assert judged.perks.requests == []
 
 
 async def test_a_reading_request_with_a_body_is_signed_with_it(
@@ -1074,7 +1074,7 @@ async def test_one_of_several_signatures_is_enough_while_keys_change(
     wrong = "v1=" + "0" * 64
     for is_last in (False, True):
         sent = signed("GET", OF_PERK, key=judges.keys[BRAND_ID])
-        both = sorted((wrong, sent["X-LTZ-Signature"]), key=lambda one: (one != wrong) is is_last)
+        both = sorted((wrong, sent["X-LTZ-Signature"]), key=lambda text: (text != wrong) is is_last)
         sent["X-LTZ-Signature"] = ", ".join(both)
         assert (await send(judged, "GET", OF_PERK, b"", sent)).status == 200
 
@@ -1083,7 +1083,7 @@ async def test_one_of_several_signatures_is_enough_while_keys_change(
 @example(collection=0, token=0)
 @example(collection=10**71, token=10**71)
 def test_a_plain_query_means_what_any_other_order_of_it_does(collection: int, token: int) -> None:
-    """The plain order has a way of its own."""
+    """The usual order is parsed by a faster path."""
     plain = f"collectionId={collection}&tokenId={token}"
     assert read(plain) == read(f"tokenId={token}&collectionId={collection}")
     assert read(plain.replace("=", "=00")) == read(f"tokenId=00{token}&collectionId=00{collection}")

@@ -94,7 +94,7 @@ class JsonResponse:
 
 
 def an_order(**changes: object) -> dict[str, object]:
-    """A good request's body; `None` stays, to be sent as null."""
+    """A valid body. A field of `None` is sent as null."""
     return {
         "brand_id": BRAND_ID,
         "oauth_provider": "discord",
@@ -102,9 +102,9 @@ def an_order(**changes: object) -> dict[str, object]:
     } | changes
 
 
-async def post(surface: Surface, said: object = None, **headers: str) -> JsonResponse:
-    """`said` as JSON, or as it is if it is bytes."""
-    body = an_order() if said is None else said
+async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+    """Send `payload` as JSON; bytes are sent unchanged."""
+    body = an_order() if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -117,11 +117,11 @@ async def post(surface: Surface, said: object = None, **headers: str) -> JsonRes
     return answer
 
 
-async def refused(surface: Surface, said: object, model: type[BaseModel]) -> dict[str, Any]:
-    """The body of a 400 of exactly this form, for which nobody was asked and nothing counted."""
-    answer = await post(surface, said)
+async def refused(surface: Surface, payload: object, model: type[BaseModel]) -> dict[str, Any]:
+    """The body of a 400 of exactly this form. No provider was asked and no request counted."""
+    answer = await post(surface, payload)
     assert (answer.status, answer.window) == (400, None)
-    assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+    assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
     model.model_validate(answer.body)
     return answer.body
 
@@ -156,9 +156,9 @@ async def test_the_same_account_is_answered_with_the_same_wallet(surface: Surfac
 
 
 async def test_another_provider_with_the_same_id_is_another_account(surface: Surface) -> None:
-    one = await post(surface)
+    first = await post(surface)
     other = await post(surface, an_order(oauth_provider="twitter"))
-    assert one.body["wallet_address"] != other.body["wallet_address"]
+    assert first.body["wallet_address"] != other.body["wallet_address"]
 
 
 async def test_the_address_is_shown_with_its_checksum(surface: Surface) -> None:
@@ -169,44 +169,44 @@ async def test_the_address_is_shown_with_its_checksum(surface: Surface) -> None:
 @pytest.mark.parametrize("provider", PROVIDERS)
 async def test_every_provider_is_taken(surface: Surface, provider: str) -> None:
     account = OAuthAccount(provider, example_id(provider))  # type: ignore[arg-type]
-    said = an_order(oauth_provider=provider, oauth_user_id=account.user_id)
-    assert (await post(surface, said)).status == 200
-    assert surface.pregeneration.asked[0].account == account
+    order = an_order(oauth_provider=provider, oauth_user_id=account.user_id)
+    assert (await post(surface, order)).status == 200
+    assert surface.pregeneration.requests[0].account == account
 
 
 async def test_what_is_optional_may_be_null_absent_or_empty(surface: Surface) -> None:
-    for said in (
+    for order in (
         an_order(oauth_username=None, metadata=None),
         an_order(oauth_username=""),
         an_order(unknown=5),
     ):
-        assert (await post(surface, said)).status == 200
-        asked = surface.pregeneration.asked[-1]
-        assert (asked.account.username, asked.metadata) == (None, None)
+        assert (await post(surface, order)).status == 200
+        request = surface.pregeneration.requests[-1]
+        assert (request.account.username, request.metadata) == (None, None)
 
 
 async def test_username_and_metadata_arrive_without_control_characters(surface: Surface) -> None:
-    said = an_order(
+    order = an_order(
         oauth_user_id="1759288\u000047299\u007f117063",
         oauth_username="@a\u0085da",
         metadata={"no\u0000te": ["a\nb", {"deep": "\u001fx"}], "number": 1.5, "none": None},
     )
-    assert (await post(surface, said)).body["oauth_user_id"] == ID
-    (asked,) = surface.pregeneration.asked
-    assert asked.account == OAuthAccount("discord", ID, "@ada")
-    assert asked.metadata == {"note": ["ab", {"deep": "x"}], "number": 1.5, "none": None}
+    assert (await post(surface, order)).body["oauth_user_id"] == ID
+    (request,) = surface.pregeneration.requests
+    assert request.account == OAuthAccount("discord", ID, "@ada")
+    assert request.metadata == {"note": ["ab", {"deep": "x"}], "number": 1.5, "none": None}
 
 
 async def test_only_google_accounts_take_facts_from_metadata(surface: Surface) -> None:
     metadata = {"email": "eve@example.com", "name": "Eve"}
     for provider in PROVIDERS:
-        said = an_order(
+        order = an_order(
             oauth_provider=provider, oauth_user_id=example_id(provider), metadata=metadata
         )
-        assert (await post(surface, said)).status == 200
+        assert (await post(surface, order)).status == 200
     facts = {
-        asked.account.provider: (asked.account.email, asked.account.name)
-        for asked in surface.pregeneration.asked
+        request.account.provider: (request.account.email, request.account.name)
+        for request in surface.pregeneration.requests
     }
     assert facts.pop("google") == ("eve@example.com", "Eve")
     assert set(facts.values()) == {(None, None)}
@@ -225,10 +225,10 @@ async def test_only_google_accounts_take_facts_from_metadata(surface: Surface) -
 async def test_what_cannot_be_an_email_or_a_name_counts_as_not_said(
     surface: Surface, metadata: object, email: str | None, name: str | None
 ) -> None:
-    said = an_order(oauth_provider="google", oauth_user_id=example_id("google"), metadata=metadata)
-    await post(surface, said)
-    (asked,) = surface.pregeneration.asked
-    assert (asked.account.email, asked.account.name) == (email, name)
+    order = an_order(oauth_provider="google", oauth_user_id=example_id("google"), metadata=metadata)
+    await post(surface, order)
+    (request,) = surface.pregeneration.requests
+    assert (request.account.email, request.account.name) == (email, name)
 
 
 # --- missing fields, types, provider ------------------------------------------------------------
@@ -239,18 +239,18 @@ async def test_what_cannot_be_an_email_or_a_name_counts_as_not_said(
 async def test_a_missing_field_is_told_with_all_that_are_required(
     surface: Surface, name: str, value: object
 ) -> None:
-    said = an_order(**{name: value})
+    order = an_order(**{name: value})
     if value is ...:
-        del said[name]
-    assert await refused(surface, said, RequiredFieldsError) == {
+        del order[name]
+    assert await refused(surface, order, RequiredFieldsError) == {
         "error": f"Missing required fields: {name}",
         "required": REQUIRED,
     }
 
 
 async def test_what_is_missing_is_told_before_what_is_wrong(surface: Surface) -> None:
-    said = {"brand_id": 5, "oauth_provider": "myspace", "metadata": []}
-    assert set(await refused(surface, said, RequiredFieldsError)) == {"error", "required"}
+    order = {"brand_id": 5, "oauth_provider": "myspace", "metadata": []}
+    assert set(await refused(surface, order, RequiredFieldsError)) == {"error", "required"}
 
 
 @pytest.mark.parametrize(
@@ -352,8 +352,8 @@ NO_LETTERS = [
 async def test_what_has_not_the_form_of_the_providers_ids_is_no_id(
     surface: Surface, provider: str, user_id: str
 ) -> None:
-    said = an_order(oauth_provider=provider, oauth_user_id=user_id)
-    body = await refused(surface, said, InvalidAccountIdError)
+    order = an_order(oauth_provider=provider, oauth_user_id=user_id)
+    body = await refused(surface, order, InvalidAccountIdError)
     title = TITLES[provider]  # type: ignore[index]
     assert (body["error"].lower(), body["example"]) == (
         f"invalid {title.lower()} user id",
@@ -368,8 +368,8 @@ async def test_an_example_of_an_id_is_one(surface: Surface) -> None:
 
 
 async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(surface: Surface) -> None:
-    said = an_order(brand_id="0x" + "00" * 20, oauth_user_id="1")
-    await refused(surface, said, InvalidAccountIdError)
+    order = an_order(brand_id="0x" + "00" * 20, oauth_user_id="1")
+    await refused(surface, order, InvalidAccountIdError)
 
 
 # --- brand and limits ---------------------------------------------------------------------------
@@ -378,7 +378,7 @@ async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(surface: Sur
 async def test_an_unknown_brand_is_403_and_counts_nothing(surface: Surface) -> None:
     answer = await post(surface, an_order(brand_id="0x" + "00" * 20))
     assert (answer.status, answer.body, answer.window) == (403, {"error": "Unknown brand"}, None)
-    assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+    assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
 
 
 async def test_every_answer_to_a_known_brand_shows_its_window(surface: Surface) -> None:
@@ -398,15 +398,15 @@ async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(surface: Surf
         "error": "Rate limit exceeded: a brand may pregenerate 100 wallets a minute; "
         "try again in 42 seconds"
     }
-    assert len(surface.pregeneration.asked) == 1
+    assert len(surface.pregeneration.requests) == 1
 
 
 async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign_brands_too(
     surface: Surface,
 ) -> None:
-    said = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
+    payloads = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
     for number in range(200):
-        answer = await post(surface, said[number % 4])
+        answer = await post(surface, payloads[number % 4])
         assert (answer.status in {400, 403}, answer.window) == (True, None)
     for body in (an_order(), b"{"):
         answer = await post(surface, body)
@@ -417,7 +417,7 @@ async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign
             "error": "Rate limit exceeded: an address may ask 200 times a minute; "
             f"try again in {seconds} seconds"
         }
-    assert (surface.pregeneration.asked, surface.pregeneration.counted) == ([], 0)
+    assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
 
 
 async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
@@ -438,7 +438,7 @@ async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
         assert answer.status == status
     assert answer.body == {"error": "The request is not signed by this brand"}
     assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
-    assert [one is not None for one in surface.pregeneration.signed] == [False, True, True]
+    assert [signed is not None for signed in surface.pregeneration.signed] == [False, True, True]
 
 
 async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
@@ -538,8 +538,8 @@ async def test_metadata_may_fill_the_body_to_its_limit(surface: Surface) -> None
     note = "x" * (EVENT_HANDLER_LIMIT - empty)
     assert (await post(surface, an_order(metadata={"note": note}))).status == 200
     assert (await post(surface, an_order(metadata={"note": note + "x"}))).status == 413
-    (asked,) = surface.pregeneration.asked
-    assert asked.metadata == {"note": note}
+    (request,) = surface.pregeneration.requests
+    assert request.metadata == {"note": note}
 
 
 async def test_other_methods_and_deeper_paths_are_told_in_the_same_envelope(
@@ -579,7 +579,7 @@ def test_each_answer_has_examples_that_fit_its_model() -> None:
     (operation,) = OPERATIONS
     assert_examples_fit(operation)
     for body in operation.request_examples.values():
-        PregenerateUserBody.from_json(body).pregeneration_request()
+        PregenerateUserBody.from_json(body).to_request()
 
 
 def test_every_form_of_a_400_has_an_example() -> None:

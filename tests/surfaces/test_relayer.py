@@ -1,4 +1,4 @@
-"""/relay over HTTP: the order of its checks, its fields, envelopes, headers and answers."""
+"""/relay over HTTP: the order of its checks, its fields, error bodies, headers and responses."""
 
 import asyncio
 import json
@@ -6,7 +6,7 @@ import math
 import sys
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from ipaddress import ip_network
 from typing import Any
 
@@ -33,7 +33,7 @@ from ltzd.http.relayer.models import RelayResponse, fingerprint
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.fields import MAX_DATA_BYTES
 from ltzd.http.services import HttpPolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RelayStatus, SignedPermit
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import address_of, checksummed
 from tests.support.surfaces.http_surface import (
@@ -72,7 +72,7 @@ class JsonResponse:
 
     @property
     def window(self) -> tuple[int, int]:
-        """The limit that is shown and what is left of it."""
+        """The limit that is shown, and what is left of it."""
         limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
         assert reset >= time.time() - 1
         return limit, remaining
@@ -80,19 +80,23 @@ class JsonResponse:
     @property
     def faults(self) -> list[str]:
         assert (self.status, self.body["code"]) == (400, "INVALID_FIELDS"), self.body
-        found: list[str] = self.body["details"]["errors"]
-        return found
+        faults: list[str] = self.body["details"]["errors"]
+        return faults
 
 
 def a_call(**changes: object) -> dict[str, object]:
-    """A good request's body; `...` leaves a field out."""
-    said: dict[str, object] = {"to": CONTRACT, "data": "0x01ab", "userAddress": CHECKSUMMED_WALLET}
-    said |= changes
-    return {name: value for name, value in said.items() if value is not ...}
+    """A valid body. A field of `...` is left out."""
+    fields: dict[str, object] = {
+        "to": CONTRACT,
+        "data": "0x01ab",
+        "userAddress": CHECKSUMMED_WALLET,
+    }
+    fields |= changes
+    return {name: value for name, value in fields.items() if value is not ...}
 
 
 def a_permit(**changes: object) -> dict[str, object]:
-    said: dict[str, object] = {
+    fields: dict[str, object] = {
         "owner": CHECKSUMMED_WALLET,
         "spender": CONTRACT,
         "value": "1000000000000000000",
@@ -101,20 +105,20 @@ def a_permit(**changes: object) -> dict[str, object]:
         "r": "0x" + "0a" * 32,
         "s": "0x" + "0b" * 32,
     } | changes
-    return {name: value for name, value in said.items() if value is not ...}
+    return {name: value for name, value in fields.items() if value is not ...}
 
 
 async def ask(
     surface: Surface,
     method: str,
     path: str,
-    said: object = None,
+    payload: object = None,
     headers: Mapping[str, str | None] | None = None,
 ) -> JsonResponse:
-    """`said` as JSON, or as it is if it is bytes; a header of None is not sent."""
+    """Send `payload` as JSON, bytes unchanged. A header of None is not sent."""
     sent = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     given = {name: value for name, value in (sent | dict(headers or {})).items() if value}
-    raw = said if isinstance(said, bytes) or said is None else json.dumps(said).encode()
+    raw = payload if isinstance(payload, bytes) or payload is None else json.dumps(payload).encode()
     async with surface.client.request(method, surface.url + path, data=raw, headers=given) as reply:
         got = await reply.read()
         answer = JsonResponse(reply.status, json.loads(got) if got else None, reply.headers)
@@ -126,13 +130,13 @@ async def ask(
     return answer
 
 
-async def post(surface: Surface, said: object = None, **headers: str | None) -> JsonResponse:
+async def post(surface: Surface, payload: object = None, **headers: str | None) -> JsonResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return await ask(surface, "POST", "/relay", a_call() if said is None else said, named)
+    return await ask(surface, "POST", "/relay", a_call() if payload is None else payload, named)
 
 
 async def say(surface: Surface, raw: bytes) -> bytes:
-    """Bytes to the server's port, and everything it says until it hangs up."""
+    """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -343,8 +347,8 @@ async def test_another_users_relay_is_not_there(surface: Surface) -> None:
             RelayPending("nonce 7 of 0x12"),
             503,
             {
-                "error": "The transaction is signed, but no node has taken it yet; ask again with "
-                "the same idempotency key",
+                "error": "The transaction is signed, but no node has accepted it yet; repeat the "
+                "request with the same idempotency key",
                 "code": "RELAY_PENDING",
             },
         ),
@@ -398,7 +402,7 @@ async def test_an_identity_provider_that_is_away_is_no_bad_token(surface: Surfac
 async def test_another_users_wallet_is_403(surface: Surface) -> None:
     answer = await post(surface, a_call(userAddress="0x" + "11" * 20))
     assert (answer.status, answer.body["code"]) == (403, "VALIDATION_FAILED")
-    assert surface.relays.asked == []
+    assert surface.relays.requests == []
 
 
 @pytest.mark.parametrize("absent", [..., None])
@@ -408,8 +412,8 @@ async def test_another_users_wallet_is_403(surface: Surface) -> None:
 async def test_every_missing_field_is_named(
     surface: Surface, names: list[str], absent: object
 ) -> None:
-    said = dict.fromkeys(names, absent) | {"value": 5}
-    answer = await post(surface, a_call(**said))
+    fields = dict.fromkeys(names, absent) | {"value": 5}
+    answer = await post(surface, a_call(**fields))
     assert answer.status == 400
     assert answer.body == {
         "error": f"Missing required fields: {', '.join(names)}",
@@ -419,7 +423,7 @@ async def test_every_missing_field_is_named(
 
 
 async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
-    """One request with every fault; they are mended one after the other."""
+    """A request has every fault, and each step mends the first."""
     body: Any = b"{"
     headers: dict[str, str | None] = {"Origin": "https://evil.example", "Authorization": None}
     relays = surface.relays
@@ -437,15 +441,15 @@ async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
     await look()
     headers["Authorization"] = "Bearer stranger"
     await look()
-    assert relays.heard == ["user_of"]
+    assert relays.calls == ["user_of"]
     headers["Authorization"] = f"Bearer {OTHER_TOKEN}"
     await look()
     body = a_call(value="x")
     await look()
-    assert "standing" not in relays.heard
+    assert "usage" not in relays.calls
     body = a_call()
     await look()
-    assert "submit" not in relays.heard
+    assert "submit" not in relays.calls
     headers["Authorization"] = f"Bearer {TOKEN}"
     await look()
     relays.refusal = None
@@ -502,16 +506,16 @@ async def test_a_missing_or_malformed_token_is_401(surface: Surface, header: str
         assert set(answer.body) == {"error", "code"}
         assert answer.headers["WWW-Authenticate"] == "Bearer"
         assert answer.window[0] == 100
-    assert surface.relays.asked == []
+    assert surface.relays.requests == []
 
 
 async def test_two_tokens_are_none(surface: Surface) -> None:
     line = f"Authorization: Bearer {TOKEN}\r\n".encode()
-    said = await say(
+    received = await say(
         surface,
         b"GET /relay/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + line + line + b"\r\n",
     )
-    assert said.startswith(b"HTTP/1.1 401 ")
+    assert received.startswith(b"HTTP/1.1 401 ")
 
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEARER ", "Bearer  "])
@@ -524,12 +528,12 @@ async def test_the_schemes_letter_case_and_spaces_do_not_matter(
 async def test_a_head_that_no_token_needs_is_413_in_the_envelope(surface: Surface) -> None:
     for path in (b"/relay", b"/relay/" + UNKNOWN.encode()):
         token = b"Authorization: Bearer " + b"a" * 33_000
-        said = await say(
+        received = await say(
             surface, b"GET " + path + b" HTTP/1.1\r\nHost: x\r\n" + token + b"\r\n\r\n"
         )
-        assert said.startswith(b"HTTP/1.1 413 ")
-        assert b'{"error":"Request too large","code":"PAYLOAD_TOO_LARGE"}' in said
-        assert b"X-RateLimit-Limit: 100\r\n" in said
+        assert received.startswith(b"HTTP/1.1 413 ")
+        assert b'{"error":"Request too large","code":"PAYLOAD_TOO_LARGE"}' in received
+        assert b"X-RateLimit-Limit: 100\r\n" in received
     assert (await ask(surface, "GET", "/relay/x")).window == (100, 97)
 
 
@@ -593,7 +597,7 @@ async def test_a_page_may_read_the_refusals_and_their_windows(surface: Surface) 
 
 
 async def test_every_kind_of_request_counts_once_and_shows_the_window(surface: Surface) -> None:
-    asked: list[tuple[str, str, object, int]] = [
+    calls: list[tuple[str, str, object, int]] = [
         ("POST", "/relay", b"{", 400),
         ("POST", "/relay", b"x" * (BODY_LIMIT + 1), 413),
         ("POST", "/relay", {}, 400),
@@ -605,7 +609,7 @@ async def test_every_kind_of_request_counts_once_and_shows_the_window(surface: S
         ("POST", f"/relay/{UNKNOWN}", {}, 405),
         ("GET", "/relay/a/b", None, 404),
     ]
-    for left, (method, path, body, status) in enumerate(asked):
+    for left, (method, path, body, status) in enumerate(calls):
         answer = await ask(surface, method, path, body)
         assert (answer.status, answer.window) == (status, (100, 99 - left)), path
 
@@ -625,9 +629,9 @@ async def test_odd_heads_count_too(
     surface: Surface, target: bytes, hosts: bytes, status: bytes
 ) -> None:
     head = b"GET " + target + b" HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n"
-    said = await say(surface, head)
-    assert said.startswith(b"HTTP/1.1 " + status)
-    assert b"X-RateLimit-Remaining: 99\r\n" in said
+    received = await say(surface, head)
+    assert received.startswith(b"HTTP/1.1 " + status)
+    assert b"X-RateLimit-Remaining: 99\r\n" in received
     assert (await ask(surface, "GET", "/relay/x")).window == (100, 98)
 
 
@@ -652,8 +656,8 @@ async def test_other_paths_and_preflights_do_not_count(surface: Surface) -> None
 
 
 async def test_the_101st_request_of_a_minute_is_429_whatever_it_is(surface: Surface) -> None:
-    asked = [ask(surface, "GET", "/relay/x") for _ in range(100)]
-    assert {answer.status for answer in await asyncio.gather(*asked)} == {404}
+    calls = [ask(surface, "GET", "/relay/x") for _ in range(100)]
+    assert {answer.status for answer in await asyncio.gather(*calls)} == {404}
     for method, path, body in (
         ("POST", "/relay", a_call()),
         ("POST", "/relay", b"{"),
@@ -676,7 +680,7 @@ async def test_the_101st_request_of_a_minute_is_429_whatever_it_is(surface: Surf
         assert answer.window == (100, 0)
         reset = int(answer.headers["X-RateLimit-Reset"])
         assert abs(reset - time.time() - seconds) <= 2
-    assert surface.relays.heard == ["user_of"] * 100
+    assert surface.relays.calls == ["user_of"] * 100
     head = await ask(surface, "HEAD", "/relay/x")
     assert (head.status, head.body) == (429, None)
     assert (await ask(surface, "OPTIONS", "/relay")).status == 204
@@ -701,8 +705,8 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
         surprise=1,
     )
     await post(surface, body)
-    (asked,) = surface.relays.asked
-    assert asked.ask == RelayAsk(
+    (relay,) = surface.relays.requests
+    assert relay == RelayRequest(
         to=address_of(CONTRACT.lower()),
         data=b"\x01\xab",
         user=WALLET,
@@ -715,8 +719,8 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
             deadline=1_800_000_000,
             signature=bytes(31) + b"\x01" + b"\x0b" * 32 + b"\x1c",
         ),
+        fingerprint=relay.fingerprint,
     )
-    assert asked.idempotency_key is None
 
 
 async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
@@ -724,8 +728,8 @@ async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
     nothing = dict.fromkeys(("action", "perkId", "permit", "idempotencyKey"))
     for body in (a_call(), a_call(**nulls), a_call(metadata={}), a_call(metadata=nothing)):
         assert (await post(surface, body)).status == 200
-    plain = RelayAsk(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
-    assert [one.ask for one in surface.relays.asked] == [plain] * 4
+    plain = RelayRequest(to=address_of(CONTRACT.lower()), data=b"\x01\xab", user=WALLET)
+    assert [replace(each, fingerprint=b"") for each in surface.relays.requests] == [plain] * 4
 
 
 CHECKSUM = "must have the right checksum (EIP-55), or letters of one case"
@@ -762,11 +766,11 @@ async def test_addresses(surface: Surface, text: object, fault: str | None) -> N
     answer = await post(surface, a_call(userAddress=text))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.asked[0].ask.user == WALLET
+        assert surface.relays.requests[0].user == WALLET
     else:
         assert answer.faults == [f"userAddress: {fault}"]
         assert (await post(surface, a_call(to=text))).faults == [f"to: {fault}"]
-        assert surface.relays.asked == []
+        assert surface.relays.requests == []
 
 
 @pytest.mark.parametrize(
@@ -790,7 +794,7 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
     answer = await post(surface, a_call(data=data))
     if fault is None:
         assert answer.status == 200
-        assert surface.relays.asked[0].ask.data == bytes.fromhex(str(data)[2:])
+        assert surface.relays.requests[0].data == bytes.fromhex(str(data)[2:])
     else:
         assert answer.faults == [f"data: {fault}"]
 
@@ -824,12 +828,12 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
     ],
 )
 async def test_amounts(surface: Surface, value: object, wanted: int | str) -> None:
-    """The call's, and the permit's, which has no default."""
+    """Of the call and of the permit, which has no default."""
     answer = await post(surface, a_call(value=value, metadata={"permit": a_permit(value=value)}))
     if isinstance(wanted, int):
-        asked = surface.relays.asked[0].ask
-        assert asked.permit is not None
-        assert (asked.value, asked.permit.value) == (wanted, wanted)
+        relay = surface.relays.requests[0]
+        assert relay.permit is not None
+        assert (relay.value, relay.permit.value) == (wanted, wanted)
     else:
         assert answer.faults == [f"value: {wanted}", f"metadata.permit.value: {wanted}"]
 
@@ -839,7 +843,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
     [
         (0, None),
         (1_000_000, None),
-        (1_000_001, None),  # 403, which is not for the fields to say
+        (1_000_001, None),  # refused later, with 403
         (10**30, None),
         (-1, "must be at least 0"),
         (True, "must be an integer"),
@@ -852,7 +856,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
 async def test_gas_limits(surface: Surface, gas: object, fault: str | None) -> None:
     answer = await post(surface, a_call(gasLimit=gas))
     if fault is None:
-        assert surface.relays.asked[0].ask.gas_limit == gas
+        assert surface.relays.requests[0].gas_limit == gas
     else:
         assert answer.faults == [f"gasLimit: {fault}"]
 
@@ -932,7 +936,7 @@ async def test_the_parts_of_a_permit(
     if fault is not None:
         assert answer.faults == [f"metadata.permit.{field}: {fault}"]
         return
-    permit = surface.relays.asked[0].ask.permit
+    permit = surface.relays.requests[0].permit
     assert permit is not None
     signature = permit.signature
     parts: dict[str, object] = {
@@ -984,7 +988,7 @@ async def test_the_key_comes_from_the_header_or_the_metadata(
 ) -> None:
     body = a_call(metadata={"idempotencyKey": in_body})
     assert (await post(surface, body, Idempotency_Key=in_header)).status == 200
-    assert [one.idempotency_key for one in surface.relays.asked] == [key]
+    assert [relay.idempotency_key for relay in surface.relays.requests] == [key]
 
 
 PRINTABLE = "must be 1 to 255 printable characters"
@@ -1026,7 +1030,7 @@ async def test_keys_on_two_lines_and_bytes_that_are_no_text_are_faults(
 ) -> None:
     body = json.dumps(a_call()).encode()
     line = b"Idempotency-Key: " + raw + b"\r\n"
-    said = await say(
+    received = await say(
         surface,
         b"POST /relay HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
         + f"Authorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n".encode()
@@ -1034,8 +1038,8 @@ async def test_keys_on_two_lines_and_bytes_that_are_no_text_are_faults(
         + b"Content-Length: %d\r\n\r\n" % len(body)
         + body,
     )
-    assert said.startswith(b"HTTP/1.1 400 ")
-    assert b'"Idempotency-Key: must be ' in said
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert b'"Idempotency-Key: must be ' in received
 
 
 async def test_a_retry_is_recognised_however_it_is_written(surface: Surface) -> None:
@@ -1054,20 +1058,20 @@ async def test_a_retry_is_recognised_however_it_is_written(surface: Surface) -> 
 
 
 def test_a_fingerprint_is_of_the_content() -> None:
-    one: dict[str, Any] = {"a": 1, "metadata": {"x": [1, 2], "y": {"b": 1, "a": 2}}}
+    body: dict[str, Any] = {"a": 1, "metadata": {"x": [1, 2], "y": {"b": 1, "a": 2}}}
     same = {"metadata": {"y": {"a": 2, "b": 1}, "idempotencyKey": "k", "x": [1, 2]}, "a": 1}
-    assert len(fingerprint(one)) == 32
-    assert fingerprint(one) == fingerprint(same)
+    assert len(fingerprint(body)) == 32
+    assert fingerprint(body) == fingerprint(same)
     assert same["metadata"]["idempotencyKey"] == "k"  # type: ignore[index]
     others: list[dict[str, Any]] = [
-        one | {"a": "1"},
-        one | {"a": 10**40},
-        one | {"idempotencyKey": "k"},
-        one | {"metadata": None},
-        one | {"metadata": "x"},
-        one | {"metadata": {"x": [2, 1], "y": {"b": 1, "a": 2}}},
+        body | {"a": "1"},
+        body | {"a": 10**40},
+        body | {"idempotencyKey": "k"},
+        body | {"metadata": None},
+        body | {"metadata": "x"},
+        body | {"metadata": {"x": [2, 1], "y": {"b": 1, "a": 2}}},
     ]
-    prints = [fingerprint(body) for body in (one, *others)]
+    prints = [fingerprint(body) for body in (body, *others)]
     assert len(set(prints)) == len(prints)
 
 
@@ -1093,14 +1097,14 @@ def test_a_fingerprint_is_of_the_content() -> None:
 async def test_what_is_no_json_object_of_sane_depth_is_400(surface: Surface, raw: bytes) -> None:
     answer = await post(surface, raw)
     assert (answer.status, answer.body["code"]) == (400, "INVALID_BODY")
-    assert surface.relays.heard == []
+    assert surface.relays.calls == []
 
 
 @pytest.mark.parametrize("raw", [b"[" * 60_000, b'{"a":' * 12_000, b'{"a":"\\"' + b"[" * 60_000])
 async def test_a_deep_body_is_refused_whatever_pythons_recursion_limit(
     surface: Surface, raw: bytes
 ) -> None:
-    """Libraries raise it; a decoder that trusts it runs out of stack and ends the process."""
+    """Libraries raise the limit. A decoder that relies on it would overflow the stack."""
     known = sys.getrecursionlimit()
     sys.setrecursionlimit(max(known, 100_000))
     try:

@@ -1,11 +1,11 @@
-"""The event surface against its own OpenAPI document: what is not documented is not answered.
+"""The event surface against its own OpenAPI document.
 
-schemathesis makes requests from the document, good and bad ones, and holds each answer to it: no
-5xx, no undocumented status, content types and shapes as described. Some of its requests are steered
-to brands that there are, since invented ones hardly ever get past the brand's check. The requests
-are the same in every run.
+schemathesis makes valid and invalid requests from the document and checks each response: no 5xx, no
+undocumented status, content types and shapes as described. Some requests are steered to existing
+brands, since invented ones hardly ever pass the check of the brand. The requests are the same in
+every run.
 
-It blocks, so it runs in a thread beside the loop that serves.
+schemathesis blocks, so it runs in a thread beside the event loop that serves.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ CONFIGURED = schemathesis.Config.from_dict(
     {
         "seed": 1,
         "checks": {
-            # What is malformed may be too large as well: that is looked at first.
+            # A malformed request may also be too large, which is checked first.
             "negative_data_rejection": {
                 "expected-statuses": ["400", "401", "403", "404", "405", "409", "413", "415", "429"]
             }
@@ -52,7 +52,7 @@ CONFIGURED = schemathesis.Config.from_dict(
     }
 )
 EXAMPLES = 40
-"""Of each operation and mode."""
+"""Per operation and mode."""
 
 Schema = Any
 Operation = APIOperation[Any, Any, Any, Any]
@@ -61,7 +61,7 @@ Fuzz = Callable[["Run"], None]
 
 @dataclass
 class Run:
-    """One document, the server that it is held against, and what was seen."""
+    """One document, the server that is checked against it, and the responses so far."""
 
     schema: Schema
     url: str
@@ -70,7 +70,7 @@ class Run:
 
     @property
     def operations(self) -> list[Operation]:
-        return [found.ok() for found in self.schema.get_all_operations()]
+        return [operation.ok() for operation in self.schema.get_all_operations()]
 
     def check(self, case: Case[Any], checks: Sequence[CheckFunction] = CHECKS) -> None:
         answer = case.call(base_url=self.url, session=self.http, timeout=20)
@@ -82,13 +82,13 @@ async def document(surface: EventSurface) -> dict[str, Any]:
     answer = await surface.ask("GET", "/docs/openapi.json")
     described: dict[str, Any] = answer.body
     described["paths"] = {
-        path: said for path, said in described["paths"].items() if path.startswith(PREFIX)
+        path: path_item for path, path_item in described["paths"].items() if path.startswith(PREFIX)
     }
     return described
 
 
 async def fuzzed(surface: EventSurface, described: dict[str, Any], fuzz: Fuzz) -> Run:
-    """What was seen, once `fuzz` has found nothing."""
+    """The run, after `fuzz` has found no fault."""
     with requests.Session() as http:
         schema = schemathesis.openapi.from_dict(described, config=CONFIGURED)
         run = Run(schema, surface.url, http)
@@ -97,7 +97,7 @@ async def fuzzed(surface: EventSurface, described: dict[str, Any], fuzz: Fuzz) -
 
 
 def takes_anything(operation: Operation) -> bool:
-    """Whether there is anything to get wrong."""
+    """True if the operation has a body or parameters."""
     return bool(operation.body or operation.query or operation.path_parameters)
 
 
@@ -113,7 +113,7 @@ def random_cases(mode: GenerationMode, examples: int, checks: Sequence[CheckFunc
                 database=None,
                 deadline=None,
                 suppress_health_check=list(HealthCheck),
-                # Shrinking asks a server that has changed meanwhile.
+                # No shrinking: the server's state has changed since the first call.
                 phases=[Phase.explicit, Phase.generate],
             )
             @given(case=operation.as_strategy(mode))
@@ -133,8 +133,8 @@ async def test_whatever_is_made_from_the_document_is_answered_as_documented(
     run = await fuzzed(
         event_surface, await document(event_surface), random_cases(mode, EXAMPLES, checks)
     )
-    asked = {label for label, _ in run.seen}
-    assert asked == {
+    labels = {label for label, _ in run.seen}
+    assert labels == {
         operation.label
         for operation in run.operations
         if mode is GenerationMode.POSITIVE or takes_anything(operation)
@@ -144,7 +144,7 @@ async def test_whatever_is_made_from_the_document_is_answered_as_documented(
 async def test_every_edge_of_the_document_is_answered_as_documented(
     event_surface: EventSurface,
 ) -> None:
-    """Boundaries of lengths and types, missing and doubled parameters, foreign methods."""
+    """Boundaries of lengths and types, missing and repeated parameters, undocumented methods."""
 
     def fuzz(run: Run) -> None:
         for operation in run.operations:
@@ -161,7 +161,7 @@ async def test_every_edge_of_the_document_is_answered_as_documented(
 
 
 def steered(described: dict[str, Any], *brands: BrandAtWork) -> dict[str, Any]:
-    """The same document with values of the brands where any would do."""
+    """The document with the values of these brands in place of arbitrary ones."""
     described = copy.deepcopy(described)
     schemas = described["components"]["schemas"]
     (brand, *_) = brands
@@ -200,9 +200,9 @@ async def test_requests_that_get_far_are_answered_as_documented_too(
         {"type": "purchase", "reward_per_dollar": 0.5, "max_claims_per_user": -1},
     )
     domains = ("steered.example",)
-    one = await event_surface.brand(*rules, domains=domains, max_reward_per_event=1_000)
+    brand = await event_surface.brand(*rules, domains=domains, max_reward_per_event=1_000)
     other = await event_surface.brand(*rules, domains=domains, duplicate_window_seconds=0)
-    described = steered(await document(event_surface), one, other)
+    described = steered(await document(event_surface), brand, other)
 
     run = await fuzzed(event_surface, described, random_cases(GenerationMode.POSITIVE, 150, CHECKS))
 
@@ -237,5 +237,5 @@ async def test_bodies_that_no_document_describes_get_documented_answers(
                 case.validate_response(answer, checks=CHECKS)
 
     run = await fuzzed(event_surface, await document(event_surface), fuzz)
-    # The limits of the address are those of all tests here.
+    # All tests here share the limits of one address.
     assert {status for _, status in run.seen} - {429} == {400, 413}

@@ -1,4 +1,4 @@
-"""What surrounds every request: ids, unknown paths, broken HTTP, starting and stopping."""
+"""The middleware and the server: ids, unknown paths, broken HTTP, starting and stopping."""
 
 import asyncio
 import json
@@ -37,7 +37,7 @@ async def ask(surface: Surface, method: str, path: str, **options: Any) -> tuple
 
 
 async def say(surface: Surface, raw: bytes) -> bytes:
-    """Bytes to the server's port, and everything it says until it hangs up."""
+    """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -135,12 +135,12 @@ CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     ],
 )
 async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: bytes) -> None:
-    said = await say(surface, raw)
-    head, _, body = said.partition(b"\r\n\r\n")
-    assert 400 <= int(head.split(b" ")[1]) < 500, said
+    received = await say(surface, raw)
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert 400 <= int(head.split(b" ")[1]) < 500, received
     assert json.loads(body)["error"]
-    assert b"Traceback" not in said
-    assert surface.book.asked == []
+    assert b"Traceback" not in received
+    assert surface.book.requests == []
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"OPTIONS", b"POST"])
@@ -149,15 +149,15 @@ async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: b
 async def test_two_host_headers_are_refused(
     surface: Surface, method: bytes, path: bytes, second: bytes
 ) -> None:
-    """RFC 9112 3.2: whoever stands before us may have looked at the other one."""
+    """RFC 9112 3.2: a proxy may have read the other header."""
     hosts = b"Host: shop.example\r\n" + second + b"\r\n"
     rest = b"Origin: https://shop.example\r\nConnection: close\r\n\r\n"
-    said = await say(surface, method + b" " + path + b" HTTP/1.1\r\n" + hosts + rest)
-    assert said.startswith(b"HTTP/1.1 400 ")
-    assert b"Access-Control-Allow-Origin: https://shop.example\r\n" in said
-    assert b"X-Request-Id: " in said
+    received = await say(surface, method + b" " + path + b" HTTP/1.1\r\n" + hosts + rest)
+    assert received.startswith(b"HTTP/1.1 400 ")
+    assert b"Access-Control-Allow-Origin: https://shop.example\r\n" in received
+    assert b"X-Request-Id: " in received
     if method != b"HEAD":
-        assert b'"error":"Malformed request"' in said
+        assert b'"error":"Malformed request"' in received
 
 
 async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> None:
@@ -180,7 +180,7 @@ async def test_a_client_that_leaves_while_we_work_is_no_error(
     body = json.dumps(an_event()).encode()
     writer.write(POST + b"Content-Type: application/json\r\n")
     writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    await until(lambda: _is(bool(surface.book.asked)))
+    await until(lambda: _is(bool(surface.book.requests)))
     writer.close()
     await writer.wait_closed()
     surface.book.gate.set()
@@ -203,16 +203,16 @@ async def test_a_body_that_comes_in_pieces_is_read_whole(surface: Surface) -> No
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     writer.close()
     await writer.wait_closed()
-    assert len(surface.book.asked) == 1
+    assert len(surface.book.requests) == 1
 
 
 async def test_a_body_that_never_comes_is_given_up(
     surface: Surface, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_body, "ARRIVAL_SECONDS", 0.05)
-    said = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
-    assert said.startswith(b"HTTP/1.1 408")
-    assert surface.book.asked == []
+    received = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
+    assert received.startswith(b"HTTP/1.1 408")
+    assert surface.book.requests == []
 
 
 def an_app(book: FakeEvents, policy: HttpPolicy) -> Any:
@@ -227,15 +227,15 @@ async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
     server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
     url = f"http://127.0.0.1:{await port}/service-api"
     async with aiohttp.ClientSession() as client:
-        async with client.get(f"{url}/debug") as idle:  # leaves a connection open
+        async with client.get(f"{url}/debug") as idle:  # keeps its connection open
             assert idle.status == 200
-        asked = asyncio.create_task(client.post(f"{url}/manual-event", json=an_event()))
-        await until(lambda: _is(bool(book.asked)))
+        call = asyncio.create_task(client.post(f"{url}/manual-event", json=an_event()))
+        await until(lambda: _is(bool(book.requests)))
         stop.set()
         await until(lambda: _refuses(port.result()))
         assert book.gate is not None
         book.gate.set()
-        async with await asked as answer:
+        async with await call as answer:
             assert answer.status == 200
             assert answer.headers["Connection"] == "close"
         await asyncio.wait_for(server, 2)
@@ -249,12 +249,12 @@ async def test_stopping_waits_no_longer_than_its_grace() -> None:
     server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
     url = f"http://127.0.0.1:{await port}/service-api/manual-event"
     async with aiohttp.ClientSession() as client:
-        asked = asyncio.create_task(client.post(url, json=an_event()))
-        await until(lambda: _is(bool(book.asked)))
+        call = asyncio.create_task(client.post(url, json=an_event()))
+        await until(lambda: _is(bool(book.requests)))
         stop.set()
         await asyncio.wait_for(server, 2)
         with pytest.raises(aiohttp.ClientError):
-            await asked
+            await call
 
 
 async def _is(fact: bool) -> bool:

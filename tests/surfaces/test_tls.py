@@ -1,4 +1,4 @@
-"""A server that speaks TLS itself, and a certificate that is renewed while requests run."""
+"""A server that serves TLS itself, and a certificate that is renewed while requests run."""
 
 import asyncio
 import json
@@ -56,9 +56,9 @@ async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     book, stop = FakeEvents(), asyncio.Event()
     app: Any = build_app(services_over(book), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    heard = port.set_result
+    set_port = port.set_result
     serving = asyncio.create_task(
-        serve(app, "127.0.0.1", 0, stop, on_listening=heard, tls=certificate.context)
+        serve(app, "127.0.0.1", 0, stop, on_listening=set_port, tls=certificate.context)
     )
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
@@ -89,9 +89,9 @@ async def test_tls_below_1_2_is_refused_and_1_2_is_not(surface: TlsSurface) -> N
 async def test_plain_http_gets_no_answer_on_the_same_port(surface: TlsSurface) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
     writer.write(b"GET /service-api/health HTTP/1.1\r\nHost: x\r\n\r\n")
-    said = await asyncio.wait_for(reader.read(), 5)
+    received = await asyncio.wait_for(reader.read(), 5)
     writer.close()
-    assert b"HTTP/1.1" not in said
+    assert b"HTTP/1.1" not in received
 
 
 async def test_a_forwarded_protocol_counts_for_nothing_without_proxies(
@@ -123,7 +123,7 @@ async def test_a_request_in_flight_and_its_connection_outlive_a_renewal(
     )
     head = "POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
     writer.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    await until(lambda: _is(bool(surface.book.asked)))
+    await until(lambda: _is(bool(surface.book.requests)))
 
     NEW.write(surface.folder)
     surface.certificate.renew()
@@ -246,13 +246,13 @@ async def test_stopping_answers_what_is_in_flight_over_tls_and_ends_idle_connect
         async with surface.client.get(f"{surface.url}/health") as idle:
             assert idle.status == 200
         surface.book.gate = asyncio.Event()
-        asked = asyncio.create_task(
+        call = asyncio.create_task(
             surface.client.post(f"{surface.url}/manual-event", json=an_event())
         )
-        await until(lambda: _is(bool(surface.book.asked)))
+        await until(lambda: _is(bool(surface.book.requests)))
         surface.stop.set()
         surface.book.gate.set()
-        async with await asked as answer:
+        async with await call as answer:
             assert answer.status == 200
         await asyncio.wait_for(surface.serving, 2)
 

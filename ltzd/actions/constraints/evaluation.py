@@ -9,7 +9,6 @@ and nothing is kept.
 import asyncio
 import hashlib
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -17,6 +16,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.actions.constraints.chat_members import PLATFORM, ChatMembers
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import Unauthorized, Unavailable, ValidationFailed
 from ltzd.providers.chat import ChatUnavailable
 from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailable
@@ -46,6 +46,9 @@ log = structlog.get_logger()
 
 _EVALUATION_SECONDS = 15.0
 """Longer than any API is waited for: a row of a process that died is no obstacle for long."""
+
+_MAX_EVALUATIONS = 100_000
+"""At a time; far more than a process has requests under way."""
 
 _MOST_EVALUATIONS = 3
 """Of one claim. Invalidating needs no key, so a stranger may do it faster than an API answers: the
@@ -85,7 +88,9 @@ class PurchaseConstraints:
         self._brands = brands
         self._apis = apis
         self._members = members or ChatMembers(pool)
-        self._asking: dict[tuple[ResultKey, ConstraintSubject], asyncio.Task[bool]] = {}
+        self._evaluations: SingleFlight[tuple[ResultKey, ConstraintSubject], bool] = SingleFlight(
+            "constraint", _MAX_EVALUATIONS
+        )
 
     async def check(
         self,
@@ -210,13 +215,9 @@ class PurchaseConstraints:
             telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
             return found
         telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
-        name = (question.key, question.subject)
-        asking = self._asking.get(name)
-        if asking is None:
-            asking = asyncio.create_task(self._ask(question))
-            self._asking[name] = asking
-            asking.add_done_callback(lambda _done: self._asking.pop(name, None))
-        return await asyncio.shield(asking)
+        return await self._evaluations.call(
+            (question.key, question.subject), lambda: self._ask(question)
+        )
 
     async def _indexed(self, key: ResultKey, constraint: NftHolding | LtzBalance) -> bool:
         async with session(self._pool) as connection:
@@ -281,10 +282,8 @@ class PurchaseConstraints:
             )
 
     async def close(self) -> None:
-        for asking in list(self._asking.values()):
-            asking.cancel()
-            with suppress(asyncio.CancelledError):
-                await asking
+        """Cancel the evaluations under way."""
+        await self._evaluations.close()
 
 
 def _api_question(key: ResultKey, brand: Address, constraint: ExternalApi) -> _Question:

@@ -1,19 +1,19 @@
-"""Random UUIDs (version 4, RFC 9562) whose randomness is drawn in bulk.
+"""Random UUIDs (version 4, RFC 9562), with the randomness read in blocks.
 
-Asking the kernel for each one costs more than making it. Nothing here survives a fork, and ltzd
-does not fork.
+Reading it from the kernel for each UUID takes longer than making the UUID. The generator must not
+be shared across a fork, which would repeat its ids; ltzd does not fork.
 """
 
 import os
 from collections.abc import Iterator
 from uuid import UUID
 
-_BYTES = 16
-_IN_BULK = 256
+_UUID_BYTES = 16
+_UUIDS_IN_A_BLOCK = 256
 
 
 def event_ids() -> Iterator[UUID]:
     while True:
-        drawn = os.urandom(_BYTES * _IN_BULK)
-        for start in range(0, len(drawn), _BYTES):
-            yield UUID(bytes=drawn[start : start + _BYTES], version=4)
+        block = os.urandom(_UUID_BYTES * _UUIDS_IN_A_BLOCK)
+        for start in range(0, len(block), _UUID_BYTES):
+            yield UUID(bytes=block[start : start + _UUID_BYTES], version=4)

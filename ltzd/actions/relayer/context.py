@@ -1,4 +1,4 @@
-"""What relays and redemptions have in common: who sends them, what they cost, how they end."""
+"""The objects that relays and perk redemptions share."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -16,17 +16,19 @@ from ltzd.store.wakeups import WakeupHub
 
 @dataclass(frozen=True, slots=True)
 class RelayContext:
+    """`clock` measures deadlines; the waiters measure them with the same clock."""
+
     pool: Pool
     wakeups: WakeupHub
     node: Node
     contracts: RelayContracts
-    board: RelayWaiters
-    rehearsal: RelaySimulator
-    operators: RelayWallets
+    waiters: RelayWaiters
+    simulator: RelaySimulator
+    wallets: RelayWallets
     clock: Clock = loop_time
 
     @classmethod
-    def of(
+    def create(
         cls,
         pool: Pool,
         wakeups: WakeupHub,
@@ -41,7 +43,7 @@ class RelayContext:
             node,
             contracts,
             RelayWaiters(pool, wakeups, clock),
-            RelaySimulator(node, fees),
+            RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
             clock,
         )

@@ -1,7 +1,7 @@
-"""How much gas a relayed call is likely to need: what its like needed a moment ago.
+"""Caches how much gas relayed calls needed, by function and length of data.
 
-A node estimates by running a call some ten times. Run once, with the gas of a guess, a call shows
-as well whether that is enough; so a guess may be wrong, and costs an estimate then.
+A node estimates gas by running the call about ten times. Running the call once with the cached
+estimate shows as well whether that is enough, so a stale estimate costs one `eth_estimateGas`.
 """
 
 import time
@@ -12,46 +12,49 @@ from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayPlan
 
 _FRESH_SECONDS = 10.0
-_STEP = 5_000
-_MOST = 64
+_ROUNDED_TO = 5_000
+_MAX_ENTRIES = 64
 
-_Kind = tuple[str, int]
+_Key = tuple[str, int]
 """A function and the length of its data."""
 
 
 @dataclass(slots=True)
-class _Guess:
+class _Estimate:
     gas: int
     stale_at: float
 
 
 class GasEstimateCache:
-    """`clock` counts seconds."""
-
     def __init__(self, clock: Clock = time.monotonic) -> None:
         self._clock = clock
-        self._guesses: dict[_Kind, _Guess] = {}
+        self._estimates: dict[_Key, _Estimate] = {}
 
-    def has(self, plan: RelayPlan) -> bool:
-        return _kind(plan) in self._guesses
+    def __contains__(self, plan: RelayPlan) -> bool:
+        return _key(plan) in self._estimates
 
-    def of(self, plan: RelayPlan) -> int | None:
-        """None where there is none, and now and then for one, so that a high guess comes down."""
-        guess = self._guesses.get(_kind(plan))
-        if guess is None:
+    def get(self, plan: RelayPlan) -> int | None:
+        """Return the cached gas, or None if a new estimate is due.
+
+        Once every 10 s one caller gets None, so that an estimate that is too high comes down; the
+        other callers keep the old one meanwhile.
+        """
+        estimate = self._estimates.get(_key(plan))
+        if estimate is None:
             return None
         now = self._clock()
-        if now < guess.stale_at:
-            return guess.gas
-        guess.stale_at = now + _FRESH_SECONDS  # The others go on with it meanwhile.
+        if now < estimate.stale_at:
+            return estimate.gas
+        estimate.stale_at = now + _FRESH_SECONDS
         return None
 
-    def learn(self, plan: RelayPlan, needed: int) -> None:
-        if len(self._guesses) >= _MOST:
-            self._guesses.clear()
-        gas = min(MAX_GAS_LIMIT, -(-needed // _STEP) * _STEP)
-        self._guesses[_kind(plan)] = _Guess(gas, self._clock() + _FRESH_SECONDS)
+    def put(self, plan: RelayPlan, gas_needed: int) -> None:
+        """Store what the call needed, rounded up; a full cache is emptied first."""
+        if len(self._estimates) >= _MAX_ENTRIES:
+            self._estimates.clear()
+        gas = min(MAX_GAS_LIMIT, -(-gas_needed // _ROUNDED_TO) * _ROUNDED_TO)
+        self._estimates[_key(plan)] = _Estimate(gas, self._clock() + _FRESH_SECONDS)
 
 
-def _kind(plan: RelayPlan) -> _Kind:
+def _key(plan: RelayPlan) -> _Key:
     return plan.function, len(plan.data)

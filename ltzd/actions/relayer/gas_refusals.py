@@ -1,4 +1,4 @@
-"""Counts refusals of relays and redemptions because a day's gas budget was spent."""
+"""Counts the relays and redemptions that are refused because a daily gas budget is spent."""
 
 from ltzd import telemetry
 from ltzd.errors import LtzdError
@@ -8,7 +8,7 @@ _BUDGETS = {IDENTITY_REASON: "identity", TOTAL_REASON: "total"}
 
 
 def count_gas_refusal(error: LtzdError) -> None:
-    """Nothing for an error of another kind."""
+    """Errors for other reasons are not counted."""
     budget = _BUDGETS.get(str(error.details.get("reason")))
     if budget is not None:
         telemetry.GAS_REFUSALS.labels(budget).inc()

@@ -1,7 +1,7 @@
-"""Simulates a relay before anybody pays for it: gas, reasons, fees.
+"""Simulates a relay before it is paid for: its gas limit, its fees, and why it would revert.
 
 Raises TransactionFailed with the decoded reason, ClaimLimitReached, ValidationFailed, and
-NodeUnavailable where the node cannot say. Nothing is spent.
+NodeUnavailable if the node does not answer. Nothing is sent.
 """
 
 import asyncio
@@ -11,6 +11,7 @@ from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -25,68 +26,69 @@ from ltzd.rules.relayer.calls import RelayPlan
 from ltzd.rules.relayer.limits import check_gas_limit, claim_limit_reached
 from ltzd.values import Address
 
-_BEGINNERS = 8
-"""Calls like no other so far that are estimated at once."""
+_MAX_FIRST_ESTIMATES = 8
+"""How many calls without a cached estimate are estimated at the same time."""
 
 
 class RelaySimulator:
-    def __init__(self, node: Node, policy: FeePolicy) -> None:
+    def __init__(self, node: Node, policy: FeePolicy, clock: Clock = loop_time) -> None:
         self._node = node
         self._policy = policy
-        self._market = CachedValue(node.current_gas_price)
-        self._guesses = GasEstimateCache()
-        self._beginning = asyncio.Semaphore(_BEGINNERS)
+        self._gas_price = CachedValue(node.current_gas_price, clock)
+        self._estimates = GasEstimateCache()
+        self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
 
-    async def gas_limit(self, plan: RelayPlan, sender: Address, wanted: int | None) -> int:
-        """What to send it with: what was asked for, or a quarter more than it needs now.
+    async def gas_limit(self, plan: RelayPlan, sender: Address, requested: int | None) -> int:
+        """Return the gas limit to send the call with, after a simulation that passed.
 
-        A call is never simulated with more gas than it is sent with, and never with so little that
-        nodes would differ about what it means.
+        It is the requested one, or a quarter more than the call needs now. The call is never
+        simulated with more gas than it is sent with, nor with so little that nodes would disagree
+        about its result.
         """
-        least = check_gas_limit(plan.data, wanted)
+        least = check_gas_limit(plan.data, requested)
         if plan.inner_call is not None:
-            least = max(least, await self._swallowed(plan.inner_call, sender))
-        if wanted is None:
-            return max(least, await self._found_out(plan, sender))
-        if wanted >= least and await self._passes_with(plan, sender, wanted):
-            return wanted
-        needed = max(least, await self._needed(plan, sender))
+            least = max(least, await self._gas_for_inner_call(plan.inner_call, sender))
+        if requested is None:
+            return max(least, await self._sufficient_gas(plan, sender))
+        if requested >= least and await self._passes_with(plan, sender, requested):
+            return requested
+        needed = max(least, await self._estimate(plan, sender))
         raise ValidationFailed(
-            "gasLimit is too small for this call", gasLimit=wanted, neededGas=needed
+            "gasLimit is too small for this call", gasLimit=requested, neededGas=needed
         )
 
-    def prepare(self) -> None:
-        """Begin to ask for what `fees` needs."""
-        self._market.prepare()
+    def prefetch(self) -> None:
+        """Start reading the gas price, for a call of `fees` that will follow."""
+        self._gas_price.prefetch()
 
-    async def fees(self) -> Fees:
-        """What it would be signed at. Raises ValidationFailed while the cap forbids."""
-        gas_price = await self._market.now()
-        fees = fees_for(gas_price, self._policy)
-        if fees is None:
-            asked = gas_price.base_fee + max(gas_price.tip, self._policy.min_tip)
-            raise ValidationFailed(
-                "The gas price is above the limit: try again later",
-                gasPriceGwei=asked / GWEI,
-                maxGwei=self._policy.cap / GWEI,
-            )
-        return fees
-
-    async def worst_fee(self) -> int:
-        """Wei per gas that it would be signed at now; the cap where nobody can tell."""
+    async def max_fee(self) -> int:
+        """Return the wei per gas of `fees`, or the cap if they are above it or unknown."""
         with suppress(ValidationFailed, NodeUnavailable):
             return (await self.fees()).max_fee_per_gas
         return self._policy.cap
 
-    async def why(self, to: Address, data: bytes, sender: Address, block: int) -> str:
-        """The reason of a call that failed in this block, as far as the chain can tell now."""
-        said = await self.revert_at(to, data, sender, block)
-        return "reverted on chain" if said is None else reverts.describe(said)
+    async def fees(self) -> Fees:
+        """Return the fees of a transaction signed now. Raises ValidationFailed above the cap."""
+        price = await self._gas_price.get()
+        fees = fees_for(price, self._policy)
+        if fees is None:
+            needed = price.base_fee + max(price.tip, self._policy.min_tip)
+            raise ValidationFailed(
+                "The gas price is above the limit: try again later",
+                gasPriceGwei=needed / GWEI,
+                maxGwei=self._policy.cap / GWEI,
+            )
+        return fees
 
-    async def revert_at(
+    async def failure_reason(self, to: Address, data: bytes, sender: Address, block: int) -> str:
+        """Return why a call failed in this block, as far as the nodes can still tell."""
+        revert_data = await self.revert_data(to, data, sender, block)
+        return "reverted on chain" if revert_data is None else reverts.describe(revert_data)
+
+    async def revert_data(
         self, to: Address, data: bytes, sender: Address, block: int
     ) -> bytes | None:
-        """What a call that failed in this block says there, or said before it."""
+        """Simulate a call that failed in this block there, then at the block before it."""
         for at in (block, block - 1):
             try:
                 revert = await self._node.simulate_call(to, data, sender, at=at)
@@ -96,35 +98,35 @@ class RelaySimulator:
                 return revert.data
         return None
 
-    async def _swallowed(self, call: tuple[Address, bytes], sender: Address) -> int:
-        """Gas without which a call inside fails unseen: its own, and room for what is around."""
+    async def _gas_for_inner_call(self, call: tuple[Address, bytes], sender: Address) -> int:
+        """Return the gas below which the inner call could fail while the whole call succeeds."""
         to, data = call
         needed = await self._node.estimate_gas(to, data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
-        return _with_room(needed)
+        return _with_margin(needed)
 
-    async def _found_out(self, plan: RelayPlan, sender: Address) -> int:
-        if self._guesses.has(plan):
-            return await self._guessed(plan, sender) or await self._estimated(plan, sender)
-        async with self._beginning:  # Who waits here may guess by what the first have learnt.
-            return await self._guessed(plan, sender) or await self._estimated(plan, sender)
+    async def _sufficient_gas(self, plan: RelayPlan, sender: Address) -> int:
+        if plan in self._estimates:
+            return await self._cached_gas(plan, sender) or await self._new_estimate(plan, sender)
+        async with self._first_estimates:  # The first callers fill the cache for those behind.
+            return await self._cached_gas(plan, sender) or await self._new_estimate(plan, sender)
 
-    async def _guessed(self, plan: RelayPlan, sender: Address) -> int | None:
-        """None where nobody can guess, or too little was guessed."""
-        gas = self._guesses.of(plan)
+    async def _cached_gas(self, plan: RelayPlan, sender: Address) -> int | None:
+        """Return None if nothing fresh is cached, or if the call does not pass with it."""
+        gas = self._estimates.get(plan)
         if gas is None or not await self._passes_with(plan, sender, gas):
             return None
-        return _with_room(gas)
+        return _with_margin(gas)
 
-    async def _estimated(self, plan: RelayPlan, sender: Address) -> int:
-        needed = await self._needed(plan, sender)
+    async def _new_estimate(self, plan: RelayPlan, sender: Address) -> int:
+        needed = await self._estimate(plan, sender)
         if needed > MAX_GAS_LIMIT:
-            raise _too_much(needed)
-        self._guesses.learn(plan, needed)
-        return _with_room(needed)
+            raise _too_much_gas(needed)
+        self._estimates.put(plan, needed)
+        return _with_margin(needed)
 
-    async def _needed(self, plan: RelayPlan, sender: Address) -> int:
+    async def _estimate(self, plan: RelayPlan, sender: Address) -> int:
         needed = await self._node.estimate_gas(plan.to, plan.data, sender)
         if isinstance(needed, Revert):
             raise _refusal(needed)
@@ -136,7 +138,7 @@ class RelaySimulator:
         return await self._node.simulate_call(plan.to, plan.data, sender, gas=gas) is None
 
 
-def _with_room(needed: int) -> int:
+def _with_margin(needed: int) -> int:
     return min(MAX_GAS_LIMIT, needed * 5 // 4)
 
 
@@ -144,22 +146,22 @@ def _refusal(revert: Revert) -> Refused | NodeUnavailable:
     if revert.data is None:
         text = revert.text.lower()
         if "gas required exceeds" in text or "out of gas" in text or "outofgas" in text:
-            return _too_much(None)
+            return _too_much_gas(None)
         return NodeUnavailable(f"eth_estimateGas: {revert.text}")
     if reverts.error_name(revert.data) == "ClaimLimitReached":
-        with suppress(ValueError):  # malformed: then it is a reason like any other
+        with suppress(ValueError):  # malformed data is described like any other revert
             return _claim_limit(revert.data)
     reason = reverts.describe(revert.data)
     return TransactionFailed(f"Transaction would fail: {reason}", reason=reason)
 
 
 def _claim_limit(data: bytes) -> ClaimLimitReached:
-    read = abi_words.WordReader(data[4:])
-    return claim_limit_reached(read.uint(), read.uint(), read.uint())
+    words = abi_words.WordReader(data[4:])
+    return claim_limit_reached(words.uint(), words.uint(), words.uint())
 
 
-def _too_much(needed: int | None) -> ValidationFailed:
-    facts = {} if needed is None else {"neededGas": needed}
+def _too_much_gas(needed: int | None) -> ValidationFailed:
+    details = {} if needed is None else {"neededGas": needed}
     return ValidationFailed(
-        f"The call needs more than {MAX_GAS_LIMIT} gas", maxGasLimit=MAX_GAS_LIMIT, **facts
+        f"The call needs more than {MAX_GAS_LIMIT} gas", maxGasLimit=MAX_GAS_LIMIT, **details
     )

@@ -1,29 +1,24 @@
-"""Who waits for a relay: for its end, or for his turn after it.
+"""Waits for relays: until one is settled, or until a user has no serialized relay in flight.
 
-One look at the database answers everybody who waits. The lane may live in another process: a bell
-says that something was mined, the rows say what.
+The lane that sends a relay may run in another process. A wake-up says that some relay was mined;
+one query then reads the rows of every waiter of this process.
 """
 
 import asyncio
-from collections import defaultdict
-from collections.abc import Mapping
-from typing import TypeVar
+from weakref import WeakValueDictionary
 
 import structlog
 
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.keyed_waiters import KeyedWaiters
 from ltzd.errors import DatabaseUnavailable
+from ltzd.rules.relayer.calls import RelayProgress
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import Progress
 from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
 
 log = structlog.get_logger()
-
-Key = TypeVar("Key")
-News = TypeVar("News")
-Waiting = defaultdict[Key, set[asyncio.Future[News]]]
 
 
 class RelayWaiters:
@@ -31,62 +26,49 @@ class RelayWaiters:
         self._pool = pool
         self._clock = clock
         self._wakeup = wakeups.subscribe(RELAYED)
-        self._ends: Waiting[int, Progress | None] = defaultdict(set)
-        self._turns: Waiting[Address, None] = defaultdict(set)
-
-    async def end(self, relay: int, deadline: float) -> Progress | None:
-        """A relay that is mined or never will be; None for one that is neither by `deadline`."""
-        return await _wait(self._ends, relay, deadline - self._clock(), None)
-
-    async def turn(self, user: Address, deadline: float) -> None:
-        """Until nothing of his that takes turns is in flight, or it is `deadline`."""
-        self.look()
-        await _wait(self._turns, user, deadline - self._clock(), None)
-
-    def look(self) -> None:
-        """What somebody waits for may be there already."""
-        self._wakeup.notify()
+        self._settled: KeyedWaiters[int, RelayProgress] = KeyedWaiters()
+        self._idle_users: KeyedWaiters[Address, None] = KeyedWaiters()
+        self._user_locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
+        """Answer waiters until cancelled."""
         while True:
             await self._wakeup.wait()
-            if not self._ends and not self._turns:
+            if not self._settled.keys() and not self._idle_users.keys():
                 continue
             try:
-                await self._look()
+                await self._read()
             except DatabaseUnavailable as error:
                 log.warning("relays.database_unavailable", reason=error.message)
 
-    async def _look(self) -> None:
-        ends, users = list(self._ends), list(self._turns)
+    async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
+        """Return the relay once it is mined or never will be, or None at the deadline."""
+        return await self._settled.wait(relay, deadline - self._clock())
+
+    def user_lock(self, user: Address) -> asyncio.Lock:
+        """Serializes what this process begins for a user.
+
+        Other processes are kept apart by the relays themselves: a permit names a nonce, and a claim
+        the number of claims before it.
+        """
+        return self._user_locks.setdefault(user, asyncio.Lock())
+
+    async def user_idle(self, user: Address, deadline: float) -> None:
+        """Return once the user has no serialized relay in flight, or at the deadline."""
+        self.poll()
+        await self._idle_users.wait(user, deadline - self._clock())
+
+    def poll(self) -> None:
+        """Read the rows now: the awaited change may be older than its waiter."""
+        self._wakeup.notify()
+
+    async def _read(self) -> None:
+        ids, users = self._settled.keys(), self._idle_users.keys()
         async with session(self._pool) as connection:
-            ended = await relays.settled(connection, ends) if ends else {}
-            taken = await relays.turns_taken(connection, users) if users else set()
-        _tell(self._ends, ended)
-        _tell(self._turns, dict.fromkeys(user for user in users if user not in taken))
-
-
-async def _wait(waiting: Waiting[Key, News], key: Key, seconds: float, too_late: News) -> News:
-    """News of `key`, or `too_late` after so many seconds."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[News] = loop.create_future()
-    waiting[key].add(future)
-    timer = loop.call_later(seconds, _settle, future, too_late)
-    try:
-        return await future
-    finally:
-        timer.cancel()
-        waiting[key].discard(future)
-        if not waiting[key]:
-            del waiting[key]
-
-
-def _tell(waiting: Waiting[Key, News], news: Mapping[Key, News]) -> None:
-    for key, found in news.items():
-        for future in waiting.get(key, ()):
-            _settle(future, found)
-
-
-def _settle(future: asyncio.Future[News], news: News) -> None:
-    if not future.done():
-        future.set_result(news)
+            settled = await relays.settled(connection, ids) if ids else {}
+            busy = await relays.users_with_serialized(connection, users) if users else set()
+        for id_, relay in settled.items():
+            self._settled.resolve(id_, relay)
+        for user in users:
+            if user not in busy:
+                self._idle_users.resolve(user, None)

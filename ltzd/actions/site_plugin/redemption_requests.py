@@ -8,16 +8,15 @@ import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from ltzd.actions.relayer.relayer import RelayRequest
 from ltzd.actions.users.identity_provider import IdentityProvider
-from ltzd.chain.contracts import abi, ltz, perk_nft, points_sale, reverts
+from ltzd.chain.contracts import ltz, perk_nft, points_sale, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.relayer.calls import Question, RelayContracts
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.relayer.calls import RelayAsk, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, RedemptionFacts
 from ltzd.store.site_plugin.members import Member
@@ -38,7 +37,7 @@ class OnChain(Protocol):
     def item_id(self) -> int | None: ...
 
 
-def speaker_of(member: Member) -> TokenUser | None:
+def token_user_of(member: Member) -> TokenUser | None:
     """Who a linked member is to whoever keeps the wallets."""
     return None if member.subject is None else TokenUser(member.subject, None)
 
@@ -62,16 +61,16 @@ class RedemptionRequests:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(
-        self, member: Member, one: SiteRedemption, standing: RedemptionFacts
-    ) -> RelayRequest:
+    async def request(self, one: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
         to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
         permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
         return RelayRequest(
-            RelayAsk(to, _call(one, standing.claims), one.wallet, permit=permit),
-            one.idempotency_key,
-            one.fingerprint,
-            speaker_of(member),
+            to,
+            _call(one, standing.claims),
+            one.wallet,
+            permit=permit,
+            idempotency_key=one.idempotency_key,
+            fingerprint=one.fingerprint,
         )
 
     async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:
@@ -97,7 +96,8 @@ class RedemptionRequests:
 def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
     purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
     if sold.collection_id is None:
-        return [(at.points_sale, abi.call("PointsSale", "item", sold.item_id)), *purse]
+        assert sold.item_id is not None, "a redemption is of one thing"
+        return [(at.points_sale, points_sale.item_call(sold.item_id)), *purse]
     return [
         (at.perk_nft, perk_nft.collection_call(sold.collection_id)),
         *purse,
@@ -117,23 +117,26 @@ def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> RedemptionFacts:
 
 
 def _collection(answer: bytes) -> Offer:
-    ((params, minted, _uri),) = abi.decode_result("PerkNFT", "collection", answer)
-    brand, _payout, price, max_supply, max_per_user, _charges, is_active, needs_signature = params
+    collection = perk_nft.decode_collection(answer)
+    has_limit = collection.max_supply > 0
     return Offer(
-        brand=brand,
-        price=price,
-        is_active=is_active,
-        left=max(0, max_supply - minted) if max_supply else None,
-        max_per_user=max_per_user or None,
-        needs_signature=needs_signature,
+        brand=collection.brand,
+        price=collection.price,
+        is_active=collection.is_active,
+        left=max(0, collection.max_supply - collection.minted) if has_limit else None,
+        max_per_user=collection.max_per_user or None,
+        needs_signature=collection.requires_signature,
     )
 
 
 def _item(answer: bytes) -> Offer:
-    (_payout, price, stock, sold, _most, is_active, _burns), brand = abi.decode_result(
-        "PointsSale", "item", answer
+    item = points_sale.decode_item(answer)
+    return Offer(
+        brand=item.brand,
+        price=item.price,
+        is_active=item.is_active,
+        left=max(0, item.stock - item.sold),
     )
-    return Offer(brand=brand, price=price, is_active=is_active, left=max(0, stock - sold))
 
 
 def _call(one: SiteRedemption, claims: int) -> bytes:

@@ -13,14 +13,13 @@ import asyncio
 from dataclasses import dataclass
 from secrets import token_bytes
 from uuid import UUID, uuid4
-from weakref import WeakValueDictionary
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer
-from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, speaker_of
+from ltzd.actions.site_plugin.redemption_requests import RedemptionRequests, token_user_of
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.errors import (
     LtzdError,
@@ -31,7 +30,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.brands.configuration import Brand, Perk
-from ltzd.rules.relayer.calls import Relayed, RelayStatus
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin import spending as site_spending
 from ltzd.rules.site_plugin.redemptions import ABANDONED_UNSENT, OVERTAKEN, RedemptionFacts
@@ -43,7 +42,7 @@ from ltzd.store.site_plugin import redemptions as site_redemptions
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import NewSiteRedemption, RedemptionState, SiteRedemption
 from ltzd.store.site_plugin.spending import ActiveLink, SpendingAccount
-from ltzd.values import Address, hex_of
+from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
@@ -98,13 +97,12 @@ class _Order:
 
 
 class SiteRedemptions:
-    def __init__(self, desk: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
-        self._pool = desk.pool
-        self._clock = desk.clock
-        self._board = desk.board
+    def __init__(self, context: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
+        self._pool = context.pool
+        self._clock = context.clock
+        self._waiters = context.waiters
         self._relayer = relayer
-        self._orders = RedemptionRequests(desk.node, desk.contracts, identity)
-        self._turns: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
+        self._orders = RedemptionRequests(context.node, context.contracts, identity)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         """What the brand lists and the chain knows for its own, in the file's order."""
@@ -153,8 +151,7 @@ class SiteRedemptions:
             begun = await self._begun(order)
             if begun.state is RedemptionState.DONE:
                 return _repeated(begun)
-            # Another process's turns are kept by the relays: a permit has a nonce, a claim a count.
-            async with self._turns.setdefault(wallet, asyncio.Lock()):
+            async with self._waiters.user_lock(wallet):
                 redeemed = await self._carried_on(order, begun.id)
             if redeemed is not None:
                 return redeemed
@@ -184,7 +181,7 @@ class SiteRedemptions:
         """Before there is a row, since whoever tries may try for ever."""
         member = order.member
         try:
-            await self._relayer.precheck(member.wallet, perk.collection_id, speaker_of(member))
+            await self._relayer.precheck(member.wallet, perk.collection_id, token_user_of(member))
         except Refused as refusal:
             raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
 
@@ -245,7 +242,7 @@ class SiteRedemptions:
     async def _joined(self, order: _Order, one: SiteRedemption, relay: int) -> RedeemedPerk | None:
         """One that failed under whoever began it is begun anew: this one was told nothing yet."""
         try:
-            relayed = await self._relayer.end(relay, order.deadline)
+            relayed = await self._relayer.outcome(relay, order.deadline)
         except TransactionFailed:
             await self._fail(one, OVERTAKEN)
             return None
@@ -257,7 +254,7 @@ class SiteRedemptions:
         return await self._settled(order, one, relayed)
 
     async def _sent(self, order: _Order, one: SiteRedemption) -> RedeemedPerk | None:
-        await self._board.turn(one.wallet, order.deadline)
+        await self._waiters.user_idle(one.wallet, order.deadline)
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
         redeeming.check_cost(one.price, order.max_cost)
@@ -269,13 +266,13 @@ class SiteRedemptions:
             standing = await self._orders.standing(one, one.wallet)
             redeeming.check(standing, one.brand)
             redeeming.check_price(standing.offer, one.price)
-            request = await self._orders.request(order.member, one, standing)
-            answer = await self._relayer.send(request, order.deadline)
+            request = await self._orders.request(one, standing)
+            relayed = await self._relayer.send(token_user_of(order.member), request, order.deadline)
         except Refused as refusal:
             if redeeming.is_gas_too_dear(refusal):
                 raise
             return await self._refused(one, standing, refusal)
-        return await self._settled(order, one, answer.relayed)
+        return await self._settled(order, one, relayed)
 
     async def _is_still_paid_for(self, order: _Order, one: SiteRedemption) -> bool:
         """Whether the pots that it charges are open to the member now: whoever began it may have
@@ -307,7 +304,7 @@ class SiteRedemptions:
         raise RedemptionRefused(sentence) from refusal
 
     async def _settled(
-        self, order: _Order, one: SiteRedemption, relayed: Relayed
+        self, order: _Order, one: SiteRedemption, relayed: RelayProgress
     ) -> RedeemedPerk | None:
         match relayed.status:
             case RelayStatus.PENDING:

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
-from ltzd.chain.typed_data import Refund, Release
 from ltzd.rules.indexer.contract_facts import (
     DealLocked,
     DealRefunded,
@@ -20,9 +19,7 @@ from ltzd.rules.indexer.contract_facts import (
 )
 from ltzd.values import Address
 
-RECLAIM = abi_words.selector("reclaim(bytes32)")
 DEAL = abi_words.selector("deal(bytes32)")
-IS_BUSINESS = abi_words.selector("isBusiness(address)")
 
 LOCKED_TOPIC = abi_words.topic("Locked(bytes32,address,address,uint256,uint40)")
 RELEASED_TOPIC = abi_words.topic("Released(bytes32,address,address,uint256,address)")
@@ -51,26 +48,6 @@ class Deal:
     status: DealStatus
 
 
-def lock_for_call(
-    user: Address, business: Address, amount: int, refund_after: int, deal_id: bytes
-) -> bytes:
-    return abi.call("BusinessEscrow", "lockFor", user, business, amount, refund_after, deal_id)
-
-
-def release_with_sig_call(release: Release, signature: bytes) -> bytes:
-    return abi.call(
-        "BusinessEscrow", "releaseWithSig", release.deal_id, release.deadline, signature
-    )
-
-
-def refund_with_sig_call(refund: Refund, signature: bytes) -> bytes:
-    return abi.call("BusinessEscrow", "refundWithSig", refund.deal_id, refund.deadline, signature)
-
-
-def reclaim_call(deal_id: bytes) -> bytes:
-    return RECLAIM + abi_words.encode_bytes32(deal_id)
-
-
 def deal_call(deal_id: bytes) -> bytes:
     return DEAL + abi_words.encode_bytes32(deal_id)
 
@@ -87,18 +64,6 @@ def decode_deal(answer: bytes) -> Deal:
     )
     read.end()
     return deal
-
-
-def is_business_call(business: Address) -> bytes:
-    return IS_BUSINESS + abi_words.encode_address(business)
-
-
-def decode_is_business(answer: bytes) -> bool:
-    """Raises ValueError."""
-    read = WordReader(answer)
-    is_business = read.boolean()
-    read.end()
-    return is_business
 
 
 def decode_log(log: Mapping[str, Any]) -> EscrowFact | None:

@@ -22,7 +22,6 @@ PERMIT = abi_words.selector("permit(address,address,uint256,uint256,uint8,bytes3
 TRANSFER_WITH_AUTHORIZATION = abi_words.selector(
     "transferWithAuthorization(address,address,uint256,uint256,uint256,bytes32,uint8,bytes32,bytes32)"
 )
-TRANSFER_FROM = abi_words.selector("transferFrom(address,address,uint256)")
 BALANCE_OF = abi_words.selector("balanceOf(address)")
 ALLOWANCE = abi_words.selector("allowance(address,address)")
 NONCES = abi_words.selector("nonces(address)")
@@ -109,18 +108,6 @@ def transfer_with_authorization_call(
             abi_words.encode_uint(transfer.valid_before),
             abi_words.encode_bytes32(transfer.nonce),
             signature_words(signature),
-        )
-    )
-
-
-def transfer_from_call(owner: Address, recipient: Address, amount: int) -> bytes:
-    """As the spender, out of the owner's allowance."""
-    return b"".join(
-        (
-            TRANSFER_FROM,
-            abi_words.encode_address(owner),
-            abi_words.encode_address(recipient),
-            abi_words.encode_uint(amount),
         )
     )
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.contracts import reverts, web3_contracts
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
@@ -79,7 +79,7 @@ def create_collection(terms: CollectionSettings) -> bytes:
         terms.active,
         terms.requires_sig,
     )
-    return abi.call("PerkNFT", "createCollection", params, terms.uri)
+    return web3_contracts.encode_call("PerkNFT", "createCollection", params, terms.uri)
 
 
 def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings) -> bytes | None:
@@ -87,13 +87,13 @@ def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings
     calls = []
     limits = (new.price, new.max_supply, new.max_per_user, new.active)
     if limits != (old.price, old.max_supply, old.max_per_user, old.active):
-        calls.append(abi.call("PerkNFT", "updateCollection", id_, *limits))
+        calls.append(web3_contracts.encode_call("PerkNFT", "updateCollection", id_, *limits))
     if new.payout != old.payout:
-        calls.append(abi.call("PerkNFT", "setPayout", id_, new.payout))
+        calls.append(web3_contracts.encode_call("PerkNFT", "setPayout", id_, new.payout))
     if new.brand != old.brand:
-        calls.append(abi.call("PerkNFT", "setBrand", id_, new.brand))
+        calls.append(web3_contracts.encode_call("PerkNFT", "setBrand", id_, new.brand))
     if len(calls) > 1:
-        return abi.call("PerkNFT", "multicall", calls)
+        return web3_contracts.encode_call("PerkNFT", "multicall", calls)
     return calls[0] if calls else None
 
 
@@ -107,11 +107,11 @@ def set_item(id_: int, terms: ItemSettings, metadata: bytes) -> bytes:
         terms.active,
         terms.burns,
     )
-    return abi.call("PointsSale", "setItem", id_, terms.brand, item, metadata)
+    return web3_contracts.encode_call("PointsSale", "setItem", id_, terms.brand, item, metadata)
 
 
 def set_business(business: Address, *, approved: bool) -> bytes:
-    return abi.call("BusinessEscrow", "setBusiness", business, approved)
+    return web3_contracts.encode_call("BusinessEscrow", "setBusiness", business, approved)
 
 
 def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
@@ -119,7 +119,7 @@ def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> 
     try:
         for log in logs:
             if address_of(log["address"]) == perk_nft:
-                found = abi.decode_log("PerkNFT", log)
+                found = web3_contracts.decode_log("PerkNFT", log)
                 if found is not None and found.name == "CollectionCreated":
                     return int(found.arguments["collectionId"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -141,7 +141,7 @@ class OfferReader:
     async def collections(self) -> list[CollectionOffer]:
         """All, oldest first, at one block."""
         block = await self._head()
-        count = abi.call("PerkNFT", "collectionCount")
+        count = web3_contracts.encode_call("PerkNFT", "collectionCount")
         (answer,) = await self._views(self._at.perk_nft, [count], block)
         (newest,) = _must(answer, "PerkNFT", "collectionCount")
         return [one for one in await self._collections(range(1, newest + 1), block) if one]
@@ -175,17 +175,19 @@ class OfferReader:
         return dict(zip(known, await self._approvals(known, block), strict=True))
 
     async def _collections(self, ids: Sequence[int], block: str) -> list[CollectionOffer | None]:
-        calls = [abi.call("PerkNFT", "collection", id_) for id_ in ids]
+        calls = [web3_contracts.encode_call("PerkNFT", "collection", id_) for id_ in ids]
         answers = await self._views(self._at.perk_nft, calls, block)
         return [_collection(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
     async def _items(self, ids: Sequence[int], block: str) -> list[ItemOffer | None]:
-        calls = [abi.call("PointsSale", "item", id_) for id_ in ids]
+        calls = [web3_contracts.encode_call("PointsSale", "item", id_) for id_ in ids]
         answers = await self._views(self._at.points_sale, calls, block)
         return [_item(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
     async def _approvals(self, businesses: Sequence[Address], block: str) -> list[bool]:
-        calls = [abi.call("BusinessEscrow", "isBusiness", one) for one in businesses]
+        calls = [
+            web3_contracts.encode_call("BusinessEscrow", "isBusiness", one) for one in businesses
+        ]
         answers = await self._views(self._at.business_escrow, calls, block)
         return [_must(answer, "BusinessEscrow", "isBusiness")[0] for answer in answers]
 
@@ -209,13 +211,13 @@ class OfferReader:
     ) -> AsyncIterator[Any]:
         """Arguments of a contract's events in their order."""
         to = self._at.points_sale if contract == "PointsSale" else self._at.business_escrow
-        topics = [hex_of(abi.topic(contract, event))]
+        topics = [hex_of(web3_contracts.event_topic(contract, event))]
         if first_topic is not None:
             topics.append(f"0x{first_topic:064x}")
         where = {"address": hex_of(to), "topics": topics}
         for log in await self._logs(where, self._at.first_block, int(head, 16)):
             try:
-                found = abi.decode_log(contract, log)
+                found = web3_contracts.decode_log(contract, log)
             except ValueError as error:
                 raise NodeUnavailable("The node's log is malformed") from error
             if found is not None:
@@ -274,7 +276,7 @@ def _must(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:
-        return abi.decode_result(contract, function, bytes_of(answer))
+        return web3_contracts.decode_result(contract, function, bytes_of(answer))
     except (AttributeError, TypeError, ValueError) as error:
         raise NodeUnavailable(
             f"{contract}.{function} answers nonsense: is that contract at this address?"

@@ -7,9 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
-from ltzd.chain.typed_data import Claim
 from ltzd.errors import Broken
 from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
@@ -26,9 +25,7 @@ from ltzd.values import Address, address_of, hex_of
 CLAIM_FOR = abi_words.selector("claimFor(address,uint256,uint256,uint256,bytes32)")
 REDEEM_CHARGE = abi_words.selector("redeemCharge(uint256,address,uint256,uint256,bytes32)")
 COLLECTION = abi_words.selector("collection(uint256)")
-CHARGES_OF = abi_words.selector("chargesOf(uint256)")
 CLAIMS_OF = abi_words.selector("claimsOf(address,uint256)")
-OWNER_OF = abi_words.selector("ownerOf(uint256)")
 
 TRANSFER_TOPIC = abi_words.topic("Transfer(address,address,uint256)")
 CLAIMED_TOPIC = abi_words.topic("Claimed(uint256,address,uint256,uint256,uint256,bytes32)")
@@ -51,21 +48,20 @@ INDEXED_TOPICS: Final = (
 )
 """A `Claimed` never comes without a `Transfer`."""
 
-_SERIAL_BITS = 32
-
 
 @dataclass(frozen=True, slots=True)
-class Charges:
-    remaining: int
-    total: int
+class CollectionOnSale:
+    """Limits of 0 are none; `minted` counts all tokens so far."""
 
-
-def token_id(collection_id: int, serial: int) -> int:
-    return collection_id << _SERIAL_BITS | serial
-
-
-def collection_of(token: int) -> int:
-    return token >> _SERIAL_BITS
+    brand: Address
+    payout: Address
+    price: int
+    max_supply: int
+    max_per_user: int
+    charges: int
+    is_active: bool
+    requires_signature: bool
+    minted: int
 
 
 def claim_for_call(
@@ -80,20 +76,6 @@ def claim_for_call(
             abi_words.encode_uint(expected_claims),
             abi_words.encode_bytes32(reference),
         )
-    )
-
-
-def claim_with_sig_call(claim: Claim, signature: bytes) -> bytes:
-    return abi.call(
-        "PerkNFT",
-        "claimWithSig",
-        claim.user,
-        claim.collection_id,
-        claim.max_price,
-        claim.expected_claims,
-        claim.reference,
-        claim.deadline,
-        signature,
     )
 
 
@@ -112,18 +94,6 @@ def redeem_charge_call(
     )
 
 
-def charges_of_call(token: int) -> bytes:
-    return CHARGES_OF + abi_words.encode_uint(token)
-
-
-def decode_charges(answer: bytes) -> Charges:
-    """Raises ValueError."""
-    read = WordReader(answer)
-    charges = Charges(read.uint(16), read.uint(16))
-    read.end()
-    return charges
-
-
 def claims_of_call(user: Address, collection_id: int) -> bytes:
     return CLAIMS_OF + abi_words.encode_address(user) + abi_words.encode_uint(collection_id)
 
@@ -140,25 +110,22 @@ def collection_call(collection_id: int) -> bytes:
     return COLLECTION + abi_words.encode_uint(collection_id)
 
 
-def decode_max_per_user(answer: bytes) -> int | None:
-    """Of a collection; None where it sets none. Raises ValueError."""
-    read = WordReader(answer)
-    if read.uint() != 32:
+def decode_collection(answer: bytes) -> CollectionOnSale:
+    """Leaves out the URI. Raises ValueError."""
+    reader = WordReader(answer)
+    if reader.uint() != 32:
         raise ValueError("a collection's answer begins with its offset")
-    read.address(), read.address(), read.uint(96), read.uint(32)
-    return read.uint(16) or None
-
-
-def owner_of_call(token: int) -> bytes:
-    return OWNER_OF + abi_words.encode_uint(token)
-
-
-def decode_owner(answer: bytes) -> Address:
-    """Raises ValueError."""
-    read = WordReader(answer)
-    owner = read.address()
-    read.end()
-    return owner
+    return CollectionOnSale(
+        brand=reader.address(),
+        payout=reader.address(),
+        price=reader.uint(96),
+        max_supply=reader.uint(32),
+        max_per_user=reader.uint(16),
+        charges=reader.uint(16),
+        is_active=reader.boolean(),
+        requires_signature=reader.boolean(),
+        minted=reader.uint(32),
+    )
 
 
 def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
@@ -166,13 +133,13 @@ def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
 
     Raises ValueError when such a log is malformed.
     """
-    read = LogReader(log)
-    reading = _READERS.get(read.topic)
-    if reading is not None:
-        fact = reading(read)
-        read.end()
-        return fact
-    return _created(read, log) if read.topic == COLLECTION_CREATED_TOPIC else None
+    reader = LogReader(log)
+    decode = _DECODERS.get(reader.topic)
+    if decode is None:
+        return None
+    fact = decode(reader)
+    reader.end()
+    return fact
 
 
 def decode_indexed_log(log: Mapping[str, Any]) -> PerkFact | None:
@@ -233,20 +200,31 @@ def _given(read: LogReader) -> CollectionBrandSet:
     return CollectionBrandSet(read.position, read.indexed.uint(), read.indexed.address())
 
 
-def _created(read: LogReader, log: Mapping[str, Any]) -> CollectionCreated:
-    """Rare, and with text of any length in it: by eth-abi."""
-    event = abi.decode_log("PerkNFT", log)
-    if event is None:
-        raise ValueError("CollectionCreated has two indexed arguments")
-    said = event.arguments
-    uri = said["uri"].replace("\x00", "")  # which no text in PostgreSQL can hold
-    return CollectionCreated(read.position, said["collectionId"], *(*said["params"], uri))
+def _created(reader: LogReader) -> CollectionCreated:
+    data = reader.data
+    collection_id = reader.indexed.uint()
+    reader.indexed.address()  # The brand once more.
+    return CollectionCreated(
+        reader.position,
+        collection_id,
+        brand=data.address(),
+        payout=data.address(),
+        price=data.uint(96),
+        max_supply=data.uint(32),
+        max_per_user=data.uint(16),
+        charges=data.uint(16),
+        is_active=data.boolean(),
+        requires_signature=data.boolean(),
+        # PostgreSQL's text holds no NUL.
+        uri=data.last_bytes_argument().decode(errors="replace").replace("\x00", ""),
+    )
 
 
-_READERS: Final[Mapping[bytes, Callable[[LogReader], PerkFact]]] = {
+_DECODERS: Final[Mapping[bytes, Callable[[LogReader], PerkFact]]] = {
     TRANSFER_TOPIC: _transferred,
     CLAIMED_TOPIC: _claimed,
     CHARGE_REDEEMED_TOPIC: _redeemed,
+    COLLECTION_CREATED_TOPIC: _created,
     COLLECTION_UPDATED_TOPIC: _updated,
     COLLECTION_BRAND_SET_TOPIC: _given,
 }

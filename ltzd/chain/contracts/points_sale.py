@@ -4,16 +4,16 @@ Prices are LTZ's smallest unit. A buyer's reference works once.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words
 from ltzd.chain.contracts.abi_words import LogReader, WordReader
-from ltzd.chain.typed_data import Buy
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.values import Address
 
 BUY_FOR = abi_words.selector("buyFor(address,uint256,uint256,uint256,bytes32)")
-IS_ORDER_PLACED = abi_words.selector("isOrderPlaced(address,bytes32)")
+ITEM = abi_words.selector("item(uint256)")
 
 PURCHASED_TOPIC = abi_words.topic("Purchased(uint256,address,bytes32,uint256,uint256)")
 ITEM_SET_TOPIC = abi_words.topic(
@@ -21,6 +21,41 @@ ITEM_SET_TOPIC = abi_words.topic(
 )
 
 INDEXED_TOPICS: Final = (PURCHASED_TOPIC, ITEM_SET_TOPIC)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemOnSale:
+    """`stock` counts sold pieces too."""
+
+    payout: Address
+    price: int
+    stock: int
+    sold: int
+    max_per_order: int
+    is_active: bool
+    burns: bool
+    brand: Address
+
+
+def item_call(item_id: int) -> bytes:
+    return ITEM + abi_words.encode_uint(item_id)
+
+
+def decode_item(answer: bytes) -> ItemOnSale:
+    """Raises ValueError."""
+    reader = WordReader(answer)
+    item = ItemOnSale(
+        payout=reader.address(),
+        price=reader.uint(96),
+        stock=reader.uint(32),
+        sold=reader.uint(32),
+        max_per_order=reader.uint(16),
+        is_active=reader.boolean(),
+        burns=reader.boolean(),
+        brand=reader.address(),
+    )
+    reader.end()
+    return item
 
 
 def buy_for_call(
@@ -36,32 +71,6 @@ def buy_for_call(
             abi_words.encode_bytes32(reference),
         )
     )
-
-
-def buy_with_sig_call(buy: Buy, signature: bytes) -> bytes:
-    return abi.call(
-        "PointsSale",
-        "buyWithSig",
-        buy.buyer,
-        buy.item_id,
-        buy.quantity,
-        buy.max_total,
-        buy.reference,
-        buy.deadline,
-        signature,
-    )
-
-
-def is_order_placed_call(buyer: Address, reference: bytes) -> bytes:
-    return IS_ORDER_PLACED + abi_words.encode_address(buyer) + abi_words.encode_bytes32(reference)
-
-
-def decode_is_order_placed(answer: bytes) -> bool:
-    """Raises ValueError."""
-    read = WordReader(answer)
-    is_placed = read.boolean()
-    read.end()
-    return is_placed
 
 
 def decode_log(log: Mapping[str, Any]) -> SaleFact | None:

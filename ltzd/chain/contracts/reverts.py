@@ -5,15 +5,14 @@ bytes come from whatever contract was called, so nothing about them is believed:
 and bounded, and what cannot be understood is shown in hex.
 """
 
-import json
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
 from typing import Any, Final
 
 from eth_abi.abi import decode as abi_decode
 from eth_abi.exceptions import DecodingError
 
+from ltzd.chain.contracts.artifacts import CONTRACTS, artifact, canonical_type, signature
 from ltzd.values import keccak
 
 ERROR: Final = keccak(b"Error(string)")[:4]
@@ -110,30 +109,19 @@ def _bounded(text: str) -> str:
 
 @cache
 def _custom_errors() -> dict[bytes, CustomError]:
-    """By selector. Two contracts that declare the same error mean the same."""
-    folder = resources.files("ltzd.chain").joinpath("compiled")
-    found: dict[bytes, CustomError] = {}
-    for document in folder.iterdir():
-        if document.name.endswith(".json"):
-            for entry in json.loads(document.read_text(encoding="utf-8"))["abi"]:
-                if entry["type"] == "error":
-                    error = _custom_error(entry)
-                    found[keccak(f"{error.name}({','.join(error.types)})".encode())[:4]] = error
-    return found
+    """By selector. Contracts that declare the same error mean the same by it."""
+    return {
+        keccak(signature(entry).encode())[:4]: _custom_error(entry)
+        for contract in CONTRACTS
+        for entry in artifact(contract)["abi"]
+        if entry["type"] == "error"
+    }
 
 
 def _custom_error(entry: dict[str, Any]) -> CustomError:
     inputs = entry["inputs"]
     return CustomError(
         entry["name"],
-        tuple(each["name"] or str(place) for place, each in enumerate(inputs)),
-        tuple(map(_type, inputs)),
+        tuple(field["name"] or str(index) for index, field in enumerate(inputs)),
+        tuple(map(canonical_type, inputs)),
     )
-
-
-def _type(entry: dict[str, Any]) -> str:
-    """As it stands in a signature: a tuple is its components in brackets."""
-    kind: str = entry["type"]
-    if not kind.startswith("tuple"):
-        return kind
-    return f"({','.join(map(_type, entry['components']))}){kind.removeprefix('tuple')}"

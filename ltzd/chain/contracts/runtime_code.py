@@ -6,7 +6,7 @@ of zeros behind PUSH32; the constructor fills them in.
 
 from functools import cache
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.values import Address, keccak
 
@@ -43,7 +43,7 @@ def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: 
 @cache
 def _template(contract: str) -> bytes:
     """The runtime code before its immutables are filled in."""
-    creation = abi.bytecode(contract)
+    creation = artifacts.bytecode(contract)
     return creation[creation.index(_INVALID + _BEGINNING) + len(_INVALID) :]
 
 

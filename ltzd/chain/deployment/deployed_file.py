@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts
 from ltzd.chain.deployment.plan import DeployedContract, Deployment
 from ltzd.errors import Misconfigured
 from ltzd.values import ZERO_ADDRESS, address_of, checksummed, hash_of, hex_of
@@ -45,7 +45,7 @@ def _deployment(said: dict[str, Any]) -> Deployment:
         name: DeployedContract(
             address_of(said["contracts"][name]), _nonce(said["nonces"].get(name))
         )
-        for name in abi.CONTRACTS
+        for name in artifacts.CONTRACTS
         if name in said["contracts"]
     }
     if contracts and "LTZ" not in contracts:

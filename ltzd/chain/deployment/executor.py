@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.contracts import reverts, web3_contracts
 from ltzd.chain.contracts.runtime_code import matches_source
 from ltzd.chain.deployment.plan import (
     Deployment,
@@ -184,12 +184,14 @@ class DeploymentExecutor:
             ("pendingDefaultAdmin", ()),
             ("defaultAdminDelay", ()),
         ]
-        asked += [("hasRole", (abi.role_id(one.role), one.account)) for one in grants]
+        asked += [("hasRole", (web3_contracts.role_id(one.role), one.account)) for one in grants]
         if contract == "LTZ" and terms.minter is not None:
             asked.append(("mintLimit", (terms.minter,)))
         calls: list[RpcCall] = [
             ("eth_call", ({"to": hex_of(address), "data": hex_of(data)}, at))
-            for data in (abi.call(contract, function, *given) for function, given in asked)
+            for data in (
+                web3_contracts.encode_call(contract, function, *given) for function, given in asked
+            )
         ]
         answers = await self._batch(calls)
         if "0x" in answers:
@@ -329,7 +331,7 @@ def _standing(
 ) -> RoleState:
     try:
         values = [
-            abi.decode_result(contract, function, _bytes(answer))
+            web3_contracts.decode_result(contract, function, _bytes(answer))
             for function, answer in zip(functions, answers, strict=True)
         ]
     except ValueError as error:

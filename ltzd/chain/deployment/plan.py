@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts, web3_contracts
 from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed, keccak
 
 HOT_ROLES: Final = {
@@ -193,9 +193,9 @@ def place(
     others hold its address for ever. A chain that began anew has lower blocks than the one before.
     """
     if "LTZ" in stands:
-        missing = [one for one in abi.CONTRACTS if one not in stands]
+        missing = [one for one in artifacts.CONTRACTS if one not in stands]
     else:
-        missing = list(abi.CONTRACTS)
+        missing = list(artifacts.CONTRACTS)
         before = replace(before, first_block=min(before.first_block, first_block))
     nonces = range(nonce, nonce + len(missing))
     known = [before.contracts[one].nonce if one in before.contracts else None for one in missing]
@@ -212,9 +212,9 @@ def plan(
     terms: DeploymentTerms, deployment: Deployment, states: Mapping[str, RoleState]
 ) -> list[Step]:
     """All steps that are left, creations first. `standing` holds what has been created."""
-    missing = [one for one in abi.CONTRACTS if one not in states]
+    missing = [one for one in artifacts.CONTRACTS if one not in states]
     creations = [_creation(terms, deployment, one) for one in missing]
-    calls = [_calls(terms, deployment, one, states.get(one)) for one in abi.CONTRACTS]
+    calls = [_calls(terms, deployment, one, states.get(one)) for one in artifacts.CONTRACTS]
     return creations + [one for one in calls if one is not None]
 
 
@@ -227,7 +227,9 @@ def is_ready(step: Step, states: Mapping[str, RoleState]) -> bool:
 
 def _creation(terms: DeploymentTerms, deployment: Deployment, contract: str) -> Step:
     paid_in = () if contract == "LTZ" else (deployment.address("LTZ"),)
-    data = abi.creation_code(contract, *paid_in, terms.deployer, terms.admin_delay_seconds)
+    data = web3_contracts.creation_code(
+        contract, *paid_in, terms.deployer, terms.admin_delay_seconds
+    )
     contracts = deployment.contracts[contract]
     return Step(
         contract,
@@ -247,7 +249,7 @@ def _calls(
     if not left:
         return None
     calls = [call for call, _ in left]
-    data = calls[0] if len(calls) == 1 else abi.call(contract, "multicall", calls)
+    data = calls[0] if len(calls) == 1 else web3_contracts.encode_call(contract, "multicall", calls)
     words = f"{contract}: {'; '.join(words for _, words in left)}"
     gas_limit = _CALL_GAS + _GAS_PER_CALL * len(calls)
     return Step(contract, deployment.address(contract), data, gas_limit, words)
@@ -264,19 +266,21 @@ def _left(
             # Before the role: a minter whose limit is another's mistake must not mint meanwhile.
             amount, seconds = limit.capacity, limit.window_seconds
             yield (
-                abi.call("LTZ", "setMintLimit", terms.minter, amount, seconds),
+                web3_contracts.encode_call("LTZ", "setMintLimit", terms.minter, amount, seconds),
                 f"limit {checksummed(terms.minter)} to {amount} wei in {seconds} s",
             )
     for grant in wanted_grants(terms, contract):
         if grant not in granted:
             yield (
-                abi.call(contract, "grantRole", abi.role_id(grant.role), grant.account),
+                web3_contracts.encode_call(
+                    contract, "grantRole", web3_contracts.role_id(grant.role), grant.account
+                ),
                 f"grant {grant.role} to {checksummed(grant.account)}",
             )
     known_heirs = {states.admin, states.pending_admin} if states else {terms.deployer}
     if terms.heir is not None and terms.heir not in known_heirs:
         yield (
-            abi.call(contract, "beginDefaultAdminTransfer", terms.heir),
+            web3_contracts.encode_call(contract, "beginDefaultAdminTransfer", terms.heir),
             f"offer the admin role to {checksummed(terms.heir)}",
         )
 

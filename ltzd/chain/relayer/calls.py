@@ -24,7 +24,7 @@ from ltzd.chain.relayer.signatures import check_signature
 from ltzd.chain.typed_data import DOMAIN_NAMES, domain_separator
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import CallRole, DealParty
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, RequestedClaim, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, RequestedClaim, SignedPermit
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
 
@@ -80,7 +80,7 @@ class DecodedRelay:
     `main` is the call, or the permit if that is all there is. `permit` stood in the data or beside.
     """
 
-    ask: RelayAsk
+    request: RelayRequest
     contracts: RelayContracts
     contract: str
     main: DecodedCall
@@ -112,8 +112,8 @@ class DecodedRelay:
         return RelayPlan(
             wallet=self._wallet(operators),
             data=self._data(heard),
-            to=self.ask.to,
-            user=self.ask.user,
+            to=self.request.to,
+            user=self.request.user,
             function=self.function,
             serialized_per_user=self.serialized_per_user,
             claim=self.claim,
@@ -125,7 +125,7 @@ class DecodedRelay:
         if (
             self.permit is None
             or self.contract == "LTZ"
-            or self.main.row.part is not CallRole.PERMIT
+            or self.main.row.role is not CallRole.PERMIT
         ):
             return None
         signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
@@ -138,11 +138,11 @@ class DecodedRelay:
         token, permit = self.contracts.ltz, self.permit
         if permit is not None:
             asked["nonce"] = token, ltz.nonces_call(permit.owner)
-            if self.contract == "LTZ" and self.main.row.part is not CallRole.PERMIT:
+            if self.contract == "LTZ" and self.main.row.role is not CallRole.PERMIT:
                 asked["allowance"] = token, ltz.allowance_call(permit.owner, permit.spender)
         if isinstance(self.main.row.principal, DealParty):
             deal = business_escrow.deal_call(self.main.arguments["dealId"])
-            asked["deal"] = self.ask.to, deal
+            asked["deal"] = self.request.to, deal
         return asked
 
     def _heard(self, answers: Sequence[bytes]) -> dict[str, Any]:
@@ -161,11 +161,11 @@ class DecodedRelay:
             raise ValidationFailed(
                 "There is no such deal", dealId=hex_of(self.main.arguments["dealId"])
             )
-        if self.ask.user != (deal.user if principal is DealParty.USER else deal.business):
-            raise _foreign(self.main, principal.value, self.ask.user)
+        if self.request.user != (deal.user if principal is DealParty.USER else deal.business):
+            raise _foreign(self.main, principal.value, self.request.user)
 
     def _wallet(self, operators: Sequence[Address]) -> Address | None:
-        if self.main.row.part is not CallRole.SPENDING or self.permit is None:
+        if self.main.row.role is not CallRole.SPENDING or self.permit is None:
             return None
         if self.permit.spender not in operators:
             raise ValidationFailed(
@@ -178,46 +178,46 @@ class DecodedRelay:
     def _data(self, heard: Mapping[str, Any]) -> bytes:
         """The bytes as given, unless a permit is to be put before them or is used up."""
         if self.permit is None:
-            return self.ask.data
+            return self.request.data
         signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
         if self.contract == "LTZ" and signed.nonce != heard["nonce"]:
             check_used(self.permit, heard.get("allowance"))
             return self.main.data
-        if self.ask.permit is None:
-            return self.ask.data
+        if self.request.permit is None:
+            return self.request.data
         encode = ltz.permit_call if self.contract == "LTZ" else relayed.permit_ltz_call
         return relayed.multicall([encode(signed, self.permit.signature), self.main.data])
 
 
-def decode_relay(ask: RelayAsk, contracts: RelayContracts) -> DecodedRelay:
+def decode_relay(request: RelayRequest, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
-    contract = contracts.name_of(ask.to)
-    permit, main = _arranged(contract, ask)
-    asked = DecodedRelay(ask, contracts, contract, main, permit)
+    contract = contracts.name_of(request.to)
+    permit, main = _arranged(contract, request)
+    asked = DecodedRelay(request, contracts, contract, main, permit)
     _check_principal(asked)
     _check_permit(asked)
-    _check_limits(ask)
+    _check_limits(request)
     return asked
 
 
-def _arranged(contract: str, ask: RelayAsk) -> tuple[SignedPermit | None, DecodedCall]:
-    calls = calls_in(contract, ask.data)
-    permits = [each for each in calls if each.row.part is CallRole.PERMIT]
-    moves = [each for each in calls if each.row.part is not CallRole.PERMIT]
+def _arranged(contract: str, request: RelayRequest) -> tuple[SignedPermit | None, DecodedCall]:
+    calls = calls_in(contract, request.data)
+    permits = [each for each in calls if each.row.role is CallRole.PERMIT]
+    moves = [each for each in calls if each.row.role is not CallRole.PERMIT]
     if len(permits) > 1 or len(moves) > 1 or calls != permits + moves:
         raise ValidationFailed(
             "A multicall holds one call, or one permit and the call behind it",
             contract=contract,
             functions=[each.row.function for each in calls],
         )
-    if permits and ask.permit is not None:
+    if permits and request.permit is not None:
         raise ValidationFailed("There is a permit in the data and in metadata.permit: two permits")
-    permit = permit_in(permits[0], ask.to) if permits else ask.permit
+    permit = permit_in(permits[0], request.to) if permits else request.permit
     return permit, (moves or permits)[0]
 
 
 def _check_principal(asked: DecodedRelay) -> None:
-    main, user = asked.main, asked.ask.user
+    main, user = asked.main, asked.request.user
     principal, message = main.row.principal, main.row.signs
     if not isinstance(principal, DealParty) and main.arguments[principal] != user:
         raise _foreign(main, principal, user)
@@ -228,24 +228,24 @@ def _check_principal(asked: DecodedRelay) -> None:
 def _check_permit(asked: DecodedRelay) -> None:
     permit, main, contract = asked.permit, asked.main, asked.contract
     if permit is None:
-        if main.row.part is CallRole.SPENDING:
+        if main.row.role is CallRole.SPENDING:
             raise ValidationFailed(f"{main.row.name} must follow its permit in one multicall")
         return
-    check_owner(permit, asked.ask.user)
-    if main.row.part is CallRole.SPENDING:
+    check_owner(permit, asked.request.user)
+    if main.row.role is CallRole.SPENDING:
         check_spent_whole(permit, main)  # Its spender is left to the plan, which knows the wallets.
     elif contract != "LTZ":
-        check_spender(permit, [asked.ask.to])
-    elif asked.ask.permit is None:
+        check_spender(permit, [asked.request.to])
+    elif asked.request.permit is None:
         check_spender(permit, asked.contracts.spenders())
     else:
         raise ValidationFailed("On LTZ metadata.permit serves transferFrom alone")
 
 
-def _check_limits(ask: RelayAsk) -> None:
-    if ask.value != 0:
-        raise ValidationFailed("A relayed call carries no native value", value=str(ask.value))
-    check_gas_limit(ask.data, ask.gas_limit)
+def _check_limits(request: RelayRequest) -> None:
+    if request.value != 0:
+        raise ValidationFailed("A relayed call carries no native value", value=str(request.value))
+    check_gas_limit(request.data, request.gas_limit)
 
 
 def _foreign(call: DecodedCall, principal: str, user: Address) -> ValidationFailed:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words, artifacts
 from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
 from ltzd.errors import ValidationFailed
@@ -131,11 +131,11 @@ def _shapes() -> Mapping[tuple[str, bytes], _Shape]:
 def _shape_of(row: AllowedCall) -> _Shape:
     (entry,) = [
         each
-        for each in abi.compiled(row.contract)["abi"]
+        for each in artifacts.artifact(row.contract)["abi"]
         if each["type"] == "function" and each["name"] == row.function
     ]
     types = {one["name"]: one["type"] for one in entry["inputs"]}
-    return _Shape(row, abi.selector(row.contract, row.function), types)
+    return _Shape(row, artifacts.selector(row.contract, row.function), types)
 
 
 def _misencoded(contract: str, function: str, reason: str) -> ValidationFailed:

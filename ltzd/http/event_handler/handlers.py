@@ -134,14 +134,14 @@ class EventHandlers:
         return _reply(models.EventConfigResponse.of(query.brand_id, rules), headers=CACHE_HEADERS)
 
     async def health(self, _request: Request) -> Reply:
-        health = await self._health.now()
+        health = await self._health.get()
         response = models.HealthResponse(
             status=_status(health), timestamp=_now(), services=_states(health)
         )
         return _reply(response, 200 if health.database else 503)
 
     async def diagnostic(self, _request: Request) -> Reply:
-        health = await self._health.now()
+        health = await self._health.get()
         states = _states(health).model_dump()
         response = models.DiagnosticResponse(status=_status(health), timestamp=_now(), **states)
         return _reply(response, 200 if health.database else 503)
@@ -161,7 +161,7 @@ class EventHandlers:
 def _event_request(body: dict[str, Any], caller: models.Caller) -> EventRequest:
     """Raises InvalidFields with every fault."""
     event = models.ManualEventBody.from_json(body)
-    return event.event_request(body.get("metadata") or {}, caller)
+    return event.to_request(body.get("metadata") or {}, caller)
 
 
 def _event_or_error(item: object, index: int, caller: models.Caller) -> EventRequest | Refused:

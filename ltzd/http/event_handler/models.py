@@ -6,7 +6,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.errors import InvalidFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import (
@@ -52,7 +53,7 @@ class ManualEventBody(RequestModel):
     user_identifier: UserIdentifier | None = None
     metadata: EventMetadata | None = None
 
-    def event_request(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
+    def to_request(self, metadata: dict[str, Any], caller: Caller) -> EventRequest:
         """`metadata` is the object that was sent: the model has only some of its keys."""
         return EventRequest(
             brand_id=address_of(self.brand_id),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ltzd.actions.site_plugin.members import NoEmailAddress, no_email
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     AutomationDisabled,
     BrandUnknown,
@@ -255,6 +256,9 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
     ),
     IdentityUnavailable: ErrorCause(
         "the identity provider is unavailable", IdentityUnavailable("")
+    ),
+    AccountLookupUnavailable: ErrorCause(
+        "the OAuth provider cannot be asked about the account", AccountLookupUnavailable("")
     ),
     PaymentsUnavailable: ErrorCause("the payment provider is unavailable", PaymentsUnavailable("")),
     MintPending: ErrorCause(

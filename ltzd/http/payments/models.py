@@ -65,7 +65,7 @@ class CreateCheckoutBody(RequestModel):
     )
     cancel_url: SourceUrl
 
-    def checkout_request(self, key: str | None) -> CheckoutRequest:
+    def to_request(self, key: str | None) -> CheckoutRequest:
         return CheckoutRequest(
             brand_id=address_of(self.brand_id),
             usd_cents=self.amount,
@@ -85,7 +85,7 @@ def checkout_request(body: Mapping[str, Any], key_headers: Sequence[str]) -> Che
         raise InvalidFields([*faults_in(error), *faults]) from None
     if faults:
         raise InvalidFields(faults)
-    return order.checkout_request(key_headers[0] if key_headers else None)
+    return order.to_request(key_headers[0] if key_headers else None)
 
 
 class CreateCheckoutResponse(ResponseModel):

@@ -131,7 +131,7 @@ class PerkChargeHandlers:
         raw = await read_body(request, BODY_LIMIT)
         brand, nonce = await self._authenticate(request, raw)
         require_json(request)
-        redemption = RedeemPerkBody.from_json(parse_object(raw)).redeem_request(brand, nonce)
+        redemption = RedeemPerkBody.from_json(parse_object(raw)).to_request(brand, nonce)
         redeemed = await self._charges.redeem(redemption)
         status = 202 if redeemed.redemption.succeeded is None else 200
         return json_reply(RedeemPerkResponse.body(redeemed), status)

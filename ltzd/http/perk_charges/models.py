@@ -156,7 +156,7 @@ class RedeemPerkBody(RequestModel):
         """Raises MissingFields if a required field is absent, else InvalidFields."""
         return _validated(cls, body, REQUIRED)
 
-    def redeem_request(self, brand: Address, nonce: str) -> RedeemRequest:
+    def to_request(self, brand: Address, nonce: str) -> RedeemRequest:
         return RedeemRequest(
             brand=brand,
             nonce=nonce,

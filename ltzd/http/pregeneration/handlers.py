@@ -12,6 +12,7 @@ from sanic.request import Request
 
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import (
+    AccountLookupUnavailable,
     AccountRefused,
     BrandUnknown,
     Broken,
@@ -67,6 +68,7 @@ class PregenerationHandlers:
         BodyTooLarge,
         RateLimited,
         IdentityUnavailable,
+        AccountLookupUnavailable,
         Unavailable,
         DatabaseUnavailable,
         Broken,
@@ -74,7 +76,7 @@ class PregenerationHandlers:
     async def pregenerate_user(self, request: Request) -> Reply:
         await self._count(request)
         raw = await read_json(request)
-        pregeneration = PregenerateUserBody.from_json(parse_object(raw)).pregeneration_request()
+        pregeneration = PregenerateUserBody.from_json(parse_object(raw)).to_request()
         request.ctx.window = await self._pregeneration.admit(
             pregeneration.brand_id, signed_request_of(request, raw)
         )

@@ -54,7 +54,7 @@ class PregenerateUserBody(RequestModel):
             raise MissingFields(missing)
         return super().from_json(body)
 
-    def pregeneration_request(self) -> PregenerationRequest:
+    def to_request(self) -> PregenerationRequest:
         """Raises ProviderUnknown and OAuthIdInvalid."""
         return PregenerationRequest(
             brand_id=address_of(self.brand_id),

@@ -1,7 +1,7 @@
 """Pregeneration as the OpenAPI document describes it."""
 
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, invalid_credentials, too_many
-from ltzd.errors import InvalidFields, MissingFields, Unavailable
+from ltzd.errors import AccountLookupUnavailable, IdentityUnavailable, InvalidFields, MissingFields
 from ltzd.http.openapi.operations import (
     SIGNATURE_HEADERS,
     Operation,
@@ -86,7 +86,8 @@ OPERATIONS = (
             "limit of the address": address_limit_exceeded(REQUESTS_PER_CLIENT, 42),
             "limit of the brand a minute": too_many(PER_MINUTE, 42),
             "limit of the brand a day": too_many(PER_DAY, 4_200),
-            "account look-up unavailable": Unavailable(""),
+            "identity provider unavailable": IdentityUnavailable(""),
+            "account look-up unavailable": AccountLookupUnavailable(""),
         },
         rate_window=RateWindow(
             "Requests of the brand a minute, or of the limit that is exceeded",

@@ -11,7 +11,7 @@ from dataclasses import replace
 from sanic import Blueprint
 from sanic.request import Request
 
-from ltzd.actions.relayer.relayer import failure_of
+from ltzd.actions.relayer.outcomes import failure_of
 from ltzd.errors import (
     Broken,
     ClaimLimitReached,
@@ -90,19 +90,17 @@ class RelayHandlers:
         self._cors.refuse_foreign_origin(request)
         body = parse_object(await read_json(request, BODY_LIMIT))
         user = await self._relays.user_of(bearer_token(request))
-        relay = replace(relay_request(body, key_lines(request)), speaker=user)
-        standing = await self._relays.standing(user, relay)
-        request.ctx.window = standing.window()
-        answer = await self._relays.submit(relay, standing)
-        request.ctx.window = answer.window
-        relayed = answer.relayed
-        if relayed.status is RelayStatus.FAILED:
-            raise failure_of(relayed)
-        if relayed.status is RelayStatus.FINAL:
+        requested = relay_request(body, key_lines(request))
+        usage = await self._relays.usage(user, requested)
+        request.ctx.window = usage.window()
+        relay, request.ctx.window = await self._relays.submit(user, requested, usage)
+        if relay.status is RelayStatus.FAILED:
+            raise failure_of(relay)
+        if relay.status is RelayStatus.FINAL:
             # An idempotent replay after finality: spec 2.7 has only `confirmed` here.
-            relayed = replace(relayed, status=RelayStatus.CONFIRMED)
-        status = 202 if relayed.status is RelayStatus.PENDING else 200
-        return json_reply(RelayResponse.body(relayed, self._explorer_url), status)
+            relay = replace(relay, status=RelayStatus.CONFIRMED)
+        status = 202 if relay.status is RelayStatus.PENDING else 200
+        return json_reply(RelayResponse.body(relay, self._explorer_url), status)
 
     @raises(
         Unauthorized,
@@ -117,9 +115,8 @@ class RelayHandlers:
         """200 also for a relay that failed."""
         self._cors.refuse_foreign_origin(request)
         user = await self._relays.user_of(bearer_token(request))
-        answer = await self._relays.find(user, _hash(transaction_hash))
-        request.ctx.window = answer.window
-        return json_reply(RelayResponse.body(answer.relayed, self._explorer_url))
+        relay, request.ctx.window = await self._relays.find(user, _hash(transaction_hash))
+        return json_reply(RelayResponse.body(relay, self._explorer_url))
 
 
 def _hash(text: str) -> Hash32:

@@ -7,7 +7,6 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from ltzd.actions.relayer.relayer import RelayRequest
 from ltzd.chain.typed_data import signature_of
 from ltzd.errors import InvalidFields, MissingFields
 from ltzd.http.models import RequestModel, ResponseModel
@@ -23,7 +22,7 @@ from ltzd.http.requests.fields import (
     uint256_of,
 )
 from ltzd.http.requests.idempotency_key import key_faults
-from ltzd.rules.relayer.calls import RelayAsk, Relayed, RelayStatus, SignedPermit
+from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, SignedPermit
 from ltzd.values import address_of, bytes_of, checksummed, hex_of
 
 REQUIRED = ("to", "data", "userAddress")
@@ -50,7 +49,7 @@ class RelayPermit(RequestModel):
             return permit
         return {name: value for name, value in permit.items() if value is not None}
 
-    def given(self) -> SignedPermit:
+    def to_permit(self) -> SignedPermit:
         return SignedPermit(
             owner=address_of(self.owner),
             spender=address_of(self.spender),
@@ -85,15 +84,17 @@ class RelayBody(RequestModel):
     )
     metadata: RelayMetadata | None = None
 
-    def ask(self) -> RelayAsk:
+    def to_request(self, idempotency_key: str | None, fingerprint: bytes) -> RelayRequest:
         permit = None if self.metadata is None else self.metadata.permit
-        return RelayAsk(
+        return RelayRequest(
             to=address_of(self.to),
             data=bytes_of(self.data),
             user=address_of(self.user_address),
             value=uint256_of(self.value or "0"),
             gas_limit=self.gas_limit,
-            permit=None if permit is None else permit.given(),
+            permit=None if permit is None else permit.to_permit(),
+            idempotency_key=idempotency_key,
+            fingerprint=fingerprint,
         )
 
 
@@ -114,7 +115,7 @@ def relay_request(body: dict[str, Any], key_headers: Sequence[str]) -> RelayRequ
     if faults:
         raise InvalidFields(faults)
     key = key_headers[0] if key_headers else in_body
-    return RelayRequest(call.ask(), key, fingerprint(body))
+    return call.to_request(key, fingerprint(body))
 
 
 def _key_in(body: dict[str, Any]) -> Any:
@@ -171,22 +172,26 @@ class RelayResponse(ResponseModel):
     reason: str | None = Field(None, description="Why the transaction failed")
 
     @staticmethod
-    def body(relayed: Relayed, explorer_url: str | None) -> dict[str, object]:
-        transaction_hash = hex_of(relayed.transaction_hash)
+    def body(relay: RelayProgress, explorer_url: str | None) -> dict[str, object]:
+        assert relay.transaction_hash is not None, (
+            "a relay that no node has accepted is RelayPending"
+        )
+        assert relay.sender is not None
+        transaction_hash = hex_of(relay.transaction_hash)
         body: dict[str, object] = {
-            "success": relayed.status is not RelayStatus.FAILED,
+            "success": relay.status is not RelayStatus.FAILED,
             "transactionHash": transaction_hash,
-            "gasUsed": _text(relayed.gas_used),
-            "effectiveGasPrice": _text(relayed.effective_gas_price),
-            "blockNumber": relayed.block_number,
-            "from": checksummed(relayed.sender),
-            "to": checksummed(relayed.to),
-            "status": relayed.status.value,
+            "gasUsed": _text(relay.gas_used),
+            "effectiveGasPrice": _text(relay.effective_gas_price),
+            "blockNumber": relay.block_number,
+            "from": checksummed(relay.sender),
+            "to": checksummed(relay.to),
+            "status": relay.status.value,
         }
         if explorer_url is not None:
             body["explorerUrl"] = f"{explorer_url}/tx/{transaction_hash}"
-        if relayed.status is RelayStatus.FAILED:
-            body["reason"] = relayed.reason
+        if relay.status is RelayStatus.FAILED:
+            body["reason"] = relay.reason
         return body
 
 

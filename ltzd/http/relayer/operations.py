@@ -1,6 +1,6 @@
 """/relay as the OpenAPI document describes it."""
 
-from ltzd.actions.relayer.relayer import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.outcomes import REFUSED_BY_THE_NETWORK
 from ltzd.chain.contracts.abi_words import encode_uint, selector
 from ltzd.errors import (
     InvalidFields,
@@ -23,7 +23,7 @@ from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT, too_many_reques
 from ltzd.http.relayer.errors import ERRORS
 from ltzd.http.relayer.handlers import BODY_LIMIT, PATH, RelayHandlers
 from ltzd.http.relayer.models import RelayBody, RelayResponse
-from ltzd.rules.relayer.calls import Relayed, RelayStatus
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import LTZ, Hash32, address_of, checksummed, hex_of
 
@@ -66,7 +66,10 @@ REQUEST_EXAMPLES: Examples = {
 
 def _relay_example(status: RelayStatus, reason: str | None = None) -> dict[str, object]:
     is_mined = status is not RelayStatus.PENDING
-    relayed = Relayed(
+    relay = RelayProgress(
+        id=1,
+        user=address_of(_USER),
+        data=b"",
         transaction_hash=_TRANSACTION,
         sender=_OPERATOR,
         to=_PERK_NFT,
@@ -76,7 +79,7 @@ def _relay_example(status: RelayStatus, reason: str | None = None) -> dict[str, 
         effective_gas_price=1_200_000_000 if is_mined else None,
         reason=reason,
     )
-    return RelayResponse.body(relayed, _EXPLORER)
+    return RelayResponse.body(relay, _EXPLORER)
 
 
 _WINDOW = RateWindow(

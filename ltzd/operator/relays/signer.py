@@ -16,11 +16,11 @@ from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
-from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.rules.operator.transactions import Inclusion
 from ltzd.store.database import Connection, transaction
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import QueuedRelay, SignedRelay
+from ltzd.store.relayer.relays import QueuedRelay
 from ltzd.store.wakeups import RELAYED, WakeupHub
 
 log = structlog.get_logger()
@@ -133,31 +133,15 @@ class RelaySigner:
     async def _store(
         self, connection: Connection, sendable: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
-        signed = self._sign(sendable, fees)
-        rows = await relays.store_signed(connection, self._context.lane, signed)
-        return [
-            OpenTransaction(
-                id=row.id,
-                nonce=relay.nonce,
-                gas_limit=relay.relay.gas_limit,
-                fees=fees,
-                tx=Transaction(State.SIGNED),
-                hashes=(relay.attempt.hash,),
-                raw=relay.attempt.raw,
-                created_at=row.created_at,
-            )
-            for relay, row in zip(signed, rows, strict=True)
-        ]
-
-    def _sign(self, sendable: Sequence[QueuedRelay], fees: Fees) -> list[SignedRelay]:
-        signed: list[SignedRelay] = []
+        attempts: list[Attempt] = []
         reserved_wei = self._in_flight.reserved_wei()
         for nonce, relay in enumerate(sendable, start=self._next_nonce):
             call = _call(relay)
-            attempt = self._signer.sign(nonce, call, fees, reserved_wei)
-            signed.append(SignedRelay(relay, nonce, attempt))
+            attempts.append(self._signer.sign(nonce, call, fees, reserved_wei))
             reserved_wei += call.max_cost_wei(fees)
-        return signed
+        return await relays.store_signed(
+            connection, self._context.lane, sendable, attempts, self._next_nonce
+        )
 
 
 def _call(relay: QueuedRelay) -> TransactionCall:

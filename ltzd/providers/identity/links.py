@@ -124,7 +124,7 @@ class LinkedAccountCache:
         return await self._read(subject)
 
     async def _read(self, subject: str) -> UserLinks:
-        return await self._flights.share(subject, lambda: self._read_into_cache(subject))
+        return await self._flights.call(subject, lambda: self._read_into_cache(subject))
 
     async def _read_into_cache(self, subject: str) -> UserLinks:
         # The time of the request: a link that was made before the answer may be missing from it.

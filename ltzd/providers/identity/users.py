@@ -71,7 +71,7 @@ class UserDirectory:
         return await self._shared(account, account_query(account))
 
     async def _shared(self, name: str | OAuthAccount, query: UserQuery) -> IdentityUser:
-        return await self._flights.share(name, lambda: self._find_or_create(query))
+        return await self._flights.call(name, lambda: self._find_or_create(query))
 
     async def _find_or_create(self, query: UserQuery) -> IdentityUser:
         async with self._calls.operation() as deadline:

@@ -50,7 +50,7 @@ class AccountLookups(AsyncCloseable):
             "account look-up", policy.max_waiting, AccountLookupUnavailable
         )
         self._cache: TLRUCache[_Key, AccountVerification] = TLRUCache(
-            policy.max_kept, lambda _, answer, now: now + self._seconds_to_keep(answer), clock
+            policy.max_cached, lambda _, answer, now: now + self._seconds_to_keep(answer), clock
         )
 
     async def close(self) -> None:
@@ -72,7 +72,7 @@ class AccountLookups(AsyncCloseable):
         if cached is not None and _is_about(cached, account):
             return cached
         try:
-            return await self._flights.share(key, lambda: self._look_up(key, lookup, account))
+            return await self._flights.call(key, lambda: self._look_up(key, lookup, account))
         except AccountLookupUnavailable:
             return _UNAVAILABLE
 

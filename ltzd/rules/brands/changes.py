@@ -1,4 +1,4 @@
-"""What applying a brand file changes, a line for each change, for a person to read first."""
+"""Describes the changes that applying a brand file makes, a line for each."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -12,14 +12,14 @@ from ltzd.rules.constraints.constraints import ExternalApi
 
 
 class _List(NamedTuple):
-    """`name` is the brand's field; what stands in `keys` names its entries."""
+    """A list of the brand file: its field, the word for an entry, and the keys that name one."""
 
     name: str
     entry: str
     keys: tuple[str, ...]
 
     def named(self, entries: Sequence[BaseModel]) -> dict[str, BaseModel]:
-        """Entries of the same name, which only constraints may be, are numbered."""
+        """Entries by name. Constraints may have equal names, so these are numbered."""
         named: dict[str, BaseModel] = {}
         times: Counter[str] = Counter()
         for entry in entries:
@@ -37,7 +37,7 @@ _LISTS = (
 
 
 def changes(old: Brand | None, new: Brand) -> list[str]:
-    """No lines if and only if nothing changes; a new brand's are all that its file says."""
+    """Returns no lines if nothing changes. For a new brand, describes its whole file."""
     if old is None:
         lines = [f"+ brand {new.id}: new", *_settings(new)]
     else:
@@ -52,7 +52,7 @@ def changes(old: Brand | None, new: Brand) -> list[str]:
 
 
 def _settings(brand: Brand) -> list[str]:
-    """What is not the default."""
+    """The settings that differ from the defaults."""
     fields = {name: field for name, field in Brand.model_fields.items() if name != "id"}
     return [
         f"+ {name}: {_shown(brand, name)}"
@@ -67,8 +67,8 @@ def _site_changes(old: Site | None, new: Site | None) -> list[str]:
     if new is None:
         return ["- site"]
     if old is None:
-        said = [name for name in Site.model_fields if name in new.model_fields_set]
-        return ["+ site: " + ", ".join(f"{name} {_shown(new, name)}" for name in said)]
+        given = [name for name in Site.model_fields if name in new.model_fields_set]
+        return ["+ site: " + ", ".join(f"{name} {_shown(new, name)}" for name in given)]
     return [f"~ site: {_changes(old, new)}"]
 
 
@@ -77,7 +77,7 @@ def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseMode
     lines = [f"- {each.entry} {key}" for key in before if key not in after]
     for key, entry in after.items():
         if key not in before:
-            lines.append(f"+ {each.entry} {key}: {_own_words(each, entry)}")
+            lines.append(f"+ {each.entry} {key}: {_given_fields(each, entry)}")
         elif before[key] != entry:
             lines.append(f"~ {each.entry} {key}: {_changes(before[key], entry)}")
     if not lines and list(before) != list(after):
@@ -85,15 +85,15 @@ def _entry_changes(each: _List, old: Sequence[BaseModel], new: Sequence[BaseMode
     return lines
 
 
-def _own_words(each: _List, entry: BaseModel) -> str:
-    """Only what the file says; all else is the default."""
+def _given_fields(each: _List, entry: BaseModel) -> str:
+    """The fields that the file gives; the others have defaults."""
     names = entry.model_fields_set.difference(each.keys)
-    said = [name for name in type(entry).model_fields if name in names]
-    return ", ".join(f"{name} {_shown(entry, name)}" for name in said) or "all defaults"
+    given = [name for name in type(entry).model_fields if name in names]
+    return ", ".join(f"{name} {_shown(entry, name)}" for name in given) or "all defaults"
 
 
 def _changes(old: BaseModel, new: BaseModel) -> str:
-    # Not by comparing values: which of them are the same is for their record to say.
+    # Compared through the record, whose equality may differ from that of the plain values.
     changed = [
         name
         for name in type(old).model_fields
@@ -105,7 +105,7 @@ def _changes(old: BaseModel, new: BaseModel) -> str:
 def _shown(record: BaseModel, name: str) -> str:
     value = getattr(record, name)
     if isinstance(record, ExternalApi) and name == "value":
-        return toml_value(value)  # where true and "true" are not the same
+        return toml_value(value)  # Shows true and "true" differently.
     match value:
         case None:
             return "none"

@@ -1,7 +1,7 @@
-"""A brand's configuration: what its file says, checked, with the specification's defaults.
+"""A brand's configuration: the validated content of its file, with the specification's defaults.
 
-The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports every fault
-at once with its place in the file.
+The shape is choices.md's brand file; amounts are whole LTZ. `parse_brand_file` reports all faults
+together, each with its line.
 """
 
 import re
@@ -57,10 +57,10 @@ SECOND_CATALOGUE = frozenset(
         "profile_completion",
     )
 )
-"""Event types that the specification names and that need a rule of the brand's (spec 2.4)."""
+"""Event types of the specification that need a rule in the brand's file (spec 2.4)."""
 
 CATALOGUES = SECOND_CATALOGUE | FIRST_CATALOGUE.keys()
-"""Every other event type is a brand's own, a custom one."""
+"""All other event types are custom types of a brand."""
 
 UNLIMITED = frozenset((-1, 999_999))
 """Values of max_claims_per_user that mean no limit (spec 2.3.1)."""
@@ -69,10 +69,10 @@ DEFAULT_BYPASS_SOURCES = ("discord_manual_reward", "voice_claim", "gateway_event
 """Spec 4.1 rule 5."""
 
 PER_DOLLAR_TYPE = "purchase"
-"""The one type whose events tell an amount of money (spec 2.4)."""
+"""The only type whose events have an amount of money (spec 2.4)."""
 
 LISTS = ("events", "perks", "constraints")
-"""Sections of many entries; the others are `brand` and `site`."""
+"""Sections with many entries; the other sections are `brand` and `site`."""
 
 MAX_ID = brand_values.MAX_ID
 _EVENT_TYPE = re.compile(r"[A-Za-z0-9_]{1,50}")
@@ -83,8 +83,7 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 @cache
 def _time_zones() -> frozenset[str]:
-    """The names that everybody knows: not `posix/…`, nor `localtime`, which is another on another
-    machine."""
+    """Without `localtime`, which differs from machine to machine."""
     return frozenset(available_timezones() - {"localtime"})
 
 
@@ -97,7 +96,7 @@ def _known_time_zone(name: str) -> str:
     )
 
 
-def _some_names(names: tuple[str, ...]) -> tuple[str, ...]:
+def _unique_names(names: tuple[str, ...]) -> tuple[str, ...]:
     if not names:
         raise ValueError("must not be empty")
     repeated = [name for name, times in Counter(names).items() if times > 1]
@@ -132,7 +131,7 @@ def _lower_case_uuid(text: str) -> str:
 
 
 def _streak_days(key: object) -> object:
-    """The keys of tables are text, in TOML and in JSON."""
+    """Keys of tables are text, in TOML and in JSON."""
     if isinstance(key, int) or (isinstance(key, str) and _DAYS.fullmatch(key)):
         return int(key)
     raise ValueError("must be a streak's days, 1 to 99999")
@@ -159,7 +158,7 @@ PerkId = Annotated[str, AfterValidator(_lower_case_uuid)]
 
 
 class EventRule(BaseModel):
-    """One `[[events]]` entry. Without a reward the catalogue's counts."""
+    """An `[[events]]` entry. Without a reward, the first catalogue's reward applies."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -190,12 +189,12 @@ class EventRule(BaseModel):
 
     @cached_property
     def ltz(self) -> int:
-        """The reward of an event; of one dollar's worth, see `events.reward_of`, for `purchase`."""
+        """The reward of an event, except for `purchase`, which is rewarded by the dollar."""
         return FIRST_CATALOGUE.get(self.type, 0) if self.reward is None else self.reward
 
     @cached_property
     def claims_per_user(self) -> int | None:
-        """None: as many as they like."""
+        """The maximum, or None if there is no limit."""
         return None if self.max_claims_per_user in UNLIMITED else self.max_claims_per_user
 
     @cached_property
@@ -204,9 +203,9 @@ class EventRule(BaseModel):
 
 
 class Perk(BaseModel):
-    """One `[[perks]]` entry: what the brand's site lists, and what on chain stands behind it.
+    """A `[[perks]]` entry: a perk on the brand's site, and the collection or item behind it.
 
-    Whether the collection or item is there, and the brand's own, only the chain knows.
+    The file cannot show whether the collection or item exists on chain and is the brand's own.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -225,39 +224,39 @@ class Perk(BaseModel):
 
 
 class Site(BaseModel):
-    """The `[site]` section: the brand's host sites, and what checking in there earns.
+    """The `[site]` section: the brand's host sites, and the rewards of check-ins.
 
     `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
-    `verified_emails` is the operator's word that the sites let nobody log in with an e-mail address
-    that its owner has not confirmed.
+    With `verified_emails` the operator asserts that the sites accept only log-ins whose e-mail
+    address its owner has confirmed.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    hosts: Annotated[tuple[Domain, ...], AfterValidator(_some_names)]
+    hosts: Annotated[tuple[Domain, ...], AfterValidator(_unique_names)]
     checkin_reward: Annotated[int, Field(ge=0, le=10**6, strict=True)] = 0
     multipliers: Mapping[StreakDays, Multiplier] = {}
     milestones: Mapping[StreakDays, Bonus] = {}
     verified_emails: StrictBool = False
 
     def multiplier_of(self, days: int) -> Decimal:
-        """Of a streak this long: that of the longest length which it has reached."""
+        """The multiplier of a streak of `days`: that of the longest length which it has reached."""
         reached = [length for length in self.multipliers if length <= days]
         return self.multipliers[max(reached)] if reached else Decimal(1)
 
     def reward_of(self, days: int) -> int:
-        """For the check-in that makes the streak this long, rounded down (choices.md)."""
+        """The reward of a check-in that makes the streak `days` long, rounded down (choices.md)."""
         return int(self.checkin_reward * self.multiplier_of(days))
 
 
 class Brand(BaseModel):
-    """A whole brand file. Domains are in normal form; `rule_of` is the way to its events."""
+    """A whole brand file. Domains are in normal form; use `rule_of` to read event rules."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     id: Id
     name: Text
-    domains: Annotated[tuple[Domain, ...], AfterValidator(_some_names)]
+    domains: Annotated[tuple[Domain, ...], AfterValidator(_unique_names)]
     automation: StrictBool = True
     duplicate_window_seconds: Annotated[int, Field(ge=0, le=86_400, strict=True)] = 60
     bypass_sources: tuple[Text, ...] = DEFAULT_BYPASS_SOURCES
@@ -278,20 +277,26 @@ class Brand(BaseModel):
         return address_of(self.id)
 
     def rule_of(self, event_type: str) -> EventRule | None:
-        """None for a type that is neither configured nor in the first catalogue, or is disabled."""
+        """Returns None for a disabled type, and for one that is in neither file nor catalogue."""
         return self._rules.get(event_type)
 
     def configured_events(self) -> tuple[EventRule, ...]:
-        """Every rule in force: the first catalogue in its order, then the file's in theirs."""
+        """The enabled rules: the first catalogue's in its order, then the file's in theirs."""
         return tuple(self._rules.values())
 
     def constraints_on(self, collection_id: int) -> tuple[Constraint, ...]:
-        """All of them must be satisfied. They mean nothing if the collection is not this brand's,
-        which only the chain knows."""
-        return tuple(one for one in self.constraints if one.collection_id == collection_id)
+        """The constraints that must all be satisfied.
+
+        They have no meaning if the collection is not the brand's, which only the chain shows.
+        """
+        return tuple(
+            constraint
+            for constraint in self.constraints
+            if constraint.collection_id == collection_id
+        )
 
     def perk(self, perk_id: UUID) -> Perk | None:
-        """What the brand's site lists under this id."""
+        """The perk that the brand's site lists under this id, or None."""
         return next((perk for perk in self.perks if perk.id == str(perk_id)), None)
 
     @cached_property
@@ -302,9 +307,9 @@ class Brand(BaseModel):
 
 
 def parse_brand_file(text: str, name: str) -> Brand:
-    """The brand that a file declares; `name` is the file's, for messages.
+    """The brand of a file. `name` is the file's name in messages.
 
-    Raises FileRejected with every fault.
+    Raises FileRejected with all faults.
     """
     file = TomlFile(text, name)
     flat, faults = _flat(file)
@@ -312,11 +317,11 @@ def parse_brand_file(text: str, name: str) -> Brand:
     try:
         brand = Brand.model_validate(flat)
     except ValidationError as error:
-        found = error.errors(include_url=False, include_input=False)
+        errors = error.errors(include_url=False, include_input=False)
         if "brand" not in file.document:
             faults.append(file.fault(("brand",), "the section is missing"))
-            found = [fault for fault in found if fault["loc"][0] in ("site", *LISTS)]
-        faults += [file.fault(*_place_and_reason(fault)) for fault in found]
+            errors = [fault for fault in errors if fault["loc"][0] in ("site", *LISTS)]
+        faults += [file.fault(*_path_and_reason(fault)) for fault in errors]
         raise FileRejected(faults) from None
     if faults:
         raise FileRejected(faults)
@@ -324,7 +329,7 @@ def parse_brand_file(text: str, name: str) -> Brand:
 
 
 def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
-    """The document in the shape of `Brand`, and what is wrong with its sections."""
+    """The document in the shape of `Brand`, and the faults of its sections."""
     faults = [
         file.fault((section,), "unknown section")
         for section in file.document
@@ -344,7 +349,7 @@ def _flat(file: TomlFile) -> tuple[dict[str, object], list[str]]:
 
 
 def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
-    """Entries that call themselves what an earlier one does."""
+    """Faults for entries with the name of an earlier entry."""
     entries = file.document.get(section)
     seen: set[str] = set()
     faults = []
@@ -352,7 +357,7 @@ def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
         name = entry.get(key) if isinstance(entry, dict) else None
         if not isinstance(name, str):
             continue
-        # Case tells event types apart, but not UUIDs.
+        # Event types are case-sensitive, UUIDs are not.
         name = name.lower() if key == "id" else name
         if name in seen:
             faults.append(file.fault((section, index, key), f"{name} is there already"))
@@ -360,12 +365,12 @@ def _repeated(file: TomlFile, section: str, key: str) -> list[str]:
     return faults
 
 
-def _place_and_reason(error: ErrorDetails) -> tuple[FieldPath, str]:
+def _path_and_reason(error: ErrorDetails) -> tuple[FieldPath, str]:
     match error["loc"]:
         case ("constraints", int(), *_):
             return constraint_fault(error)
         case ("site", str(key), int() | str() as entry, *_) if key in ("multipliers", "milestones"):
-            # Behind the entry pydantic says whether it was its key or its value.
+            # After the entry, pydantic adds whether its key or its value is at fault.
             return ("site", key, str(entry)), reason_of(error)
         case (str(section), *_) as place if section in ("site", *LISTS):
             return place, reason_of(error)

@@ -1,7 +1,7 @@
-"""TOML that people write: its content, and where in the file each fault lies.
+"""Reads TOML files of people, and finds the line of each fault.
 
-The standard library's parser keeps no positions, so lines are found again by a light scan:
-right for plain `key = value` lines, and unknown for inline tables, dotted keys and nested sections.
+The standard library's parser keeps no positions, so a light scan finds the lines. The scan knows
+plain `key = value` lines, but not inline tables, dotted keys and nested sections.
 """
 
 import re
@@ -14,16 +14,16 @@ from pydantic_core import ErrorDetails
 from ltzd.errors import FileRejected
 
 FieldPath = tuple[str | int, ...]
-"""Where a value stands in the document: ("events", 1, "reward")."""
+"""The keys and indexes that lead to a value: ("events", 1, "reward")."""
 
-UNKNOWN: FieldPath = ("?",)
+UNKNOWN_PATH: FieldPath = ("?",)
 
 _HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[A-Za-z0-9_-]+)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*=")
 
 
 class TomlFile:
-    """Raises FileRejected if the text is no TOML."""
+    """Raises FileRejected if the text is not TOML."""
 
     def __init__(self, text: str, name: str) -> None:
         self.name = name
@@ -31,39 +31,39 @@ class TomlFile:
         try:
             self.document: dict[str, object] = tomllib.loads(text, parse_float=Decimal)
         except tomllib.TOMLDecodeError as error:
-            # A key given twice on the last line, say, is found only at the end.
+            # Some faults, such as a repeated key on the last line, are found only at the end.
             end = f"at line {len(text.splitlines())}, the end"
             reason = str(error).replace("at end of document", end)
             raise FileRejected([f"{name}: no valid TOML: {reason}"]) from error
         except (ValueError, RecursionError) as error:
-            # The parser's limits are the language's own: digits of a number, depth of the stack.
+            # Python's own limits: the digits of a number, the depth of the stack.
             reason = "a number is too long, or lists are nested too deeply"
             raise FileRejected([f"{name}: no valid TOML: {reason}"]) from error
 
-    def fault(self, place: FieldPath, reason: str) -> str:
-        """One line naming file, line where it is known, field and reason."""
-        line = self._line_of(place)
+    def fault(self, path: FieldPath, reason: str) -> str:
+        """A sentence with the file, the line if it is known, the field and the reason."""
+        line = self._line_of(path)
         where = self.name if line is None else f"{self.name}:{line}"
-        return f"{where}: {dotted(place)}: {reason}" if place else f"{where}: {reason}"
+        return f"{where}: {dotted(path)}: {reason}" if path else f"{where}: {reason}"
 
-    def _line_of(self, place: FieldPath) -> int | None:
-        """The line of the value, else of what it stands in: a missing key has its section's."""
-        for length in range(len(place), 0, -1):
-            if (line := self._lines.get(place[:length])) is not None:
+    def _line_of(self, path: FieldPath) -> int | None:
+        """The line of the value, else of its section: a missing key has no line of its own."""
+        for length in range(len(path), 0, -1):
+            if (line := self._lines.get(path[:length])) is not None:
                 return line
-        return self._lines.get((*place[:1], 0))
+        return self._lines.get((*path[:1], 0))
 
 
-def dotted(place: Iterable[str | int]) -> str:
+def dotted(path: Iterable[str | int]) -> str:
     """`events[1].reward`"""
     text = ""
-    for part in place:
+    for part in path:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
 
 
 def reason_of(error: ErrorDetails) -> str:
-    """What pydantic found wrong, in this house's words and without the value itself."""
+    """The reason of a pydantic error, in ltzd's words and without the value."""
     match error["type"]:
         case "missing":
             return "is missing"
@@ -83,7 +83,7 @@ def _lines(text: str) -> Iterable[tuple[FieldPath, int]]:
     table: FieldPath = ()
     entries: dict[str, int] = {}
     inside_text = False
-    # Not splitlines: it also breaks at characters that end no line of TOML.
+    # splitlines would also break at characters that do not end a line of TOML.
     for number, line in enumerate(text.split("\n"), start=1):
         was_inside_text = inside_text
         if (line.count('"""') + line.count("'''")) % 2:
@@ -94,7 +94,7 @@ def _lines(text: str) -> Iterable[tuple[FieldPath, int]]:
             table = _table(header, entries)
             yield table, number
         elif line.startswith("["):
-            table = UNKNOWN
+            table = UNKNOWN_PATH
         elif key := _KEY.match(line):
             yield (*table, key["name"]), number
 

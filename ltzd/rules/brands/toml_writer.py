@@ -1,6 +1,6 @@
-"""A brand's configuration as the TOML that `parse_brand_file` reads back to an equal one.
+"""Writes a brand's configuration as TOML that `parse_brand_file` reads back to an equal brand.
 
-It spells defaults out, so that the file means the same to a version with others.
+The file has the defaults too, so that it means the same to a version with other defaults.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,9 +24,9 @@ def toml_of(brand: Brand) -> str:
 
 
 def toml_value(value: object) -> str:
-    """Text, numbers, truths, lists of these, and tables of these by whole numbers.
+    """The TOML of text, a number, a bool, a list of these, or a table of these by whole numbers.
 
-    Raises TypeError for anything else.
+    Raises TypeError for any other type.
     """
     match value:
         case bool():
@@ -34,7 +34,7 @@ def toml_value(value: object) -> str:
         case int():
             return str(value)
         case Decimal():
-            # Not 1E+3: TOML would take it, a person less so.
+            # 1E+3 would be valid TOML, but is hard to read.
             return format(value, "f")
         case str():
             return f'"{"".join(_ESCAPED.get(char, char) for char in value)}"'
@@ -47,7 +47,7 @@ def toml_value(value: object) -> str:
 
 
 def _settings(record: BaseModel, but: Iterable[str] = ()) -> list[str]:
-    """Without what TOML cannot say (none) and what says nothing (a list that is empty anyway)."""
+    """Without None, which TOML does not have, and without lists that are empty by default."""
     values = {name: getattr(record, name) for name in type(record).model_fields if name not in but}
     return [
         f"{name} = {toml_value(value)}"

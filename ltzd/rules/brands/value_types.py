@@ -1,4 +1,4 @@
-"""Kinds of values in brand files that their sections share, or that take more than a line."""
+"""Types of values in brand files."""
 
 from decimal import Decimal
 from typing import Annotated, TypeAlias
@@ -13,20 +13,20 @@ from pydantic import (
 )
 
 MAX_ID = 2**63 - 1
-"""Of a collection or an item: what TOML promises to hold, and PostgreSQL's bigint."""
+"""The highest id of a collection or item: TOML and PostgreSQL's bigint hold no higher one."""
 MAX_COUNT = 10**12
 
 Scalar: TypeAlias = bool | int | Decimal | str
 Value: TypeAlias = Scalar | tuple[Scalar, ...]
 
 _MOST_DIGITS = 78
-"""As many as a word of a contract needs."""
+"""As many as the largest 256-bit number has."""
 _MOST_CHARACTERS = 500
 _MOST_IN_A_LIST = 100
 
 
 def _number(value: object, info: ValidationInfo) -> object:
-    # pydantic reads a Decimal from text and from a bool too. In a file these are mistakes; in the
+    # pydantic also reads a Decimal from text and from a bool. In a file both are mistakes, but in
     # stored JSON a Decimal is text.
     if isinstance(value, bool) or (isinstance(value, str) and info.mode != "json"):
         raise ValueError("must be a number")
@@ -40,17 +40,17 @@ def printable(text: str) -> str:
 
 
 def truths_in(value: Value | None) -> list[bool]:
-    """Which of its parts are true or false, not numbers: 1 == True."""
-    return [isinstance(one, bool) for one in (value if isinstance(value, tuple) else (value,))]
+    """For each part of the value, whether it is a bool. (In Python, 1 == True.)"""
+    return [isinstance(part, bool) for part in (value if isinstance(value, tuple) else (value,))]
 
 
 def _read(given: object, info: ValidationInfo) -> Value | None:
-    """In the stored JSON a Decimal is {"decimal": "1.5"}, which no text is mistaken for."""
+    """In stored JSON a Decimal is {"decimal": "1.5"}, which cannot be mistaken for text."""
     match given:
         case list() | tuple():
             if not 1 <= len(given) <= _MOST_IN_A_LIST:
                 raise ValueError(f"must be a list of 1 to {_MOST_IN_A_LIST}")
-            return tuple(_scalar(one, info) for one in given)
+            return tuple(_scalar(part, info) for part in given)
         case None:
             return None
     return _scalar(given, info)
@@ -78,7 +78,7 @@ def _scalar(given: object, info: ValidationInfo) -> Scalar:
 def _is_short(number: Decimal) -> bool:
     _, digits, exponent = number.as_tuple()
     return (
-        isinstance(exponent, int)  # else it is infinite, or no number
+        isinstance(exponent, int)  # A string here means infinity or NaN.
         and max(len(digits), abs(exponent), abs(number.adjusted())) <= _MOST_DIGITS
     )
 
@@ -86,15 +86,15 @@ def _is_short(number: Decimal) -> bool:
 def _stored(value: Value | None) -> object:
     match value:
         case tuple():
-            return [_stored(one) for one in value]
+            return [_stored(part) for part in value]
         case Decimal():
             return {"decimal": str(value)}
     return value
 
 
 IsNumber = BeforeValidator(_number)
-"""Beside Decimal."""
+"""Refuses bools and text for a Decimal."""
 Text = Annotated[str, Field(min_length=1, max_length=500), AfterValidator(printable)]
 OnChainId = Annotated[int, Field(ge=1, le=MAX_ID, strict=True)]
 AnyValue = Annotated[Value, PlainValidator(_read), PlainSerializer(_stored, when_used="json")]
-"""Of whatever type TOML gives it; None stays None."""
+"""Any scalar of TOML, or a list of scalars."""

@@ -1,7 +1,7 @@
-"""What a brand's file leaves open to anybody, each with the line that closes it.
+"""Warns of rewards that a brand's file leaves open to anybody, with the line that closes each.
 
-The event handler carries no credential, and LTZ that one brand gives can be spent at every brand:
-a careless file costs all of them.
+The event handler asks for no credential, and LTZ of one brand can be spent at every brand, so a
+careless file costs all brands.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from ltzd.rules.brands.configuration import PER_DOLLAR_TYPE, Brand
 
 
 def warnings(brand: Brand) -> list[str]:
-    """One sentence for each opening, in a fixed order; none for a file that leaves nothing open."""
+    """A sentence for each opening, in a fixed order."""
     if not brand.automation:
         return []
     return [*_bypasses(brand), *_purchases(brand), *_endless(brand)]

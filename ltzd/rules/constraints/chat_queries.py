@@ -1,7 +1,7 @@
-"""What was asked of the chat platform for a purchase constraint, and what its answers come to.
+"""A purchase constraint's query to the chat platform, and the verdict over its answers.
 
-A question is kept with its result, whole: whoever asks again needs neither the brand's file nor the
-user's token. It has one form as bytes, so equal questions are equal there, too.
+The whole query is stored with its result, so that it can be repeated without the brand's file and
+the user's token. Equal queries have equal bytes.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from ltzd.rules.constraints.constraints import ChatConstraint
 
 
 class ChatQuery(BaseModel):
-    """`accounts` are the ids of all that are the user's; one that satisfies is enough."""
+    """`accounts` are the ids of all the user's accounts; one that satisfies is enough."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
@@ -21,16 +21,16 @@ class ChatQuery(BaseModel):
     accounts: tuple[str, ...]
 
     @classmethod
-    def from_bytes(cls, kept: bytes) -> Self:
-        return cls.model_validate_json(kept)
+    def from_bytes(cls, stored: bytes) -> Self:
+        return cls.model_validate_json(stored)
 
     def as_bytes(self) -> bytes:
         return self.model_dump_json().encode()
 
 
 def combine_verdicts(verdicts: Iterable[bool | None]) -> bool | None:
-    """Of all accounts together; None is not known, which one that satisfies makes no matter."""
-    heard = set(verdicts)
-    if True in heard:
+    """The verdict over all accounts: True if one is satisfied, else None if one is unknown."""
+    distinct = set(verdicts)
+    if True in distinct:
         return True
-    return None if None in heard else False
+    return None if None in distinct else False

@@ -1,11 +1,11 @@
-"""Purchase constraints: what must hold for a user before he may claim from a collection.
+"""Purchase constraints: the conditions that a user must satisfy to claim from a collection.
 
-`is_satisfied` judges what somebody has observed: for `external_api` the whole JSON answer, for
-`nft_holding` how many tokens the user holds, for `ltz_balance` his LTZ in units, for `chat_role`
-the ids of his roles, for `chat_level` his level; null for who is no member, or has no level. In
-doubt a constraint is not satisfied: what is null or missing in an answer satisfies only
-`exists = false`, a list or an object only `exists = true`. Numbers are compared exactly, and never
-equal text.
+`is_satisfied` decides from an observation: for `external_api` the whole JSON answer, for
+`nft_holding` how many tokens the user holds, for `ltz_balance` the user's LTZ in units, for
+`chat_role` the ids of the user's roles, for `chat_level` the user's level. The observation is null
+for a user who is not a member or has no level. In doubt a constraint is not satisfied: a null or
+missing value satisfies only `exists = false`, a list or an object only `exists = true`. Numbers are
+compared exactly, and never equal text.
 """
 
 import re
@@ -37,7 +37,7 @@ from ltzd.values import Address, LtzUnits, checksummed
 KINDS: Final = ("external_api", "nft_holding", "ltz_balance", "chat_role", "chat_level")
 CHAT_KINDS: Final = ("chat_role", "chat_level")
 MOST_ON_ONE_COLLECTION: Final = 10
-"""They are all evaluated while the user waits."""
+"""Bounded, since all are evaluated while the user waits."""
 
 Operator = Literal["eq", "ne", "gt", "gte", "lt", "lte", "in", "exists"]
 
@@ -72,12 +72,12 @@ def _path(text: str) -> str:
 
 
 def is_snowflake(text: str) -> bool:
-    """Whether the chat platform's guilds, roles and users may be called so."""
+    """Whether the text is an id of a guild, role or user of the chat platform."""
     return _SNOWFLAKE.fullmatch(text) is not None and int(text) < 2**64
 
 
 def _snowflake(given: object) -> str:
-    """In a file it may be a number, too: TOML's hold every id that there is yet."""
+    """In a file the id may also be a number: TOML's numbers hold all ids so far."""
     text = str(given) if isinstance(given, int | str) else ""
     if not is_snowflake(text):
         raise ValueError("must be an id of the chat platform: 17 to 20 digits")
@@ -98,7 +98,7 @@ class _OnCollection(BaseModel):
 
 
 class ExternalApi(_OnCollection):
-    """`url` is the template as configured: what `api_url` of an invalidation is compared with."""
+    """`url` is the template as configured, with which an invalidation's `api_url` is compared."""
 
     kind: Literal["external_api"]
     method: Literal["GET", "POST"] = "GET"
@@ -118,7 +118,7 @@ class ExternalApi(_OnCollection):
         return parsed_path(self.json_path)
 
     def __eq__(self, other: object) -> bool:
-        # To Python true is 1, so one in place of the other would look like no change.
+        # In Python True == 1, so a change from one to the other would go unnoticed.
         return (
             isinstance(other, ExternalApi)
             and super().__eq__(other)
@@ -146,7 +146,7 @@ class LtzBalance(_OnCollection):
 
 
 class ChatRole(_OnCollection):
-    """`role_id` may be the guild's own id, as that of the role which every member has."""
+    """`role_id` may be the guild's own id: that is the role which every member has."""
 
     kind: Literal["chat_role"]
     guild_id: Snowflake
@@ -172,7 +172,7 @@ _MODELS: Final[tuple[type[_OnCollection], ...]] = (
 
 
 def filled_url(constraint: ExternalApi, user: Address) -> str:
-    """Neither an address nor a number holds what a URL would have to percent-encode."""
+    """Needs no percent-encoding, since an address and a number have no special characters."""
     url = constraint.url
     for name, value in question(constraint, user).items():
         url = url.replace(f"{{{name}}}", str(value))
@@ -180,7 +180,7 @@ def filled_url(constraint: ExternalApi, user: Address) -> str:
 
 
 def question(constraint: ExternalApi, user: Address) -> dict[str, str | int]:
-    """What a POST asks, and the placeholders of a URL.
+    """The body of a POST, and the values of a URL's placeholders.
 
     The address has its EIP-55 checksum, as in every answer of ltzd over HTTP.
     """
@@ -204,20 +204,20 @@ def is_satisfied(constraint: Constraint, observed: Json) -> bool:
 
 def without_repeats(constraints: tuple[Constraint, ...]) -> tuple[Constraint, ...]:
     seen: defaultdict[int, list[Constraint]] = defaultdict(list)
-    for number, one in enumerate(constraints, start=1):
-        others = seen[one.collection_id]
-        if one in others:
+    for number, constraint in enumerate(constraints, start=1):
+        others = seen[constraint.collection_id]
+        if constraint in others:
             raise ValueError(f"entry {number} says the same as an earlier one")
         if len(others) == MOST_ON_ONE_COLLECTION:
             raise ValueError(
-                f"collection {one.collection_id} has more than {MOST_ON_ONE_COLLECTION}"
+                f"collection {constraint.collection_id} has more than {MOST_ON_ONE_COLLECTION}"
             )
-        others.append(one)
+        others.append(constraint)
     return constraints
 
 
 def constraint_fault(error: ErrorDetails) -> tuple[FieldPath, str]:
-    """Where in the file the fault is, and why; pydantic's place has the entry's kind in it."""
+    """The fault's path in the file, which pydantic gives with the entry's kind, and its reason."""
     section, index, *rest = error["loc"]
     entry = (section, index)
     match error["type"]:
@@ -258,25 +258,25 @@ def _suited(value: Value | None, operator: Operator) -> Value:
     return value
 
 
-def _holds(constraint: ExternalApi, found: Json) -> bool:
+def _holds(constraint: ExternalApi, value: Json) -> bool:
     wanted = constraint.value
     match constraint.operator:
         case "exists":
-            return (found is not None) is wanted
-        case _ if found is None or isinstance(found, list | dict):
+            return (value is not None) is wanted
+        case _ if value is None or isinstance(value, list | dict):
             return False
         case "eq":
-            return _is_same(found, wanted)
+            return _is_same(value, wanted)
         case "ne":
-            return not _is_same(found, wanted)
+            return not _is_same(value, wanted)
         case "in":
-            return isinstance(wanted, tuple) and any(_is_same(found, one) for one in wanted)
+            return isinstance(wanted, tuple) and any(_is_same(value, choice) for choice in wanted)
         case order:
-            return _is_number(found) and _is_number(wanted) and _ORDERS[order](found, wanted)
+            return _is_number(value) and _is_number(wanted) and _ORDERS[order](value, wanted)
 
 
-def _is_same(found: Json, wanted: Value | None) -> bool:
-    return isinstance(found, bool) is isinstance(wanted, bool) and found == wanted
+def _is_same(value: Json, wanted: Value | None) -> bool:
+    return isinstance(value, bool) is isinstance(wanted, bool) and value == wanted
 
 
 def _is_number(value: object) -> TypeGuard[int | Decimal]:

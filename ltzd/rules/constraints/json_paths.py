@@ -1,10 +1,10 @@
-r"""Where in a JSON document a value stands: a small, strict part of JSONPath (RFC 9535).
+r"""Paths to a value in a JSON document: a small, strict part of JSONPath (RFC 9535).
 
     $.user.roles[0].name      $['a name with spaces'][2]
 
 Steps are `.name`, `[0]` and `['any name']`, where `\'` and `\\` stand for themselves. A path names
-at most one place: there are no wildcards, filters, slices or negative indexes. A JSON null and a
-place that is not there are both None: who asks an API about a user has no use for the difference.
+at most one value: there are no wildcards, filters, slices or negative indexes. A JSON null and a
+missing value are both None, since a purchase constraint does not distinguish them.
 """
 
 import re
@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TypeAlias
 
 Json: TypeAlias = "bool | int | Decimal | str | list[Json] | dict[str, Json] | None"
-"""Numbers are exact: whoever decodes a document makes Decimals of its fractions, never floats."""
+"""Numbers are exact: a decoder must read fractions as Decimal, never as float."""
 JsonPath = tuple[str | int, ...]
 
 MOST_CHARACTERS = 500
@@ -38,7 +38,7 @@ def parsed_path(text: str) -> JsonPath:
         step = _STEP.match(text, at)
         if step is None:
             raise ValueError(f"makes no sense after {text[:at]}: give .name, [0] or ['any name']")
-        steps.append(_meaning(step))
+        steps.append(_unquoted(step))
         at = step.end()
     if len(steps) > MOST_STEPS:
         raise ValueError(f"must have at most {MOST_STEPS} steps")
@@ -46,20 +46,20 @@ def parsed_path(text: str) -> JsonPath:
 
 
 def value_at(path: JsonPath, document: Json) -> Json:
-    """None also if there is nothing."""
-    found = document
+    """Returns None also if the path leads to no value."""
+    value = document
     for step in path:
-        match found, step:
+        match value, step:
             case dict(), str():
-                found = found.get(step)
-            case list(), int() if step < len(found):
-                found = found[step]
+                value = value.get(step)
+            case list(), int() if step < len(value):
+                value = value[step]
             case _:
                 return None
-    return found
+    return value
 
 
-def _meaning(step: re.Match[str]) -> str | int:
+def _unquoted(step: re.Match[str]) -> str | int:
     if step["index"] is not None:
         return int(step["index"])
     return step["name"] or _ESCAPE.sub(r"\1", step["quoted"])

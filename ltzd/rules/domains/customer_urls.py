@@ -1,7 +1,7 @@
-"""URLs that customers write into their files, and that ltzd then asks.
+"""URLs in customers' files, to which ltzd sends requests.
 
-Where such a URL leads is decided when it is asked (providers/outbound/guarded_http.py). What could
-never be asked is refused at once, with the reason.
+The addresses behind a URL are checked at each request (providers/outbound/guarded_http.py). A URL
+that could never be requested is refused at once, with the reason.
 """
 
 import ipaddress
@@ -11,17 +11,20 @@ from ltzd.rules.domains.names import is_ip_address, url_host
 
 
 def is_loopback_host(host: str) -> bool:
-    """`host` as `url_host` answers it; not for odd spellings of the address."""
+    """`host` is in the form of `url_host`; does not recognise other spellings of the address."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
-    # Later versions of Python count ::ffff:127.0.0.1 in, too.
+    # Later versions of Python also count ::ffff:127.0.0.1 as loopback.
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
 def refuse_unguarded(url: str) -> None:
-    """https, port 443, a name; or this machine, which only dev mode asks. Raises ValueError."""
+    """Accept an https URL with a host name and port 443, and any URL of this machine.
+
+    Only dev mode sends requests to this machine. Raises ValueError.
+    """
     host = url_host(url)
     parts = urlsplit(url)
     if "#" in url:

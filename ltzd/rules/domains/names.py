@@ -1,4 +1,4 @@
-"""Names of hosts: their one normal form, and which of them a brand's configuration covers.
+"""Names of hosts: their normal form, and whether a brand's configuration covers one.
 
 The normal form is lower case, ASCII (IDNA A-labels), without a final dot.
 """
@@ -37,7 +37,7 @@ def url_host(url: str) -> str:
     """The host of an http or https URL, IP addresses too. Raises ValueError with the reason."""
     if len(url) > MAX_URL_LENGTH:
         raise ValueError(f"must have at most {MAX_URL_LENGTH} characters")
-    # Browsers and urlsplit read these differently, so the host would be anybody's guess.
+    # Browsers and urlsplit read these differently, so the host would be ambiguous.
     if "\\" in url or any(character.isspace() or not character.isprintable() for character in url):
         raise ValueError("must not hold spaces, control characters or backslashes")
     try:
@@ -60,7 +60,7 @@ def is_ip_address(host: str) -> bool:
 def event_domain(domain: str | None, source_url: str | None, origin: str | None) -> str | None:
     """Spec 4.1 rule 1: the domain field, else the source URL's host, else the Origin's.
 
-    The first one that is present counts, even if it names nothing: then there is no domain.
+    The first that is present counts. Returns None if it names no domain.
     """
     try:
         if domain is not None:

@@ -1,10 +1,10 @@
-"""The TXT record by which a domain says whose it is, and which domains can have one (spec 5).
+"""The TXT record by which a domain names its brand, and the domains that can have one (spec 5).
 
     _ltz.shop.example  TXT  "brand_id=0x…;api_key=…"
 
-Fields stand in any order, in any letter case but the key's, with or without spaces around them;
-further fields are of no concern here. The key is the brand's API key or, since a TXT record is
-public, better its verification token.
+Fields may come in any order, with or without spaces around them, and only the key's letter case
+counts. Further fields are ignored. The key is the brand's API key or, better, its verification
+token, since a TXT record is public.
 """
 
 import hashlib
@@ -26,19 +26,19 @@ _BRAND_ID = re.compile(r"0x[0-9a-f]{40}")
 
 @dataclass(frozen=True, slots=True)
 class DomainRecord:
-    """What a record claims; whether it is true, `is_key_among` tells."""
+    """The content of a record; `is_key_among` checks its key."""
 
     brand: Address
     key: str = field(repr=False)
 
 
 def record_name(domain: str) -> str:
-    """Where the record of a domain stands; it may be longer than a name can be."""
+    """The name of the domain's record, which may be too long for a name."""
     return f"{LABEL}.{domain}"
 
 
 def parse_record(text: str) -> DomainRecord | None:
-    """None for what is no record of ours, such as one that says a field twice."""
+    """Returns None for another kind of record, and for a record with a repeated field."""
     fields: dict[str, str] = {}
     for part in text.split(";"):
         name, _, value = part.partition("=")
@@ -54,12 +54,12 @@ def parse_record(text: str) -> DomainRecord | None:
 
 
 def digest_of(key: str) -> bytes:
-    """What is compared of a key: of API keys nothing else is known."""
+    """The digest by which keys are compared: only the digests of API keys are stored."""
     return hashlib.sha256(key.encode()).digest()
 
 
 def is_key_among(key: str, digests: Iterable[bytes]) -> bool:
-    """Whether one of the digests is this key's; takes the same time for each."""
+    """Whether one of the digests is this key's, in constant time for each."""
     given = digest_of(key)
     is_there = False
     for digest in digests:
@@ -68,9 +68,9 @@ def is_key_among(key: str, digests: Iterable[bytes]) -> bool:
 
 
 def refuse_public_suffix(domain: str) -> None:
-    """Raises ValueError for a name that nobody registers, such as co.uk, com or localhost.
+    """Raises ValueError for a public suffix, such as co.uk, com or localhost.
 
-    A last label that the list does not know, such as example's, counts as one.
+    An unknown last label, such as `example`, counts as a public suffix.
     """
     if _suffixes().is_public(domain):
         raise ValueError("must be a name below a public suffix, such as shop.example")
@@ -78,5 +78,5 @@ def refuse_public_suffix(domain: str) -> None:
 
 @cache
 def _suffixes() -> PublicSuffixList:
-    """Reading the list that the package brings takes a moment."""
+    """Cached, since reading the package's list takes a moment."""
     return PublicSuffixList()

@@ -1,7 +1,7 @@
-"""What a brand allows itself: LTZ a day, new wallets an hour, LTZ an event (choices.md, Events).
+"""A brand's own limits: LTZ a day, new wallets an hour, LTZ an event (choices.md, Events).
 
-A day is the brand's own, midnight to midnight in its time zone, whatever the clocks do in it; an
-hour is of UTC. Amounts are whole LTZ; a limit of 0 is none.
+A day lasts from midnight to midnight in the brand's time zone, an hour is an hour of UTC. Amounts
+are in whole LTZ. A limit of 0 means no limit.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _HOUR = timedelta(hours=1)
 
 
 class QuotaKind(Enum):
-    """What is counted, as the database names it."""
+    """The counted quantities; the values are those of the database."""
 
     LTZ_PER_DAY = "ltz_per_day"
     WALLETS_PER_HOUR = "wallets_per_hour"
@@ -29,7 +29,7 @@ class QuotaKind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """One limit in the window that now lies in: `start` names the window, `end` begins the next."""
+    """A limit in the current window. `start` identifies the window; the next begins at `end`."""
 
     kind: QuotaKind
     maximum: int
@@ -41,7 +41,7 @@ class Quota:
 
 
 def budget_of(brand: Brand, now: datetime) -> Quota | None:
-    """None: the brand has set no budget."""
+    """Returns None if the brand has no budget."""
     if brand.daily_mint_budget == 0:
         return None
     start, end = _day(local_day(now, brand.time_zone), brand.time_zone)
@@ -49,7 +49,7 @@ def budget_of(brand: Brand, now: datetime) -> Quota | None:
 
 
 def wallets_of(brand: Brand, now: datetime) -> Quota | None:
-    """None: the brand does not limit them."""
+    """Returns None if the brand does not limit new wallets."""
     if brand.max_new_wallets_per_hour == 0:
         return None
     start = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
@@ -57,7 +57,7 @@ def wallets_of(brand: Brand, now: datetime) -> Quota | None:
 
 
 def refuse_over_budget(quota: Quota | None, spent: int, ltz: int, now: datetime) -> None:
-    """An event without a reward passes always."""
+    """Raises BudgetExhausted, but never for an event without a reward."""
     if quota is None or ltz == 0 or spent + ltz <= quota.maximum:
         return
     seconds = quota.seconds_left(now)
@@ -86,7 +86,7 @@ def rate_limited(what: str, limit: int, seconds: int) -> RateLimited:
 
 
 def refuse_large_reward(brand: Brand, event_type: str, ltz: int) -> None:
-    """Such a reward is a mistake or a theft whenever it comes, so it is no matter of time."""
+    """Raises RewardTooLarge, which is permanent: a reward this large is a mistake or a theft."""
     most = brand.max_reward_per_event
     if most and ltz > most:
         fault = f"eventType: {event_type} would earn {ltz} LTZ, above the brand's {most} an event"
@@ -94,9 +94,9 @@ def refuse_large_reward(brand: Brand, event_type: str, ltz: int) -> None:
 
 
 def refuse_unmintable_reward(rule: EventRule, ltz: int, capacity: int | None) -> None:
-    """`capacity`: all that the mint limit can ever hold, if `ltz` are more.
+    """Raises RewardTooLarge for a reward that would wait until the mint limit is raised.
 
-    Such a reward would wait until somebody raises the limit.
+    `capacity` is the most that the mint limit can ever cover, or None if that covers `ltz`.
     """
     if capacity is None:
         return
@@ -106,7 +106,7 @@ def refuse_unmintable_reward(rule: EventRule, ltz: int, capacity: int | None) ->
 
 
 def local_day(now: datetime, zone: str) -> date:
-    """The day that people in this time zone have, by the name of the zone."""
+    """The calendar day in the named time zone."""
     return now.astimezone(_zone(zone)).date()
 
 
@@ -120,6 +120,6 @@ def _day(today: date, zone: str) -> tuple[datetime, datetime]:
 
 
 def _midnight(day: date, zone: str) -> datetime:
-    """Where clocks skip midnight, the moment of the skip; where it comes twice, the first."""
+    """Where clocks skip midnight, the moment of the skip. Where midnight comes twice, the first."""
     local = datetime(day.year, day.month, day.day, tzinfo=_zone(zone))
     return local.astimezone(UTC)

@@ -1,7 +1,7 @@
-"""What an event earns, and whether it may be claimed now.
+"""The reward of an event, and the checks of its claim.
 
-The checks run twice with the same code: without locks to answer early, then under the claim's lock
-with the database's time. Order: duplicate, global maximum, per-user maximum, cooldown (design 4).
+The checks run twice: without locks to answer early, then under the claim's lock with the database's
+time. Order: duplicate, global maximum, per-user maximum, cooldown (design 4).
 """
 
 import re
@@ -22,8 +22,8 @@ from ltzd.rules.brands.configuration import Brand, EventRule
 
 MAX_PURCHASE_DOLLARS = 1_000_000
 
-# For one thing spec 7.1 has `cooldown` and `cooldown_not_expired`, `Cooldown active` and `Duplicate
-# reward`; ltzd uses the first of each.
+# Spec 7.1 has two names each for the same thing: `cooldown` and `cooldown_not_expired`, `Cooldown
+# active` and `Duplicate reward`. ltzd uses the first of each.
 COOLDOWN_REASON = "cooldown"
 MAX_CLAIMS_REASON = "max_claims_reached"
 
@@ -37,7 +37,7 @@ _AMOUNT_RULE = (
 
 @dataclass(frozen=True, slots=True)
 class ClaimRecord:
-    """What one user has claimed of one event type so far; bypass events count too."""
+    """A user's earlier claims of an event type. Bypass events count too."""
 
     claims: int = 0
     last_event_id: UUID | None = None
@@ -45,7 +45,7 @@ class ClaimRecord:
 
 
 def reward_of(rule: EventRule, metadata: Mapping[str, object] | None) -> int:
-    """Whole LTZ, rounded down. Raises InvalidFields if a purchase tells no proper amount."""
+    """Whole LTZ, rounded down. Raises InvalidFields for a purchase without a valid amount."""
     if rule.reward_per_dollar is None:
         return rule.ltz
     dollars = _dollars((metadata or {}).get("amount"))
@@ -53,7 +53,7 @@ def reward_of(rule: EventRule, metadata: Mapping[str, object] | None) -> int:
 
 
 def is_bypass(brand: Brand, source: str | None) -> bool:
-    """Spec 4.1 rule 5: such events escape cooldown and per-user maximum."""
+    """Spec 4.1 rule 5: events of these sources skip the cooldown and the per-user maximum."""
     return source is not None and source in brand.bypass_sources
 
 
@@ -76,7 +76,8 @@ def decide(
 ) -> None:
     """Returns if the event may be claimed, raises the first refusal if not.
 
-    `total_claims` counts all users; None is for a rule without a global maximum, or no claim yet.
+    `total_claims` counts the claims of all users, or is None for a rule without a global maximum
+    and before the first claim.
     """
     _refuse_duplicate(timedelta(seconds=window_seconds), claim, now)
     _refuse_beyond(rule.max_total_claims, total_claims or 0, "by all users together")
@@ -128,7 +129,7 @@ def _dollars(amount: object) -> Fraction:
         case int():
             dollars = Fraction(amount)
         case float() if abs(amount) <= MAX_PURCHASE_DOLLARS:
-            # The shortest decimal that reads as this float is what the caller wrote.
+            # The caller wrote the shortest decimal that reads as this float.
             dollars = Fraction(repr(amount))
         case _:
             dollars = None

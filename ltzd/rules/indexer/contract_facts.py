@@ -12,7 +12,7 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class TokenTransferred:
-    """A claim is one from the zero address."""
+    """A claim is a transfer from the zero address."""
 
     kind: ClassVar[str] = "perk_transfer"
 
@@ -107,7 +107,7 @@ class ItemSet:
 
 @dataclass(frozen=True, slots=True)
 class Purchased:
-    """`paid` is for all of them."""
+    """`paid` is the total for `quantity`."""
 
     kind: ClassVar[str] = "purchase"
 
@@ -133,7 +133,7 @@ class DealLocked:
 
 @dataclass(frozen=True, slots=True)
 class DealReleased:
-    """The business was paid; `by` decided so."""
+    """The business was paid; `by` made the decision."""
 
     kind: ClassVar[str] = "deal"
 
@@ -147,7 +147,7 @@ class DealReleased:
 
 @dataclass(frozen=True, slots=True)
 class DealRefunded:
-    """The user was paid back; `by` decided so, or sent the reclaim."""
+    """The user was paid back; `by` made the decision, or sent the reclaim."""
 
     kind: ClassVar[str] = "deal"
 

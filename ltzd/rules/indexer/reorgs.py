@@ -1,7 +1,7 @@
-"""What a node's head means to a follower that has come to a cursor: decided without I/O.
+"""Compares a node's head with the follower's cursor: decides whether the chain was reorganised.
 
-A known hash is a stale node, not a reorg; another hash at the same height is one. A head below the
-cursor is a stale node until a second look, some seconds later, still finds the cursor's block gone.
+Another hash at the cursor's height is a reorg. A head below the cursor is a stale node at first,
+and a reorg if the node still has no block at the cursor's height some seconds later.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,18 +15,18 @@ SECOND_LOOK_SECONDS = 2.0
 
 class CursorVerdict(Enum):
     CURRENT = "current"
-    """Nothing new."""
+    """The node has no new block."""
     BEHIND = "behind"
-    """Blocks wait above the cursor; whether they continue it shows in the first one's parent."""
+    """The node has blocks above the cursor. The first block's parent shows if they continue it."""
     REORGED = "reorged"
     """The cursor's block is no longer canonical."""
     STALE = "stale"
-    """The node is behind us, or not yet proven to be right: look again."""
+    """The node is behind the cursor, or there may be a reorg: ask again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class HeadObservation:
-    """One look at a node: its head, and its block at the cursor's height (None: it has none)."""
+    """A node's head, and its block at the cursor's height, or None if it has none there."""
 
     head_number: int
     hash_at_cursor: Hash32 | None
@@ -34,23 +34,23 @@ class HeadObservation:
 
 
 def judge(
-    cursor_number: int, cursor_hash: Hash32, look: HeadObservation, first_short: float | None
+    cursor_number: int, cursor_hash: Hash32, head: HeadObservation, first_short: float | None
 ) -> CursorVerdict:
-    """`first_short`: when the head was first seen below the cursor, in the time of `look`."""
-    if look.hash_at_cursor is not None:
-        if look.hash_at_cursor != cursor_hash:
+    """`first_short` is when the head was first below the cursor, on the clock of `head`."""
+    if head.hash_at_cursor is not None:
+        if head.hash_at_cursor != cursor_hash:
             return CursorVerdict.REORGED
-        return CursorVerdict.BEHIND if look.head_number > cursor_number else CursorVerdict.CURRENT
-    if first_short is not None and look.at_seconds - first_short >= SECOND_LOOK_SECONDS:
+        return CursorVerdict.BEHIND if head.head_number > cursor_number else CursorVerdict.CURRENT
+    if first_short is not None and head.at_seconds - first_short >= SECOND_LOOK_SECONDS:
         return CursorVerdict.REORGED
     return CursorVerdict.STALE
 
 
 def fork_point(
-    ours: Sequence[tuple[int, Hash32]], theirs: Mapping[int, Hash32]
+    indexed: Sequence[tuple[int, Hash32]], of_node: Mapping[int, Hash32]
 ) -> tuple[int, Hash32] | None:
-    """The highest of our blocks that the node holds too; None when none of these is."""
-    for number, block_hash in sorted(ours, reverse=True):
-        if theirs.get(number) == block_hash:
+    """The highest indexed block that the node has too, or None."""
+    for number, block_hash in sorted(indexed, reverse=True):
+        if of_node.get(number) == block_hash:
             return number, block_hash
     return None

@@ -1,1 +1,1 @@
-"""."""
+"""Accounts at OAuth providers, and the forms of their ids and usernames."""

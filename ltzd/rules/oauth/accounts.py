@@ -12,7 +12,7 @@ PROVIDERS: Final[tuple[OAuthProvider, ...]] = get_args(OAuthProvider)
 
 @dataclass(frozen=True, slots=True)
 class OAuthAccount:
-    """`user_id` is the provider's own and never changes; the other fields may, or be unknown."""
+    """`user_id` is the provider's id and never changes. Other fields may change, or be unknown."""
 
     provider: OAuthProvider
     user_id: str

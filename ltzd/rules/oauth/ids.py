@@ -1,15 +1,15 @@
-"""Ids and usernames at the OAuth providers: which can be somebody's, and which are obvious fakes.
+"""Ids and usernames at the OAuth providers: their forms, and obvious fakes.
 
-An id is refused in one of two ways, because a caller has to do two different things:
+An id is refused in one of two ways, because the caller must react differently:
 
-- `check_id`: the text has not the form of the provider's ids, so something else was sent than an
-  id. `OAuthIdInvalid` tells the form and shows a good id.
-- `refuse_fakes`: the form is right and yet nobody has the account: one digit over and over, digits
-  counted up as in 1234567890, a zero in front (so that no account has two ids), a Discord id from
-  the future (all of twenty digits are), or a word such as "test" in a name. AccountRefused.
+- `check_id`: the text does not have the form of the provider's ids, so it is not an id.
+  `OAuthIdInvalid` has the form and a valid example.
+- `refuse_fakes`: the form is right, but no account has the id: one repeated digit, digits counted
+  up as in 1234567890, a leading zero (so that no account has two ids), a Discord id from the future
+  (such as all of twenty digits), or a word such as "test" in a name. Raises AccountRefused.
 
-A username without the provider's form is AccountRefused as well: the caller's id may be right, but
-the two are no account together. Only ASCII digits and letters count; look-alikes do not.
+A username without the provider's form is also AccountRefused: the id may be right, but id and
+username do not belong to one account. Only ASCII digits and letters are accepted.
 """
 
 import re
@@ -33,16 +33,16 @@ TITLES: Final[Mapping[OAuthProvider, str]] = {
 }
 
 _DISCORD_EPOCH_MS: Final = 1_420_070_400_000
-_CLOCKS_DIFFER: Final = timedelta(minutes=1)
-"""An account that was made this minute, by a clock that is ahead of ours, is no fake."""
+_CLOCK_SKEW: Final = timedelta(minutes=1)
+"""The provider's clock may be ahead by so much when an account was made just now."""
 
-_LEAST_REPEATED: Final = 5
-"""Shorter ids of one digit are those of real, old accounts where ids are counted from 1."""
+_MIN_REPEATED: Final = 5
+"""Shorter ids of one digit belong to old accounts at providers that count ids from 1."""
 _COUNTED_UP: Final = "1234567890"
 
 
 class OAuthIdInvalid(Refused):
-    """Details as spec 7.3 has them: `details`, the form that ids have, and `example`."""
+    """Has the details of spec 7.3: `details`, the form of ids, and `example`."""
 
     def __init__(self, provider: OAuthProvider, reason: str, example: str) -> None:
         super().__init__(f"Invalid {TITLES[provider]} user id", details=reason, example=example)
@@ -53,13 +53,13 @@ class OAuthIdInvalid(Refused):
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """`largest` is the greatest number that the provider can count to, if its ids are numbers."""
+    """`largest` is the highest id that the provider can give, if its ids are numbers."""
 
     ids: re.Pattern[str]
-    said: str
+    id_rule: str
     example: str
     usernames: re.Pattern[str]
-    usernames_said: str
+    username_rule: str
     largest: int | None = None
 
     @property
@@ -147,10 +147,10 @@ _FAKE_WORDS: Final = frozenset(
 
 
 def check_id(provider: OAuthProvider, text: str) -> None:
-    """Raises OAuthIdInvalid for what cannot be an id there."""
+    """Raises OAuthIdInvalid for a text that cannot be an id at the provider."""
     form = _FORMS[provider]
     if not form.ids.fullmatch(text):
-        raise OAuthIdInvalid(provider, form.said, form.example)
+        raise OAuthIdInvalid(provider, form.id_rule, form.example)
     if form.largest is not None and int(text) > form.largest:
         raise OAuthIdInvalid(provider, f"must be at most {form.largest}", form.example)
 
@@ -160,29 +160,29 @@ def example_id(provider: OAuthProvider) -> str:
 
 
 def bare_username(text: str) -> str:
-    """Without the one @ that people write in front of it."""
+    """The username without a leading @."""
     return text.removeprefix("@")
 
 
 def check_username(provider: OAuthProvider, text: str) -> None:
-    """One @ in front is no part of it. Raises AccountRefused."""
+    """A leading @ is ignored. Raises AccountRefused."""
     form = _FORMS[provider]
     name = bare_username(text)
-    # A pattern's "." takes what nobody sees, such as marks that turn the direction of writing.
+    # A pattern's "." also matches invisible characters, such as marks of writing direction.
     if not form.usernames.fullmatch(name) or not name.isprintable():
-        raise _refusal(provider, f"A {TITLES[provider]} username {form.usernames_said}")
+        raise _refusal(provider, f"A {TITLES[provider]} username {form.username_rule}")
 
 
-def is_same_username(provider: OAuthProvider, one: str, other: str) -> bool:
-    """No provider tells two accounts apart by letter case, nor Discord by a #0 at the end."""
-    first, second = (bare_username(name).lower() for name in (one, other))
+def is_same_username(provider: OAuthProvider, first: str, second: str) -> bool:
+    """Letter case does not count at any provider, nor does a final #0 at Discord."""
+    first, second = (bare_username(name).lower() for name in (first, second))
     if provider == "discord":
         first, second = first.removesuffix("#0"), second.removesuffix("#0")
     return first == second
 
 
 def refuse_fakes(account: OAuthAccount, now: datetime) -> None:
-    """Of an account whose id and username have the right form. Raises AccountRefused."""
+    """Raises AccountRefused. The account's id and username must have the right form already."""
     reason = _fault_of_id(account.provider, account.user_id, now)
     if reason is None and account.username is not None and _is_made_up(account):
         reason = "The username is that of a test or fake account"
@@ -194,13 +194,13 @@ def _fault_of_id(provider: OAuthProvider, text: str, now: datetime) -> str | Non
     is_number = _FORMS[provider].is_number
     if is_number and text.startswith("0"):
         return "No account has an id that begins with 0"
-    if len(text) >= _LEAST_REPEATED and len(set(text)) == 1:
+    if len(text) >= _MIN_REPEATED and len(set(text)) == 1:
         return "The id is one character over and over"
     if text.startswith((_COUNTED_UP, "0123456789")):
         return "The id is a made-up one: digits counted up"
     if not is_number and _has_fake_word(text):
         return "The id is that of a test or fake account"
-    if provider == "discord" and _made_at_ms(int(text)) > _ms(now + _CLOCKS_DIFFER):
+    if provider == "discord" and _made_at_ms(int(text)) > _ms(now + _CLOCK_SKEW):
         return "The id tells when the account was made, and that is in the future"
     return None
 
@@ -215,12 +215,12 @@ def _ms(moment: datetime) -> int:
 
 def _is_made_up(account: OAuthAccount) -> bool:
     name = bare_username(account.username or "")
-    # Who has an e-mail address does not choose its domain.
+    # A user does not choose the domain of an e-mail address, so it does not count.
     return _has_fake_word(name.rpartition("@")[0] if account.provider == "google" else name)
 
 
 def _has_fake_word(text: str) -> bool:
-    """Whole words: "test_1" holds one, "contest" and "testarossa" do not."""
+    """Looks for whole words: in "test_1", but not in "contest" and "testarossa"."""
     return not _FAKE_WORDS.isdisjoint(_NOT_LETTERS.split(text.lower()))
 
 

@@ -1,7 +1,8 @@
-"""What may be relayed, and who must be the authenticated user. All else is refused.
+"""The contract functions that may be relayed, and which argument must be the authenticated user.
 
-The operator is the sender of all it relays, so that a whitelist of contracts would not do: what
-acts for its caller (`transfer`, `approve`, `claim`, `lock`, `release`) would act for the operator.
+Every other function is refused. A whitelist of contracts would not be enough: the operator is the
+sender of every relayed transaction, so a function that acts for its caller (`transfer`, `approve`,
+`claim`, `lock`, `release`) would act for the operator.
 """
 
 from dataclasses import dataclass
@@ -9,37 +10,41 @@ from enum import Enum
 from typing import Final
 
 MAX_GAS_LIMIT: Final = 1_000_000
-"""Of a relayed transaction (spec 8)."""
+"""The most gas that a relayed transaction may have (spec 8)."""
 
 
 class DealParty(Enum):
-    """Of a deal in BusinessEscrow, which its id stands for."""
+    """A party of the BusinessEscrow deal that the call names by its id."""
 
     USER = "the deal's user"
     BUSINESS = "the deal's business"
 
 
 class CallRole(Enum):
+    """Where a function may stand in a relayed transaction."""
+
     CALL = "call"
-    """Alone, or behind a permit."""
+    """Alone, or after a permit."""
     PERMIT = "permit"
     """Alone, or before a call."""
     SPENDING = "spending"
-    """In the transaction of the permit that allows it, whose value it uses up."""
+    """Only after the permit that allows it, and for that permit's whole value."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedCall:
-    """`principal` is the argument that must be the user, or his part in the deal.
+    """A function that may be relayed.
 
-    `signs` is the EIP-712 type of the message whose signature ends the arguments: it must be the
-    user's. A permit's is checked against its nonce, which only the chain knows.
+    `principal` is the argument that must be the user, or the party of the deal that the user must
+    be. `signs` is the EIP-712 type of the message whose signature is the last argument; the user
+    must have signed it. A permit's signature is checked later, since only the chain knows its
+    nonce.
     """
 
     contract: str
     function: str
     principal: str | DealParty
-    part: CallRole = CallRole.CALL
+    role: CallRole = CallRole.CALL
     signs: str | None = None
     serialized_per_user: bool = False
 
@@ -67,4 +72,4 @@ ALLOWED_CALLS: Final = (
 
 
 def functions_of(contract: str) -> list[str]:
-    return [row.function for row in ALLOWED_CALLS if row.contract == contract]
+    return [call.function for call in ALLOWED_CALLS if call.contract == contract]

@@ -1,6 +1,6 @@
-"""What a user asks the operator to send for him, and what becomes of it: values, no decisions.
+"""The records of a relay: the request, the plan of its transaction, and its progress.
 
-Amounts are LTZ's smallest unit; times Unix seconds; gas in gas.
+Amounts are in LTZ's smallest unit, times in Unix seconds, gas prices in wei per gas.
 """
 
 from dataclasses import dataclass
@@ -22,8 +22,12 @@ class SignedPermit:
 
 
 @dataclass(frozen=True, slots=True)
-class RelayAsk:
-    """A call that `user`, who has shown a token, would like the operator to send."""
+class RelayRequest:
+    """A call that the operator is asked to send for `user`.
+
+    `fingerprint` is the SHA-256 of the request's content: a request with the same
+    `idempotency_key` and another fingerprint is refused.
+    """
 
     to: Address
     data: bytes
@@ -31,11 +35,17 @@ class RelayAsk:
     value: int = 0
     gas_limit: int | None = None
     permit: SignedPermit | None = None
+    idempotency_key: str | None = None
+    fingerprint: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestedClaim:
-    """A claim counts once `expected_claims` of the user's claims are on chain, and never again."""
+    """A claim from a collection.
+
+    The claim succeeds only while exactly `expected_claims` of the user's claims are on chain, so
+    it counts at most once.
+    """
 
     collection_id: int
     expected_claims: int
@@ -43,12 +53,12 @@ class RequestedClaim:
 
 @dataclass(frozen=True, slots=True)
 class RelayPlan:
-    """What will be sent: checked whole, permit included.
+    """The transaction that will be sent, with its permit, after every check of the request.
 
-    `function` is `Contract.function`, from a closed set. `wallet` is the only one that may send it,
-    where one is named. Turns are taken by what spends or counts, one of a user at a time.
-    `swallows` is a call (to, data) inside whose failure would go unnoticed: permitLTZ never
-    reverts.
+    `function` is `Contract.function` of `allowed_calls`. `wallet` is the only relay wallet that may
+    send it, if the plan names one. Calls that are `serialized_per_user` spend or count something,
+    so at most one of them is in flight for a user. `inner_call` (to, data) is a call inside, which
+    is simulated by itself because its failure would go unnoticed: permitLTZ never reverts.
     """
 
     to: Address
@@ -62,22 +72,25 @@ class RelayPlan:
 
     @property
     def digest(self) -> bytes:
-        """Of what is called. The same call of the same user is never meant twice: every function
-        of the table names a nonce, a count or an id that it uses up."""
+        """The SHA-256 of the call, which identifies duplicates among a user's relays.
+
+        Two equal calls of one user are never both intended: every relayed function uses up a nonce,
+        a count or an id that its arguments name.
+        """
         return sha256(self.to + self.data).digest()
 
 
 class RelayStatus(Enum):
     PENDING = "pending"
     CONFIRMED = "confirmed"
-    """Mined, one block deep at least."""
+    """Mined, at least one block deep."""
     FINAL = "final"
     FAILED = "failed"
 
 
 @dataclass(frozen=True, slots=True)
 class RelayWindow:
-    """How many relays a user may still have in the hour. `reset_at` is in Unix seconds."""
+    """How many relays a user may still send in the current hour. `reset_at` is in Unix seconds."""
 
     limit: int
     remaining: int
@@ -85,17 +98,22 @@ class RelayWindow:
 
 
 @dataclass(frozen=True, slots=True)
-class Relayed:
-    """How far a relay has come. What follows the status is None until it is mined.
+class RelayProgress:
+    """How far a relay has come.
 
-    `reason` is told of a failure alone. Prices are in wei per gas. `is_cancelled`: the network
-    refused the call, and a self-transfer with its nonce is mined.
+    `transaction_hash` and `sender` are None until a node has taken the transaction; a relay that
+    failed without them was never sent. `block_number`, `gas_used` and `effective_gas_price` are
+    None until it is mined. Only a failed relay has a `reason`. `is_cancelled`: the network refused
+    the call, and a self-transfer with its nonce was mined instead.
     """
 
-    transaction_hash: Hash32
-    sender: Address
+    id: int
+    user: Address
     to: Address
+    data: bytes
     status: RelayStatus
+    transaction_hash: Hash32 | None = None
+    sender: Address | None = None
     block_number: int | None = None
     gas_used: int | None = None
     effective_gas_price: int | None = None

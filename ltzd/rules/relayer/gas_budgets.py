@@ -1,7 +1,8 @@
-"""What relays may cost the operator in a UTC day: one identity's, and everybody's together.
+"""Daily gas budgets: what one identity's relays, and all relays together, may cost the operator.
 
 An identity is the subject of a user's tokens, with all of its wallets. A relay in flight counts
-with its worst case, a mined one with its cost. Amounts are wei; a budget of 0 is none.
+with the most it can cost, a mined one with its cost. A day is a UTC day. Amounts are in wei; a
+budget of 0 sets no limit.
 """
 
 import math
@@ -17,7 +18,7 @@ IDENTITY_REASON = "gas_budget_exhausted"
 TOTAL_REASON = "total_gas_budget_exhausted"
 
 FAR = 1_000
-"""The total is far from spent while a thousand times what is asked for is left of it."""
+"""The total budget is far from spent while a thousand times the requested amount is left."""
 
 _ETHER = 10**18
 
@@ -37,7 +38,7 @@ NO_BUDGETS = GasBudgets()
 
 @dataclass(frozen=True, slots=True)
 class GasSpent:
-    """Today's spending. `now` is the database's."""
+    """Today's spending. `now` is the database's time."""
 
     now: datetime
     by_identity: Mapping[str, int]
@@ -45,7 +46,7 @@ class GasSpent:
 
 
 class GasLedger:
-    """Admits relays one after the other against both budgets."""
+    """Counts relays against both budgets, one after the other."""
 
     def __init__(self, budgets: GasBudgets, spent: GasSpent) -> None:
         self._budgets = budgets
@@ -54,13 +55,14 @@ class GasLedger:
         self._total_wei = spent.total_wei
 
     def check(self, identity: str | None) -> None:
-        """Raises what `admit` would raise for any relay, however little it costs."""
+        """Raise what `admit` would raise for the cheapest possible relay."""
         self._check(identity, 1)
 
     def admit(self, identity: str | None, max_cost_wei: int) -> None:
-        """Counts the relay. Raises RateLimited, and ValidationFailed for everybody's budget.
+        """Count the relay.
 
-        Without an identity only everybody's budget counts.
+        Raises RateLimited if the identity's budget does not cover it, and ValidationFailed if the
+        total budget does not. Without an identity only the total budget is checked.
         """
         self._check(identity, max_cost_wei)
         if identity is not None:
@@ -68,17 +70,17 @@ class GasLedger:
         self._total_wei += max_cost_wei
 
     def _check(self, identity: str | None, wei: int) -> None:
-        of_identity = 0 if identity is None else self._by_identity.get(identity, 0)
-        if identity is not None and _is_over(of_identity + wei, self._budgets.identity_wei):
+        identity_wei = 0 if identity is None else self._by_identity.get(identity, 0)
+        if identity is not None and _is_over(identity_wei + wei, self._budgets.identity_wei):
             raise identity_exhausted(seconds_to_midnight(self._now))
         if _is_over(self._total_wei + wei, self._budgets.total_wei):
             raise total_exhausted(seconds_to_midnight(self._now))
 
 
 def is_far_from_spent(budgets: GasBudgets, spent: GasSpent, asked_wei: int) -> bool:
-    """Whether writers need not look at each other's uncommitted relays.
+    """Return whether a writer may ignore the uncommitted relays of concurrent writers.
 
-    Each adds a thousandth of what is left at most, and fewer than a thousand write at once.
+    Each writer adds at most a thousandth of what is left, and fewer than a thousand write at once.
     """
     return budgets.total_wei == 0 or asked_wei * FAR <= budgets.total_wei - spent.total_wei
 
@@ -107,7 +109,7 @@ def seconds_to_midnight(now: datetime) -> int:
 
 
 def warnings_of(budgets: GasBudgets, max_fee_wei: int) -> list[str]:
-    """A sentence for each budget that is 0, with what that may cost."""
+    """Return a warning for each budget that is 0, with what that may cost."""
     worst_relay = MAX_GAS_LIMIT * max_fee_wei
     warnings = []
     if budgets.identity_wei == 0:

@@ -1,7 +1,7 @@
-"""How often the operator may send for a user: relays an hour, claims, keys and turns.
+"""Limits on the relays of one user: relays an hour, claims of a collection, idempotency keys.
 
-`Standing` is what the rows say of a user at one moment; the same rules look at it before the
-simulation, without locks, and again under the user's lock when the relay is written.
+The checks read a `RelayUsage`, the user's rows at one moment. They run before the simulation,
+without locks, and again under the user's lock when the relay is written.
 
 Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, ValidationFailed.
 """
@@ -17,13 +17,13 @@ from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
 
 RELAYS_AN_HOUR = 35
-"""Spec 8."""
+"""For each user address (spec 8)."""
 WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class EarlierRelay:
-    """A relay that came with the same idempotency key."""
+    """A relay that was requested with the same idempotency key before."""
 
     id: int
     fingerprint: bytes
@@ -31,7 +31,14 @@ class EarlierRelay:
 
 @dataclass(frozen=True, slots=True)
 class RelayUsage:
-    """`window_start` is None while no hour of his is under way. Times are the database's."""
+    """A user's relays at one moment. Times are the database's.
+
+    `window_start` is None while the user has no window of an hour open, and `used` counts the
+    relays in the open one. `has_serialized_in_flight` and `last_serialized_id` are about the relays
+    with `serialized_per_user`: while one is in flight the next one waits, and a newer id than the
+    simulation knew shows that the chain may have changed since. `claims` are in flight.
+    `duplicate_id` is a relay in flight that is the same call.
+    """
 
     now: datetime
     window_start: datetime | None
@@ -39,15 +46,15 @@ class RelayUsage:
     earlier: EarlierRelay | None
     has_serialized_in_flight: bool
     last_serialized_id: int | None
-    """The newest relay of his that took a turn: another one tells that the chain has moved on."""
     claims: Sequence[RequestedClaim]
-    """Those in flight."""
     duplicate_id: int | None = None
-    """A relay of his in flight that is the same call."""
 
     @property
     def start(self) -> datetime:
-        """Of the window that a relay counts in now: fixed from its first one (choices.md)."""
+        """The start of the window that a relay counts in now.
+
+        A window is fixed: it begins with its first relay (choices.md).
+        """
         return self.window_start or self.now
 
     def window(self, used_more: int = 0) -> RelayWindow:
@@ -57,7 +64,7 @@ class RelayUsage:
 
 @dataclass(frozen=True, slots=True)
 class ClaimLimit:
-    """What the chain says: the user's claims in the collection, and how many it allows."""
+    """The user's claims of the collection on chain; `most` is None for no limit."""
 
     claim: RequestedClaim
     on_chain: int
@@ -65,7 +72,10 @@ class ClaimLimit:
 
 
 def check_gas_limit(data: bytes, wanted: int | None) -> int:
-    """Judge the gas limit that a caller wants for a call with this data; answers the least."""
+    """Check the gas limit that a caller asks for; return the least that this data may have.
+
+    Raises ValidationFailed.
+    """
     least = min_gas_limit(data)
     if wanted is not None and wanted > MAX_GAS_LIMIT:
         raise ValidationFailed(
@@ -80,15 +90,15 @@ def check_gas_limit(data: bytes, wanted: int | None) -> int:
     return least
 
 
-def check_key(standing: RelayUsage, fingerprint: bytes) -> None:
-    if standing.earlier is not None and standing.earlier.fingerprint != fingerprint:
-        raise IdempotencyKeyReused("This idempotency key came with another request before")
+def check_key(usage: RelayUsage, fingerprint: bytes) -> None:
+    if usage.earlier is not None and usage.earlier.fingerprint != fingerprint:
+        raise IdempotencyKeyReused("This idempotency key was used with another request")
 
 
-def check_hour(standing: RelayUsage) -> None:
-    if standing.used < RELAYS_AN_HOUR:
+def check_hour(usage: RelayUsage) -> None:
+    if usage.used < RELAYS_AN_HOUR:
         return
-    seconds = math.ceil((standing.start + WINDOW - standing.now).total_seconds())
+    seconds = math.ceil((usage.start + WINDOW - usage.now).total_seconds())
     raise RateLimited(
         f"Too many transactions: {RELAYS_AN_HOUR} an hour for each user",
         limit=RELAYS_AN_HOUR,
@@ -96,11 +106,11 @@ def check_hour(standing: RelayUsage) -> None:
     )
 
 
-def check_claims(standing: RelayUsage, limit: ClaimLimit) -> None:
-    """Spec 4.2 rule 4. A claim in flight counts until the chain has counted it."""
+def check_claims(usage: RelayUsage, limit: ClaimLimit) -> None:
+    """Spec 4.2 rule 4. A claim in flight counts until it is among the claims on chain."""
     in_flight = sum(
-        one.collection_id == limit.claim.collection_id and one.expected_claims >= limit.on_chain
-        for one in standing.claims
+        claim.collection_id == limit.claim.collection_id and claim.expected_claims >= limit.on_chain
+        for claim in usage.claims
     )
     claims = limit.on_chain + in_flight
     if limit.most is not None and claims >= limit.most:

@@ -1,6 +1,6 @@
-"""What leaderboards rank by, and over which days (spec 4.4).
+"""The metrics and periods of leaderboards (spec 4.4).
 
-Weeks begin on Monday; weeks and months are those of the calendar in the brand's time zone.
+Weeks begin on Monday. Weeks and months are calendar periods of the brand's time zone.
 """
 
 from datetime import date, timedelta
@@ -10,12 +10,11 @@ Metric = Literal["ltz_earned", "activity", "streak"]
 Period = Literal["week", "month", "all"]
 
 ALL_TIME = date(1970, 1, 1)
-"""What stands for the first day of the period that has none; the driver writes `date.min` as
--infinity."""
+"""The first day of the period `all`. Not `date.min`, which the driver writes as -infinity."""
 
 
 def first_day(period: Period, day: date) -> date:
-    """Of the week or month that this day is in: it names the period."""
+    """The first day of the week or month that contains `day`; it identifies the period."""
     match period:
         case "week":
             return day - timedelta(days=day.weekday())

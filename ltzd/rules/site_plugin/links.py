@@ -1,6 +1,6 @@
-"""Codes by which a wallet's owner links a member of a brand's site, and how often one may be tried.
+"""Codes by which a wallet's owner links a member of a brand's site, and the limit of attempts.
 
-Nothing here is secret by itself: the caller draws the randomness and keeps the codes.
+The caller draws the randomness and stores the codes.
 """
 
 from dataclasses import dataclass
@@ -10,20 +10,20 @@ from typing import Final
 from ltzd.errors import TooManyAttempts
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: without I, L and O, which are read as 1 and 0, and without U."""
+"""Crockford's base 32, without I, L, O and U. I and L are read as 1, O as 0."""
 CODE_LENGTH: Final = 8
 """40 bits."""
 CODE_ENTROPY_BYTES: Final = 5
 CODE_LIFE: Final = timedelta(minutes=10)
 MOST_OPEN_CODES: Final = 5
-"""Of one owner, for all sites."""
+"""For each owner, over all sites."""
 LINK_LIFE: Final = timedelta(days=180)
 DEFAULT_ALLOWANCE: Final = 500
 MOST_ALLOWANCE: Final = 1_000_000
 """Whole LTZ a day."""
 MOST_WRONG_CODES: Final = 5
 WRONG_CODES_WINDOW: Final = timedelta(minutes=10)
-"""Of one member of a site, from the first wrong code on."""
+"""For each member of a site, from the first wrong code on."""
 
 _READ_AS = str.maketrans("ILO", "110", " -_\t")
 _BITS = 5
@@ -33,14 +33,14 @@ _ONE_SECOND = timedelta(seconds=1)
 
 @dataclass(frozen=True, slots=True)
 class CodeAttempts:
-    """The wrong codes that a member has typed since `since`; None if there were none."""
+    """The number of wrong codes that a member has typed since `since`."""
 
     wrong: int = 0
     since: datetime | None = None
 
 
 def code_of(entropy: bytes) -> str:
-    """Raises ValueError for another number of bytes than CODE_ENTROPY_BYTES."""
+    """Raises ValueError unless `entropy` has CODE_ENTROPY_BYTES bytes."""
     if len(entropy) != CODE_ENTROPY_BYTES:
         raise ValueError(f"a code is made of {CODE_ENTROPY_BYTES} random bytes")
     number = int.from_bytes(entropy, "big")
@@ -49,19 +49,19 @@ def code_of(entropy: bytes) -> str:
 
 
 def normalized_code(text: str) -> str:
-    """The code that a person means: case, spaces and hyphens do not count, I and L are 1, O is 0.
+    """The code in its normal form: in upper case, without spaces and hyphens, I and L as 1, O as 0.
 
-    Empty for a text that cannot be a code.
+    Returns an empty text if the text cannot be a code.
     """
     code = text[:_LONGEST_TYPED].upper().translate(_READ_AS)
     return code if len(code) == CODE_LENGTH and set(code) <= set(ALPHABET) else ""
 
 
-def check_attempts(tries: CodeAttempts, now: datetime) -> None:
-    """Raises TooManyAttempts after too many wrong codes, also if the next one is right."""
-    if tries.wrong < MOST_WRONG_CODES or tries.since is None:
+def check_attempts(attempts: CodeAttempts, now: datetime) -> None:
+    """Raises TooManyAttempts after too many wrong codes, even if the next code is right."""
+    if attempts.wrong < MOST_WRONG_CODES or attempts.since is None:
         return
-    left = tries.since + WRONG_CODES_WINDOW - now
+    left = attempts.since + WRONG_CODES_WINDOW - now
     if left > timedelta():
         seconds = max(1, -(-left // _ONE_SECOND))
         raise TooManyAttempts(
@@ -71,11 +71,11 @@ def check_attempts(tries: CodeAttempts, now: datetime) -> None:
         )
 
 
-def with_wrong_code(tries: CodeAttempts, now: datetime) -> CodeAttempts:
-    """After one more wrong code."""
-    if tries.since is None or now - tries.since >= WRONG_CODES_WINDOW:
+def with_wrong_code(attempts: CodeAttempts, now: datetime) -> CodeAttempts:
+    """The attempts after one more wrong code."""
+    if attempts.since is None or now - attempts.since >= WRONG_CODES_WINDOW:
         return CodeAttempts(1, now)
-    return CodeAttempts(tries.wrong + 1, tries.since)
+    return CodeAttempts(attempts.wrong + 1, attempts.since)
 
 
 def _in_minutes(seconds: int) -> str:

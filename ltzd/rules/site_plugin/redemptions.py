@@ -1,7 +1,7 @@
-"""Perks that people redeem at a brand's site: what stands in the way, told to them, and the codes.
+"""Checks before a perk is redeemed at a brand's site, their sentences, and confirmation codes.
 
-Amounts are LTZ's smallest unit. Every check raises RedemptionRefused with a sentence for the site's
-user, who has never heard of contracts.
+Amounts are in LTZ's smallest unit. Every check raises RedemptionRefused with a sentence for the
+site's user, who does not know about contracts.
 """
 
 import math
@@ -14,12 +14,12 @@ from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address
 
 ALPHABET: Final = "23456789ABCDEFGHJKMNPQRTUWXY"
-"""Without 0 and O, 1, I and L, which nobody tells apart; without S, V and Z, which a hand writes
-like 5, U and 2 and which sound like F, B and C."""
+"""Without 0 and O, 1, I and L, which look alike, and without S, V and Z, which look like 5, U and 2
+in handwriting and sound like F, B and C."""
 CODE_LENGTH: Final = 12
 """57.7 bits."""
 CODE_ENTROPY_BYTES: Final = 16
-"""So many that the codes that come first in order are not likelier than the others."""
+"""Enough bytes that all codes are almost equally likely."""
 
 _GROUP = 4
 
@@ -67,7 +67,7 @@ _BY_REVERT: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """A collection or an item, as the chain has it. `left` and `max_per_user` None: no limit."""
+    """A collection or item as on chain. `left` and `max_per_user` are None if there is no limit."""
 
     brand: Address
     price: int
@@ -79,9 +79,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class RedemptionFacts:
-    """What the chain says of an offer and a wallet at one moment.
+    """The state of an offer and a wallet at one block.
 
-    `claims` are those that the wallet has of it, `permit_nonce` is its next permit's.
+    `claims` counts the wallet's claims of the offer; `permit_nonce` is its next permit's nonce.
     """
 
     offer: Offer
@@ -91,7 +91,7 @@ class RedemptionFacts:
 
 
 def code_of(entropy: bytes) -> str:
-    """A confirmation code, XXXX-XXXX-XXXX, of random bytes."""
+    """A confirmation code, XXXX-XXXX-XXXX, from random bytes."""
     if len(entropy) < CODE_ENTROPY_BYTES:
         raise ValueError(f"a code is made of {CODE_ENTROPY_BYTES} random bytes")
     number, letters = int.from_bytes(entropy, "big"), []
@@ -103,7 +103,7 @@ def code_of(entropy: bytes) -> str:
 
 
 def is_available(offer: Offer) -> bool:
-    """To somebody; whether a wallet may and can have it, only `check` knows."""
+    """Whether the offer is open at all; `check` decides for a wallet."""
     return _fault_of(offer) is None
 
 
@@ -121,19 +121,19 @@ def check(facts: RedemptionFacts, brand: Address) -> None:
 
 
 def check_price(offer: Offer, price: int) -> None:
-    """The price that the redemption's row names, and that its pots pay, is what is paid."""
+    """Raises RedemptionRefused unless the price is still that of the redemption's row."""
     if offer.price != price:
         raise RedemptionRefused(_PRICE_MOVED)
 
 
 def check_cost(price: int, max_cost: int | None) -> None:
-    """`max_cost` is what the member was shown and agreed to; None if the caller names none."""
+    """`max_cost` is the price that the member has agreed to, or None if the caller names none."""
     if max_cost is not None and price > max_cost:
         raise RedemptionRefused(f"The price is now {in_ltz(price)}.")
 
 
 def sentence_of(refusal: Refused) -> str:
-    """What a person is told of a refusal that was made for a program."""
+    """The sentence for a person, for a refusal that was made for a program."""
     match refusal:
         case RedemptionRefused():
             return refusal.message
@@ -149,17 +149,17 @@ def sentence_of(refusal: Refused) -> str:
 
 
 def sentence_of_revert(reason: str) -> str:
-    """`reason` is as chain/contracts/reverts.py tells it: `SoldOut(id: 1)`."""
+    """`reason` has the form of chain/contracts/reverts.py: `SoldOut(id: 1)`."""
     return _BY_REVERT.get(reason.partition("(")[0], _FAILED)
 
 
 def is_gas_too_dear(refusal: Refused) -> bool:
-    """Whether gas is too dear now, which no user can help and which passes."""
+    """Whether gas is too expensive now: a temporary cause that the user cannot change."""
     return isinstance(refusal, ValidationFailed) and "maxGwei" in refusal.details
 
 
 def in_ltz(units: int) -> str:
-    """`12.5 LTZ`, exact."""
+    """The exact amount as `12.5 LTZ`."""
     return f"{ltz_of(units):f} LTZ"
 
 

@@ -1,17 +1,17 @@
 """How much of a wallet a site session may spend, and which part of it pays for a perk.
 
-A site's members may have typed anybody's e-mail address, so a session spends from three pots, in
+A member may have typed another person's e-mail address, so a session spends from three pots, in
 this order (choices.md, Site):
 
-    earned  what this very member earned at the site, into this wallet
-    given   what else the brand gave or sold to the wallet, if the address is believed
-    linked  what else the wallet holds, within the daily allowance of its owner's link
+    earned  LTZ that this member earned at the site, into this wallet
+    given   other LTZ that the brand gave or sold to the wallet, if the address is believed
+    linked  other LTZ of the wallet, within the daily allowance of its owner's link
 
-The first two pots overlap, and so do the pots of several members of one wallet: together they never
+The first two pots overlap, and so do the pots of several members of one wallet. Together they never
 hold more than the brand gave or sold, less what sessions of its sites have spent of it.
 
-Amounts are LTZ's smallest unit. The caller counts only mined rewards and redemptions that have not
-failed, and decides under the wallet's lock: nothing here protects against two decisions at once.
+Amounts are in LTZ's smallest unit. The caller counts only mined rewards and redemptions that have
+not failed, and must hold the wallet's lock, since nothing here prevents two decisions at once.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from ltzd.rules.site_plugin.redemptions import in_ltz
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the link lets its member spend on one day, and what was charged to it that day."""
+    """The daily limit of a link, and the amount that was charged to it on one day."""
 
     per_day: int
     charged: int
@@ -34,7 +34,7 @@ class Allowance:
 
 @dataclass(frozen=True, slots=True)
 class SpendingRecord:
-    """What is on record about a member, his wallet and the brand.
+    """The recorded amounts of a member, the member's wallet and the brand.
 
     `earned` is a part of `given_in_all`. `spent_of_earned` is this member's alone; `spent_in_all`
     is what all sessions of the brand's sites spent from the first two pots.
@@ -49,7 +49,7 @@ class SpendingRecord:
 
 @dataclass(frozen=True, slots=True)
 class PotAmounts:
-    """How much of a price, or of what may be spent, comes from which pot."""
+    """An amount of each pot: of a price, or of the spendable LTZ."""
 
     earned: int = 0
     given: int = 0
@@ -62,11 +62,11 @@ class PotAmounts:
 
 @dataclass(frozen=True, slots=True)
 class AddressFacts:
-    """What is known about the e-mail address under which a member has his wallet.
+    """Facts about the e-mail address by which a member has a wallet.
 
-    `is_confirmed` is the site's word for this member; None if the site says nothing. `is_proven`:
-    an identity token has proven the address to ltzd. `leads_to_wallet`: the session's wallet is the
-    address's own, and not one that a link has given.
+    `is_confirmed`: the site states so for this member; None if it states nothing. `is_proven`: an
+    identity token has proven the address to ltzd. `leads_to_wallet`: the session's wallet is the
+    address's own, and does not come from a link.
     """
 
     is_confirmed: bool | None
@@ -75,27 +75,27 @@ class AddressFacts:
 
 
 def is_believed(address: AddressFacts, *, verified_emails: bool) -> bool:
-    """Whether the site's word opens the second pot. `verified_emails` is the operator's word for
-    the whole site.
+    """Whether the site's statement opens the second pot.
 
-    The owner of a proven address can link the member himself, so no site's word counts there.
+    `verified_emails` is the operator's statement for the whole site. The owner of a proven address
+    can link the member, so a site's statement does not count there.
     """
     if address.is_proven or not address.leads_to_wallet:
         return False
     return verified_emails if address.is_confirmed is None else address.is_confirmed
 
 
-def pots(ledger: SpendingRecord, *, believed: bool, balance: int) -> PotAmounts:
-    """What may be spent now, pot by pot; in all never more than `balance`."""
-    of_brand = min(max(0, ledger.given_in_all - ledger.spent_in_all), balance)
-    earned = min(max(0, ledger.earned - ledger.spent_of_earned), of_brand)
+def pots(record: SpendingRecord, *, believed: bool, balance: int) -> PotAmounts:
+    """The spendable amount of each pot; their total is at most `balance`."""
+    of_brand = min(max(0, record.given_in_all - record.spent_in_all), balance)
+    earned = min(max(0, record.earned - record.spent_of_earned), of_brand)
     given = of_brand - earned if believed else 0
-    allowed = 0 if ledger.allowance is None else ledger.allowance.left
+    allowed = 0 if record.allowance is None else record.allowance.left
     return PotAmounts(earned, given, min(allowed, balance - earned - given))
 
 
 def payment_of(price: int, allowed: PotAmounts) -> PotAmounts | None:
-    """Which pots pay the price; None if they do not hold it."""
+    """The amounts that pay the price, or None if the pots do not cover it."""
     earned = min(price, allowed.earned)
     given = min(price - earned, allowed.given)
     linked = price - earned - given
@@ -103,7 +103,7 @@ def payment_of(price: int, allowed: PotAmounts) -> PotAmounts | None:
 
 
 def pay(price: int, allowed: PotAmounts, *, is_linked: bool) -> PotAmounts:
-    """Which pots pay the price. Raises RedemptionRefused with a sentence for the member."""
+    """The amounts that pay the price. Raises RedemptionRefused with a sentence for the member."""
     payment = payment_of(price, allowed)
     if payment is not None:
         return payment

@@ -1,7 +1,7 @@
-"""Days in a row on which somebody checked in at a brand's site, and what they earn.
+"""Streaks of check-ins at a brand's site, and their rewards.
 
-Days are calendar days of the brand's time zone (`limits.local_day`), whatever the clocks do in
-them. A streak that came as far as yesterday goes on; milestones are reached once and for all.
+Days are calendar days of the brand's time zone (`brand_limits.local_day`). A streak up to yesterday
+continues with today's check-in. A milestone stays reached after the streak ends.
 """
 
 from collections.abc import Collection
@@ -16,7 +16,7 @@ _ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Streak:
-    """`days` in a row up to `last_day`; `best` is the longest there ever was."""
+    """`days` in a row up to `last_day`; `best` is the length of the longest streak so far."""
 
     days: int
     last_day: date
@@ -25,7 +25,7 @@ class Streak:
 
 @dataclass(frozen=True, slots=True)
 class CheckIn:
-    """What a check-in makes of the streak, and the whole LTZ that it earns."""
+    """The streak after a check-in, and the reward in whole LTZ."""
 
     streak: Streak
     reward: int
@@ -50,9 +50,10 @@ class StreakSummary:
 
 
 def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
-    """None: the day is claimed already.
+    """Returns None if the day is claimed already.
 
-    So is a day before the last one: the brand's time zone was changed, and no day counts twice.
+    A day before the last one counts as claimed: after a change of the brand's time zone no day
+    counts twice.
     """
     if before is not None and day <= before.last_day:
         return None
@@ -63,21 +64,24 @@ def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
 
 
 def days_with(check_in: CheckIn, own_days: int) -> int:
-    """The member's own days in a row, this one included; `own_days` were up to the streak's last
-    day. Other days of the streak are those of other members with the same wallet."""
+    """The member's own days in a row, with this check-in.
+
+    `own_days` are the member's days up to the streak's last day. Other members with the same wallet
+    have the other days of the streak.
+    """
     return min(own_days + 1, check_in.streak.days)
 
 
 def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
-    """How much of the reward the member's own days in a row account for."""
+    """The part of the reward that the member's own days in a row account for."""
     return min(check_in.reward, site.reward_of(own_days))
 
 
 def shown(
     streak: Streak | None, today: date, site: Site, claimed: Collection[int]
 ) -> StreakSummary:
-    """`claimed` are the days of milestones. The multiplier is that of the streak as it is, or of
-    the first day of a new one."""
+    """`claimed` are the days of claimed milestones. Without a current streak, the multiplier is
+    that of a first day."""
     best = 0 if streak is None else streak.best
     current = 0 if streak is None or today - streak.last_day > _ONE_DAY else streak.days
     milestones = [Milestone(*each) for each in sorted(site.milestones.items())]

@@ -5,19 +5,21 @@ what the rows say, and nothing beside them.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
+from datetime import UTC
 from decimal import Decimal
 
 import asyncpg
 
 from ltzd.errors import LaneLost
-from ltzd.rules.operator.transactions import State
-from ltzd.rules.relayer.calls import Relayed, RelayPlan, RelayStatus, RequestedClaim
+from ltzd.rules.operator.transactions import State, Transaction
+from ltzd.rules.relayer.admission import NewRelay
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import WINDOW, EarlierRelay, RelayUsage
+from ltzd.rules.relayer.states import status_of
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.store.wakeups import ORIGIN
@@ -25,59 +27,13 @@ from ltzd.values import Address, Hash32
 
 
 @dataclass(frozen=True, slots=True)
-class NewRelay:
-    """`window_start` is None for a call that would revert, whose reason `failure` is then.
-
-    Of any other `max_cost_wei` counts for `identity` and for everybody today.
-    """
-
-    plan: RelayPlan
-    gas_limit: int
-    max_cost_wei: int
-    idempotency_key: str | None
-    fingerprint: bytes
-    window_start: datetime | None
-    failure: str | None = None
-    identity: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class QueuedRelay:
+    """A relay that a lane may sign; it has one transaction, with these fields."""
+
     id: int
     to: Address
     data: bytes
     gas_limit: int
-
-
-@dataclass(frozen=True, slots=True)
-class SignedRelay:
-    relay: QueuedRelay
-    nonce: int
-    attempt: Attempt
-
-
-@dataclass(frozen=True, slots=True)
-class StoredIntent:
-    """The transaction that a relay was given."""
-
-    id: int
-    created_at: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """`relayed` is None until a node has taken it; `is_signed` tells that a lane has signed it.
-
-    `failure`: it was never sent, and why.
-    """
-
-    id: int
-    user: Address
-    to: Address
-    data: bytes
-    relayed: Relayed | None
-    failure: str | None
-    is_signed: bool = False
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
@@ -227,11 +183,16 @@ async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedR
 
 
 async def store_signed(
-    connection: Connection, lane: Lane, those: Sequence[SignedRelay]
-) -> list[StoredIntent]:
-    """Write intents and attempts of relays that `queued` gave, and take their nonces.
+    connection: Connection,
+    lane: Lane,
+    waiting: Sequence[QueuedRelay],
+    attempts: Sequence[Attempt],
+    first_nonce: int,
+) -> list[OpenTransaction]:
+    """Write a transaction and its attempt for each relay, in order, and take their nonces.
 
-    All or nothing: raises LaneLost when the lane's nonce or epoch is another.
+    The nonces follow each other from `first_nonce`. All or nothing: raises LaneLost when another
+    process has changed the lane's nonce or epoch.
     """
     rows = await connection.fetch(
         """
@@ -268,21 +229,33 @@ async def store_signed(
             JOIN intent USING (nonce)
            WHERE relays.id = signed.relay_id
         )
-        SELECT id, created_at FROM intent ORDER BY nonce
+        SELECT id, nonce, created_at FROM intent ORDER BY nonce
         """,
         lane.chain_id,
         lane.wallet,
         lane.epoch,
-        [one.relay.id for one in those],
-        [one.nonce for one in those],
-        [one.attempt.hash for one in those],
-        [one.attempt.raw for one in those],
-        [one.attempt.fees.max_fee_per_gas for one in those],
-        [one.attempt.fees.max_priority_fee_per_gas for one in those],
+        [relay.id for relay in waiting],
+        list(range(first_nonce, first_nonce + len(waiting))),
+        [attempt.hash for attempt in attempts],
+        [attempt.raw for attempt in attempts],
+        [attempt.fees.max_fee_per_gas for attempt in attempts],
+        [attempt.fees.max_priority_fee_per_gas for attempt in attempts],
     )
-    if len(rows) != len(those):
+    if len(rows) != len(waiting):
         raise LaneLost("Another process works on this lane")
-    return [StoredIntent(*row) for row in rows]
+    return [
+        OpenTransaction(
+            id=row["id"],
+            nonce=row["nonce"],
+            gas_limit=relay.gas_limit,
+            fees=attempt.fees,
+            tx=Transaction(State.SIGNED),
+            hashes=(attempt.hash,),
+            raw=attempt.raw,
+            created_at=row["created_at"],
+        )
+        for relay, attempt, row in zip(waiting, attempts, rows, strict=True)
+    ]
 
 
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
@@ -370,27 +343,27 @@ async def withdraw(connection: Connection, relay: int) -> bool:
     return bool(rows)
 
 
-async def turns_taken(connection: Connection, users: Sequence[Address]) -> set[Address]:
-    """Which of these users have something in flight that takes turns."""
+async def users_with_serialized(connection: Connection, users: Sequence[Address]) -> set[Address]:
+    """Return those of the users who have a serialized relay in flight."""
     rows = await connection.fetch(
         """
         SELECT DISTINCT user_address
           FROM relays
-         WHERE user_address = ANY($1::bytea[]) AND serialized_per_user
-           AND state IN ('queued', 'sent')
+         WHERE user_address = ANY($1::bytea[]) AND state IN ('queued', 'sent')
+           AND serialized_per_user
         """,
         users,
     )
     return {Address(row[0]) for row in rows}
 
 
-async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
     """How far relays have come; a withdrawn one is missing."""
     rows = await connection.fetch("SELECT * FROM relay_progress WHERE id = ANY($1::bigint[])", ids)
     return {row["id"]: _progress(row) for row in rows}
 
 
-async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Progress]:
+async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
     """Those of them that are mined, or never will be."""
     rows = await connection.fetch(
         """
@@ -404,7 +377,7 @@ async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Progr
 
 async def by_hash(
     connection: Connection, transaction_hash: Hash32, users: Sequence[Address]
-) -> Progress | None:
+) -> RelayProgress | None:
     """The relay of one of these users that any attempt with this hash was made for."""
     row = await connection.fetchrow(
         """
@@ -444,40 +417,31 @@ async def delete_expired(connection: Connection) -> None:
     )
 
 
-def _progress(row: asyncpg.Record) -> Progress:
-    return Progress(
+def _progress(row: asyncpg.Record) -> RelayProgress:
+    relay = RelayProgress(
         id=row["id"],
         user=Address(row["user_address"]),
         to=Address(row["to_address"]),
         data=row["data"],
-        relayed=None if row["hash"] is None else _relayed(row),
-        failure=row["failure"],
-        is_signed=row["transaction_id"] is not None,
+        status=RelayStatus.PENDING if row["failure"] is None else RelayStatus.FAILED,
+        reason=row["failure"],
     )
-
-
-def _relayed(row: asyncpg.Record) -> Relayed:
-    status = _status(State(row["state"]), row["succeeded"], is_cancelled=row["is_cancelled"])
-    # What a self-transfer cost is told when nothing can undo it, like the failure that it means.
-    is_told = status is not RelayStatus.PENDING
-    return Relayed(
+    if row["hash"] is None:
+        return relay
+    status = status_of(State(row["state"]), row["succeeded"], is_cancelled=row["is_cancelled"])
+    relay = replace(
+        relay,
+        status=status,
         transaction_hash=Hash32(row["hash"]),
         sender=Address(row["wallet"]),
-        to=Address(row["to_address"]),
-        status=status,
-        block_number=row["block_number"] if is_told else None,
-        gas_used=row["gas_used"] if is_told else None,
-        effective_gas_price=row["effective_gas_price"] if is_told else None,
         is_cancelled=row["is_cancelled"],
     )
-
-
-def _status(state: State, succeeded: bool | None, *, is_cancelled: bool) -> RelayStatus:
-    match state:
-        case State.SIGNED | State.PUBLISHED:
-            return RelayStatus.PENDING
-        case State.MINED if is_cancelled:
-            return RelayStatus.PENDING
-        case State.MINED | State.CONFIRMED if succeeded:
-            return RelayStatus.CONFIRMED if state is State.MINED else RelayStatus.FINAL
-    return RelayStatus.FAILED
+    if status is RelayStatus.PENDING:
+        # The cost of a self-transfer is shown together with the failure that it means.
+        return relay
+    return replace(
+        relay,
+        block_number=row["block_number"],
+        gas_used=row["gas_used"],
+        effective_gas_price=row["effective_gas_price"],
+    )

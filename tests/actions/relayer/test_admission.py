@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.admission import Conflict, Draft, Outcome, RelayAdmission, Written
+from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
+from ltzd.rules.relayer.admission import Admission, Admitted, Conflict, NewRelay
 from ltzd.rules.relayer.calls import RequestedClaim
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.rules.relayer.limits import ClaimLimit
@@ -24,9 +25,9 @@ from tests.support.rows.core import a_hash, a_wallet, running, save, value
 WORST = 10
 
 
-def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draft:
+def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> NewRelay:
     return replace(
-        Draft(
+        NewRelay(
             plan=a_plan(data, user),
             gas_limit=100_000,
             max_cost_wei=WORST,
@@ -39,7 +40,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> Draf
     )
 
 
-def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> Draft:
+def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> NewRelay:
     claim = RequestedClaim(7, on_chain)
     limit = ClaimLimit(claim, on_chain, most)
     plan = a_plan(b"claim", claim=(7, on_chain))
@@ -56,9 +57,9 @@ async def writing(
 
 
 async def all_at_once(
-    writing: RelayAdmission, drafts: Sequence[Draft]
-) -> list[Outcome | BaseException]:
-    tasks = [writing.write(draft) for draft in drafts]
+    writing: RelayAdmission, drafts: Sequence[NewRelay]
+) -> list[Admission | BaseException]:
+    tasks = [writing.admit(draft) for draft in drafts]
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -102,8 +103,8 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
         rows = await connection.fetch("SELECT id, user_address, data FROM relays ORDER BY id")
     by_id = {row["id"]: (row["user_address"], row["data"]) for row in rows}
     for draft, answer in zip(drafts, answers, strict=True):
-        assert isinstance(answer, Written)
-        assert answer.is_ours
+        assert isinstance(answer, Admitted)
+        assert answer.is_new
         assert (answer.window.limit, answer.window.remaining) == (35, 34)
         assert by_id[answer.id] == (draft.plan.user, draft.plan.data)
 
@@ -116,13 +117,13 @@ async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour
         answers = await all_at_once(one, drafts)
         answers += await asyncio.gather(
             *[
-                it.write(a_draft(bytes([n, side])))
+                it.admit(a_draft(bytes([n, side])))
                 for n in range(20, 30)
                 for side, it in enumerate((one, other))
             ],
             return_exceptions=True,
         )
-    written = [answer for answer in answers if isinstance(answer, Written)]
+    written = [answer for answer in answers if isinstance(answer, Admitted)]
     refused = [answer for answer in answers if isinstance(answer, RateLimited)]
     assert (len(written), len(refused)) == (35, 5)
     assert sorted(answer.window.remaining for answer in written) == list(range(35))
@@ -134,7 +135,7 @@ async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour
 async def test_relays_of_one_user_are_written_in_the_order_they_came(pool: Pool) -> None:
     async with writing(pool) as it:
         answers = await all_at_once(it, [a_draft(bytes([number])) for number in range(12)])
-    ids = [answer.id for answer in answers if isinstance(answer, Written)]
+    ids = [answer.id for answer in answers if isinstance(answer, Admitted)]
     assert ids == sorted(ids)
     assert len(ids) == 12
 
@@ -144,7 +145,7 @@ async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_ov
 ) -> None:
     async with writing(pool) as it:
         first, *others = await all_at_once(it, [a_claim(most=9) for _ in range(4)])
-    assert isinstance(first, Written)
+    assert isinstance(first, Admitted)
     for other in others:
         assert other == Conflict()
     assert await last_serialized_id(pool) == first.id
@@ -156,19 +157,19 @@ async def test_who_was_simulated_before_another_turn_is_overtaken_though_that_is
 ) -> None:
     async with writing(pool) as it:
         old = a_claim(most=9, last_serialized_id=await last_serialized_id(pool))
-        await it.write(a_claim(most=9))
+        await it.admit(a_claim(most=9))
         await mine(pool)
-        assert await it.write(old) == Conflict()
+        assert await it.admit(old) == Conflict()
 
         again = replace(old, last_serialized_id=await last_serialized_id(pool))
-        assert isinstance(await it.write(again), Written)
+        assert isinstance(await it.admit(again), Admitted)
     assert await row_states(pool) == ["mined", "queued"]
 
 
 async def test_what_takes_no_turn_waits_for_nobodys(pool: Pool) -> None:
     async with writing(pool) as it:
-        await it.write(a_claim())
-        assert isinstance(await it.write(a_draft()), Written)
+        await it.admit(a_claim())
+        assert isinstance(await it.admit(a_draft()), Admitted)
 
 
 async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
@@ -180,11 +181,11 @@ async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
 
         await mine(pool)
         with pytest.raises(ClaimLimitReached):
-            await it.write(
+            await it.admit(
                 a_claim(on_chain=1, most=1, last_serialized_id=await last_serialized_id(pool))
             )
         second = a_claim(on_chain=1, most=2, last_serialized_id=await last_serialized_id(pool))
-        assert isinstance(await it.write(second), Written)
+        assert isinstance(await it.admit(second), Admitted)
 
 
 async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_less(
@@ -192,16 +193,16 @@ async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_l
 ) -> None:
     async with writing(pool, budgets=GasBudgets(3 * WORST)) as it:
         answers = await all_at_once(it, [a_draft(bytes([n]), identity="ann") for n in range(5)])
-        assert [type(answer) for answer in answers] == [Written] * 3 + [RateLimited] * 2
+        assert [type(answer) for answer in answers] == [Admitted] * 3 + [RateLimited] * 2
         refusal = answers[-1]
         assert isinstance(refusal, RateLimited)
         assert refusal.details["reason"] == "gas_budget_exhausted"
         await mine(pool)
-        assert isinstance(await it.write(a_draft(identity="ann")), Written)
+        assert isinstance(await it.admit(a_draft(identity="ann")), Admitted)
     assert await value(pool, "SELECT sum(max_cost_wei) FROM relays") == 4 * WORST
 
 
-def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[Draft]:
+def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[NewRelay]:
     return [
         a_draft(bytes([number]), a_wallet(number), identity=identity(number))
         for number in range(1, count + 1)
@@ -209,11 +210,11 @@ def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[Draft]:
 
 
 async def asked_of_two_processes(
-    pool: Pool, budgets: GasBudgets, drafts: Sequence[Draft]
-) -> list[Outcome | BaseException]:
+    pool: Pool, budgets: GasBudgets, drafts: Sequence[NewRelay]
+) -> list[Admission | BaseException]:
     async with writing(pool, budgets=budgets) as one, writing(pool, budgets=budgets) as other:
         return await asyncio.gather(
-            *[(one, other)[n % 2].write(draft) for n, draft in enumerate(drafts)],
+            *[(one, other)[n % 2].admit(draft) for n, draft in enumerate(drafts)],
             return_exceptions=True,
         )
 
@@ -222,7 +223,7 @@ async def test_fifty_wallets_of_one_identity_have_one_budget_in_two_processes(po
     drafts = of_many_wallets(50, lambda _: "ann")
     answers = await asked_of_two_processes(pool, GasBudgets(10 * WORST), drafts)
     kinds = [type(answer) for answer in answers]
-    assert (kinds.count(Written), kinds.count(RateLimited)) == (10, 40)
+    assert (kinds.count(Admitted), kinds.count(RateLimited)) == (10, 40)
     async with session(pool) as connection:
         spent = await gas_budgets.spent(connection, ["ann"])
     assert (spent.by_identity, spent.total_wei) == ({"ann": 10 * WORST}, 10 * WORST)
@@ -245,7 +246,7 @@ async def test_fifty_identities_at_once_have_one_total_in_two_processes(pool: Po
     answers = await asked_of_two_processes(pool, GasBudgets(0, 10 * WORST), drafts)
     refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
     assert len(refused) == 40
-    assert sum(isinstance(answer, Written) for answer in answers) == 10
+    assert sum(isinstance(answer, Admitted) for answer in answers) == 10
     assert refused[0].details["reason"] == "total_gas_budget_exhausted"
     assert 0 < int(str(refused[0].details["retryAfterSeconds"])) <= 86_400
     assert len(await row_states(pool)) == 10
@@ -256,34 +257,34 @@ async def test_what_cost_less_than_its_worst_leaves_room_in_the_total(pool: Pool
     drafts = of_many_wallets(4, lambda number: f"user {number}")
     async with writing(pool, budgets=budgets) as it:
         answers = await all_at_once(it, drafts[:3])
-        assert [type(answer) for answer in answers] == [Written, Written, ValidationFailed]
+        assert [type(answer) for answer in answers] == [Admitted, Admitted, ValidationFailed]
         await mine(pool)
-        assert isinstance(await it.write(drafts[3]), Written)
+        assert isinstance(await it.admit(drafts[3]), Admitted)
 
 
 async def test_the_same_key_and_request_is_one_relay_for_all_who_ask(pool: Pool) -> None:
     async with writing(pool) as it:
         answers = await all_at_once(it, [a_claim(idempotency_key="k") for _ in range(4)])
-        written = [answer for answer in answers if isinstance(answer, Written)]
-        assert [answer.is_ours for answer in written] == [True, False, False, False]
+        written = [answer for answer in answers if isinstance(answer, Admitted)]
+        assert [answer.is_new for answer in written] == [True, False, False, False]
         assert len({answer.id for answer in written}) == 1
         assert {answer.window.remaining for answer in written} == {34}
         with pytest.raises(IdempotencyKeyReused):
-            await it.write(a_draft(b"another", idempotency_key="k"))
+            await it.admit(a_draft(b"another", idempotency_key="k"))
         mine_too = a_draft(b"another", a_wallet(5), idempotency_key="k")
-        assert isinstance(await it.write(mine_too), Written)
+        assert isinstance(await it.admit(mine_too), Admitted)
     assert await row_states(pool) == ["queued", "queued"]
 
 
 async def test_a_key_is_replayed_though_the_hour_is_full(pool: Pool) -> None:
     async with writing(pool) as it:
-        first = await it.write(a_draft(idempotency_key="k"))
+        first = await it.admit(a_draft(idempotency_key="k"))
         await all_at_once(it, [a_draft(bytes([9, n])) for n in range(34)])
         with pytest.raises(RateLimited):
-            await it.write(a_draft())
-        again = await it.write(a_draft(idempotency_key="k"))
-    assert isinstance(first, Written)
-    assert isinstance(again, Written)
+            await it.admit(a_draft())
+        again = await it.admit(a_draft(idempotency_key="k"))
+    assert isinstance(first, Admitted)
+    assert isinstance(again, Admitted)
     assert (again.id, again.window.remaining) == (first.id, 0)
 
 
@@ -292,26 +293,26 @@ async def test_a_call_that_would_revert_is_kept_for_its_key_and_counts_nothing(
 ) -> None:
     failing = a_claim(idempotency_key="k", failure="ClaimsPaused()")
     async with writing(pool) as it:
-        first = await it.write(failing)
-        again = await it.write(failing)
-        assert isinstance(first, Written)
-        assert isinstance(again, Written)
-        assert (first.is_ours, again.is_ours, again.id) == (True, False, first.id)
+        first = await it.admit(failing)
+        again = await it.admit(failing)
+        assert isinstance(first, Admitted)
+        assert isinstance(again, Admitted)
+        assert (first.is_new, again.is_new, again.id) == (True, False, first.id)
         assert (first.window.remaining, again.window.remaining) == (35, 35)
-        assert isinstance(await it.write(a_claim()), Written), "it took no turn"
+        assert isinstance(await it.admit(a_claim()), Admitted), "it took no turn"
     assert await row_states(pool) == ["failed", "queued"]
     async with session(pool) as connection:
         told = (await relays.progress(connection, [first.id]))[first.id]
-    assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
+    assert (told.reason, told.transaction_hash) == ("ClaimsPaused()", None)
 
 
 async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: Pool) -> None:
     plan = a_plan(b"transfer")
     async with writing(pool) as it:
         first, second = await all_at_once(it, [a_draft(plan=plan), a_draft(plan=plan)])
-        assert isinstance(first, Written)
+        assert isinstance(first, Admitted)
         assert second == Conflict(first.id)
-        other = await it.write(a_draft(plan=a_plan(b"another transfer")))
-        assert isinstance(other, Written)
+        other = await it.admit(a_draft(plan=a_plan(b"another transfer")))
+        assert isinstance(other, Admitted)
         await mine(pool)
-        assert isinstance(await it.write(a_draft(plan=plan)), Written)
+        assert isinstance(await it.admit(a_draft(plan=plan)), Admitted)

@@ -14,6 +14,7 @@ from ltzd.errors import TransactionFailed
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from tests.support.chain.scripted_node import a_server, error, result
+from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import RELAYER, a_plan
 
 PLAN = a_plan(b"\x01\x02\x03\x04")
@@ -96,33 +97,26 @@ async def test_many_calls_like_no_other_are_not_all_estimated() -> None:
     assert chain.estimates <= 8
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
 def test_a_guess_covers_what_was_needed_and_the_limit_of_all() -> None:
-    guesses = GasEstimateCache()
-    guesses.learn(PLAN, 80_001)
-    assert guesses.of(LIKE_IT) == 85_000
-    guesses.learn(PLAN, MAX_GAS_LIMIT - 1)
-    assert guesses.of(LIKE_IT) == MAX_GAS_LIMIT
+    cache = GasEstimateCache()
+    cache.put(PLAN, 80_001)
+    assert cache.get(LIKE_IT) == 85_000
+    cache.put(PLAN, MAX_GAS_LIMIT - 1)
+    assert cache.get(LIKE_IT) == MAX_GAS_LIMIT
 
 
 def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
-    clock = Clock()
-    guesses = GasEstimateCache(clock)
-    guesses.learn(PLAN, 80_000)
+    clock = ManualClock()
+    cache = GasEstimateCache(clock)
+    cache.put(PLAN, 80_000)
     clock.now = 10.0
-    assert [guesses.of(PLAN), guesses.of(PLAN)] == [None, 80_000]
-    guesses.learn(PLAN, 60_000)
-    assert guesses.of(PLAN) == 60_000
+    assert [cache.get(PLAN), cache.get(PLAN)] == [None, 80_000]
+    cache.put(PLAN, 60_000)
+    assert cache.get(PLAN) == 60_000
 
 
 def test_strange_calls_do_not_fill_the_memory() -> None:
-    guesses = GasEstimateCache()
+    cache = GasEstimateCache()
     for length in range(1_000):
-        guesses.learn(a_plan(bytes(length)), 80_000)
-    assert sum(guesses.has(a_plan(bytes(length))) for length in range(1_000)) <= 64
+        cache.put(a_plan(bytes(length)), 80_000)
+    assert sum((a_plan(bytes(length)) in cache) for length in range(1_000)) <= 64

@@ -10,9 +10,9 @@ import pytest_asyncio
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
-from ltzd.actions.relayer.relayer import RelayAnswer, Relayer, RelayPolicy, RelayRequest
+from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.errors import (
     NodeUnavailable,
     NotFound,
@@ -25,7 +25,7 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.operator.fees import GWEI, FeePolicy
-from ltzd.rules.relayer.calls import RelayAsk, RelayStatus
+from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store.database import Pool, session
 from ltzd.values import Address
@@ -50,20 +50,23 @@ class Anybody:
     async def check(self, _user: Address, _collection_id: int) -> None: ...
 
 
+SOMEBODY = TokenUser("somebody", None)
+
+
 class Desk:
     """A relayer of one http process, and what its users ask."""
 
     def __init__(self, world: RelayWorld) -> None:
         self.world = world
         self._numbers = iter(range(1, 1_000))
-        self._desk = RelayContext.of(
+        self._desk = RelayContext.create(
             world.pool,
             world.wakeups,
             world.node.node,
             replace(CONTRACTS, chain_id=CHAIN_ID),
             FeePolicy(cap=100 * GWEI),
         )
-        self.loops = [self._desk.board.run()]
+        self.loops = [self._desk.waiters.run()]
 
     def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
         nobody = Anybody()
@@ -79,15 +82,23 @@ class Desk:
     def request(
         self,
         key: str | None = None,
-        speaker: TokenUser | None = None,
         user: Address = USER,
         **changes: Any,
     ) -> RelayRequest:
         """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
         deal = next(self._numbers).to_bytes(32, "big")
-        data = abi.call("BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal)
-        ask = RelayAsk(CONTRACTS.business_escrow, data, user, gas_limit=90_000)
-        return RelayRequest(replace(ask, **changes), key, deal, speaker)
+        data = web3_contracts.encode_call(
+            "BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal
+        )
+        request = RelayRequest(
+            CONTRACTS.business_escrow,
+            data,
+            user,
+            gas_limit=90_000,
+            idempotency_key=key,
+            fingerprint=deal,
+        )
+        return replace(request, **changes)
 
 
 @pytest_asyncio.fixture
@@ -96,9 +107,18 @@ async def desk(database_url: str, pool: Pool) -> AsyncIterator[Desk]:
         yield Desk(world)
 
 
-async def relayed(relayer: Relayer, request: RelayRequest) -> RelayAnswer:
-    standing = await relayer.standing(TokenUser("somebody", None), request)
-    return await relayer.submit(request, standing)
+async def submit(
+    relayer: Relayer, request: RelayRequest, caller: TokenUser = SOMEBODY
+) -> tuple[RelayProgress, RelayWindow]:
+    usage = await relayer.usage(caller, request)
+    return await relayer.submit(caller, request, usage)
+
+
+async def relayed(
+    relayer: Relayer, request: RelayRequest, caller: TokenUser = SOMEBODY
+) -> RelayProgress:
+    relay, _ = await submit(relayer, request, caller)
+    return relay
 
 
 async def is_written(desk: Desk, *wanted: str) -> None:
@@ -112,22 +132,22 @@ async def test_a_call_is_answered_when_it_is_a_block_deep(desk: Desk) -> None:
     relayer = desk.relayer()
     async with running(*desk.loops), desk.world.relaying():
         desk.world.node.mines_at_once = True
-        answer = await relayed(relayer, desk.request())
-    assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.CONFIRMED, 34)
-    assert answer.relayed.gas_used == 50_000
+        relay, window = await submit(relayer, desk.request())
+    assert (relay.status, window.remaining) == (RelayStatus.CONFIRMED, 34)
+    assert relay.gas_used == 50_000
 
 
 async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(desk: Desk) -> None:
     relayer = desk.relayer()
     async with running(*desk.loops), desk.world.relaying():
         request = desk.request(key="k")
-        answer = await relayed(relayer, request)
-        assert answer.relayed.status is RelayStatus.PENDING
-        assert answer.relayed.transaction_hash in desk.world.node.pool
+        relay = await relayed(relayer, request)
+        assert relay.status is RelayStatus.PENDING
+        assert relay.transaction_hash in desk.world.node.pool
         desk.world.node.mine()
         again = await relayed(relayer, request)
-    assert again.relayed.status is RelayStatus.CONFIRMED
-    assert again.relayed.transaction_hash == answer.relayed.transaction_hash
+    assert again.status is RelayStatus.CONFIRMED
+    assert again.transaction_hash == relay.transaction_hash
     assert len(desk.world.node.executed()) == 1
 
 
@@ -141,18 +161,17 @@ async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(desk: Desk) -> Non
             await relayed(relayer, request)
         assert await row_states(desk.world.eyes) == ["sent"]
         hash_ = node.sent()[0].hash
-        somebody = TokenUser("somebody", None)
         with pytest.raises(NotFound):
-            await relayer.find(somebody, hash_)
+            await relayer.find(SOMEBODY, hash_)
 
         node.refuses = lambda _sent: False
         await until(lambda: is_taken(desk))
-        answer = await relayed(relayer, request)
-        assert (answer.relayed.status, answer.relayed.transaction_hash) == (
+        relay = await relayed(relayer, request)
+        assert (relay.status, relay.transaction_hash) == (
             RelayStatus.PENDING,
             hash_,
         )
-        assert (await relayer.find(somebody, hash_)).relayed == answer.relayed
+        assert (await relayer.find(SOMEBODY, hash_))[0] == relay
     assert len({sent.hash for sent in node.sent()}) == 1
 
 
@@ -174,10 +193,10 @@ async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_i
         await desk.world.some_looks()
         assert not waiting.done()
         node.mine(3)
-        failed = (await waiting).relayed
+        failed = await waiting
         assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
         assert failed.reason == "the network refused the transaction"
-        again = (await relayed(relayer, request)).relayed
+        again = await relayed(relayer, request)
     assert again == failed
     assert node.executed().total() == 0
 
@@ -190,9 +209,9 @@ async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(des
     async with running(*desk.loops), desk.world.relaying():
         with pytest.raises(TransactionFailed, match="above the 80000 that a block holds"):
             await relayed(relayer, desk.request())
-        answer = await relayed(relayer, desk.request(gas_limit=70_000))
-    assert answer.relayed.status is RelayStatus.CONFIRMED
-    assert answer.window.remaining == 34, "what was not sent does not count"
+        relay, window = await submit(relayer, desk.request(gas_limit=70_000))
+    assert relay.status is RelayStatus.CONFIRMED
+    assert window.remaining == 34, "what was not sent does not count"
 
 
 async def test_what_nobody_could_sign_is_taken_back_and_never_sent(desk: Desk) -> None:
@@ -244,13 +263,13 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk
     relayer = desk.relayer()
     async with running(*desk.loops), desk.world.relaying():
         request = desk.request(key="k")
-        waiting = asyncio.create_task(relayed(relayer, request))
+        waiting = asyncio.create_task(submit(relayer, request))
         await until(lambda: _true(bool(desk.world.node.pool)))
         desk.world.node.fails = lambda _data: True
         desk.world.node.mine()
-        answer = await waiting
-        assert (answer.relayed.status, answer.window.remaining) == (RelayStatus.FAILED, 34)
-        assert (await relayed(relayer, request)).relayed == answer.relayed
+        relay, window = await waiting
+        assert (relay.status, window.remaining) == (RelayStatus.FAILED, 34)
+        assert await relayed(relayer, request) == relay
         with pytest.raises(TransactionFailed):
             await relayed(relayer, desk.request())
     assert await row_states(desk.world.eyes) == ["mined"]
@@ -258,7 +277,7 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk
 
 async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk) -> None:
     relayer = desk.relayer()
-    data = abi.call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
     async with running(*desk.loops), desk.world.relaying():
         with pytest.raises(NodeUnavailable):
             await relayed(relayer, desk.request(to=CONTRACTS.perk_nft, data=data))
@@ -282,14 +301,16 @@ async def worst_of_one(desk: Desk) -> int:
     """What a relay of these tests reserves."""
     relayer = desk.relayer(budgeted(GasBudgets()))
     async with running(*desk.loops), desk.world.relaying():
-        await relayed(relayer, desk.request(speaker=TokenUser("first", None)))
+        await relayed(relayer, desk.request(), TokenUser("first", None))
     worst: int = await value(desk.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
     return worst
 
 
-async def reason_of(relayer: Relayer, request: RelayRequest) -> object:
+async def reason_of(
+    relayer: Relayer, request: RelayRequest, caller: TokenUser | None = None
+) -> object:
     with pytest.raises(Refused) as refused:
-        await relayer.send(request, asyncio.get_running_loop().time() + 5)
+        await relayer.send(caller, request, asyncio.get_running_loop().time() + 5)
     return type(refused.value), refused.value.details["reason"]
 
 
@@ -309,15 +330,15 @@ async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_
         cost = await connection.fetchval("SELECT max(gas_wei)::bigint FROM relays")
     relayer = desk.relayer(budgeted(GasBudgets(worst + cost)))
     async with running(*desk.loops[2:]), desk.world.relaying():
-        await relayed(relayer, desk.request(speaker=ANN))
+        await relayed(relayer, desk.request(), ANN)
         session_of_ann = desk.request(user=OTHER_WALLET)
-        await relayer.send(session_of_ann, asyncio.get_running_loop().time() + 5)
+        await relayer.send(None, session_of_ann, asyncio.get_running_loop().time() + 5)
         spent = (RateLimited, "gas_budget_exhausted")
-        assert await reason_of(relayer, desk.request(speaker=ANN)) == spent
+        assert await reason_of(relayer, desk.request(), ANN) == spent
         assert await reason_of(relayer, desk.request(user=OTHER_WALLET)) == spent
         stranger = Address(b"\xa3" * 20)
-        assert await reason_of(relayer, desk.request(speaker=ANN, user=stranger)) == spent
-        await relayed(relayer, desk.request(speaker=BOB))
+        assert await reason_of(relayer, desk.request(user=stranger), ANN) == spent
+        await relayed(relayer, desk.request(), BOB)
 
 
 async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: Desk) -> None:
@@ -327,9 +348,9 @@ async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: D
     methods = ("eth_call", "eth_estimateGas")
     before = [desk.world.node.asked[method] for method in methods]
     async with running(*desk.loops[2:]):
-        for speaker in (ANN, None):
-            found = await reason_of(relayer, desk.request(speaker=speaker))
-            assert found == (ValidationFailed, "total_gas_budget_exhausted")
+        for caller in (ANN, None):
+            reason = await reason_of(relayer, desk.request(), caller)
+            assert reason == (ValidationFailed, "total_gas_budget_exhausted")
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
     assert [desk.world.node.asked[method] for method in methods] == before

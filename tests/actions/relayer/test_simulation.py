@@ -10,7 +10,7 @@ import pytest
 
 from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
-from ltzd.concurrency import cached_value as relay_fresh
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
     ClaimLimitReached,
     LtzdError,
@@ -22,6 +22,7 @@ from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees
 from ltzd.values import hex_of
 from tests.support.chain.fake_node import a_sentence, custom_error
 from tests.support.chain.scripted_node import NEVER, a_server, error, result
+from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan
 from tests.support.rows.core import a_wallet
 
@@ -78,20 +79,22 @@ class Script:
 
 
 @asynccontextmanager
-async def rehearsal(script: Script, policy: FeePolicy = CAP) -> AsyncIterator[RelaySimulator]:
+async def simulator(
+    script: Script, clock: Clock = loop_time, policy: FeePolicy = CAP
+) -> AsyncIterator[RelaySimulator]:
     async with a_server(script, timeout_seconds=0.3) as rpc:
-        yield RelaySimulator(Node(rpc), policy)
+        yield RelaySimulator(Node(rpc), policy, clock)
 
 
 async def refusal(script: Script, wanted: int | None = None) -> LtzdError:
-    async with rehearsal(script) as it:
+    async with simulator(script) as it:
         with pytest.raises(LtzdError) as refused:
             await it.gas_limit(PLAN, RELAYER.address, wanted)
     return refused.value
 
 
 async def gas_limit(script: Script, wanted: int | None = None) -> int:
-    async with rehearsal(script) as it:
+    async with simulator(script) as it:
         return await it.gas_limit(PLAN, RELAYER.address, wanted)
 
 
@@ -180,7 +183,7 @@ def inside(said: object) -> Callable[[Any], object]:
 
 
 async def test_a_call_that_swallows_another_has_gas_for_that() -> None:
-    async with rehearsal(Script(eth_estimateGas=inside(hex(80_000)))) as it:
+    async with simulator(Script(eth_estimateGas=inside(hex(80_000)))) as it:
         assert await it.gas_limit(SWALLOWING, RELAYER.address, None) == 100_000
         assert await it.gas_limit(SWALLOWING, RELAYER.address, 100_000) == 100_000
         with pytest.raises(ValidationFailed) as refused:
@@ -190,7 +193,7 @@ async def test_a_call_that_swallows_another_has_gas_for_that() -> None:
 
 async def test_what_fails_inside_is_told_though_the_call_passes() -> None:
     expired = reverted(custom_error("ERC2612ExpiredSignature(uint256)", 5))
-    async with rehearsal(Script(eth_estimateGas=inside(expired))) as it:
+    async with simulator(Script(eth_estimateGas=inside(expired))) as it:
         for wanted in (None, 200_000):
             with pytest.raises(TransactionFailed, match="ERC2612ExpiredSignature"):
                 await it.gas_limit(SWALLOWING, RELAYER.address, wanted)
@@ -262,8 +265,8 @@ async def test_a_node_that_cannot_say_refuses_nobody(said: Any, wanted: int | No
 
 
 async def why(script: Script) -> str:
-    async with rehearsal(script) as it:
-        return await it.why(PERKS, PLAN.data, RELAYER.address, 16)
+    async with simulator(script) as it:
+        return await it.failure_reason(PERKS, PLAN.data, RELAYER.address, 16)
 
 
 async def test_the_reason_of_a_mined_failure_is_that_of_its_block() -> None:
@@ -293,33 +296,31 @@ async def test_a_reason_that_nobody_knows_any_more_is_not_made_up(said: Any) -> 
 
 
 async def test_fees_are_those_that_a_lane_would_sign_at() -> None:
-    async with rehearsal(Script()) as it:
+    async with simulator(Script()) as it:
         assert await it.fees() == Fees(22 * GWEI, 2 * GWEI)
 
 
 async def test_over_the_cap_both_prices_are_told_in_gwei() -> None:
     script = Script(eth_feeHistory={"baseFeePerGas": [hex(1), hex(99 * GWEI + GWEI // 2)]})
-    async with rehearsal(script) as it:
+    async with simulator(script) as it:
         with pytest.raises(ValidationFailed) as refused:
             await it.fees()
     assert refused.value.details == {"gasPriceGwei": 101.5, "maxGwei": 100.0}
 
 
-async def test_the_market_is_asked_once_a_second_however_many_come(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    script = Script()
-    async with rehearsal(script) as it:
+async def test_the_market_is_asked_once_a_second_however_many_come() -> None:
+    script, clock = Script(), ManualClock()
+    async with simulator(script, clock) as it:
         await asyncio.gather(*[it.fees() for _ in range(20)])
         await it.fees()
         assert script.count("eth_feeHistory") == 1
-        monkeypatch.setattr(relay_fresh, "_FRESH_SECONDS", -1.0)
+        clock.now = 1.1
         await it.fees()
         assert script.count("eth_feeHistory") == 2
 
 
 async def test_who_gives_up_takes_nobodys_fees_with_him() -> None:
-    async with rehearsal(Script()) as it:
+    async with simulator(Script()) as it:
         first, second = asyncio.create_task(it.fees()), asyncio.create_task(it.fees())
         await asyncio.sleep(0)
         first.cancel()
@@ -328,7 +329,7 @@ async def test_who_gives_up_takes_nobodys_fees_with_him() -> None:
 
 async def test_a_node_that_does_not_know_its_market_is_asked_again() -> None:
     script = Script(eth_getBlockByNumber=None)
-    async with rehearsal(script) as it:
+    async with simulator(script) as it:
         many = await asyncio.gather(*[it.fees() for _ in range(5)], return_exceptions=True)
         assert {type(each) for each in many} == {NodeUnavailable}
         script.answers["eth_getBlockByNumber"] = HEAD

@@ -8,11 +8,10 @@ import pytest_asyncio
 
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
-from ltzd.rules.relayer.calls import RelayStatus
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import Progress
 from ltzd.store.wakeups import CHANNELS, RELAYED, Wakeup, WakeupHub
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
@@ -32,10 +31,10 @@ def wakeups(database_url: str) -> WakeupHub:
 
 
 @pytest_asyncio.fixture
-async def board(pool: Pool, wakeups: WakeupHub) -> AsyncIterator[RelayWaiters]:
-    board = RelayWaiters(pool, wakeups)
-    async with running(board.run()):
-        yield board
+async def waiters(pool: Pool, wakeups: WakeupHub) -> AsyncIterator[RelayWaiters]:
+    waiters = RelayWaiters(pool, wakeups)
+    async with running(waiters.run()):
+        yield waiters
 
 
 def soon() -> float:
@@ -55,12 +54,12 @@ async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True)
 
 
 async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
-    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     ids = await write(pool, a_relay(), a_relay(), a_relay())
     rows = await send(pool, lane)
-    waits = [asyncio.create_task(board.end(relay, late())) for relay in [*ids, ids[0]]]
+    waits = [asyncio.create_task(waiters.settled(relay, late())) for relay in [*ids, ids[0]]]
     await asyncio.sleep(0)
 
     await mined(pool, lane, [rows[0].id])
@@ -70,24 +69,22 @@ async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
     first, second, again = await asyncio.gather(waits[0], waits[1], waits[3])
     assert first is not None
     assert second is not None
-    assert first.relayed is not None
-    assert second.relayed is not None
-    assert (first.id, first.relayed.status) == (ids[0], RelayStatus.CONFIRMED)
-    assert (second.id, second.relayed.status) == (ids[1], RelayStatus.FAILED)
+    assert (first.id, first.status) == (ids[0], RelayStatus.CONFIRMED)
+    assert (second.id, second.status) == (ids[1], RelayStatus.FAILED)
     assert again == first
     assert not waits[2].done()
     waits[2].cancel()
 
 
 async def test_another_processs_lane_is_heard_through_the_database(
-    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
     async with running(wakeups.listen()):
         await until(lambda: listening(pool))
-        wait = asyncio.create_task(board.end(relay, late()))
+        wait = asyncio.create_task(waiters.settled(relay, late()))
         await asyncio.sleep(0)
         async with transaction(pool) as connection:
             after = Transaction(State.MINED, PLACE)
@@ -108,18 +105,20 @@ async def listening(pool: Pool) -> bool:
     return found
 
 
-async def test_what_has_not_ended_by_the_deadline_is_none(pool: Pool, board: RelayWaiters) -> None:
+async def test_what_has_not_ended_by_the_deadline_is_none(
+    pool: Pool, waiters: RelayWaiters
+) -> None:
     (relay,) = await write(pool, a_relay())
-    assert await board.end(relay, soon()) is None
-    assert await board.end(relay, soon() - 10) is None
+    assert await waiters.settled(relay, soon()) is None
+    assert await waiters.settled(relay, soon() - 10) is None
 
 
-async def joined(board: RelayWaiters, relay: int) -> Progress | None:
-    board.look()
-    return await board.end(relay, late())
+async def joined(waiters: RelayWaiters, relay: int) -> RelayProgress | None:
+    waiters.poll()
+    return await waiters.settled(relay, late())
 
 
-async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayWaiters) -> None:
+async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, waiters: RelayWaiters) -> None:
     """A joined relay, or a simulated failure that is asked for again."""
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
@@ -127,23 +126,23 @@ async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, board: RelayW
     (row,) = await send(pool, lane)
     await mined(pool, lane, [row.id])
     async with asyncio.timeout(10):
-        first, second = await asyncio.gather(joined(board, relay), joined(board, failed))
+        first, second = await asyncio.gather(joined(waiters, relay), joined(waiters, failed))
     assert first is not None
     assert first.id == relay
     assert second is not None
-    assert second.failure == "ClaimsPaused()"
+    assert second.reason == "ClaimsPaused()"
 
 
 async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
-    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
     claim = a_relay(a_plan(claim=(7, 0)))
     others = a_relay(a_plan(user=OTHER_USER, serialized_per_user=True))
     await write(pool, claim, others, a_relay())
     rows = await send(pool, lane)
-    turn = asyncio.create_task(board.turn(USER, late()))
-    others_turn = asyncio.create_task(board.turn(OTHER_USER, late()))
+    turn = asyncio.create_task(waiters.user_idle(USER, late()))
+    others_turn = asyncio.create_task(waiters.user_idle(OTHER_USER, late()))
     await asyncio.sleep(0)
 
     await mined(pool, lane, [rows[0].id])
@@ -155,26 +154,26 @@ async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
 
 
 async def test_a_turn_that_came_before_anybody_waited_for_it_is_not_waited_for(
-    board: RelayWaiters,
+    waiters: RelayWaiters,
 ) -> None:
     async with asyncio.timeout(10):
-        await board.turn(USER, late())
+        await waiters.user_idle(USER, late())
 
 
 async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
-    pool: Pool, board: RelayWaiters
+    pool: Pool, waiters: RelayWaiters
 ) -> None:
     await write(pool, a_relay(a_plan(claim=(7, 0))))
     deadline = soon()
-    await board.turn(USER, deadline)
+    await waiters.user_idle(USER, deadline)
     assert asyncio.get_running_loop().time() >= deadline
 
 
 async def test_a_withdrawn_relay_gives_its_turn_back(
-    pool: Pool, wakeups: WakeupHub, board: RelayWaiters
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
-    turn = asyncio.create_task(board.turn(USER, late()))
+    turn = asyncio.create_task(waiters.user_idle(USER, late()))
     await asyncio.sleep(0)
     async with session(pool) as connection:
         assert await relays.withdraw(connection, relay)
@@ -183,20 +182,20 @@ async def test_a_withdrawn_relay_gives_its_turn_back(
         await turn
 
 
-async def test_who_gives_up_leaves_nothing_behind(pool: Pool, board: RelayWaiters) -> None:
+async def test_who_gives_up_leaves_nothing_behind(pool: Pool, waiters: RelayWaiters) -> None:
     (relay,) = await write(pool, a_relay())
-    waits = [asyncio.create_task(board.end(relay, late())) for _ in range(3)]
+    waits = [asyncio.create_task(waiters.settled(relay, late())) for _ in range(3)]
     await asyncio.sleep(0)
     for wait in waits:
         wait.cancel()
     await asyncio.gather(*waits, return_exceptions=True)
-    await board.end(relay, soon())
-    assert not board._ends
-    assert not board._turns
+    await waiters.settled(relay, soon())
+    assert not waiters._settled.keys()
+    assert not waiters._idle_users.keys()
 
 
 async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
-    pool: Pool, wakeups: WakeupHub, board: RelayWaiters, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
@@ -210,7 +209,7 @@ async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
 
     with monkeypatch.context() as patch:
         patch.setattr(relays, "settled", is_lost)
-        wait = asyncio.create_task(joined(board, relay))
+        wait = asyncio.create_task(joined(waiters, relay))
         await until(lambda: a_fact(bool(lost)))
         assert not wait.done()
     wakeups.notify(RELAYED)

@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.chain.contracts import abi, perk_nft
+from ltzd.chain.contracts import perk_nft, web3_contracts
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.errors import RedemptionRefused, Unavailable
 from ltzd.rules.brands.configuration import Perk
@@ -115,7 +115,9 @@ async def test_a_code_that_a_reorg_leaves_unpaid_is_pending_and_reversed_in_the_
     recheck = RedemptionRecheck(sites.pool, sites.wakeups)
     update = (perk.collection_id, 30 * LTZ, 0, 0, False)
     closing = await deployed.sign(
-        deployed.registrar, deployed.at["PerkNFT"], abi.call("PerkNFT", "updateCollection", *update)
+        deployed.registrar,
+        deployed.at["PerkNFT"],
+        web3_contracts.encode_call("PerkNFT", "updateCollection", *update),
     )
     async with sites.relaying():
         told = await sites.redeem(ann, perk)

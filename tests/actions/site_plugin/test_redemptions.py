@@ -141,9 +141,9 @@ async def test_a_code_that_is_taken_is_drawn_again(
 # --- deaths -----------------------------------------------------------------------------------
 
 STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
-    "the row is written": lambda process: (process.desk.board, "turn"),
+    "the row is written": lambda process: (process.desk.waiters, "user_idle"),
     "the permit is signed": lambda process: (process.relayer, "send"),
-    "the relay is written": lambda process: (process.desk.board, "end"),
+    "the relay is written": lambda process: (process.desk.waiters, "settled"),
     "it is mined": lambda _process: (redemption_payments, "finish"),
 }
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import fields
+from dataclasses import astuple, fields
 from typing import Any
 
 import pytest
@@ -12,10 +12,17 @@ from hypothesis import strategies as st
 from web3 import Web3
 from web3.types import LogReceipt
 
-from ltzd.chain.contracts import abi, business_escrow, ltz, perk_nft, points_sale, relayed
+from ltzd.chain.contracts import (
+    artifacts,
+    business_escrow,
+    ltz,
+    perk_nft,
+    points_sale,
+    relayed,
+    web3_contracts,
+)
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
-from ltzd.chain.contracts.perk_nft import Charges
-from ltzd.chain.typed_data import Buy, Claim, Permit, Refund, Release, TransferWithAuthorization
+from ltzd.chain.typed_data import Permit, TransferWithAuthorization
 from ltzd.rules.indexer import contract_facts
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.values import Address, bytes_of, checksummed, hash_of, hex_of
@@ -24,7 +31,9 @@ AT = Address(b"\x17" * 20)
 BLOCK, TRANSACTION = "0x" + "b1" * 32, "0x" + "7a" * 32
 PLACE = LogPosition(9, hash_of(BLOCK), 3, hash_of(TRANSACTION))
 
-web3 = {name: Web3().eth.contract(abi=abi.compiled(name)["abi"]) for name in abi.CONTRACTS}
+web3 = {
+    name: Web3().eth.contract(abi=artifacts.artifact(name)["abi"]) for name in artifacts.CONTRACTS
+}
 
 addresses = st.binary(min_size=20, max_size=20).map(Address)
 words = st.binary(min_size=32, max_size=32)
@@ -69,50 +78,6 @@ def test_redeem_charge(
 
 
 @settings(max_examples=30)
-@given(addresses, uints(), uints(), uints(), words, uints(), signatures)
-def test_calls_with_a_users_signature(
-    user: Address, which: int, a: int, b: int, reference: bytes, deadline: int, signature: bytes
-) -> None:
-    signed = (user, which, a, b, reference, deadline)
-
-    claim = perk_nft.claim_with_sig_call(Claim(*signed), signature)
-    buy = points_sale.buy_with_sig_call(Buy(*signed), signature)
-
-    assert claim == theirs("PerkNFT", "claimWithSig", *signed, signature)
-    assert buy == theirs("PointsSale", "buyWithSig", *signed, signature)
-
-
-@settings(max_examples=30)
-@given(addresses, addresses, uints(), uints(40), words, signatures)
-def test_calls_of_a_deal(
-    user: Address, business: Address, amount: int, at: int, deal: bytes, signature: bytes
-) -> None:
-    escrow = business_escrow
-    named: list[tuple[bytes, str, tuple[Any, ...]]] = [
-        (
-            escrow.lock_for_call(user, business, amount, at, deal),
-            "lockFor",
-            (user, business, amount, at, deal),
-        ),
-        (
-            escrow.release_with_sig_call(Release(deal, at), signature),
-            "releaseWithSig",
-            (deal, at, signature),
-        ),
-        (
-            escrow.refund_with_sig_call(Refund(deal, at), signature),
-            "refundWithSig",
-            (deal, at, signature),
-        ),
-        (escrow.reclaim_call(deal), "reclaim", (deal,)),
-        (escrow.deal_call(deal), "deal", (deal,)),
-        (escrow.is_business_call(business), "isBusiness", (business,)),
-    ]
-    for ours, function, arguments in named:
-        assert ours == theirs("BusinessEscrow", function, *arguments)
-
-
-@settings(max_examples=30)
 @given(addresses, addresses, uints(), uints(), uints(), words, signatures)
 def test_calls_of_ltz(
     owner: Address, to: Address, value: int, after: int, before: int, nonce: bytes, signature: bytes
@@ -130,7 +95,6 @@ def test_calls_of_ltz(
             "transferWithAuthorization",
             (owner, to, value, after, before, nonce, *vrs(signature)),
         ),
-        (ltz.transfer_from_call(owner, to, value), "transferFrom", (owner, to, value)),
         (ltz.balance_of_call(owner), "balanceOf", (owner,)),
         (ltz.allowance_call(owner, to), "allowance", (owner, to)),
         (ltz.nonces_call(owner), "nonces", (owner,)),
@@ -138,7 +102,7 @@ def test_calls_of_ltz(
     for ours, function, arguments in named:
         assert ours == theirs("LTZ", function, *arguments)
     permit_ltz = relayed.permit_ltz_call(permit, signature)
-    for contract in abi.CONTRACTS[1:]:
+    for contract in artifacts.CONTRACTS[1:]:
         expected = theirs(contract, "permitLTZ", owner, value, before, *vrs(signature))
         assert permit_ltz == expected
 
@@ -146,18 +110,17 @@ def test_calls_of_ltz(
 @settings(max_examples=30)
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_a_multicall(calls: list[bytes]) -> None:
-    for contract in abi.CONTRACTS:
+    for contract in artifacts.CONTRACTS:
         assert relayed.multicall(calls) == theirs(contract, "multicall", calls)
 
 
 @settings(max_examples=30)
 @given(uints(), addresses, words)
-def test_reads(number: int, holder: Address, reference: bytes) -> None:
-    assert perk_nft.charges_of_call(number) == theirs("PerkNFT", "chargesOf", number)
+def test_reads(number: int, holder: Address, deal: bytes) -> None:
     assert perk_nft.claims_of_call(holder, number) == theirs("PerkNFT", "claimsOf", holder, number)
-    assert perk_nft.owner_of_call(number) == theirs("PerkNFT", "ownerOf", number)
-    ours = points_sale.is_order_placed_call(holder, reference)
-    assert ours == theirs("PointsSale", "isOrderPlaced", holder, reference)
+    assert perk_nft.collection_call(number) == theirs("PerkNFT", "collection", number)
+    assert points_sale.item_call(number) == theirs("PointsSale", "item", number)
+    assert business_escrow.deal_call(deal) == theirs("BusinessEscrow", "deal", deal)
 
 
 @given(addresses, uints(96), addresses, uints(40), st.sampled_from(DealStatus), uints(16))
@@ -169,23 +132,44 @@ def test_answers(
     )
 
     assert business_escrow.decode_deal(deal) == Deal(user, amount, business, at, status)
-    assert perk_nft.decode_owner(encode(["address"], [user])) == user
     assert perk_nft.decode_claims(encode(["uint256"], [count])) == count
-    charges = encode(["uint256", "uint256"], [count, 3])
-    assert perk_nft.decode_charges(charges) == Charges(count, 3)
     assert ltz.decode_uint(encode(["uint256"], [amount])) == amount
-    assert business_escrow.decode_is_business(encode(["bool"], [True])) is True
-    assert points_sale.decode_is_order_placed(encode(["bool"], [False])) is False
+
+
+@given(addresses, addresses, uints(96), uints(32), uints(16), st.booleans(), uints(32), st.text())
+def test_offers(
+    brand: Address,
+    payout: Address,
+    price: int,
+    stock: int,
+    most: int,
+    flag: bool,
+    sold: int,
+    uri: str,
+) -> None:
+    params = (brand, payout, price, stock, most, 3, flag, not flag)
+    collection = encode(
+        [
+            "((address,address,uint96,uint32,uint16,uint16,bool,bool),uint32,string)",
+        ],
+        [(params, sold, uri)],
+    )
+    item = encode(
+        ["(address,uint96,uint32,uint32,uint16,bool,bool)", "address"],
+        [(payout, price, stock, sold, most, flag, not flag), brand],
+    )
+
+    assert astuple(perk_nft.decode_collection(collection)) == (*params, sold)
+    assert astuple(points_sale.decode_item(item)) == (
+        payout, price, stock, sold, most, flag, not flag, brand
+    )  # fmt: skip
 
 
 DECODERS: list[Callable[[bytes], object]] = [
     business_escrow.decode_deal,
-    business_escrow.decode_is_business,
     ltz.decode_uint,
-    perk_nft.decode_charges,
     perk_nft.decode_claims,
-    perk_nft.decode_owner,
-    points_sale.decode_is_order_placed,
+    points_sale.decode_item,
 ]
 
 
@@ -211,11 +195,6 @@ def test_no_answer_raises_anything_else(answer: bytes, decoder: Callable[[bytes]
         decoder(answer)
 
 
-def test_a_token_knows_its_collection() -> None:
-    assert perk_nft.token_id(7, 9) == 7 << 32 | 9
-    assert perk_nft.collection_of(perk_nft.token_id(7, 2**32 - 1)) == 7
-
-
 @pytest.mark.parametrize(
     "call",
     [
@@ -223,7 +202,7 @@ def test_a_token_knows_its_collection() -> None:
         lambda: perk_nft.claim_for_call(AT, -1, 1, 1, bytes(32)),
         lambda: perk_nft.claim_for_call(AT, 2**256, 1, 1, bytes(32)),
         lambda: perk_nft.claim_for_call(AT, 1, 1, 1, bytes(31)),
-        lambda: business_escrow.lock_for_call(AT, AT, 1, 2**40, bytes(32)),
+        lambda: business_escrow.deal_call(bytes(33)),
         lambda: relayed.permit_ltz_call(Permit(AT, AT, 1, 1, 1), bytes(64)),
     ],
 )
@@ -266,7 +245,7 @@ def value_of(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 def declared(contract: str, event: str) -> list[dict[str, Any]]:
-    entries = abi.compiled(contract)["abi"]
+    entries = artifacts.artifact(contract)["abi"]
     found: list[dict[str, Any]] = next(
         one["inputs"] for one in entries if one["type"] == "event" and one["name"] == event
     )
@@ -287,10 +266,12 @@ def a_log(topics: list[bytes], data: bytes) -> dict[str, Any]:
 
 def the_log(contract: str, event: str, values: Mapping[str, Any]) -> tuple[list[bytes], bytes]:
     inputs = declared(contract, event)
-    topics = [abi.topic(contract, event)]
+    topics = [web3_contracts.event_topic(contract, event)]
     topics += [encode([one["type"]], [values[one["name"]]]) for one in inputs if one["indexed"]]
     plain = [one for one in inputs if not one["indexed"]]
-    return topics, encode([abi._type(one) for one in plain], [values[one["name"]] for one in plain])
+    return topics, encode(
+        [artifacts.canonical_type(one) for one in plain], [values[one["name"]] for one in plain]
+    )
 
 
 def by_web3(contract: str, event: str, topics: list[bytes], data: bytes) -> list[Any]:
@@ -398,7 +379,7 @@ def test_a_malformed_log_is_a_value_error(contract: str, event: str, decoder: De
 
 @pytest.mark.parametrize("decoder", [d for _, _, d in EVENTS[::4]])
 def test_a_log_that_we_keep_no_record_of_is_none(decoder: Decoder) -> None:
-    role = abi.topic("PerkNFT", "RoleGranted")
+    role = web3_contracts.event_topic("PerkNFT", "RoleGranted")
 
     assert decoder(a_log([role, bytes(32), bytes(32), bytes(32)], b"")) is None
     assert decoder(a_log([], b"")) is None
@@ -416,7 +397,11 @@ def test_a_uri_that_is_no_text_does_not_hide_its_collection(said: bytes, kept: s
     wallet = "0x" + "11" * 20
     kind = "(address,address,uint96,uint32,uint16,uint16,bool,bool)"
     data = encode([kind, "bytes"], [(wallet, wallet, 1, 2, 3, 4, True, False), said])
-    topics = [abi.topic("PerkNFT", "CollectionCreated"), (7).to_bytes(32, "big"), bytes(32)]
+    topics = [
+        web3_contracts.event_topic("PerkNFT", "CollectionCreated"),
+        (7).to_bytes(32, "big"),
+        bytes(32),
+    ]
 
     created = perk_nft.decode_log(a_log(topics, data))
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.contracts.reverts import describe, error_name
 from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, ZERO_ADDRESS, checksummed, hex_of
@@ -71,8 +71,12 @@ async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Co
 
 async def claim(contracts: Contracts, user: Party, of: Collection, claims: int = 0) -> int:
     """By relay, with the permit in the same transaction; the token's id."""
-    permit = abi.call("PerkNFT", "permitLTZ", *await contracts.permit(user, "PerkNFT", of.price))
-    ask = abi.call("PerkNFT", "claimFor", user.address, of.id, of.price, claims, a_reference())
+    permit = web3_contracts.encode_call(
+        "PerkNFT", "permitLTZ", *await contracts.permit(user, "PerkNFT", of.price)
+    )
+    ask = web3_contracts.encode_call(
+        "PerkNFT", "claimFor", user.address, of.id, of.price, claims, a_reference()
+    )
     receipt = await contracts.send(contracts.relay, "PerkNFT", "multicall", [permit, ask])
     claimed = contracts.event("PerkNFT", receipt, "Claimed")
     assert (claimed["user"], claimed["price"], claimed["claims"]) == (
@@ -169,8 +173,10 @@ async def test_a_permit_that_somebody_published_first_does_no_harm(contracts: Co
     assert await contracts.refusal(stranger, "LTZ", *late) == "ERC2612InvalidSigner"
 
     calls = [
-        abi.call("PerkNFT", "permitLTZ", owner, value, deadline, v, r, s),
-        abi.call("PerkNFT", "claimFor", user.address, coffee.id, 5 * LTZ, 0, a_reference()),
+        web3_contracts.encode_call("PerkNFT", "permitLTZ", owner, value, deadline, v, r, s),
+        web3_contracts.encode_call(
+            "PerkNFT", "claimFor", user.address, coffee.id, 5 * LTZ, 0, a_reference()
+        ),
     ]
     receipt = await contracts.send(contracts.relay, "PerkNFT", "multicall", calls)
 
@@ -345,8 +351,8 @@ async def a_deal(contracts: Contracts) -> Deal:
     until_when = await contracts.now() + DAY
     lock = (user.address, business.address, 10 * LTZ, until_when, id_)
     calls = [
-        abi.call("BusinessEscrow", "permitLTZ", *permit),
-        abi.call("BusinessEscrow", "lockFor", *lock),
+        web3_contracts.encode_call("BusinessEscrow", "permitLTZ", *permit),
+        web3_contracts.encode_call("BusinessEscrow", "lockFor", *lock),
     ]
     await contracts.send(contracts.relay, "BusinessEscrow", "multicall", calls)
     deal = Deal(id_, user, business)
@@ -470,7 +476,7 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
     ]
     for contract in ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"):
         for role in ("MINTER", "REGISTRAR", "SETTLER", "ARBITER", "DEFAULT_ADMIN"):
-            grant = (abi.role_id(role), theirs)
+            grant = (web3_contracts.role_id(role), theirs)
             named = "AccessControlEnforcedDefaultAdminRules" if role == "DEFAULT_ADMIN" else refused
             attempts.append((contract, "grantRole", grant, named))
 
@@ -481,8 +487,10 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
     # What it can do: spend an allowance on a perk, an item or a deal of that very user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)
     calls = [
-        abi.call("PointsSale", "permitLTZ", *permit),
-        abi.call("PointsSale", "buyFor", user.address, 4, 1, 5 * LTZ, a_reference()),
+        web3_contracts.encode_call("PointsSale", "permitLTZ", *permit),
+        web3_contracts.encode_call(
+            "PointsSale", "buyFor", user.address, 4, 1, 5 * LTZ, a_reference()
+        ),
     ]
     receipt = await contracts.send(thief, "PointsSale", "multicall", calls)
     assert contracts.event("PointsSale", receipt, "Purchased")["buyer"] == user.address
@@ -497,7 +505,7 @@ async def test_a_reverts_reason_is_decoded_by_name(contracts: Contracts) -> None
     user = await a_user(contracts, ltz=3)
     coffee = await a_collection(contracts, ltz=4)
     claim_for = (user.address, coffee.id, 4 * LTZ, 0, a_reference())
-    ask = abi.call("PerkNFT", "claimFor", *claim_for)
+    ask = web3_contracts.encode_call("PerkNFT", "claimFor", *claim_for)
 
     receipt = await contracts.try_to(contracts.relay, "PerkNFT", "multicall", [ask])
     data = await contracts.revert(contracts.relay, "PerkNFT", "multicall", [ask])

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from web3 import Web3
 from web3.types import LogReceipt
 
-from ltzd.chain.contracts import abi, ltz
+from ltzd.chain.contracts import artifacts, ltz
 from ltzd.chain.contracts.ltz import MintEntry, decode_log
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted, Transfer
@@ -18,7 +18,7 @@ from ltzd.values import Address, Hash32, Reference, address_of, bytes_of, checks
 BLOCK = Hash32(b"\xb1" * 32)
 TRANSACTION = Hash32(b"\x7a" * 32)
 
-contract = Web3().eth.contract(abi=abi.compiled("LTZ")["abi"])
+contract = Web3().eth.contract(abi=artifacts.artifact("LTZ")["abi"])
 
 addresses = st.binary(min_size=20, max_size=20).map(Address)
 references = st.binary(min_size=32, max_size=32).map(Reference)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.contracts import abi, offers
+from ltzd.chain.contracts import offers, web3_contracts
 from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Rpc, RpcCall
 from ltzd.errors import NodeUnavailable
@@ -54,7 +54,7 @@ async def test_a_nonsense_head_is_a_node_that_is_unavailable(head: Any) -> None:
         await OfferReader(Muddled([], head), AT).items()
 
 
-CREATED = hex_of(abi.topic("PerkNFT", "CollectionCreated"))
+CREATED = hex_of(web3_contracts.event_topic("PerkNFT", "CollectionCreated"))
 
 
 @pytest.mark.parametrize(

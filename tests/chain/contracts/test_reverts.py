@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.contracts import artifacts, reverts
 
 BY_NAME: dict[str, dict[str, Any]] = {
     entry["name"]: entry
-    for contract in abi.CONTRACTS
-    for entry in abi.compiled(contract)["abi"]
+    for contract in artifacts.CONTRACTS
+    for entry in artifacts.artifact(contract)["abi"]
     if entry["type"] == "error"
 }
 ERRORS = list(BY_NAME.values())
@@ -132,8 +132,8 @@ def test_a_printable_sentence_comes_through_unchanged(text: str) -> None:
 
 def test_two_contracts_that_share_an_error_mean_the_same() -> None:
     shapes: dict[str, set[tuple[str, ...]]] = {}
-    for contract in abi.CONTRACTS:
-        for entry in abi.compiled(contract)["abi"]:
+    for contract in artifacts.CONTRACTS:
+        for entry in artifacts.artifact(contract)["abi"]:
             if entry["type"] == "error":
                 fields = tuple(f"{one['type']} {one['name']}" for one in entry["inputs"])
                 shapes.setdefault(entry["name"], set()).add(fields)

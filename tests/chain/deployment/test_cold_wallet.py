@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import abi, offers
+from ltzd.chain.contracts import offers, web3_contracts
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.publish_outcomes import PublishOutcome
@@ -127,7 +127,7 @@ async def test_what_reverts_after_all_is_told_as_that(
 ) -> None:
     """Somebody is faster: the call would have succeeded when it was tried out."""
     publish = Node.publish
-    role = (abi.role_id("REGISTRAR"), contracts.registrar.address)
+    role = (web3_contracts.role_id("REGISTRAR"), contracts.registrar.address)
 
     async def too_late(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await contracts.send(contracts.admin, "BusinessEscrow", "revokeRole", *role)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import abi, runtime_code
+from ltzd.chain.contracts import artifacts, runtime_code
 from ltzd.chain.deployment.plan import DeployedContract, Deployment, MintLimit
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
@@ -58,12 +58,12 @@ async def assert_all_stands(site: Site) -> None:
     deployment = site.written
     assert deployment is not None
     async with Rpc(site.rpc_url) as rpc:
-        for contract in abi.CONTRACTS:
+        for contract in artifacts.CONTRACTS:
             at = deployment.address(contract)
             code = await Node(rpc).code(at)
             ltz = deployment.address("LTZ")
             assert runtime_code.matches_source(contract, code, deployment.chain_id, at, ltz)
-    for contract in abi.CONTRACTS[1:]:
+    for contract in artifacts.CONTRACTS[1:]:
         assert await site.ask(contract, "ltz") == deployment.address("LTZ")
         assert await site.holds(contract, "RELAYER", RELAYER)
         assert await site.holds(contract, "REGISTRAR", REGISTRAR)
@@ -71,7 +71,7 @@ async def assert_all_stands(site: Site) -> None:
     assert await site.holds("PerkNFT", "REDEEMER", RELAYER)
     assert await site.holds("LTZ", "MINTER", MINTER)
     assert await site.ask("LTZ", "mintLimit", MINTER) == LIMIT.capacity
-    for contract in abi.CONTRACTS:
+    for contract in artifacts.CONTRACTS:
         assert await site.holds(contract, "GUARDIAN", GUARDIAN)
         assert await site.ask(contract, "defaultAdmin") == site.signer.address
         assert await site.ask(contract, "defaultAdminDelay") == 60
@@ -211,7 +211,7 @@ async def test_the_admin_role_is_offered_and_the_offer_not_repeated(anvil_site: 
     await anvil_site.run(terms=terms)
 
     assert await anvil_site.nonce() == SENDS
-    for contract in abi.CONTRACTS:
+    for contract in artifacts.CONTRACTS:
         assert await anvil_site.ask(contract, "defaultAdmin") == anvil_site.signer.address
         assert await anvil_site.ask(contract, "pendingDefaultAdmin") == OTHER
 
@@ -277,7 +277,7 @@ async def test_one_changed_byte_of_code_is_noticed(anvil_site: Site) -> None:
     done = await anvil_site.run()
     ltz = done.address("LTZ")
     async with Rpc(anvil_site.rpc_url) as rpc:
-        for contract in abi.CONTRACTS:
+        for contract in artifacts.CONTRACTS:
             at = done.address(contract)
             code = await Node(rpc).code(at)
             for place in (0, 1, len(code) // 2, len(code) - 1):

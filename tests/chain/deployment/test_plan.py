@@ -9,7 +9,7 @@ from eth_hash.auto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts, web3_contracts
 from ltzd.chain.deployment.plan import (
     DeployedContract,
     Deployment,
@@ -30,7 +30,7 @@ from tests.support.chain.deployments import GUARDIAN, LIMIT, MINTER, REGISTRAR, 
 DEPLOYER, OTHER = Address(b"\xde" * 20), Address(b"\x0e" * 20)
 TERMS = terms_of(DEPLOYER)
 NOTHING = Deployment(31337, Hash32(bytes(32)), DEPLOYER, 100, {})
-ALL = frozenset(abi.CONTRACTS)
+ALL = frozenset(artifacts.CONTRACTS)
 PLACED = place(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
@@ -47,7 +47,7 @@ def standing(contract: str, **changes: Any) -> RoleState:
 
 
 def test_addresses_are_those_of_the_next_four_nonces() -> None:
-    assert [PLACED.contracts[one].nonce for one in abi.CONTRACTS] == [7, 8, 9, 10]
+    assert [PLACED.contracts[one].nonce for one in artifacts.CONTRACTS] == [7, 8, 9, 10]
     assert PLACED.address("LTZ") == created_address(DEPLOYER, 7)
 
 
@@ -62,7 +62,7 @@ def test_what_is_written_down_stays_while_it_can_come_true() -> None:
 def test_a_nonce_that_something_else_used_gives_its_contract_another_place() -> None:
     found = place(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
 
-    assert [found.contracts[one].nonce for one in abi.CONTRACTS] == [7, 9, 10, 11]
+    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [7, 9, 10, 11]
     assert found.address("LTZ") == PLACED.address("LTZ")
 
 
@@ -77,7 +77,7 @@ def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
 def test_without_ltz_all_are_deployed_anew() -> None:
     found = place(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
 
-    assert [found.contracts[one].nonce for one in abi.CONTRACTS] == [20, 21, 22, 23]
+    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [20, 21, 22, 23]
 
 
 def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
@@ -91,15 +91,15 @@ def test_ltz_that_another_version_deployed_is_kept() -> None:
     found = place(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
 
     assert found.contracts["LTZ"] == DeployedContract(OTHER)
-    assert [found.contracts[one].nonce for one in abi.CONTRACTS[1:]] == [4, 5, 6]
+    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS[1:]] == [4, 5, 6]
 
 
 def test_creations_come_first_with_their_nonces_then_one_call_for_each() -> None:
     steps = plan(TERMS, PLACED, {})
 
-    assert [step.contract for step in steps] == [*abi.CONTRACTS, *abi.CONTRACTS]
+    assert [step.contract for step in steps] == [*artifacts.CONTRACTS, *artifacts.CONTRACTS]
     assert [step.nonce for step in steps] == [7, 8, 9, 10, None, None, None, None]
-    assert [step.to for step in steps[4:]] == [PLACED.address(one) for one in abi.CONTRACTS]
+    assert [step.to for step in steps[4:]] == [PLACED.address(one) for one in artifacts.CONTRACTS]
     assert [step.contract for step in steps if is_ready(step, {})] == ["LTZ"]
     ready = [step for step in steps if is_ready(step, {"LTZ": standing("LTZ")})]
     assert ready == steps[:5]
@@ -108,23 +108,25 @@ def test_creations_come_first_with_their_nonces_then_one_call_for_each() -> None
 def test_the_limit_is_set_before_the_role_is_granted() -> None:
     step = plan(TERMS, PLACED, {})[4]
 
-    limit = step.data.index(abi.selector("LTZ", "setMintLimit"))
-    assert limit < step.data.index(abi.selector("LTZ", "grantRole"))
+    limit = step.data.index(artifacts.selector("LTZ", "setMintLimit"))
+    assert limit < step.data.index(artifacts.selector("LTZ", "grantRole"))
 
 
 def test_nothing_is_left_where_everything_stands() -> None:
-    assert plan(TERMS, PLACED, {one: standing(one) for one in abi.CONTRACTS}) == []
+    assert plan(TERMS, PLACED, {one: standing(one) for one in artifacts.CONTRACTS}) == []
 
 
 def test_only_what_is_missing_is_left() -> None:
-    there = {one: standing(one) for one in abi.CONTRACTS}
+    there = {one: standing(one) for one in artifacts.CONTRACTS}
     lacking = there["PerkNFT"].granted - {wanted_grants(TERMS, "PerkNFT")[0]}
     there["PerkNFT"] = standing("PerkNFT", granted=lacking)
 
     (step,) = plan(TERMS, PLACED, there)
 
     assert step.to == PLACED.address("PerkNFT")
-    assert step.data == abi.call("PerkNFT", "grantRole", abi.role_id("RELAYER"), RELAYER)
+    assert step.data == web3_contracts.encode_call(
+        "PerkNFT", "grantRole", web3_contracts.role_id("RELAYER"), RELAYER
+    )
 
 
 @pytest.mark.parametrize(
@@ -139,7 +141,7 @@ def test_only_what_is_missing_is_left() -> None:
 def test_a_limit_is_compared_as_ltz_keeps_it(
     asked: MintLimit, known: MintLimit, is_left: bool
 ) -> None:
-    there = {one: standing(one) for one in abi.CONTRACTS}
+    there = {one: standing(one) for one in artifacts.CONTRACTS}
     there["LTZ"] = standing("LTZ", mint_limit=known)
 
     assert bool(plan(terms_of(DEPLOYER, mint_limit=asked), PLACED, there)) is is_left
@@ -150,11 +152,11 @@ def test_a_limit_is_compared_as_ltz_keeps_it(
     [({}, 4), ({"pending_admin": OTHER}, 0), ({"admin": OTHER}, 0)],
 )
 def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> None:
-    there = {one: standing(one, **state) for one in abi.CONTRACTS}
+    there = {one: standing(one, **state) for one in artifacts.CONTRACTS}
 
     steps = plan(terms_of(DEPLOYER, heir=OTHER), PLACED, there)
 
-    expected = abi.call("LTZ", "beginDefaultAdminTransfer", OTHER)
+    expected = web3_contracts.encode_call("LTZ", "beginDefaultAdminTransfer", OTHER)
     assert [step.data for step in steps] == [expected] * offers
 
 
@@ -188,14 +190,14 @@ def test_good_terms_have_no_fault() -> None:
     assert faults_of(terms_of(DEPLOYER, minter=None, mint_limit=None, relayers=())) == []
 
 
-@pytest.mark.parametrize("contract", abi.CONTRACTS)
+@pytest.mark.parametrize("contract", artifacts.CONTRACTS)
 def test_no_role_that_is_wanted_is_forbidden(contract: str) -> None:
     wanted, forbidden = wanted_grants(TERMS, contract), forbidden_grants(TERMS, contract)
 
     assert not {*wanted} & {*forbidden}
     declared = {
         entry["name"].removesuffix("_ROLE")
-        for entry in abi.compiled(contract)["abi"]
+        for entry in artifacts.artifact(contract)["abi"]
         if entry.get("name", "").endswith("_ROLE")
     }
     asked = {grant.role for grant in wanted} | {grant.role for grant in forbidden}

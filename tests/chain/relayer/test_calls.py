@@ -8,12 +8,12 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.abi import abi_to_signature, get_abi_input_types
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words, artifacts, web3_contracts
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, functions_of
-from ltzd.rules.relayer.calls import RelayAsk, RequestedClaim, SignedPermit
+from ltzd.rules.relayer.calls import RelayRequest, RequestedClaim, SignedPermit
 from ltzd.values import Address, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -62,7 +62,7 @@ def chain_for(name: str) -> Chain:
     return Chain()
 
 
-def refusal(ask: RelayAsk, chain: Chain | None = None) -> ValidationFailed:
+def refusal(ask: RelayRequest, chain: Chain | None = None) -> ValidationFailed:
     with pytest.raises(ValidationFailed) as caught:
         relayed(ask, chain)
     return caught.value
@@ -151,7 +151,9 @@ def test_a_permit_beside_transfer_from_names_the_wallet_that_sends(
 
 
 def test_any_number_of_claims_may_be_expected() -> None:
-    call = abi.call("PerkNFT", "claimFor", USER.address, 2**256 - 1, 0, 2**256 - 1, bytes(32))
+    call = web3_contracts.encode_call(
+        "PerkNFT", "claimFor", USER.address, 2**256 - 1, 0, 2**256 - 1, bytes(32)
+    )
 
     plan = relayed(an_ask("PerkNFT", call))
 
@@ -165,7 +167,9 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
-        decode_relay(RelayAsk(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS)
+        decode_relay(
+            RelayRequest(foreign, MOVES["PerkNFT.claimFor"](USER), USER.address), CONTRACTS
+        )
 
     assert caught.value.details == {
         "contract": checksummed(foreign),
@@ -174,7 +178,7 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
 
 
 def test_a_refused_function_is_told_with_those_that_are_not() -> None:
-    error = refusal(an_ask("LTZ", abi.call("LTZ", "transfer", SHOP, AMOUNT)))
+    error = refusal(an_ask("LTZ", web3_contracts.encode_call("LTZ", "transfer", SHOP, AMOUNT)))
 
     assert error.details == {
         "contract": "LTZ",
@@ -237,8 +241,8 @@ def a_value(kind: str) -> Any:
 
 NOT_IN_THE_TABLE = [
     pytest.param(contract, entry, id=f"{contract}.{abi_to_signature(entry)}")
-    for contract in abi.CONTRACTS
-    for entry in abi.compiled(contract)["abi"]
+    for contract in artifacts.CONTRACTS
+    for entry in artifacts.artifact(contract)["abi"]
     if entry["type"] == "function" and entry["name"] not in functions_of(contract)
 ]
 
@@ -258,7 +262,7 @@ def test_every_function_that_the_table_does_not_name_is_refused(
 @pytest.mark.parametrize("name", MOVES | PERMITS)
 def test_a_function_of_one_contract_is_refused_on_the_others(name: str) -> None:
     function = name.partition(".")[2]
-    for other in abi.CONTRACTS:
+    for other in artifacts.CONTRACTS:
         if function not in functions_of(other):
             refusal(an_ask(other, ROWS[name](USER)), chain_for(name))
 
@@ -266,7 +270,7 @@ def test_a_function_of_one_contract_is_refused_on_the_others(name: str) -> None:
 # --- multicalls ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("contract", abi.CONTRACTS)
+@pytest.mark.parametrize("contract", artifacts.CONTRACTS)
 def test_an_empty_multicall_is_refused(contract: str) -> None:
     assert "holds one call" in refusal(an_ask(contract, multicall())).message
 
@@ -446,7 +450,7 @@ def test_the_first_permit_of_an_owner_may_be_a_used_one() -> None:
     relayed(an_ask("PerkNFT", call, permit=used), Chain(nonce=1))
 
 
-def spending_asks(given: SignedPermit) -> list[RelayAsk]:
+def spending_asks(given: SignedPermit) -> list[RelayRequest]:
     return [
         an_ask("LTZ", multicall(permit(given), transfer_from())),
         an_ask("LTZ", transfer_from(), permit=given),
@@ -590,7 +594,7 @@ ADDRESSES = [
     for place, one in enumerate(
         next(
             each["inputs"]
-            for each in abi.compiled(row.contract)["abi"]
+            for each in artifacts.artifact(row.contract)["abi"]
             if each.get("name") == row.function
         )
     )

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain.contracts import abi, abi_words
+from ltzd.chain.contracts import abi_words, artifacts, web3_contracts
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.relayer.decoding import calls_in
 from ltzd.errors import ContractNotWhitelisted, ValidationFailed
 from ltzd.rules.relayer.allowed_calls import ALLOWED_CALLS, AllowedCall
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, SignedPermit
 from ltzd.values import Address, address_of, bytes_of, checksummed
 from tests.support.relays.allowed_calls import (
     AMOUNT,
@@ -74,7 +74,9 @@ ALLOWED: dict[str, dict[str, str | None]] = {
     "LTZ": {"transferWithAuthorization": "from", "transferFrom": "from"},
 }
 NAMES = {address: name for name, address in AT.items()}
-web3 = {name: Web3().eth.contract(abi=abi.compiled(name)["abi"]) for name in abi.CONTRACTS}
+web3 = {
+    name: Web3().eth.contract(abi=artifacts.artifact(name)["abi"]) for name in artifacts.CONTRACTS
+}
 
 
 @dataclass(frozen=True)
@@ -156,7 +158,7 @@ def judge_move(contract: str, call: Opened, deal: Deal) -> None:
         assert signer_of(contract, *SIGNED[call.function], fields, last) == ME
 
 
-def judge(plan: RelayPlan, ask: RelayAsk, chain: Chain) -> None:
+def judge(plan: RelayPlan, ask: RelayRequest, chain: Chain) -> None:
     assert plan.to == ask.to
     assert plan.user == ask.user == USER.address
     contract = NAMES[plan.to]
@@ -195,7 +197,7 @@ VALUES = {
     "address": st.sampled_from(ADDRESSES),
     "bool": st.booleans(),
     "bytes": st.binary(max_size=70),
-    "bytes32": st.sampled_from([bytes(32), b"\xde" * 32, abi.role_id("MINTER")]),
+    "bytes32": st.sampled_from([bytes(32), b"\xde" * 32, web3_contracts.role_id("MINTER")]),
     "bytes4": st.just(bytes(4)),
     "bytes[]": st.lists(st.binary(max_size=40), max_size=2),
     "string": st.text(max_size=5),
@@ -215,7 +217,7 @@ def a_value(kind: str) -> st.SearchStrategy[Any]:
 
 def any_call_of(contract: str) -> st.SearchStrategy[bytes]:
     """Of any function that the contract has."""
-    functions = [each for each in abi.compiled(contract)["abi"] if each["type"] == "function"]
+    functions = [each for each in artifacts.artifact(contract)["abi"] if each["type"] == "function"]
     return st.sampled_from(functions).flatmap(a_call)
 
 
@@ -241,12 +243,12 @@ GOOD: dict[str, list[bytes]] = {
         if name.startswith(contract)
         for person in (USER, USER, STRANGER)
     ]
-    for contract in abi.CONTRACTS
+    for contract in artifacts.CONTRACTS
 }
 NEARBY: dict[str, list[bytes]] = {
     contract: [call for each, call in FORBIDDEN if each == contract]
     + [permit(each) if contract == "LTZ" else permit_ltz(each) for each in PERMITS_GIVEN]
-    for contract in abi.CONTRACTS
+    for contract in artifacts.CONTRACTS
 }
 NEARBY["LTZ"] += [transfer_from(), transfer_from(value=AMOUNT - 1)]
 STRAIGHT: dict[str, list[bytes]] = {
@@ -257,7 +259,7 @@ STRAIGHT: dict[str, list[bytes]] = {
         for name, build in MOVES.items()
         if name.startswith(contract)
     ]
-    for contract in abi.CONTRACTS
+    for contract in artifacts.CONTRACTS
 }
 """What passes, if the chain agrees."""
 STRAIGHT["LTZ"] += [
@@ -324,7 +326,7 @@ def shapes_of(contract: str) -> dict[str, st.SearchStrategy[bytes]]:
     }
 
 
-SHAPES = {contract: shapes_of(contract) for contract in abi.CONTRACTS}
+SHAPES = {contract: shapes_of(contract) for contract in artifacts.CONTRACTS}
 
 
 @st.composite
@@ -338,11 +340,11 @@ def datas(draw: st.DrawFn, contract: str) -> bytes:
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> RelayAsk:
-    contract = draw(st.sampled_from(abi.CONTRACTS))
+def asks(draw: st.DrawFn) -> RelayRequest:
+    contract = draw(st.sampled_from(artifacts.CONTRACTS))
     to = draw(st.sampled_from([AT[contract]] * 40 + ADDRESSES))
     beside = draw(st.sampled_from([*[None] * 60, *PERMITS_GIVEN]))
-    return RelayAsk(to, draw(datas(contract)), USER.address, permit=beside)
+    return RelayRequest(to, draw(datas(contract)), USER.address, permit=beside)
 
 
 NOBODY = Address(bytes(20))
@@ -366,7 +368,7 @@ def test_nothing_outside_the_table_ever_passes() -> None:
 
     @settings(derandomize=True, deadline=None, max_examples=600)
     @given(asks(), chains)
-    def whatever_passes_is_in_the_table(ask: RelayAsk, chain: Chain) -> None:
+    def whatever_passes_is_in_the_table(ask: RelayRequest, chain: Chain) -> None:
         try:
             plan = relayed(ask, chain)
         except (ContractNotWhitelisted, ValidationFailed):
@@ -388,7 +390,7 @@ def test_a_good_call_that_was_changed_is_another_good_call_or_refused(
     data = MOVES[name](USER)
     for change in changes:
         data = change(data)
-    ask = RelayAsk(AT[name.partition(".")[0]], data, USER.address)
+    ask = RelayRequest(AT[name.partition(".")[0]], data, USER.address)
 
     try:
         plan = relayed(ask, chain)
@@ -419,7 +421,7 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = decode_relay(RelayAsk(to, data, USER.address, permit=beside), CONTRACTS)
+        asked = decode_relay(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
         asked.plan(Chain().answers(asked), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return
@@ -441,7 +443,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], by
     row = draw(st.sampled_from(ALLOWED_CALLS))
     entry = web3[row.contract].get_function_by_name(row.function).abi
     said = {each["name"]: draw(PLAIN_VALUES[each["type"]]) for each in entry["inputs"]}
-    return row, said, abi.call(row.contract, row.function, *said.values())
+    return row, said, web3_contracts.encode_call(row.contract, row.function, *said.values())
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)

@@ -4,7 +4,7 @@ from dataclasses import fields
 
 import pytest
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import artifacts
 from ltzd.chain.relayer.signatures import MESSAGES
 from ltzd.rules.relayer.allowed_calls import (
     ALLOWED_CALLS,
@@ -35,7 +35,7 @@ PRINCIPALS = {
 def inputs_of(row: AllowedCall) -> list[dict[str, str]]:
     (entry,) = [
         each
-        for each in abi.compiled(row.contract)["abi"]
+        for each in artifacts.artifact(row.contract)["abi"]
         if each["type"] == "function" and each["name"] == row.function
     ]
     found: list[dict[str, str]] = entry["inputs"]
@@ -72,7 +72,7 @@ def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(
     names = [one["name"] for one in inputs_of(row)]
     ends_signed = names[-1] == "sig" or names[-3:] == ["v", "r", "s"]
 
-    assert ends_signed == (row.signs is not None or row.part is CallRole.PERMIT)
+    assert ends_signed == (row.signs is not None or row.role is CallRole.PERMIT)
 
 
 @pytest.mark.parametrize(

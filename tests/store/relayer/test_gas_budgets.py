@@ -7,12 +7,12 @@ import asyncpg
 import pytest
 
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
+from ltzd.rules.relayer.admission import NewRelay
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasSpent
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.gas_budgets import GasChange
-from ltzd.store.relayer.relays import NewRelay
 from ltzd.values import Address, hex_of
 from tests.support.relays.lanes import USER, WORST_WEI, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, a_wallet, save, value

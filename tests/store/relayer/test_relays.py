@@ -33,7 +33,7 @@ from tests.support.relays.lanes import (
     progress,
     row_states,
     send,
-    signed,
+    store_signed,
     write,
 )
 from tests.support.rows.core import a_hash, a_wallet, save, value
@@ -158,7 +158,7 @@ async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) 
         found.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
     )
     told = await progress(pool, relay)
-    assert (told.failure, told.relayed) == ("ClaimsPaused()", None)
+    assert (told.reason, told.transaction_hash) == ("ClaimsPaused()", None)
     assert await row_states(pool) == ["failed"]
 
 
@@ -304,7 +304,7 @@ async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: 
         assert await relays.withdraw(connection, gone)
     with pytest.raises(LaneLost):
         async with transaction(pool) as connection:
-            await relays.store_signed(connection, lane, signed(waiting))
+            await store_signed(connection, lane, waiting)
     assert await row_states(pool) == ["queued"]
     assert await value(pool, "SELECT next_nonce FROM lanes") == 0
 
@@ -339,7 +339,7 @@ async def test_between_a_lane_that_signs_and_a_withdrawal_one_wins(
         waiting = await relays.queued(connection, lane, 9)
         taking = asyncio.create_task(take_back())
         await until(lambda: a_writer_waits(pool))
-        await relays.store_signed(connection, lane, signed(waiting))
+        await store_signed(connection, lane, waiting)
         await (signing.commit() if commits else signing.rollback())
     assert await taking is not commits
     assert await row_states(pool) == (["sent"] if commits else [])
@@ -370,21 +370,20 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
     relay, other = await write(pool, a_relay(), a_relay())
     queued = await progress(pool, relay)
     assert (queued.user, queued.to, queued.data) == (USER, a_plan().to, a_plan().data)
-    assert (queued.relayed, queued.failure) == (None, None)
+    assert (queued.transaction_hash, queued.reason) == (None, None)
 
     row, _ = await send(pool, lane)
     signed = await progress(pool, relay)
-    assert (signed.relayed, signed.is_signed) == (None, True), "no node has it yet"
-    assert not queued.is_signed
+    assert signed.transaction_hash is None, "no node has it yet"
+    assert await row_states(pool) == ["sent", "sent"]
     async with session(pool) as connection:
         await transactions.mark_published(connection, [a_hash(f"{relay}")])
-    pending = (await progress(pool, relay)).relayed
-    assert pending is not None
+    pending = await progress(pool, relay)
     assert (pending.status, pending.sender) == (RelayStatus.PENDING, RELAYER.address)
     assert pending.transaction_hash == a_hash(f"{relay}")
 
     await mine(pool, lane, row.id, an_inclusion())
-    mined = (await progress(pool, relay)).relayed
+    mined = await progress(pool, relay)
     assert mined == replace(
         pending,
         transaction_hash=GAS_COST.transaction_hash,
@@ -397,12 +396,12 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
         assert (await relays.settled(connection, [relay, other])).keys() == {relay}
 
     await move(pool, lane, row.id, State.MINED, Transaction(State.PUBLISHED))
-    assert (await progress(pool, relay)).relayed == pending
+    assert await progress(pool, relay) == pending
     assert await row_states(pool) == ["sent", "sent"]
 
     await mine(pool, lane, row.id, an_inclusion())
     await move(pool, lane, row.id, State.MINED, Transaction(State.CONFIRMED, an_inclusion()))
-    final = (await progress(pool, relay)).relayed
+    final = await progress(pool, relay)
     assert final == replace(mined, status=RelayStatus.FINAL)
     assert await row_states(pool) == ["mined", "sent"]
 
@@ -416,8 +415,7 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
     if is_final:
         reverted = Transaction(State.REVERTED, an_inclusion(succeeded=False))
         await move(pool, lane, row.id, State.MINED, reverted)
-    failed = (await progress(pool, relay)).relayed
-    assert failed is not None
+    failed = await progress(pool, relay)
     assert (failed.status, failed.gas_used) == (RelayStatus.FAILED, 50_000)
     assert not (await standing(pool)).has_serialized_in_flight
 
@@ -427,8 +425,7 @@ async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(poo
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     (row,) = await send(pool, lane)
     await move(pool, lane, row.id, State.SIGNED, Transaction(State.DISPLACED))
-    failed = (await progress(pool, relay)).relayed
-    assert failed is not None
+    failed = await progress(pool, relay)
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
     found = await standing(pool)
     assert (found.has_serialized_in_flight, found.claims) == (False, [])
@@ -444,10 +441,10 @@ async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
     await mine(pool, lane, row.id, an_inclusion())
     await write(pool, a_relay(a_plan(claim=(7, 0))), a_relay(a_plan(user=OTHER_USER)))
     async with session(pool) as connection:
-        assert await relays.turns_taken(connection, [USER, OTHER_USER, third]) == {USER}
+        assert await relays.users_with_serialized(connection, [USER, OTHER_USER, third]) == {USER}
         await send(pool, lane, 1)
-        assert await relays.turns_taken(connection, [USER, OTHER_USER]) == {USER}
-        assert await relays.turns_taken(connection, [OTHER_USER]) == set()
+        assert await relays.users_with_serialized(connection, [USER, OTHER_USER]) == {USER}
+        assert await relays.users_with_serialized(connection, [OTHER_USER]) == set()
 
 
 async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: Pool) -> None:
@@ -459,13 +456,12 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
         await transactions.store_attempt(connection, lane, row.id, dearer)
         untaken = await relays.by_hash(connection, a_hash("dearer"), [USER])
         assert untaken is not None
-        assert untaken.relayed is None, "a hash is shown once a node has taken the bytes"
+        assert untaken.transaction_hash is None, "a hash is shown once a node has taken the bytes"
         await transactions.mark_published(connection, [a_hash("dearer")])
         for hash_, shown in (("dearer", "dearer"), (f"{relay}", "dearer")):
             found = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
             assert found is not None
-            assert found.relayed is not None
-            assert (found.id, found.relayed.transaction_hash) == (relay, a_hash(shown))
+            assert (found.id, found.transaction_hash) == (relay, a_hash(shown))
         assert await relays.by_hash(connection, a_hash("dearer"), [OTHER_USER]) is None
         assert await relays.by_hash(connection, a_hash("dearer"), []) is None
         assert await relays.by_hash(connection, a_hash("unknown"), [USER]) is None
@@ -481,8 +477,7 @@ async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) 
         await transactions.mark_published(connection, [a_hash(f"{relay}")])
         published = await relays.by_hash(connection, a_hash("dearer"), [USER])
     assert published is not None
-    assert published.relayed is not None
-    assert published.relayed.transaction_hash == a_hash(f"{relay}"), "a node has only this"
+    assert published.transaction_hash == a_hash(f"{relay}"), "a node has only this"
 
 
 CANCELLED = Inclusion(5, a_hash("block"), False, GAS_COST, is_cancellation=True)
@@ -500,8 +495,7 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
         await transactions.store_attempt(connection, lane, row.id, empty)
         await transactions.mark_published(connection, [empty.hash])
     await mine(pool, lane, row.id, CANCELLED)
-    pending = (await progress(pool, relay)).relayed
-    assert pending is not None
+    pending = await progress(pool, relay)
     assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
     assert await row_states(pool) == ["sent"]
     assert (await standing(pool)).has_serialized_in_flight
@@ -509,8 +503,7 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
         assert await relays.settled(connection, [relay]) == {}
 
     await move(pool, lane, row.id, State.MINED, Transaction(State.CANCELLED, CANCELLED))
-    failed = (await progress(pool, relay)).relayed
-    assert failed is not None
+    failed = await progress(pool, relay)
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, 5)
     assert failed.is_cancelled
     assert not (await standing(pool)).has_serialized_in_flight
@@ -530,7 +523,7 @@ async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not
         await relays.refuse(connection, {refused: "its gas limit is too small"})
         assert [one.id for one in await relays.queued(connection, lane, 9)] == [sent]
     found = await progress(pool, refused)
-    assert (found.failure, found.relayed) == ("its gas limit is too small", None)
+    assert (found.reason, found.transaction_hash) == ("its gas limit is too small", None)
     assert (await standing(pool)).used == 1, "the other's"
     async with session(pool) as connection:
         assert (await relays.settled(connection, [refused])).keys() == {refused}
@@ -666,7 +659,7 @@ async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
             (lambda it: relays.queued(it, lane, 100), 5),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),
-            (lambda it: relays.turns_taken(it, [USER, busy]), 5),
+            (lambda it: relays.users_with_serialized(it, [USER, busy]), 5),
             (lambda it: relays.by_hash(it, hash_, [busy]), 10),
         ]
         for _ in range(2):

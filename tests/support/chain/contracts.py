@@ -1,7 +1,7 @@
 """The four contracts on a dev chain of a test's own, with a real key for every role.
 
-Calls are encoded by `ltzd.chain.contracts.abi`; users' typed data is signed by eth-account, as
-wallets do.
+web3 encodes the calls (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
+as wallets do.
 """
 
 from collections.abc import AsyncIterator
@@ -13,7 +13,7 @@ from uuid import uuid4
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from ltzd.chain.contracts import abi, reverts
+from ltzd.chain.contracts import reverts, web3_contracts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -83,7 +83,9 @@ class Contracts:
             self.at[name] = await self._create(name, self.at["LTZ"], self.admin.address, 0)
         for name, roles in ROLES.items():
             grants = [
-                abi.call(name, "grantRole", abi.role_id(role), self._holder(role).address)
+                web3_contracts.encode_call(
+                    name, "grantRole", web3_contracts.role_id(role), self._holder(role).address
+                )
                 for role in roles
             ]
             await self.send(self.admin, name, "multicall", grants)
@@ -108,19 +110,19 @@ class Contracts:
 
     async def try_to(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
         """A transaction that is mined; its receipt."""
-        data = abi.call(contract, function, *arguments)
+        data = web3_contracts.encode_call(contract, function, *arguments)
         return await self.publish(await self.sign(by, self.at[contract], data))
 
     async def view(self, contract: str, function: str, *arguments: object) -> Any:
         """One value, or a tuple of several."""
-        data = abi.call(contract, function, *arguments)
+        data = web3_contracts.encode_call(contract, function, *arguments)
         answer = await self.node.view(self.at[contract], data)
-        values = abi.decode_result(contract, function, answer)
+        values = web3_contracts.decode_result(contract, function, answer)
         return values[0] if len(values) == 1 else values
 
     async def revert(self, by: Party, contract: str, function: str, *arguments: object) -> bytes:
         """The revert data of a call that must not succeed."""
-        data = abi.call(contract, function, *arguments)
+        data = web3_contracts.encode_call(contract, function, *arguments)
         (revert,) = await self.node.simulate(self.at[contract], [data], by.address)
         assert revert is not None, f"{contract}.{function} does not revert"
         assert revert.data is not None, revert.text
@@ -133,10 +135,10 @@ class Contracts:
     async def reason(self, by: Party, contract: str, function: str, *arguments: object) -> str:
         return reverts.describe(await self.revert(by, contract, function, *arguments))
 
-    def events(self, contract: str, receipt: Any) -> list[abi.Event]:
+    def events(self, contract: str, receipt: Any) -> list[web3_contracts.DecodedEvent]:
         """Those that the contract itself logged."""
         logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
-        return [found for log in logs if (found := abi.decode_log(contract, log))]
+        return [found for log in logs if (found := web3_contracts.decode_log(contract, log))]
 
     def event(self, contract: str, receipt: Any, name: str) -> Any:
         """The arguments of the one event of that name."""
@@ -211,7 +213,7 @@ class Contracts:
         ).raw
 
     async def _create(self, contract: str, *arguments: object) -> Address:
-        data = abi.creation_code(contract, *arguments)
+        data = web3_contracts.creation_code(contract, *arguments)
         receipt = await self.publish(await self.sign(self.admin, Address(b""), data))
         assert receipt["status"] == "0x1", contract
         return address_of(receipt["contractAddress"])

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Any
 
-from ltzd.chain.contracts import abi
+from ltzd.chain.contracts import web3_contracts
 from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
 from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
@@ -112,10 +112,11 @@ class Site:
         assert self.written is not None
         async with Rpc(self.rpc_url) as rpc:
             answer = await Node(rpc).view(
-                self.written.address(contract), abi.call(contract, function, *arguments)
+                self.written.address(contract),
+                web3_contracts.encode_call(contract, function, *arguments),
             )
-        return abi.decode_result(contract, function, answer)[0]
+        return web3_contracts.decode_result(contract, function, answer)[0]
 
     async def holds(self, contract: str, role: str, account: Address) -> bool:
-        found: bool = await self.ask(contract, "hasRole", abi.role_id(role), account)
+        found: bool = await self.ask(contract, "hasRole", web3_contracts.role_id(role), account)
         return found

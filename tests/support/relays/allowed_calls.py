@@ -11,7 +11,7 @@ from eth_abi.abi import encode
 from eth_account import Account
 
 from ltzd.chain import typed_data
-from ltzd.chain.contracts import abi, ltz
+from ltzd.chain.contracts import ltz, web3_contracts
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
 from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode_relay
 from ltzd.chain.typed_data import (
@@ -23,7 +23,7 @@ from ltzd.chain.typed_data import (
     TransferWithAuthorization,
     TypedMessage,
 )
-from ltzd.rules.relayer.calls import RelayAsk, RelayPlan, SignedPermit
+from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, SignedPermit
 from ltzd.values import Address, address_of
 
 
@@ -80,17 +80,17 @@ class Chain:
         return encode(["uint256"], [number])
 
 
-def relayed(ask: RelayAsk, chain: Chain | None = None) -> RelayPlan:
+def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
     asked = decode_relay(ask, CONTRACTS)
     return asked.plan((chain or Chain()).answers(asked), OPERATORS)
 
 
-def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayAsk:
-    return RelayAsk(AT[contract], data, user, **more)
+def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayRequest:
+    return RelayRequest(AT[contract], data, user, **more)
 
 
 def multicall(*calls: bytes) -> bytes:
-    return abi.call("LTZ", "multicall", calls)
+    return web3_contracts.encode_call("LTZ", "multicall", calls)
 
 
 def split(signature: bytes) -> tuple[int, bytes, bytes]:
@@ -112,12 +112,12 @@ def a_permit(
 def permit(given: SignedPermit) -> bytes:
     """As a call of LTZ."""
     said = (given.owner, given.spender, given.value, given.deadline)
-    return abi.call("LTZ", "permit", *said, *split(given.signature))
+    return web3_contracts.encode_call("LTZ", "permit", *said, *split(given.signature))
 
 
 def permit_ltz(given: SignedPermit) -> bytes:
     """As a call of the spender."""
-    return abi.call(
+    return web3_contracts.encode_call(
         "PerkNFT", "permitLTZ", given.owner, given.value, given.deadline, *split(given.signature)
     )
 
@@ -130,53 +130,59 @@ def permit_for(contract: str, **how: Any) -> bytes:
 
 
 def transfer_from(owner: Address = USER.address, value: int = AMOUNT) -> bytes:
-    return abi.call("LTZ", "transferFrom", owner, SHOP, value)
+    return web3_contracts.encode_call("LTZ", "transferFrom", owner, SHOP, value)
 
 
 def _claim_for(user: Person) -> bytes:
-    return abi.call("PerkNFT", "claimFor", user.address, 7, AMOUNT, 2, REFERENCE)
+    return web3_contracts.encode_call("PerkNFT", "claimFor", user.address, 7, AMOUNT, 2, REFERENCE)
 
 
 def claim_with_sig(user: Person, signer: Person | None = None) -> bytes:
     said = (user.address, 7, AMOUNT, 2, REFERENCE, DEADLINE)
-    return abi.call(
+    return web3_contracts.encode_call(
         "PerkNFT", "claimWithSig", *said, (signer or user).sign("PerkNFT", Claim(*said))
     )
 
 
 def _buy_for(user: Person) -> bytes:
-    return abi.call("PointsSale", "buyFor", user.address, 9, 2, AMOUNT, REFERENCE)
+    return web3_contracts.encode_call("PointsSale", "buyFor", user.address, 9, 2, AMOUNT, REFERENCE)
 
 
 def _buy_with_sig(user: Person, signer: Person | None = None) -> bytes:
     said = (user.address, 9, 2, AMOUNT, REFERENCE, DEADLINE)
     signature = (signer or user).sign("PointsSale", Buy(*said))
-    return abi.call("PointsSale", "buyWithSig", *said, signature)
+    return web3_contracts.encode_call("PointsSale", "buyWithSig", *said, signature)
 
 
 def _lock_for(user: Person) -> bytes:
-    return abi.call("BusinessEscrow", "lockFor", user.address, SHOP, AMOUNT, DEADLINE, DEAL_ID)
+    return web3_contracts.encode_call(
+        "BusinessEscrow", "lockFor", user.address, SHOP, AMOUNT, DEADLINE, DEAL_ID
+    )
 
 
 def _release_with_sig(user: Person, signer: Person | None = None) -> bytes:
     signature = (signer or user).sign("BusinessEscrow", Release(DEAL_ID, DEADLINE))
-    return abi.call("BusinessEscrow", "releaseWithSig", DEAL_ID, DEADLINE, signature)
+    return web3_contracts.encode_call(
+        "BusinessEscrow", "releaseWithSig", DEAL_ID, DEADLINE, signature
+    )
 
 
 def _refund_with_sig(user: Person, signer: Person | None = None) -> bytes:
     signature = (signer or user).sign("BusinessEscrow", Refund(DEAL_ID, DEADLINE))
-    return abi.call("BusinessEscrow", "refundWithSig", DEAL_ID, DEADLINE, signature)
+    return web3_contracts.encode_call(
+        "BusinessEscrow", "refundWithSig", DEAL_ID, DEADLINE, signature
+    )
 
 
 def _reclaim(_user: Person) -> bytes:
-    return abi.call("BusinessEscrow", "reclaim", DEAL_ID)
+    return web3_contracts.encode_call("BusinessEscrow", "reclaim", DEAL_ID)
 
 
 def transfer_with_authorization(user: Person, signer: Person | None = None) -> bytes:
     message = TransferWithAuthorization(user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
     said = (user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
     signature = (signer or user).sign("LTZ", message)
-    return abi.call("LTZ", "transferWithAuthorization", *said, *split(signature))
+    return web3_contracts.encode_call("LTZ", "transferWithAuthorization", *said, *split(signature))
 
 
 SIGNED: Final[dict[str, Callable[..., bytes]]] = {
@@ -208,12 +214,12 @@ SPENDING: Final[dict[str, Callable[[Person], bytes]]] = {
 ROWS: Final = MOVES | PERMITS | SPENDING
 
 FORBIDDEN: Final[Sequence[tuple[str, bytes]]] = [
-    (contract, abi.call(contract, function, *arguments))
+    (contract, web3_contracts.encode_call(contract, function, *arguments))
     for contract, function, arguments in [
         ("LTZ", "mintReward", (USER.address, AMOUNT, REFERENCE)),
         ("LTZ", "mintRewardBatch", ([(USER.address, AMOUNT, REFERENCE)],)),
-        ("LTZ", "grantRole", (abi.role_id("MINTER"), USER.address)),
-        ("LTZ", "renounceRole", (abi.role_id("MINTER"), OPERATORS[0])),
+        ("LTZ", "grantRole", (web3_contracts.role_id("MINTER"), USER.address)),
+        ("LTZ", "renounceRole", (web3_contracts.role_id("MINTER"), OPERATORS[0])),
         ("LTZ", "approve", (USER.address, AMOUNT)),
         ("LTZ", "transfer", (USER.address, AMOUNT)),
         ("LTZ", "transferFrom", (USER.address, SHOP, AMOUNT)),
@@ -228,8 +234,8 @@ FORBIDDEN: Final[Sequence[tuple[str, bytes]]] = [
         ("PerkNFT", "updateCollection", (1, 0, 0, 0, True)),
         ("PerkNFT", "transferFrom", (USER.address, SHOP, 1)),
         ("PerkNFT", "setApprovalForAll", (USER.address, True)),
-        ("PerkNFT", "grantRole", (abi.role_id("RELAYER"), USER.address)),
-        ("PointsSale", "renounceRole", (abi.role_id("RELAYER"), OPERATORS[0])),
+        ("PerkNFT", "grantRole", (web3_contracts.role_id("RELAYER"), USER.address)),
+        ("PointsSale", "renounceRole", (web3_contracts.role_id("RELAYER"), OPERATORS[0])),
         ("BusinessEscrow", "release", (DEAL_ID,)),
         ("BusinessEscrow", "refund", (DEAL_ID,)),
         ("BusinessEscrow", "lock", (SHOP, AMOUNT, DEADLINE, DEAL_ID)),

@@ -14,13 +14,14 @@ from ltzd.chain.signing import Signer
 from ltzd.operator.policy import LanePolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
-from ltzd.rules.relayer.calls import RelayPlan, RequestedClaim
-from ltzd.store.database import Pool, session, transaction
+from ltzd.rules.relayer.admission import NewRelay
+from ltzd.rules.relayer.calls import RelayPlan, RelayProgress, RequestedClaim
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import NewRelay, Progress, QueuedRelay, SignedRelay, StoredIntent
+from ltzd.store.relayer.relays import QueuedRelay
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
@@ -88,21 +89,24 @@ async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
         return await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
 
 
-def signed(those: Sequence[QueuedRelay], first_nonce: int = 0) -> list[SignedRelay]:
-    """An attempt's hash and bytes are of its relay's id."""
-    return [
-        SignedRelay(one, nonce, Attempt(a_hash(f"{one.id}"), f"{one.id}".encode(), FEES))
-        for nonce, one in enumerate(those, start=first_nonce)
-    ]
+def attempts_for(queued: Sequence[QueuedRelay]) -> list[Attempt]:
+    """An attempt for each relay; its hash and bytes are made of the relay's id."""
+    return [Attempt(a_hash(f"{relay.id}"), f"{relay.id}".encode(), FEES) for relay in queued]
+
+
+async def store_signed(
+    connection: Connection, lane: Lane, queued: Sequence[QueuedRelay], first_nonce: int = 0
+) -> list[OpenTransaction]:
+    return await relays.store_signed(connection, lane, queued, attempts_for(queued), first_nonce)
 
 
 async def send(
     pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100
-) -> list[StoredIntent]:
-    """What the lane does with what is queued."""
+) -> list[OpenTransaction]:
+    """Sign what is queued, as a lane does."""
     async with transaction(pool) as connection:
-        those = await relays.queued(connection, lane, limit)
-        return await relays.store_signed(connection, lane, signed(those, first_nonce))
+        queued = await relays.queued(connection, lane, limit)
+        return await store_signed(connection, lane, queued, first_nonce)
 
 
 async def row_states(pool: Pool) -> list[str]:
@@ -112,7 +116,7 @@ async def row_states(pool: Pool) -> list[str]:
     return [row["state"] for row in rows]
 
 
-async def progress(pool: Pool, relay: int) -> Progress:
+async def progress(pool: Pool, relay: int) -> RelayProgress:
     async with session(pool) as connection:
         return (await relays.progress(connection, [relay]))[relay]
 

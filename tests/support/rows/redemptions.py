@@ -14,7 +14,7 @@ from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption, Token
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import OTHERS_AT
-from tests.support.relays.lanes import RELAYER, a_relay_lane, signed
+from tests.support.relays.lanes import RELAYER, a_relay_lane, store_signed
 from tests.support.rows import perk_facts as perk_ledger
 from tests.support.rows.core import BRAND, FEES, a_hash, a_wallet, save
 from tests.support.rows.perk_facts import PerkLedger, token_of
@@ -69,8 +69,8 @@ class Rows:
         """By the lane, past what is queued before it."""
         async with transaction(self.pool) as connection:
             queued = await relays.queued(connection, self.lane, 100)
-            those = [one for one in queued if one.id == self.relays[new.id]]
-            (row,) = await relays.store_signed(connection, self.lane, signed(those, self.nonce))
+            chosen = [relay for relay in queued if relay.id == self.relays[new.id]]
+            (row,) = await store_signed(connection, self.lane, chosen, self.nonce)
         self.nonce += 1
         self.sent[new.id] = row.id
 

@@ -138,9 +138,9 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.of(self.pool, self.wakeups, self.deployed.node, contracts, fees)
+        desk = RelayContext.create(self.pool, self.wakeups, self.deployed.node, contracts, fees)
         process = Process(desk, self.wallets, self.conditions)
-        await self.stack.enter_async_context(running(desk.board.run(), process.relayer.run()))
+        await self.stack.enter_async_context(running(desk.waiters.run(), process.relayer.run()))
         return process
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""The action behind the event handler, as one process has it: on PostgreSQL and the sandbox."""
+"""The `EventHandler` action of one process, on PostgreSQL and the sandbox."""
 
 import asyncio
 from collections import Counter
@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import record as event_handler
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
-from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler, EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
@@ -34,12 +35,12 @@ NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
 
 
 def a_brand(*events: EventRule, **changes: Any) -> Brand:
-    said = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
-    return Brand.model_validate(said | {"events": events} | changes)
+    configuration = {"id": "0x" + BRAND.hex(), "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(configuration | {"events": events} | changes)
 
 
 def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "brand_id": BRAND,
         "event_type": "account_creation",
         "email": email,
@@ -49,7 +50,7 @@ def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
         "metadata": {},
         "origin": None,
     }
-    return EventRequest(**said | changes)
+    return EventRequest(**fields | changes)
 
 
 @pytest.fixture(autouse=True)
@@ -69,7 +70,7 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 async def a_handler(
     url: str, sandbox: Sandbox, brand: Brand | None = None, capacity: MintCapacity | None = None
 ) -> Any:
-    """One process's worth: its own pool, identity client and memory."""
+    """The action with its own pool, identity client and memory, as one process has them."""
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
         stack.callback(pool.terminate)
@@ -97,15 +98,15 @@ async def a_handler(
 async def two_handlers(
     url: str, sandbox: Sandbox, brand: Brand | None = None
 ) -> AsyncIterator[list[EventHandler]]:
-    async with a_handler(url, sandbox, brand) as one, a_handler(url, sandbox, brand) as other:
-        yield [one, other]
+    async with a_handler(url, sandbox, brand) as first, a_handler(url, sandbox, brand) as second:
+        yield [first, second]
 
 
-OutcomeWriter = list[RecordedEvent | LtzdError]
+Outcomes = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
-    """All at once, over the handlers in turn."""
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
+    """Record all requests at once, spread over the handlers in turn."""
     answers = await asyncio.gather(
         *(
             handlers[number % len(handlers)].record(request)
@@ -119,16 +120,16 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: OutcomeWriter) -> Counter[str]:
+def kinds(outcomes: Outcomes) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
-def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
     return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
 
 
 async def counts(pool: Pool) -> tuple[int, int, int]:
-    """Events, rewards, users."""
+    """The numbers of events, rewards and users in the database."""
     async with session(pool) as connection:
         return tuple(
             await connection.fetchrow(

@@ -1,8 +1,8 @@
 """The event surface as `ltzd run --roles http` serves it, on real PostgreSQL and the sandbox.
 
-Everything is the real thing but two: the node is `FakeNode` behind HTTP, and a stand-in for the
-mint lane of another process tells hashes at once. Tests share one surface; each has brands of its
-own (`surface.brand(...)`), and with them its own claims, totals and budgets.
+Only two parts are fakes: the node is a `FakeNode` behind HTTP, and a stand-in for the mint lane of
+another process reports hashes at once. Tests share one surface. Each test has brands of its own
+(`surface.brand(...)`), and with them its own claims, totals and budgets.
 """
 
 import asyncio
@@ -49,12 +49,12 @@ _numbers = itertools.count(1)
 
 
 def free(kind: str = "form_submit", **changes: Any) -> dict[str, Any]:
-    """An event rule without any limit, whose reward of 0 is answered at once."""
+    """An event rule without limits. Its reward of 0 is answered at once."""
     return {"type": kind, "reward": 0} | NO_LIMITS | changes
 
 
 def somebody() -> str:
-    """An e-mail address that no other event has."""
+    """A new e-mail address."""
     return f"{uuid4().hex}@mail.example"
 
 
@@ -75,14 +75,14 @@ class JsonResponse:
 
     @property
     def details(self) -> dict[str, Any]:
-        found: dict[str, Any] = self.body["details"]
-        return found
+        details: dict[str, Any] = self.body["details"]
+        return details
 
     @property
     def faults(self) -> list[str]:
-        """What `details.errors` lists."""
-        found: list[str] = self.details["errors"]
-        return found
+        """The list in `details.errors`."""
+        faults: list[str] = self.details["errors"]
+        return faults
 
 
 @dataclass
@@ -99,15 +99,19 @@ class EventSurface:
         self,
         method: str,
         path: str,
-        said: object = None,
+        payload: object = None,
         headers: Mapping[str, str] | None = None,
     ) -> JsonResponse:
-        """`said` as JSON; bytes, or an iterator of chunks, as they are."""
+        """Send `payload` as JSON; bytes and iterators of chunks are sent unchanged."""
         sent = dict(headers or {})
-        raw: Any = said
-        if said is not None and not isinstance(said, bytes) and not hasattr(said, "__aiter__"):
-            raw = json.dumps(said).encode()
-        if said is not None and "Content-Type" not in sent:
+        raw: Any = payload
+        if (
+            payload is not None
+            and not isinstance(payload, bytes)
+            and not hasattr(payload, "__aiter__")
+        ):
+            raw = json.dumps(payload).encode()
+        if payload is not None and "Content-Type" not in sent:
             sent["Content-Type"] = "application/json"
         skipped = () if sent.get("Content-Type") else ("Content-Type",)
         sent = {name: value for name, value in sent.items() if value}
@@ -125,7 +129,7 @@ class EventSurface:
             return JsonResponse(answer.status, body, answer.headers, got)
 
     async def post(self, body: object, **headers: str) -> JsonResponse:
-        """An event, whose answer must fit the models whatever it is."""
+        """Send an event. The response must fit the models, whatever its status."""
         answer = await self.ask("POST", f"{PREFIX}/manual-event", body, headers)
         assert_well_formed(answer)
         return answer
@@ -134,27 +138,27 @@ class EventSurface:
         return await self.ask("GET", PREFIX + path, headers=headers)
 
     async def apply(self, brand: Brand) -> NewKeys | None:
-        """The configuration in force at once; keys when the brand is new."""
+        """Put the configuration in force at once. A new brand gets keys."""
         async with transaction(self.daemon.pool) as connection:
             applied = await brands.apply(connection, brand, self.sealer)
         await self.refresh()
         return applied.keys
 
     async def refresh(self) -> None:
-        """Make what is committed of the brands known to this process now."""
+        """Make this process read the brands that are committed."""
         async with session(self.daemon.pool) as connection:
             await self.daemon.brands.refresh(connection)
 
     async def brand(self, *events: dict[str, Any], **changes: Any) -> "BrandAtWork":
-        """A new brand with a domain of its own; `events` are what its file says of them."""
+        """A new brand with a domain of its own. `events` are the events of its file."""
         number = next(_numbers)
-        said: dict[str, Any] = {
+        configuration: dict[str, Any] = {
             "id": f"0x{number:040x}",
             "name": f"Brand {number}",
             "domains": (f"shop{number}.example",),
             "events": events,
         }
-        brand = Brand.model_validate(said | changes)
+        brand = Brand.model_validate(configuration | changes)
         keys = await self.apply(brand)
         assert keys is not None
         return BrandAtWork(self, brand, keys)
@@ -169,7 +173,7 @@ class EventSurface:
 
 @dataclass
 class BrandAtWork:
-    """A brand in force and what it can do."""
+    """A brand in force, and the requests of its server."""
 
     surface: EventSurface
     brand: Brand
@@ -184,14 +188,14 @@ class BrandAtWork:
         return self.brand.domains[0]
 
     def body(self, email: str | None = None, **changes: Any) -> dict[str, Any]:
-        """A good event of its first configured type; `...` leaves a field out."""
-        said = {
+        """A valid event of its first configured type. A field of `...` is left out."""
+        fields = {
             "brandId": self.id,
             "eventType": self.brand.events[0].type if self.brand.events else "form_submit",
             "userEmail": email or somebody(),
             "domain": self.domain,
         } | changes
-        return {name: value for name, value in said.items() if value is not ...}
+        return {name: value for name, value in fields.items() if value is not ...}
 
     async def post(
         self, email: str | None = None, headers: Mapping[str, str] | None = None, **changes: Any
@@ -200,14 +204,14 @@ class BrandAtWork:
 
     async def change(self, *events: dict[str, Any], **changes: Any) -> None:
         """Apply another file of this brand."""
-        said = self.brand.model_dump() | changes
+        configuration = self.brand.model_dump() | changes
         if events:
-            said["events"] = events
-        self.brand = Brand.model_validate(said)
+            configuration["events"] = events
+        self.brand = Brand.model_validate(configuration)
         await self.surface.apply(self.brand)
 
     async def passes(self, seconds: float) -> None:
-        """So much time goes by for everything that this brand's users claimed."""
+        """Move the claims of this brand's users into the past by this time."""
         async with transaction(self.surface.daemon.pool) as connection:
             await connection.execute(
                 """
@@ -227,15 +231,15 @@ class BrandAtWork:
             )
 
     async def events(self) -> int:
-        """How many are recorded."""
-        found: int = await self.surface.value(
+        """The number of recorded events."""
+        count: int = await self.surface.value(
             "SELECT count(*) FROM events WHERE brand_id = $1", self.brand.address
         )
-        return found
+        return count
 
 
 def assert_well_formed(answer: JsonResponse) -> None:
-    """What holds for every answer of an event, whatever it says."""
+    """Checks the shape of every response to an event, success or error."""
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Origin"
     assert answer.headers["X-Request-Id"]
@@ -251,22 +255,22 @@ def assert_well_formed(answer: JsonResponse) -> None:
 
 @asynccontextmanager
 async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
-    """The node's URL; while it `is_down` it answers 503."""
+    """The node's URL. While `is_down` the node answers 503."""
 
     async def answer(request: web.Request) -> web.Response:
-        asked = await request.json()
+        message = await request.json()
         if node.is_down:
             return web.Response(status=503)
-        calls = asked if isinstance(asked, list) else [asked]
-        said = [
+        calls = message if isinstance(message, list) else [message]
+        replies = [
             {
                 "jsonrpc": "2.0",
-                "id": one["id"],
-                "result": await node.call(one["method"], *one["params"]),
+                "id": call["id"],
+                "result": await node.call(call["method"], *call["params"]),
             }
-            for one in calls
+            for call in calls
         ]
-        return web.json_response(said if isinstance(asked, list) else said[0])
+        return web.json_response(replies if isinstance(message, list) else replies[0])
 
     application = web.Application()
     application.router.add_post("/", answer)
@@ -283,7 +287,7 @@ async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
 async def an_event_surface(
     database_url: str, folder: Path, **settings: Any
 ) -> AsyncIterator[EventSurface]:
-    """`settings` are sections of the settings file beside those that make it run here."""
+    """`settings` are further sections of the settings file."""
     async with AsyncExitStack() as stack:
         sandbox = Sandbox(folder, 0, "http://127.0.0.1:1", None)
         await sandbox.start()
@@ -292,8 +296,8 @@ async def an_event_surface(
         node.mine()
         node_url = await stack.enter_async_context(a_served_node(node))
         sealer = Sealer.from_file(folder / "master.key", create=True)
-        said = _settings(database_url, folder, sandbox, node_url) | settings
-        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(said)))
+        merged = _settings(database_url, folder, sandbox, node_url) | settings
+        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(merged)))
         http = await stack.enter_async_context(aiohttp.ClientSession())
         url = await stack.enter_async_context(serving(http_app(daemon, is_dev=False)))
         surface = EventSurface(url, http, daemon, sandbox, node, sealer)
@@ -304,7 +308,7 @@ async def an_event_surface(
 
 
 def _one_refresh_at_a_time(daemon: Daemon) -> None:
-    """Beside the daemon's own loop a test refreshes too; the later one must have the last word."""
+    """Tests refresh beside the daemon's own loop: the later refresh must win."""
     gate, refresh = asyncio.Lock(), daemon.brands.refresh
 
     async def refresh_alone(connection: Connection) -> bool:
@@ -357,13 +361,13 @@ def _hash(reward: UUID) -> Hash32:
 
 
 async def _publish(surface: EventSurface) -> None:
-    """In the mint lane's place: whoever waits for a hash is told one, while that is switched on."""
+    """Stands in for the mint lane: reports a hash to every waiter, while that is switched on."""
     subscribe = surface.daemon.wakeups.subscribe(REWARDS)
     hashes = surface.daemon.hashes
     while True:
         await surface.is_publishing.wait()
         await subscribe.wait(0.01)
-        for reward in list(hashes._waiting):
+        for reward in hashes.awaited():
             hashes.deliver([reward], _hash(reward))
 
 
@@ -371,7 +375,7 @@ async def _publish(surface: EventSurface) -> None:
 async def event_surface(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[EventSurface]:
-    """Shared by all tests that leave its parts alone."""
+    """Shared by all tests that do not change its parts."""
     folder = tmp_path_factory.mktemp("surface")
     async with databases.fresh() as url, an_event_surface(url, folder) as surface:
         yield surface
@@ -379,6 +383,6 @@ async def event_surface(
 
 @pytest_asyncio.fixture
 async def own_event_surface(database_url: str, tmp_path: Path) -> AsyncIterator[EventSurface]:
-    """For tests that break something."""
+    """A surface of its own, for a test that breaks a part."""
     async with an_event_surface(database_url, tmp_path) as surface:
         yield surface

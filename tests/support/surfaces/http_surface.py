@@ -1,4 +1,4 @@
-"""The surfaces behind real HTTP, over books that behave like the actions behind them."""
+"""The surfaces behind real HTTP, over fakes that behave like the actions."""
 
 import asyncio
 import hashlib
@@ -14,11 +14,11 @@ from uuid import UUID, uuid4
 
 import aiohttp
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
-from ltzd.actions.relayer.relayer import RelayAnswer, RelayRequest
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
@@ -53,7 +53,7 @@ from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
-from ltzd.rules.relayer.calls import Relayed, RelayStatus, RelayWindow
+from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
 from ltzd.rules.relayer.limits import RELAYS_AN_HOUR, WINDOW, RelayUsage
 from ltzd.rules.request_signatures import SignedRequest, check_form, is_signed_with
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
@@ -81,14 +81,14 @@ SECURITY_KEY = "ltzsk_" + "1" * 40
 API_KEY = "ltzak_" + "2" * 40
 COLLECTION = 7
 PERK = (COLLECTION << SERIAL_BITS) + 1
-"""Of COLLECTION's tokens the first."""
+"""The first token of COLLECTION."""
 
 
 @dataclass
 class FakeEvents:
-    """Remembers what it was asked; says no to duplicates, and whatever `refusal` holds."""
+    """Records every event once. Refuses duplicates, and raises `refusal` if it is set."""
 
-    asked: list[EventRequest] = field(default_factory=list)
+    requests: list[EventRequest] = field(default_factory=list)
     events: dict[tuple[Address, str, str], UUID] = field(default_factory=dict)
     refusal: Exception | None = None
     hash: Hash32 | None = MINT
@@ -101,7 +101,7 @@ class FakeEvents:
     )
 
     async def record(self, request: EventRequest) -> RecordedEvent:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.gate is not None:
             await self.gate.wait()
         if self.refusal is not None:
@@ -157,9 +157,9 @@ class FakeEvents:
 
 @dataclass
 class FakeRelays:
-    """Sends whatever a wallet's own user asks, 35 times; says no with whatever `refusal` holds.
+    """Relays a user's calls, 35 times each. Raises `refusal` if it is set.
 
-    `heard` are the names of what was asked of it, in order.
+    `calls` has the names of the called methods, in order.
     """
 
     users: dict[str, TokenUser] = field(
@@ -168,9 +168,9 @@ class FakeRelays:
             OTHER_TOKEN: TokenUser("other", ()),
         }
     )
-    heard: list[str] = field(default_factory=list)
-    asked: list[RelayRequest] = field(default_factory=list)
-    sent: dict[Hash32, tuple[Address, Relayed]] = field(default_factory=dict)
+    calls: list[str] = field(default_factory=list)
+    requests: list[RelayRequest] = field(default_factory=list)
+    sent: dict[Hash32, tuple[Address, RelayProgress]] = field(default_factory=dict)
     keys: dict[tuple[Address, str], tuple[bytes, Hash32]] = field(default_factory=dict)
     provider: Exception | None = None
     refusal: Exception | None = None
@@ -178,73 +178,80 @@ class FakeRelays:
     reset_at: float = field(default_factory=lambda: time.time() + 3_600)
 
     async def user_of(self, token: str) -> TokenUser:
-        self.heard.append("user_of")
+        self.calls.append("user_of")
         if self.provider is not None:
             raise self.provider
         if token not in self.users:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def standing(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        self.heard.append("standing")
-        if request.ask.user not in (user.wallets or ()):
+    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
+        self.calls.append("usage")
+        if request.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
-        return self._standing(request.ask.user)
+        return self._usage(request.user)
 
-    def _standing(self, user: Address) -> RelayUsage:
+    def _usage(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
         begun = datetime.fromtimestamp(self.reset_at, UTC) - WINDOW
         return RelayUsage(begun, begun, used, None, False, None, ())
 
     def window(self, user: Address) -> RelayWindow:
-        return self._standing(user).window()
+        return self._usage(user).window()
 
-    async def submit(self, request: RelayRequest, _standing: RelayUsage) -> RelayAnswer:
-        self.heard.append("submit")
-        self.asked.append(request)
+    async def submit(
+        self, _caller: TokenUser, request: RelayRequest, _usage: RelayUsage
+    ) -> tuple[RelayProgress, RelayWindow]:
+        self.calls.append("submit")
+        self.requests.append(request)
         if self.refusal is not None:
             raise self.refusal
-        user = request.ask.user
+        user = request.user
         slot = (user, request.idempotency_key or f"none {len(self.sent)}")
         if slot in self.keys:
             return self._replay(*self.keys[slot], request)
         if not self.window(user).remaining:
             raise RateLimited("Too many transactions", limit=RELAYS_AN_HOUR, retryAfterSeconds=60)
-        relayed = self._sent(request)
-        self.keys[slot] = (request.fingerprint, relayed.transaction_hash)
-        return RelayAnswer(relayed, self.window(user))
+        at, relay = self._sent(request)
+        self.keys[slot] = (request.fingerprint, at)
+        return relay, self.window(user)
 
-    def _replay(self, known: bytes, at: Hash32, request: RelayRequest) -> RelayAnswer:
+    def _replay(
+        self, known: bytes, at: Hash32, request: RelayRequest
+    ) -> tuple[RelayProgress, RelayWindow]:
         if known != request.fingerprint:
             raise IdempotencyKeyReused("This idempotency key came with another request before")
-        return RelayAnswer(self.sent[at][1], self.window(request.ask.user))
+        return self.sent[at][1], self.window(request.user)
 
-    def _sent(self, request: RelayRequest) -> Relayed:
-        number = len(self.sent).to_bytes(2, "big")
-        relayed = Relayed(
-            Hash32(hashlib.sha256(number).digest()), OPERATOR, request.ask.to, RelayStatus.PENDING
+    def _sent(self, request: RelayRequest) -> tuple[Hash32, RelayProgress]:
+        id_ = len(self.sent)
+        at = Hash32(hashlib.sha256(id_.to_bytes(2, "big")).digest())
+        relay = RelayProgress(
+            id_, request.user, request.to, request.data, RelayStatus.PENDING, at, OPERATOR
         )
         if self.status is not RelayStatus.PENDING:
-            relayed = mined(relayed, self.status)
-        self.sent[relayed.transaction_hash] = (request.ask.user, relayed)
-        return relayed
+            relay = mined(relay, self.status)
+        self.sent[at] = (request.user, relay)
+        return at, relay
 
     def becomes(self, status: RelayStatus, reason: str | None = None) -> None:
-        """Everything that was sent."""
+        """Every relay has this status now."""
         for at, (user, relayed) in self.sent.items():
             self.sent[at] = (user, replace(mined(relayed, status), reason=reason))
 
-    async def find(self, user: TokenUser, transaction_hash: Hash32) -> RelayAnswer:
-        self.heard.append("find")
+    async def find(
+        self, user: TokenUser, transaction_hash: Hash32
+    ) -> tuple[RelayProgress, RelayWindow]:
+        self.calls.append("find")
         if self.refusal is not None:
             raise self.refusal
         owner, relayed = self.sent.get(transaction_hash, (None, None))
         if owner is None or relayed is None or owner not in (user.wallets or ()):
             raise NotFound("Relay not found")
-        return RelayAnswer(relayed, self.window(owner))
+        return relayed, self.window(owner)
 
 
-def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
+def mined(relayed: RelayProgress, status: RelayStatus) -> RelayProgress:
     return replace(
         relayed, status=status, block_number=7, gas_used=183_402, effective_gas_price=10**9
     )
@@ -252,10 +259,10 @@ def mined(relayed: Relayed, status: RelayStatus) -> Relayed:
 
 @dataclass
 class FakePerkCharges:
-    """Redeems what its tokens have left; says no with whatever `refusal` holds.
+    """Redeems the charges that its tokens have left. Raises `refusal` if it is set.
 
-    Signatures are judged with `keys`, or by `check` as RequestSignatures judges them. `heard` are
-    the names of what was asked of it, in order.
+    Signatures are verified with `keys`, or by `check` as RequestSignatures does. `calls` has the
+    names of the called methods, in order.
     """
 
     keys: dict[Address, list[str]] = field(
@@ -266,8 +273,8 @@ class FakePerkCharges:
         default_factory=lambda: {COLLECTION: address_of(BRAND_ID), 8: OPERATOR}
     )
     tokens: dict[int, Token] = field(default_factory=lambda: {PERK: a_perk()})
-    heard: list[str] = field(default_factory=list)
-    asked: list[RedeemRequest] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    requests: list[RedeemRequest] = field(default_factory=list)
     nonces: set[tuple[Address, str]] = field(default_factory=set)
     by_key: dict[tuple[Address, str], ChargeRedemption] = field(default_factory=dict)
     refusal: Exception | None = None
@@ -275,7 +282,7 @@ class FakePerkCharges:
     as_of: IndexedHeight = field(default_factory=lambda: IndexedHeight(1_000, 900))
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
-        self.heard.append("brand_of")
+        self.calls.append("brand_of")
         if signed is None:
             raise SignatureRefused("The request is not signed: X-LTZ headers are missing")
         try:
@@ -291,7 +298,7 @@ class FakePerkCharges:
             raise SignatureRefused("The request is not signed by this brand")
 
     async def spend(self, reader: SignedReader) -> None:
-        self.heard.append("spend")
+        self.calls.append("spend")
         self._spend(reader.brand, reader.nonce)
 
     def _spend(self, brand: Address, nonce: str) -> None:
@@ -300,10 +307,10 @@ class FakePerkCharges:
         self.nonces.add((brand, nonce))
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        self.heard.append("redeem")
-        self.asked.append(request)
+        self.calls.append("redeem")
+        self.requests.append(request)
         self._spend(request.brand, request.nonce)
-        slot = (request.brand, request.idempotency_key or f"none {len(self.asked)}")
+        slot = (request.brand, request.idempotency_key or f"none {len(self.requests)}")
         earlier = self.by_key.get(slot)
         if earlier is not None:
             if earlier.fingerprint != request.fingerprint:
@@ -318,14 +325,14 @@ class FakePerkCharges:
     async def token(
         self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
-        self.heard.append("token")
+        self.calls.append("token")
         self._spend(reader.brand, reader.nonce)
         return self._own_token(reader.brand, collection_id, token_id), self.as_of
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
     ) -> TokenPage:
-        self.heard.append("holders")
+        self.calls.append("holders")
         self._spend(reader.brand, reader.nonce)
         self._own(reader.brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
@@ -379,26 +386,29 @@ def a_redemption(
 
 @dataclass
 class FakeConstraints:
-    """Cached results as (brand, URL, user, collection); a brand's key reaches its own."""
+    """Caches results as (brand, URL, user, collection).
+
+    A brand's key invalidates only the brand's own.
+    """
 
     keys: dict[str, Address] = field(default_factory=lambda: {API_KEY: address_of(BRAND_ID)})
     cached: set[tuple[Address, str, Address, int]] = field(default_factory=set)
-    asked: list[tuple[str | None, str, Address | None, int | None]] = field(default_factory=list)
+    requests: list[tuple[str | None, str, Address | None, int | None]] = field(default_factory=list)
     refusal: Exception | None = None
 
     async def invalidate(
         self, api_key: str | None, api_url: str, user: Address | None, collection_id: int | None
     ) -> int:
-        self.asked.append((api_key, api_url, user, collection_id))
+        self.requests.append((api_key, api_url, user, collection_id))
         if self.refusal is not None:
             raise self.refusal
         if api_key is not None and api_key not in self.keys:
             raise Unauthorized("The API key is not valid")
         wanted = (None if api_key is None else self.keys[api_key], api_url, user, collection_id)
         gone = {
-            one
-            for one in self.cached
-            if all(want in {None, has} for want, has in zip(wanted, one, strict=True))
+            result
+            for result in self.cached
+            if all(want in {None, has} for want, has in zip(wanted, result, strict=True))
         }
         self.cached -= gone
         return len(gone)
@@ -406,14 +416,14 @@ class FakeConstraints:
 
 @dataclass
 class FakeDomains:
-    """Whose record stands at a domain; says no with whatever `refusal` holds."""
+    """Brands by the domain whose record names them. Raises `refusal` if it is set."""
 
     brands: dict[str, Address] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     refusal: Exception | None = None
 
     async def brand_of(self, domain: str) -> Address | None:
-        self.asked.append(domain)
+        self.requests.append(domain)
         if self.refusal is not None:
             raise self.refusal
         return self.brands.get(domain)
@@ -421,9 +431,9 @@ class FakeDomains:
 
 @dataclass
 class FakePayments:
-    """Opens sessions, and mints those that are `paid`; says no with whatever `refusal` holds.
+    """Opens sessions and mints those that are `paid`. Raises `refusal` if it is set.
 
-    `events` are those it heard; one is the provider's if its signature is `signature`.
+    `events` are the provider's events. An event is the provider's if its signature is `signature`.
     """
 
     opened: list[CheckoutRequest] = field(default_factory=list)
@@ -432,7 +442,7 @@ class FakePayments:
     )
     paid: dict[str, Payment] = field(default_factory=dict)
     minted: set[str] = field(default_factory=set)
-    asked: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
     events: list[bytes] = field(default_factory=list)
     signature: str = "t=1,v1=good"
     refusal: Exception | None = None
@@ -452,7 +462,7 @@ class FakePayments:
         return opened
 
     async def mint(self, session_id: str) -> MintedPayment:
-        self.asked.append(session_id)
+        self.requests.append(session_id)
         self._refuse()
         if session_id not in self.paid:
             raise not_found()
@@ -473,10 +483,10 @@ class FakePayments:
 
 @dataclass
 class FakePregeneration:
-    """Gives each account a wallet, `most` times; says no with whatever `refusal` holds."""
+    """Gives each account a wallet, `most` times. Raises `refusal` if it is set."""
 
     wallets: dict[tuple[str, str], AccountWallet] = field(default_factory=dict)
-    asked: list[PregenerationRequest] = field(default_factory=list)
+    requests: list[PregenerationRequest] = field(default_factory=list)
     signed: list[SignedRequest | None] = field(default_factory=list)
     counted: int = 0
     most: int = PER_MINUTE.max_hits
@@ -499,7 +509,7 @@ class FakePregeneration:
         )
 
     async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
-        self.asked.append(request)
+        self.requests.append(request)
         if self.refusal is not None:
             raise self.refusal
         slot = (request.account.provider, request.account.user_id)
@@ -533,8 +543,8 @@ ANN = Member(
 class FakeSite:
     """The site of a brand with one member, ann, one perk and a milestone of seven days.
 
-    Says no with whatever `refusal` holds to all that comes after the log-in. `heard` are the names
-    of what was asked of it, in order.
+    Every method that follows the log-in raises `refusal` if it is set. `calls` has the names of the
+    called methods, in order.
     """
 
     brand: Brand = field(
@@ -543,8 +553,8 @@ class FakeSite:
         )
     )
     visitor: Member = ANN
-    heard: list[str] = field(default_factory=list)
-    asked: list[object] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    requests: list[object] = field(default_factory=list)
     refusal: BaseException | None = None
     log_in_refusal: BaseException | None = None
     confirmed: set[HostCredentials] = field(default_factory=set)
@@ -564,14 +574,14 @@ class FakeSite:
         )
 
     def brand_of(self, host: str) -> Brand:
-        self.heard.append(f"brand_of {host}")
+        self.calls.append(f"brand_of {host}")
         if host != SITE_HOST:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return self.brand
 
     async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         self.brand_of(host)
-        self.heard.append("member")
+        self.calls.append("member")
         if self.log_in_refusal is not None:
             raise self.log_in_refusal
         if (credentials.cookie, credentials.nonce) != (COOKIE, NONCE):
@@ -582,29 +592,29 @@ class FakeSite:
         return credentials in self.confirmed
 
     async def owner_of(self, token: str) -> TokenUser:
-        self.heard.append("owner_of")
+        self.calls.append("owner_of")
         if token not in (TOKEN, OTHER_TOKEN):
             raise Unauthorized("Invalid or expired token")
         return TokenUser("user" if token == TOKEN else "other", (WALLET,))
 
     async def new_code(self, owner: TokenUser, host: str, daily_allowance: int) -> LinkCode:
-        self._hear("new_code", (owner.subject, host, daily_allowance))
+        self._record("new_code", (owner.subject, host, daily_allowance))
         if host != SITE_HOST:
             raise NotFound("No brand has a site at this host")
         self.codes[LINK_CODE] = (owner.subject, daily_allowance)
         return LinkCode(LINK_CODE, host, daily_allowance, LINKED_AT + CODE_LIFE)
 
     async def links_of(self, owner: TokenUser) -> list[Link]:
-        self._hear("links_of", owner.subject)
+        self._record("links_of", owner.subject)
         return self.links.get(owner.subject, [])
 
     async def end_at(self, owner: TokenUser, host: str) -> None:
-        self._hear("end_at", (owner.subject, host))
+        self._record("end_at", (owner.subject, host))
         if host != SITE_HOST or not self.links.pop(owner.subject, None):
             raise NotFound("You have no link at this host")
 
     async def link(self, member: Member, typed: str) -> LinkedWallet:
-        self._hear("link", typed)
+        self._record("link", typed)
         if typed not in self.codes:
             raise LinkRefused("This code is wrong.")
         subject, allowance = self.codes.pop(typed)
@@ -614,12 +624,12 @@ class FakeSite:
         return LinkedWallet(WALLET, allowance)
 
     async def end(self, member: Member) -> None:
-        self._hear("end", member)
+        self._record("end", member)
         self.links.clear()
 
     async def funds(self, brand: Brand, member: Member) -> MemberFunds:
-        self._hear("funds", member.wallet)
-        link = next((one for links in self.links.values() for one in links), None)
+        self._record("funds", member.wallet)
+        link = next((link for links in self.links.values() for link in links), None)
         if link is None:
             return MemberFunds(self.balance, self.spendable, None)
         allowance = Allowance(link.daily_allowance * LTZ, 40 * LTZ)
@@ -627,31 +637,31 @@ class FakeSite:
         return MemberFunds(self.balance, self.spendable + allowance.left, lasting)
 
     async def check_in(self, member: Member) -> CheckInResult:
-        self._hear("check_in", member)
+        self._record("check_in", member)
         was_claimed, self.is_claimed = self.is_claimed, True
         return CheckInResult(self._streak(), 0 if was_claimed else 15, was_claimed)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
-        self._hear("claim_milestone", days)
+        self._record("claim_milestone", days)
         if days != 7:
             raise MilestoneRefused("There is no such milestone.")
         return 50
 
     async def streak(self, member: Member) -> StreakSummary:
-        self._hear("streak", member)
+        self._record("streak", member)
         return self._streak()
 
     def _streak(self) -> StreakSummary:
         return StreakSummary(8, self.multiplier, Milestone(30, 250), (Milestone(7, 50),))
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
-        self._hear("read", (brand.id, metric, period, limit))
+        self._record("read", (brand.id, metric, period, limit))
         return Leaderboard(self.entries[:limit], len(self.entries))
 
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None
     ) -> RedeemedPerk:
-        self._hear("redeem", perk_id)
+        self._record("redeem", perk_id)
         check_cost(self.price, max_cost)
         perk = brand.perk(perk_id)
         if perk is None:
@@ -671,12 +681,12 @@ class FakeSite:
         return RedeemedPerk(redemption, self.is_pending)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
-        self._hear("perks", brand.id)
+        self._record("perks", brand.id)
         return [PerkOffer(perk, self.price, is_available=True) for perk in brand.perks]
 
-    def _hear(self, name: str, asked: object) -> None:
-        self.heard.append(name)
-        self.asked.append(asked)
+    def _record(self, name: str, request: object) -> None:
+        self.calls.append(name)
+        self.requests.append(request)
         if self.refusal is not None:
             raise self.refusal
 
@@ -687,7 +697,7 @@ def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment
 
 @dataclass
 class Surface:
-    """Running surfaces, the client that asks them, and what stands behind."""
+    """The running surfaces, a client, and the fakes behind them."""
 
     url: str
     client: aiohttp.ClientSession
@@ -706,7 +716,7 @@ class Surface:
         return self.health
 
     def forget_relays(self) -> None:
-        """As if nobody had asked before: starting another surface takes longer than a test."""
+        """Resets the fake: a new surface would take longer to start than a test."""
         vars(self.relays).update(vars(FakeRelays()))
         vars(self.limits).update(vars(RateLimits()))
 
@@ -737,8 +747,8 @@ async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[
     """The app's address while it listens on a free port."""
     stop = asyncio.Event()
     listening: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    heard = listening.set_result
-    task = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=heard, tls=tls))
+    set_port = listening.set_result
+    task = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=set_port, tls=tls))
     task.add_done_callback(lambda _task: listening.done() or listening.cancel())
     await asyncio.wait({listening})
     if task.done():
@@ -775,7 +785,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
 def services_over(
     book: FakeEvents, is_known_domain: Callable[[str], bool] = lambda _host: False
 ) -> Services:
-    """All well, and limits counted in memory."""
+    """Healthy services, with rate limits counted in memory."""
 
     async def health() -> Health:
         return Health(True, True, True)
@@ -796,7 +806,7 @@ def services_over(
 
 
 def an_event(**changes: object) -> dict[str, object]:
-    """A good request's body; `None` stays, to be sent as null."""
+    """A valid body. A field of `None` is sent as null."""
     return {
         "brandId": BRAND_ID,
         "eventType": "account_creation",

@@ -29,7 +29,7 @@ async def bulk(surface: EventSurface, events: object, **headers: str) -> JsonRes
 
 
 def statuses(answer: JsonResponse) -> list[int]:
-    """What each item would have been answered alone; 200 for a success."""
+    """The status that each item would have had by itself; 200 for a success."""
     return [item.get("status") if not item["success"] else 200 for item in answer.body["results"]]
 
 
@@ -113,7 +113,7 @@ async def test_a_users_items_are_claimed_one_after_the_other(event_surface: Even
     brand = await event_surface.brand(free(max_claims_per_user=3), duplicate_window_seconds=0)
     email, other = somebody(), somebody()
     answer = await bulk(
-        event_surface, [brand.body(one) for one in [email, other, email, email, email, other]]
+        event_surface, [brand.body(user) for user in [email, other, email, email, email, other]]
     )
     assert statuses(answer) == [200, 200, 200, 200, 429, 200]
     new = [item.get("walletCreated") for item in answer.body["results"]]

@@ -1,4 +1,4 @@
-"""CORS on every path and every answer, refusals included (spec 5, choices.md CORS)."""
+"""CORS on every path and every response, errors included (spec 5, choices.md CORS)."""
 
 from typing import Any
 
@@ -62,10 +62,10 @@ async def test_a_preflight_is_204_with_all_headers_on_every_path(
     event_surface: EventSurface, path: str
 ) -> None:
     await a_brand(event_surface)
-    for asked in ("POST", "GET", "DELETE"):
+    for method in ("POST", "GET", "DELETE"):
         headers = {
             "Origin": "https://shop.example",
-            "Access-Control-Request-Method": asked,
+            "Access-Control-Request-Method": method,
             "Access-Control-Request-Headers": "content-type,authorization,x-anything",
         }
         answer = await event_surface.ask("OPTIONS", path, headers=headers)

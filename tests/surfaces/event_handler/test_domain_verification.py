@@ -1,4 +1,4 @@
-"""verify-dns over HTTP: its answers, fields, limit and the envelope of spec 7.1."""
+"""verify-dns over HTTP: its responses, fields, limit and the error body of spec 7.1."""
 
 import asyncio
 import json
@@ -62,9 +62,9 @@ class JsonResponse:
         return limit, remaining
 
 
-async def post(surface: Surface, said: object = None, **headers: str) -> JsonResponse:
-    """`said` as JSON, or as it is if it is bytes."""
-    body = {"domain": DOMAIN} if said is None else said
+async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+    """Send `payload` as JSON; bytes are sent unchanged."""
+    body = {"domain": DOMAIN} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
@@ -77,11 +77,11 @@ async def post(surface: Surface, said: object = None, **headers: str) -> JsonRes
     return answer
 
 
-async def refused(surface: Surface, said: object) -> list[str]:
-    """The faults of a 400, for which nobody was asked."""
-    answer = await post(surface, said)
+async def refused(surface: Surface, payload: object) -> list[str]:
+    """The faults of a 400. No resolver was asked."""
+    answer = await post(surface, payload)
     assert (answer.status, answer.body["error"]) == (400, "Validation failed")
-    assert surface.domains.asked == []
+    assert surface.domains.requests == []
     faults: list[str] = answer.body["details"]["errors"]
     return faults
 
@@ -107,7 +107,7 @@ async def test_a_domain_without_a_right_record_is_not(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "normal"),
+    ("domain", "normal"),
     [
         ("Shop.EXAMPLE", DOMAIN),
         ("shop.example.", DOMAIN),
@@ -119,18 +119,18 @@ async def test_a_domain_without_a_right_record_is_not(surface: Surface) -> None:
     ],
 )
 async def test_the_normal_form_is_asked_for_and_answered(
-    surface: Surface, said: str, normal: str
+    surface: Surface, domain: str, normal: str
 ) -> None:
-    answer = await post(surface, {"domain": said, "more": 1})
+    answer = await post(surface, {"domain": domain, "more": 1})
     assert (answer.status, answer.body["domain"]) == (200, normal)
-    assert surface.domains.asked == [normal]
+    assert surface.domains.requests == [normal]
 
 
 # --- fields -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("said", "fault"),
+    ("payload", "fault"),
     [
         ({}, "domain: is required"),
         ({"domain": None}, "domain: must be a string"),
@@ -155,9 +155,9 @@ async def test_the_normal_form_is_asked_for_and_answered(
     ids=str,
 )
 async def test_what_is_no_domain_of_its_own_is_refused_with_the_rule(
-    surface: Surface, said: object, fault: str
+    surface: Surface, payload: object, fault: str
 ) -> None:
-    assert await refused(surface, said) == [fault]
+    assert await refused(surface, payload) == [fault]
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ async def test_what_is_no_json_or_too_large_is_refused(
     surface: Surface, raw: bytes, headers: dict[str, str], status: int
 ) -> None:
     assert (await post(surface, raw, **headers)).status == status
-    assert surface.domains.asked == []
+    assert surface.domains.requests == []
 
 
 # --- limit --------------------------------------------------------------------------------------
@@ -199,7 +199,7 @@ async def test_an_address_may_ask_three_hundred_times_a_minute(
     assert (limit.max_hits, limit.seconds) == (300, 60)
     monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 3, 60))
     for left in (2, 1, 0):
-        assert (await post(surface, b"{")).status == 400  # which costs nobody anything
+        assert (await post(surface, b"{")).status == 400  # refused before any DNS query
         answer = await post(surface)
         assert (answer.status, answer.window) == (200, (3, left))
     answer = await post(surface)
@@ -212,16 +212,16 @@ async def test_an_address_may_ask_three_hundred_times_a_minute(
         f"try again in {seconds} seconds",
         "details": {"limit": 3, "retryAfterSeconds": seconds},
     }
-    assert len(surface.domains.asked) == 3
+    assert len(surface.domains.requests) == 3
 
 
 async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:
     policy = HttpPolicy(proxies=Proxies(1, (ip_network("127.0.0.0/8"),)), grace_seconds=2.0)
     async with a_surface(policy) as surface:
         for _ in range(2):
-            one = await post(surface, X_Forwarded_For="203.0.113.5")
+            first = await post(surface, X_Forwarded_For="203.0.113.5")
         other = await post(surface, X_Forwarded_For="203.0.113.6")
-    assert (one.window, other.window) == ((300, 298), (300, 299))
+    assert (first.window, other.window) == ((300, 298), (300, 299))
 
 
 # --- the envelope, CORS and the document --------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The event handler over HTTP: field rules, hostile bodies, envelopes and answers."""
+"""The event handler over HTTP: field rules, hostile bodies, error bodies and responses."""
 
 import asyncio
 import gzip
@@ -41,7 +41,7 @@ async def surface() -> AsyncIterator[Surface]:
 async def post(
     surface: Surface, body: object, path: str = EVENT_PATH, **headers: str
 ) -> tuple[int, Any, Any]:
-    """`body` as JSON, or as it is if it is bytes."""
+    """Send `body` as JSON; bytes are sent unchanged."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
     sent = {"Content-Type": "application/json"} | headers
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as answer:
@@ -56,7 +56,7 @@ async def get(surface: Surface, path: str) -> tuple[int, Any, Any]:
 async def faults(surface: Surface, body: object) -> list[str]:
     status, answer, _ = await post(surface, body)
     assert (status, answer["success"], answer["error"]) == (400, False, "Validation failed")
-    assert surface.book.asked == []
+    assert surface.book.requests == []
     listed: list[str] = answer["details"]["errors"]
     return listed
 
@@ -131,16 +131,16 @@ async def test_every_field_reaches_the_action_and_unknown_ones_do_not(surface: S
     )
 
     assert status == 200
-    (asked,) = surface.book.asked
-    assert asked.brand_id == address_of(BRAND_ID)
-    assert asked.event_type == "account_creation"
-    assert asked.email == "ada@example.com"
-    assert asked.domain == "shop.example"
-    assert asked.source_url == "https://shop.example/welcome?a=1"
-    assert asked.user_identifier == "0x" + "Cd" * 20
-    assert asked.metadata["amount"] == 12.5
-    assert asked.metadata["skip_cooldown"] is True
-    assert asked.origin == "https://www.shop.example"
+    (request,) = surface.book.requests
+    assert request.brand_id == address_of(BRAND_ID)
+    assert request.event_type == "account_creation"
+    assert request.email == "ada@example.com"
+    assert request.domain == "shop.example"
+    assert request.source_url == "https://shop.example/welcome?a=1"
+    assert request.user_identifier == "0x" + "Cd" * 20
+    assert request.metadata["amount"] == 12.5
+    assert request.metadata["skip_cooldown"] is True
+    assert request.origin == "https://www.shop.example"
 
 
 async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
@@ -149,8 +149,8 @@ async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
     assert status == 200
     status, _, _ = await post(surface, an_event(metadata=None, eventType="form_submit"))
     assert status == 200
-    assert surface.book.asked[0].domain is None
-    assert surface.book.asked[1].metadata == {}
+    assert surface.book.requests[0].domain is None
+    assert surface.book.requests[1].metadata == {}
 
 
 async def test_control_characters_are_removed_before_validation(surface: Surface) -> None:
@@ -163,9 +163,9 @@ async def test_control_characters_are_removed_before_validation(surface: Surface
         status, answer, _ = await post(surface, raw.encode())
         assert status in {200, 409}, answer
 
-    for asked in surface.book.asked:
-        assert asked.email == "ada@example.com"
-        assert asked.metadata == {"note": ["ab", {"c": "d"}], "plain": "é ünd 日本"}
+    for request in surface.book.requests:
+        assert request.email == "ada@example.com"
+        assert request.metadata == {"note": ["ab", {"c": "d"}], "plain": "é ünd 日本"}
 
 
 async def test_the_last_of_two_equal_keys_counts(surface: Surface) -> None:
@@ -276,7 +276,7 @@ async def test_an_event_type_may_have_fifty_characters(surface: Surface) -> None
 async def test_an_address_of_rfc_5322_is_kept_as_given(surface: Surface, value: str) -> None:
     status, answer, _ = await post(surface, an_event(userEmail=value))
     assert status == 200, answer
-    assert surface.book.asked[0].email == value
+    assert surface.book.requests[0].email == value
 
 
 @pytest.mark.parametrize(
@@ -342,7 +342,7 @@ async def test_a_domain_is_a_plain_name(surface: Surface, value: str) -> None:
 async def test_an_international_domain_reaches_the_action_in_ascii(surface: Surface) -> None:
     status, _, _ = await post(surface, an_event(domain="MÜNCHEN.example"))
     assert status == 200
-    assert surface.book.asked[0].domain == "xn--mnchen-3ya.example"
+    assert surface.book.requests[0].domain == "xn--mnchen-3ya.example"
 
 
 @pytest.mark.parametrize(
@@ -430,7 +430,7 @@ async def test_a_body_that_is_no_json_object_is_400(surface: Surface, raw: bytes
     assert status == 400
     assert answer["success"] is False
     assert answer["error"].startswith("Request body ")
-    assert surface.book.asked == []
+    assert surface.book.requests == []
 
 
 @pytest.mark.parametrize(("levels", "expected"), [(30, 200), (31, 400), (100, 400)])
@@ -445,7 +445,7 @@ async def test_nesting_has_a_limit(surface: Surface, levels: int, expected: int)
 async def test_large_numbers_in_metadata_arrive_whole(surface: Surface) -> None:
     status, _, _ = await post(surface, an_event(metadata={"n": 2**80}))
     assert status == 200
-    assert surface.book.asked[0].metadata == {"n": 2**80}
+    assert surface.book.requests[0].metadata == {"n": 2**80}
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
-"""What an enemy sends to the event handler: bodies, framing, paths and fields, through to the rows.
+"""Hostile requests to the event handler: bodies, framing, paths and fields, up to the stored rows.
 
-No answer here is 5xx, and each is in the surface's envelope.
+No response here is 5xx, and every response has the surface's error body.
 """
 
 import asyncio
@@ -25,31 +25,31 @@ EVENT = f"{PREFIX}/manual-event"
 
 
 async def say(surface: EventSurface, *pieces: bytes) -> list[tuple[int, Any]]:
-    """Bytes to the server's port; the answers until it hangs up or is silent for a moment."""
+    """Send bytes to the server's port. Returns the responses until it closes or is silent."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    said = b""
+    received = b""
     try:
         for piece in pieces:
             writer.write(piece)
             await writer.drain()
         async with asyncio.timeout(5):
-            said = await reader.read()
+            received = await reader.read()
     finally:
         writer.close()
         await writer.wait_closed()
-    return list(answers_in(said))
+    return list(answers_in(received))
 
 
-def answers_in(said: bytes) -> Any:
-    while said:
-        head, _, said = said.partition(b"\r\n\r\n")
+def answers_in(received: bytes) -> Any:
+    while received:
+        head, _, received = received.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")
         headers = {
             name.lower(): value for name, _, value in (line.partition(b": ") for line in lines[1:])
         }
         length = int(headers.get(b"content-length", b"0"))
-        raw, said = said[:length], said[length:]
+        raw, received = received[:length], received[length:]
         yield int(lines[0].split(b" ")[1]), json.loads(raw) if raw else None
 
 
@@ -154,7 +154,7 @@ async def test_good_fields_do_not_save_a_body_with_rubbish_in_it(
 async def test_a_good_event_may_be_nested_32_levels_deep(
     event_surface: EventSurface, levels: int, status: int
 ) -> None:
-    """The event and its metadata are the first two."""
+    """The event and its metadata are the first two levels."""
     brand = await event_surface.brand(free())
     deep = b"[" * (levels - 2) + b"]" * (levels - 2)
     raw = event(brand)[:-1] + b', "metadata": {"v": ' + deep + b"}}"
@@ -190,10 +190,10 @@ async def test_strange_but_valid_values_are_kept_with_the_event(
     answer = await event_surface.post(raw)
     assert answer.status == 200, answer.body
     if kept is not None:
-        found = await event_surface.value(
+        stored = await event_surface.value(
             "SELECT metadata FROM events WHERE id = $1", UUID(answer.event_id)
         )
-        assert found == {"v": kept}
+        assert stored == {"v": kept}
 
 
 async def test_the_last_of_two_equal_keys_counts(event_surface: EventSurface) -> None:
@@ -308,7 +308,7 @@ async def test_size_comes_before_everything_that_is_wrong_with_a_body(
 async def test_a_content_length_that_promises_less_leaves_no_second_request_recorded(
     event_surface: EventSurface,
 ) -> None:
-    """What follows the promised bytes is another request; as a request it is rubbish."""
+    """The bytes after the promised ones are another request, and a malformed one."""
     brand = await event_surface.brand(free())
     raw = event(brand)
     rubbish = raw + b"\r\n\r\n"
@@ -378,7 +378,7 @@ async def test_chunks_of_one_byte_and_trailing_extensions_are_read(
     raw = event(brand)
     body = b"".join(b"1;x=y\r\n%c\r\n" % byte for byte in raw) + b"0\r\n\r\n"
     answers = await say(event_surface, head("Transfer-Encoding: chunked") + body)
-    # Extensions may be refused, but not half read.
+    # The server may refuse chunk extensions, but must not read half of one.
     assert [status for status, _ in answers] in ([200], [400])
     body = b"".join(b"1\r\n%c\r\n" % byte for byte in event(brand)) + b"0\r\n\r\n"
     answers = await say(event_surface, head("Transfer-Encoding: chunked") + body)
@@ -692,10 +692,10 @@ async def test_sql_and_script_in_free_text_are_just_text(event_surface: EventSur
     metadata = {"a'); DROP TABLE events; --": "<script>alert(1)</script>", "$1": "%s %(x)s {0}"}
     answer = await brand.post(metadata=metadata, sourceUrl="https://x.example/';--")
     assert answer.status == 200
-    found = await event_surface.value(
+    stored = await event_surface.value(
         "SELECT metadata FROM events WHERE id = $1", UUID(answer.event_id)
     )
-    assert found == metadata
+    assert stored == metadata
 
 
 async def test_addresses_that_differ_only_in_case_are_one_user_beyond_ascii_too(

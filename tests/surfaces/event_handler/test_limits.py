@@ -1,4 +1,4 @@
-"""The brand's own limits as requests and replies: budget, rewards, wallets, address, signature."""
+"""The brand's own limits over HTTP: budget, rewards, wallets, addresses, signatures."""
 
 import asyncio
 import hashlib
@@ -31,7 +31,7 @@ PAID = free(reward=100)
 
 
 def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> int:
-    """A 429 that ends by itself; answers when."""
+    """A 429 that ends with time. Returns when."""
     assert answer.status == 429, answer.body
     assert answer.details["reason"] == reason
     assert isinstance(answer.details["message"], str)
@@ -41,7 +41,7 @@ def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> in
 
 
 def assert_rate_headers(answer: JsonResponse, limit: int) -> None:
-    """Spec 8: limit, nothing left, and the end of the window in Unix seconds."""
+    """Spec 8: the limit, nothing left, and the end of the window in Unix seconds."""
     assert answer.headers["X-RateLimit-Limit"] == str(limit)
     assert answer.headers["X-RateLimit-Remaining"] == "0"
     reset = int(answer.headers["X-RateLimit-Reset"]) - time.time()
@@ -294,8 +294,8 @@ def signed(
     key: str | None = None,
     **changes: str,
 ) -> dict[str, str]:
-    """LTZ-HMAC v1 as integrations.md 7 writes it, independently of ltzd's own code."""
-    said = {
+    """LTZ-HMAC v1 after integrations.md 7, without ltzd's own code."""
+    headers = {
         "X-LTZ-Brand-Id": brand.id,
         "X-LTZ-Timestamp": str(int(time.time())),
         "X-LTZ-Nonce": secrets.token_urlsafe(24),
@@ -303,8 +303,8 @@ def signed(
     text = "\n".join(
         (
             "v1",
-            said["X-LTZ-Timestamp"],
-            said["X-LTZ-Nonce"],
+            headers["X-LTZ-Timestamp"],
+            headers["X-LTZ-Nonce"],
             method,
             path,
             hashlib.sha256(raw).hexdigest(),
@@ -312,11 +312,11 @@ def signed(
     )
     secret = (key or brand.keys.security_key).encode()
     digest = hmac.new(secret, text.encode(), hashlib.sha256).hexdigest()
-    return {"X-LTZ-Signature": f"v1={digest}"} | said
+    return {"X-LTZ-Signature": f"v1={digest}"} | headers
 
 
 async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandAtWork, str]:
-    """A brand that wants signatures, and a user who has had his one claim."""
+    """A brand that requires signatures, and a user who has used the one claim."""
     rule = {"type": "custom_a", "reward": 0}
     brand = await surface.brand(
         rule, free("custom_b", cooldown_hours=5), signed_bypass=True, **changes
@@ -329,8 +329,8 @@ async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandA
 
 
 def raw_event(brand: BrandAtWork, email: str, **changes: Any) -> bytes:
-    said = {"metadata": {"source": "voice_claim"}} | changes
-    return json.dumps(brand.body(email, **said)).encode()
+    fields = {"metadata": {"source": "voice_claim"}} | changes
+    return json.dumps(brand.body(email, **fields)).encode()
 
 
 async def test_without_a_signature_a_bypass_is_a_normal_event(event_surface: EventSurface) -> None:
@@ -512,10 +512,10 @@ async def test_one_signature_covers_all_items_of_a_bulk_request_once(
 async def test_of_items_that_share_a_global_maximum_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
-    """Also where a user's second item has to wait for the commit of his first."""
+    """A user's second item waits for the commit of the first."""
     brand = await event_surface.brand(free(max_total_claims=3), duplicate_window_seconds=0)
-    one, two, three = somebody(), somebody(), somebody()
-    items = [brand.body(email) for email in (one, one, two, three, two)]
+    first, second, third = somebody(), somebody(), somebody()
+    items = [brand.body(email) for email in (first, first, second, third, second)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429, 429]
 
 
@@ -523,8 +523,8 @@ async def test_of_items_that_share_a_budget_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand(PAID, daily_mint_budget=300, duplicate_window_seconds=0)
-    one, two, three = somebody(), somebody(), somebody()
-    items = [brand.body(email) for email in (one, one, two, three)]
+    first, second, third = somebody(), somebody(), somebody()
+    items = [brand.body(email) for email in (first, first, second, third)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429]
 
 
@@ -547,7 +547,7 @@ async def test_a_bulk_request_counts_each_item_for_its_address(event_surface: Ev
 async def test_a_mix_of_duplicates_and_users_is_decided_as_one_after_the_other(
     event_surface: EventSurface,
 ) -> None:
-    """The same items one by one and in bulk have the same outcomes."""
+    """The same items have the same outcomes one by one and in bulk."""
     rules = (
         free(max_claims_per_user=2, max_total_claims=6),
         free("custom_b", cooldown_hours=1),
@@ -560,10 +560,10 @@ async def test_a_mix_of_duplicates_and_users_is_decided_as_one_after_the_other(
             (f"u{(seed + number * 7) % 5}", ("form_submit", "custom_b", "custom_c")[number % 3])
             for number in range(25)
         ]
-        said = secrets.token_hex(8)
+        suffix = secrets.token_hex(8)
         alone = []
         for user, kind in mix:
-            answer = await one_by_one.post(f"{user}.{said}@mail.example", eventType=kind)
+            answer = await one_by_one.post(f"{user}.{suffix}@mail.example", eventType=kind)
             alone.append(answer.status)
-        items = [at_once.body(f"{user}.{said}@m.example", eventType=kind) for user, kind in mix]
+        items = [at_once.body(f"{user}.{suffix}@m.example", eventType=kind) for user, kind in mix]
         assert statuses(await bulk(event_surface, items)) == alone

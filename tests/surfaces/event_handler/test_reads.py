@@ -1,4 +1,4 @@
-"""What can be read of the event handler: event-config, events, health, diagnostic, debug."""
+"""The event handler's reads: event-config, events, health, diagnostic, debug."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.waiting import until
 
 
 def assert_recent(text: object) -> None:
-    """ISO 8601 in UTC, about now."""
+    """An ISO 8601 time in UTC, about now."""
     assert isinstance(text, str)
     assert text.endswith("Z")
     age = datetime.now(UTC) - datetime.fromisoformat(text)
@@ -138,7 +138,7 @@ async def test_a_configuration_wants_a_brand_that_there_is(
 async def test_a_changed_configuration_is_shown_within_a_second(
     event_surface: EventSurface,
 ) -> None:
-    """Also when another process applied it: only the database knows."""
+    """Another process applied it, so that this one learns of it from the database."""
     brand = await event_surface.brand(free(reward=1))
     text = json.dumps(brand.brand.model_dump(mode="json") | {"events": [free(reward=2)]})
     await event_surface.value(
@@ -154,7 +154,7 @@ async def test_a_changed_configuration_is_shown_within_a_second(
 
     async def shown() -> bool:
         answer = await configuration(event_surface, f"?brandId={brand.id}")
-        rewards = {one["eventType"]: one["rewardAmount"] for one in answer.body["events"]}
+        rewards = {event["eventType"]: event["rewardAmount"] for event in answer.body["events"]}
         return bool(rewards["form_submit"] == 2)
 
     await until(shown, 1.0)
@@ -170,11 +170,11 @@ async def test_an_event_tells_its_fields_and_no_email(event_surface: EventSurfac
     wallet = await event_surface.value(
         "SELECT wallet FROM rewards WHERE id = $1", UUID(recorded.event_id)
     )
-    told = await event_surface.get(f"/events/{recorded.event_id}")
-    assert told.status == 200
-    assert_recent(told.body["createdAt"])
+    answer = await event_surface.get(f"/events/{recorded.event_id}")
+    assert answer.status == 200
+    assert_recent(answer.body["createdAt"])
     # No lane writes attempts here, so the row knows no hash yet.
-    assert told.body == {
+    assert answer.body == {
         "success": True,
         "eventId": recorded.event_id,
         "eventType": "form_submit",
@@ -183,17 +183,17 @@ async def test_an_event_tells_its_fields_and_no_email(event_surface: EventSurfac
         "walletAddress": checksummed(wallet),
         "transactionHash": None,
         "blockNumber": None,
-        "createdAt": told.body["createdAt"],
+        "createdAt": answer.body["createdAt"],
     }
-    assert email.encode() not in told.raw
+    assert email.encode() not in answer.raw
     assert recorded.body["transactionHash"] == mint_hash(recorded.event_id)
 
 
 async def test_an_event_may_be_asked_for_in_capital_letters(event_surface: EventSurface) -> None:
     brand = await event_surface.brand(free())
     recorded = await brand.post()
-    told = await event_surface.get(f"/events/{recorded.event_id.upper()}")
-    assert (told.status, told.body["eventId"]) == (200, recorded.event_id)
+    answer = await event_surface.get(f"/events/{recorded.event_id.upper()}")
+    assert (answer.status, answer.body["eventId"]) == (200, recorded.event_id)
 
 
 NO_UUIDS = [
@@ -208,17 +208,17 @@ NO_UUIDS = [
 
 @pytest.mark.parametrize("text", NO_UUIDS)
 async def test_what_is_no_uuid_is_400(event_surface: EventSurface, text: str) -> None:
-    told = await event_surface.get(f"/events/{text}")
-    assert told.status == 400, told
-    assert told.body["details"] == {"errors": ["eventId: must be a UUID"]}
+    answer = await event_surface.get(f"/events/{text}")
+    assert answer.status == 400, answer
+    assert answer.body["details"] == {"errors": ["eventId: must be a UUID"]}
 
 
 @pytest.mark.parametrize(
     "text", ["0" * 8 + "-0000-0000-0000-" + "0" * 12, "6f1c0e52-7a45-4c0e-9f5e-2b8f4d1c9a37"]
 )
 async def test_an_unknown_event_is_404(event_surface: EventSurface, text: str) -> None:
-    told = await event_surface.get(f"/events/{text}")
-    assert (told.status, told.body) == (404, {"success": False, "error": "Event not found"})
+    answer = await event_surface.get(f"/events/{text}")
+    assert (answer.status, answer.body) == (404, {"success": False, "error": "Event not found"})
 
 
 # --- health, diagnostic, debug -----------------------------------------------------------------

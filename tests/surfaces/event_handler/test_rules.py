@@ -1,6 +1,6 @@
-"""Every rule of spec 4.1 for one event, as requests and replies of the whole surface.
+"""Every rule of spec 4.1 for one event, as requests and responses of the whole surface.
 
-Brands here reward 0 where the reward is not the point: that is answered at once.
+Rewards are 0 in tests that are not about the reward: such an event is answered at once.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ def body_of(answer: JsonResponse) -> tuple[int, Any]:
 
 
 def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
-    """The exact 429 of spec 7.1, which ends never, so it names no time."""
+    """The exact 429 of spec 7.1. A maximum does not end, so the response names no time."""
     assert answer.status == 429, answer.body
     message = answer.details["message"]
     assert isinstance(message, str)
@@ -131,16 +131,16 @@ async def test_a_reward_of_nothing_is_final_without_a_hash(event_surface: EventS
         "walletAddress": answer.body["walletAddress"],
         "transactionHash": None,
     }
-    told = await event_surface.get(f"/events/{answer.event_id}")
-    assert (told.body["status"], told.body["transactionHash"]) == ("final", None)
+    event = await event_surface.get(f"/events/{answer.event_id}")
+    assert (event.body["status"], event.body["transactionHash"]) == ("final", None)
 
 
 async def test_one_email_has_one_wallet_in_every_brand_and_is_new_once(
     event_surface: EventSurface,
 ) -> None:
-    one, other = await event_surface.brand(free()), await event_surface.brand(free())
+    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
     email = somebody()
-    first = await one.post(email)
+    first = await brand.post(email)
     second = await other.post(email.upper())
 
     assert (first.body["walletCreated"], second.body["walletCreated"]) == (True, False)
@@ -242,7 +242,7 @@ async def test_a_foreign_domain_is_403_and_the_text_names_both_domains(
         "www.shop.example",
         "a.b.c.shop.example",
         "sh\x00op.exa\x1fmple",
-        "shop。example",  # IDNA's other full stop
+        "shop。example",  # an ideographic full stop, which IDNA maps to a dot
         "münchen.example",
         "MÜNCHEN.EXAMPLE",
         "xn--mnchen-3ya.example",
@@ -287,7 +287,7 @@ async def test_a_configured_subdomain_does_not_cover_its_parent(
     assert (await brand.post(domain="x.app.shop.example")).status == 200
 
 
-# What each place says, and the answer: the first place that says anything counts.
+# The fields, the Origin, and the status: the first source of a domain counts.
 PLACES: list[tuple[dict[str, Any], str | None, int]] = [
     ({"domain": "shop.example"}, None, 200),
     ({"domain": "shop.example", "sourceUrl": "https://evil.example/"}, "https://evil.example", 200),
@@ -307,13 +307,13 @@ PLACES: list[tuple[dict[str, Any], str | None, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("said", "origin", "status"), PLACES)
+@pytest.mark.parametrize(("fields", "origin", "status"), PLACES)
 async def test_domain_counts_before_source_url_before_origin(
-    event_surface: EventSurface, said: dict[str, Any], origin: str | None, status: int
+    event_surface: EventSurface, fields: dict[str, Any], origin: str | None, status: int
 ) -> None:
     brand = await event_surface.brand(free(), domains=("shop.example",))
     headers = {} if origin is None else {"Origin": origin}
-    answer = await brand.post(headers=headers, **{"domain": ...} | said)
+    answer = await brand.post(headers=headers, **{"domain": ...} | fields)
     assert answer.status == status, answer.body
 
 
@@ -381,12 +381,12 @@ async def test_an_origins_host_is_its_domain(
 
 
 async def test_the_domain_of_another_brand_is_foreign(event_surface: EventSurface) -> None:
-    one, other = await event_surface.brand(free()), await event_surface.brand(free())
-    assert (await one.post(domain=other.domain)).status == 403
+    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
+    assert (await brand.post(domain=other.domain)).status == 403
     origin = {"Origin": f"https://{other.domain}"}
-    answer = await one.post(domain=..., headers=origin)
+    answer = await brand.post(domain=..., headers=origin)
     assert answer.status == 403
-    # The other brand's page may read that it was refused.
+    # CORS lets the other brand's page read its refusal.
     assert answer.headers["Access-Control-Allow-Origin"] == origin["Origin"]
 
 
@@ -481,7 +481,7 @@ async def test_an_entry_of_the_catalogue_can_be_changed_or_disabled(
         (1, 1_000_000, 1_000_000),
         (1, "1000000", 1_000_000),
         (1, "1000000.000", 1_000_000),
-        (1, 0.29 * 100, 28),  # 28.999999999999996, which is what was sent
+        (1, 0.29 * 100, 28),  # sent as 28.999999999999996
     ],
 )
 async def test_a_purchase_earns_by_the_dollar_rounded_down(
@@ -872,7 +872,7 @@ async def test_an_event_that_skipped_its_cooldown_begins_a_new_one(
 
 
 async def exhausted(brand: BrandAtWork) -> str:
-    """A user who has claimed the brand's first type once, a minute ago."""
+    """A user who claimed the brand's first type once, a minute ago."""
     email = somebody()
     assert (await brand.post(email)).status == 200
     await brand.passes(60)
@@ -963,7 +963,7 @@ async def test_a_bypass_event_counts_as_a_claim_of_later_normal_ones(
 async def test_of_two_rules_that_are_broken_the_earlier_one_answers(
     event_surface: EventSurface,
 ) -> None:
-    """One request breaks all rules from some place on; the fixes come one by one, in order."""
+    """A request breaks every rule, and each step mends the first that it breaks."""
     brand = await event_surface.brand(
         {"type": "form_submit", "enabled": False},
         {
@@ -1009,7 +1009,7 @@ async def test_of_two_rules_that_are_broken_the_earlier_one_answers(
     no_amount = await brand.post(email, **wrong)
     assert (no_amount.status, no_amount.faults[0].partition(":")[0]) == (400, "metadata.amount")
 
-    # The global maximum is reached, the user's too, and the user cools down.
+    # The global and the user's maximum are reached, and the cooldown is active.
     assert (await brand.post(**good)).status == 200
     assert_duplicate(await brand.post(email, **good), first)
     await brand.passes(60)
@@ -1068,6 +1068,6 @@ async def test_without_a_hash_in_time_it_is_202_with_the_fields_of_a_200(
     assert answer.body["success"] is True
     assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
     assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
-    told = await own_event_surface.get(f"/events/{answer.event_id}")
-    assert (told.status, told.body["status"]) == (200, "queued")
+    event = await own_event_surface.get(f"/events/{answer.event_id}")
+    assert (event.status, event.body["status"]) == (200, "queued")
     assert_duplicate(await brand.post(email), answer)

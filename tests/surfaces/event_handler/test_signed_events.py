@@ -1,4 +1,4 @@
-"""With `signed_bypass` a brand's signature, and nothing else, lifts cooldown and maxima."""
+"""With `signed_bypass` only the brand's signature lifts cooldown and maxima."""
 
 import asyncio
 import json
@@ -181,7 +181,7 @@ async def test_a_refused_request_has_not_used_its_nonce(event_surface: EventSurf
     brand = await a_signing_brand(event_surface)
     email = somebody()
     assert (await brand.post(email)).status == 200
-    body = raw(brand, email)  # signed, yet it asks for no bypass
+    body = raw(brand, email)  # signed, but without a bypass source
     signed = headers(brand, body)
     assert (await post(event_surface, body, signed)).status == 429
     await brand.passes(25 * 3600)

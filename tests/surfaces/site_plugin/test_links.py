@@ -1,6 +1,6 @@
-"""/site-links over HTTP: the owner's half of a link, in the relay's envelope and with its checks.
+"""/site-links over HTTP: the owner's endpoints, with the relayer's error body and checks.
 
-Behind it stands the book of a site; `test_site_logins_http.py` has the real parts.
+`FakeSite` stands behind them; `test_log_ins.py` has the real parts.
 """
 
 from collections.abc import AsyncIterator
@@ -49,13 +49,13 @@ async def ask(
     surface: Surface,
     method: str,
     path: str = "",
-    said: object = None,
+    payload: object = None,
     token: str | None = TOKEN,
     **headers: str,
 ) -> tuple[int, Any, Any]:
     sent = headers if token is None else {"Authorization": f"Bearer {token}"} | headers
     url = f"{surface.url}/site-links{path}"
-    async with surface.client.request(method, url, json=said, headers=sent) as answer:
+    async with surface.client.request(method, url, json=payload, headers=sent) as answer:
         body = await answer.json() if await answer.read() else None
         return answer.status, body, answer.headers
 
@@ -63,15 +63,15 @@ async def ask(
 async def linked(surface: Surface) -> None:
     surface.site.codes[LINK_CODE] = ("user", 40)
     await surface.site.link(surface.site.visitor, LINK_CODE)
-    surface.site.heard.clear()
-    surface.site.asked.clear()
+    surface.site.calls.clear()
+    surface.site.requests.clear()
 
 
 # --- good answers -----------------------------------------------------------------------------
 
 
 async def test_an_owner_is_told_a_code_once(surface: Surface) -> None:
-    status, body, headers = await ask(surface, "POST", said=GOOD)
+    status, body, headers = await ask(surface, "POST", payload=GOOD)
     assert (status, body) == (
         201,
         {
@@ -83,11 +83,11 @@ async def test_an_owner_is_told_a_code_once(surface: Surface) -> None:
     )
     assert headers["Cache-Control"] == "no-store"
     assert headers["X-RateLimit-Limit"] == "100"
-    assert surface.site.asked == [("user", SITE_HOST, 40)]
+    assert surface.site.requests == [("user", SITE_HOST, 40)]
 
 
 @pytest.mark.parametrize(
-    ("said", "allowance"),
+    ("payload", "allowance"),
     [
         ({"host": SITE_HOST}, 500),
         ({"host": SITE_HOST, "dailyAllowance": None}, 500),
@@ -96,9 +96,9 @@ async def test_an_owner_is_told_a_code_once(surface: Surface) -> None:
     ],
 )
 async def test_an_allowance_is_500_where_none_is_named(
-    surface: Surface, said: object, allowance: int
+    surface: Surface, payload: object, allowance: int
 ) -> None:
-    status, body, _ = await ask(surface, "POST", said=said)
+    status, body, _ = await ask(surface, "POST", payload=payload)
     assert (status, body["dailyAllowance"], body["host"]) == (201, allowance, SITE_HOST)
 
 
@@ -127,7 +127,7 @@ async def test_an_owner_sees_his_own_links_and_ends_them(surface: Surface) -> No
 
 
 @pytest.mark.parametrize(
-    ("said", "code", "errors"),
+    ("payload", "code", "errors"),
     [
         ({}, "MISSING_FIELDS", None),
         ({"host": None}, "MISSING_FIELDS", None),
@@ -147,17 +147,17 @@ async def test_an_owner_sees_his_own_links_and_ends_them(surface: Surface) -> No
     ids=lambda value: str(value)[:60],
 )
 async def test_what_is_malformed_is_named(
-    surface: Surface, said: object, code: str, errors: list[str] | None
+    surface: Surface, payload: object, code: str, errors: list[str] | None
 ) -> None:
-    status, body, _ = await ask(surface, "POST", said=said)
+    status, body, _ = await ask(surface, "POST", payload=payload)
     assert (status, body["code"]) in {(400, code), (400, "INVALID_BODY")}
     if errors is not None:
         assert body["details"]["errors"] == errors
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 async def test_a_host_of_no_site_is_not_found(surface: Surface) -> None:
-    status, body, _ = await ask(surface, "POST", said={"host": "other.example"})
+    status, body, _ = await ask(surface, "POST", payload={"host": "other.example"})
     assert (status, body) == (
         404,
         {"error": "No brand has a site at this host", "code": "NOT_FOUND"},
@@ -165,21 +165,21 @@ async def test_a_host_of_no_site_is_not_found(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "path", "said"),
+    ("method", "path", "payload"),
     [("POST", "", GOOD), ("GET", "", None), ("DELETE", f"/{SITE_HOST}", None)],
 )
 async def test_only_an_owners_token_counts_and_foreign_pages_do_not(
-    surface: Surface, method: str, path: str, said: object
+    surface: Surface, method: str, path: str, payload: object
 ) -> None:
     for token in (None, "", "header.wrong.signature"):
-        status, body, headers = await ask(surface, method, path, said, token)
+        status, body, headers = await ask(surface, method, path, payload, token)
         assert (status, body["code"]) == (401, "UNAUTHORIZED")
         assert headers["WWW-Authenticate"] == "Bearer"
     for origin in ("https://evil.example", "null"):
-        status, body, _ = await ask(surface, method, path, said, Origin=origin)
+        status, body, _ = await ask(surface, method, path, payload, Origin=origin)
         assert (status, body["code"]) == (403, "VALIDATION_FAILED")
-    assert surface.site.asked == []
-    status, _, headers = await ask(surface, method, path, said, Origin=BRANDS_PAGE)
+    assert surface.site.requests == []
+    status, _, headers = await ask(surface, method, path, payload, Origin=BRANDS_PAGE)
     assert status in {200, 201, 404}
     assert headers["Access-Control-Allow-Origin"] == BRANDS_PAGE
 
@@ -222,16 +222,16 @@ async def test_what_goes_wrong_is_told_in_the_relays_envelope(
     surface: Surface, refusal: Exception, status: int, code: str
 ) -> None:
     surface.site.refusal = refusal
-    found, body, _ = await ask(surface, "POST", said=GOOD)
-    assert (found, body["code"]) == (status, code)
+    seen, body, _ = await ask(surface, "POST", payload=GOOD)
+    assert (seen, body["code"]) == (status, code)
     assert "secret" not in str(body)
     RelayerError.model_validate(body)
 
 
 async def test_a_body_has_a_limit_and_is_json(surface: Surface) -> None:
-    status, body, _ = await ask(surface, "POST", said=GOOD | {"x": "x" * BODY_LIMIT})
+    status, body, _ = await ask(surface, "POST", payload=GOOD | {"x": "x" * BODY_LIMIT})
     assert (status, body["code"]) == (413, "PAYLOAD_TOO_LARGE")
-    status, body, _ = await ask(surface, "POST", said=["host"])
+    status, body, _ = await ask(surface, "POST", payload=["host"])
     assert (status, body["code"]) == (400, "INVALID_BODY")
 
 
@@ -244,7 +244,7 @@ async def test_other_methods_are_not_allowed(surface: Surface) -> None:
 # --- the document -----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.method)
+@pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.method)
 def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
     assert_examples_fit(operation)
     for status, response in operation.responses.items():

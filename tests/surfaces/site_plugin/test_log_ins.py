@@ -1,5 +1,6 @@
-"""The site plugin's API with everything real behind it: PostgreSQL, the sandbox's host site, its
-identity provider. Only the chain is none; redemptions on one have tests of their own.
+"""The site plugin's API over PostgreSQL and the sandbox's host site and identity provider.
+
+There is no chain; redemptions on a chain have tests of their own.
 """
 
 import base64
@@ -71,7 +72,7 @@ class JsonResponse:
 
     @property
     def code(self) -> tuple[int, str]:
-        """Of a refusal, whose message is a sentence."""
+        """Status and code of an error, whose message is a sentence."""
         SitePluginError.model_validate(self.body)
         assert self.body["data"]["status"] == self.status
         assert self.body["message"].endswith(".")
@@ -80,7 +81,7 @@ class JsonResponse:
 
 @dataclass
 class Site:
-    """A brand's site, and whoever is logged in there."""
+    """A brand's site, and the requests of its users."""
 
     url: str
     shop: EventSurface
@@ -88,25 +89,25 @@ class Site:
     host: str
 
     async def session(self, username: str | None = None) -> "Session":
-        """Of a new user, or of this one."""
-        said = {"username": username or f"u{uuid4().hex}"}
+        """The session of a new user, or of `username`."""
+        payload = {"username": username or f"u{uuid4().hex}"}
         url = self.shop.sandbox.control_endpoints()["siteSessionUrl"]
-        async with self.shop.http.post(url, json=said) as answer:
+        async with self.shop.http.post(url, json=payload) as answer:
             assert answer.status == 200
             return Session(self, await answer.json())
 
     async def ask(
-        self, path: str, said: object = None, method: str | None = None, **headers: str
+        self, path: str, payload: object = None, method: str | None = None, **headers: str
     ) -> JsonResponse:
-        """Every answer fits what is documented, and none holds an e-mail address.
+        """Every response fits the document, and none contains an e-mail address.
 
-        But for `me`, which tells a member his own name.
+        Only `me` may contain one: it returns the member's own name.
         """
         method = method or ("POST" if path in {"checkin", *BODIES} else "GET")
         sent = {"Host": self.host} | headers
         sent = {name.replace("_", "-"): value for name, value in sent.items() if value}
         async with self.shop.http.request(
-            method, f"{self.url}{BASE}/{path}", json=said, headers=sent
+            method, f"{self.url}{BASE}/{path}", json=payload, headers=sent
         ) as reply:
             text = await reply.text()
             answer = JsonResponse(reply.status, json.loads(text), reply.headers)
@@ -121,49 +122,49 @@ class Site:
             return tokens
 
     async def as_owner(
-        self, token: str, method: str, path: str = "", said: object = None
+        self, token: str, method: str, path: str = "", payload: object = None
     ) -> tuple[int, Any]:
-        """What /site-links answers the token's user."""
+        """The response of /site-links to the token's user."""
         async with self.shop.http.request(
             method,
             f"{self.url}/site-links{path}",
-            json=said,
+            json=payload,
             headers={"Authorization": f"Bearer {token}"},
         ) as reply:
             return reply.status, await reply.json() if await reply.read() else None
 
     async def code(self, token: str, allowance: int = 500) -> str:
-        said = {"host": self.host, "dailyAllowance": allowance}
-        status, body = await self.as_owner(token, "POST", said=said)
+        payload = {"host": self.host, "dailyAllowance": allowance}
+        status, body = await self.as_owner(token, "POST", payload=payload)
         assert (status, body["host"], body["dailyAllowance"]) == (201, self.host, allowance)
         code: str = body["code"]
         return code
 
     def fails(self, **fault: Any) -> None:
-        """The host site, until the test ends."""
+        """Make the host site fail until the test ends."""
         self.shop.sandbox.faults.order("site", Fault(times=1_000, **fault))
 
 
 @dataclass
 class Session:
     site: Site
-    told: dict[str, str]
+    log_in: dict[str, str]
 
     @property
     def wallet(self) -> str:
-        return self.told["walletAddress"]
+        return self.log_in["walletAddress"]
 
     async def ask(
-        self, path: str, said: object = None, method: str | None = None, **headers: str
+        self, path: str, payload: object = None, method: str | None = None, **headers: str
     ) -> JsonResponse:
-        log_in = {"Cookie": self.told["cookie"], "X_WP_Nonce": self.told["nonce"]}
-        body = BODIES.get(path) if said is None else said
+        log_in = {"Cookie": self.log_in["cookie"], "X_WP_Nonce": self.log_in["nonce"]}
+        body = BODIES.get(path) if payload is None else payload
         return await self.site.ask(path, body, method, **log_in | headers)
 
 
 @pytest_asyncio.fixture(scope="module")
 async def running(event_surface: EventSurface) -> AsyncIterator[str]:
-    """The app's URL: as `ltzd run` has it, but it may ask sites of this machine."""
+    """The app's URL, as `ltzd run` serves it, except that it may call sites of this machine."""
     daemon, sandbox = event_surface.daemon, event_surface.sandbox
     async with AsyncExitStack() as stack:
         sites = HostSiteClient(SHORT)
@@ -187,7 +188,7 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
 
 @pytest_asyncio.fixture
 async def site(running: str, event_surface: EventSurface) -> AsyncIterator[Site]:
-    """Of a new brand."""
+    """The site of a new brand."""
     host = f"{uuid4().hex}.example"
     brand = await event_surface.brand(
         site={
@@ -206,12 +207,12 @@ async def site(running: str, event_surface: EventSurface) -> AsyncIterator[Site]
 
 
 async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) -> None:
-    """A log-in that was good before them still is, for as long as it is kept."""
+    """A log-in that succeeded before still does, as long as it is remembered."""
     ann = await site.session()
     assert (await ann.ask("me")).status == 200
     before = site_requests()
     for number in range(100):
-        stolen = {"Cookie": f"{ann.told['cookie']}{number}", "X_WP_Nonce": ann.told["nonce"]}
+        stolen = {"Cookie": f"{ann.log_in['cookie']}{number}", "X_WP_Nonce": ann.log_in["nonce"]}
         answer = await site.ask("me", **stolen)
         wanted = (401, "not_logged_in") if number < 60 else (429, "rest_too_many_requests")
         assert answer.code == wanted, number
@@ -222,12 +223,12 @@ async def test_of_many_failed_log_ins_in_a_row_the_site_hears_sixty(site: Site) 
 
 
 async def test_log_ins_that_the_sites_firewall_refuses_are_failed_ones(site: Site) -> None:
-    """A stranger can write what a firewall answers with 406, as often as he likes."""
+    """A stranger can provoke a firewall's 406 as often as he likes."""
     ann = await site.session()
     assert (await ann.ask("me")).status == 200
     site.shop.sandbox.faults.order("site", Fault(status=406, times=1_000))
     for number in range(70):
-        stolen = {"Cookie": f"{ann.told['cookie']}{number}", "X_WP_Nonce": ann.told["nonce"]}
+        stolen = {"Cookie": f"{ann.log_in['cookie']}{number}", "X_WP_Nonce": ann.log_in["nonce"]}
         wanted = 500 if number < 60 else 429
         assert (await site.ask("me", **stolen)).status == wanted, number
 
@@ -246,9 +247,9 @@ async def test_a_day_is_claimed_once_and_owed_to_the_e_mails_wallet(site: Site) 
 
     first, second = await ann.ask("checkin"), await ann.ask("checkin")
 
-    said = {"success": True, "streak": FIRST_DAY, "reward": 15, "alreadyClaimed": False}
-    assert (first.status, first.body) == (200, said)
-    assert (second.status, second.body) == (200, said | {"reward": 0, "alreadyClaimed": True})
+    expected = {"success": True, "streak": FIRST_DAY, "reward": 15, "alreadyClaimed": False}
+    assert (first.status, first.body) == (200, expected)
+    assert (second.status, second.body) == (200, expected | {"reward": 0, "alreadyClaimed": True})
     rewards = await site.shop.value(
         "SELECT array_agg((encode(wallet, 'hex'), kind, ltz)::text) FROM rewards "
         "WHERE brand_id = $1",
@@ -267,7 +268,7 @@ async def test_a_member_sees_himself_and_what_he_claimed(site: Site) -> None:
         200,
         {
             "success": True,
-            "username": ann.told["username"],
+            "username": ann.log_in["username"],
             "walletAddress": ann.wallet,
             "balance": 0,
             "streak": FIRST_DAY,
@@ -280,7 +281,7 @@ async def test_a_member_sees_himself_and_what_he_claimed(site: Site) -> None:
 
 async def test_two_sessions_of_one_user_are_one_member(site: Site) -> None:
     ann = await site.session()
-    again = await site.session(ann.told["username"])
+    again = await site.session(ann.log_in["username"])
     assert (await ann.ask("checkin")).body["alreadyClaimed"] is False
     assert (await again.ask("checkin")).body["alreadyClaimed"] is True
 
@@ -322,7 +323,7 @@ async def test_the_leaderboard_shows_who_came(site: Site) -> None:
         board = (await site.ask(f"leaderboard?metric=streak&period={period}")).body
         (entry,) = board["leaderboard"]
         assert set(entry) == {"userIdentifier", "username", "value", "rank"}
-        assert (entry["username"], entry["value"], entry["rank"]) == (ann.told["username"], 1, 1)
+        assert (entry["username"], entry["value"], entry["rank"]) == (ann.log_in["username"], 1, 1)
         assert board["total"] == 1
 
 
@@ -355,12 +356,12 @@ async def test_a_stolen_cookie_is_no_log_in(site: Site, path: str) -> None:
     for headers in (
         {"X_WP_Nonce": ""},
         {"X_WP_Nonce": "0123456789"},
-        {"X_WP_Nonce": ben.told["nonce"]},
+        {"X_WP_Nonce": ben.log_in["nonce"]},
         {"X_WP_Nonce": "x" * 10_000},
         {"Cookie": "", "X_WP_Nonce": ""},
         {"Cookie": ""},
         {"Cookie": "wordpress_logged_in_x=ann%7C1900000000%7Ctoken%7Chmac"},
-        {"Cookie": ann.told["cookie"][:-1]},
+        {"Cookie": ann.log_in["cookie"][:-1]},
         {"Cookie": "", "Authorization": "Bearer x"},
         {"Cookie": "", "Authorization": "Basic eDp5"},
     ):
@@ -416,12 +417,12 @@ async def test_a_site_that_is_down_or_slow_is_a_failure_with_a_sentence(
 ) -> None:
     ann = await site.session()
     site.fails(**fault)
-    for path, told in FAILURES.items():
+    for path, code in FAILURES.items():
         answer = await ann.ask(path)
-        assert answer.code == told
+        assert answer.code == code
         assert "cannot tell who you are" in answer.body["message"]
         if "delay_seconds" in fault:
-            break  # each takes its time-out
+            break  # each waits for its timeout
 
 
 async def test_a_member_whose_wallet_nobody_can_tell_is_told_to_come_again(site: Site) -> None:
@@ -441,17 +442,17 @@ async def test_a_member_whose_wallet_nobody_can_tell_is_told_to_come_again(site:
 
 async def test_an_owner_links_a_member_sees_it_and_ends_it(site: Site) -> None:
     ann = await site.session()
-    token = (await site.token(ann.told["email"]))["accessToken"]
+    token = (await site.token(ann.log_in["email"]))["accessToken"]
     code = await site.code(token, 40)
 
     answer = await ann.ask("link", {"code": code})
 
-    said = {"success": True, "walletAddress": ann.wallet, "dailyAllowance": 40}
-    assert (answer.status, answer.body) == (200, said)
+    expected = {"success": True, "walletAddress": ann.wallet, "dailyAllowance": 40}
+    assert (answer.status, answer.body) == (200, expected)
     me = (await ann.ask("me")).body
     assert (me["linked"], me["link"]["dailyAllowance"], me["spendable"]) == (True, 40, 0)
     (link,) = (await site.as_owner(token, "GET"))[1]["links"]
-    assert (link["host"], link["username"]) == (site.host, ann.told["username"])
+    assert (link["host"], link["username"]) == (site.host, ann.log_in["username"])
     assert link["walletAddress"] == ann.wallet
     assert (await ann.ask("link", {"code": code})).code == (400, "link_failed")
 
@@ -462,7 +463,7 @@ async def test_an_owner_links_a_member_sees_it_and_ends_it(site: Site) -> None:
 
 async def test_a_member_ends_his_link_himself(site: Site) -> None:
     ann, ben = await site.session(), await site.session()
-    code = await site.code((await site.token(ben.told["email"]))["accessToken"])
+    code = await site.code((await site.token(ben.log_in["email"]))["accessToken"])
     await ben.ask("checkin")
 
     linked = await ann.ask("link", {"code": code.lower()})
@@ -478,7 +479,7 @@ async def test_a_member_ends_his_link_himself(site: Site) -> None:
 
 async def test_tokens_and_rubbish_link_nothing_and_the_sixth_try_waits(site: Site) -> None:
     ann = await site.session()
-    token = (await site.token(ann.told["email"]))["accessToken"]
+    token = (await site.token(ann.log_in["email"]))["accessToken"]
     good = await site.code(token)
     answer = await ann.ask("link", {"identityToken": token})
     assert answer.body["data"]["params"] == {"code": "is required"}
@@ -498,10 +499,10 @@ async def test_tokens_and_rubbish_link_nothing_and_the_sixth_try_waits(site: Sit
 async def test_a_member_with_a_strangers_address_may_spend_nothing_of_the_strangers(
     site: Site,
 ) -> None:
-    """He logs in as somebody whom the site gives the victim's address."""
+    """The site gives the attacker's account the victim's address."""
     email = f"{uuid4().hex}@mail.example"
     thief = await site.session(email)
-    assert thief.told["email"] == email
+    assert thief.log_in["email"] == email
     wallet, brand = address_of(thief.wallet), site.brand.brand.address
     await site.shop.value(
         "INSERT INTO earnings VALUES ($1, 'all', '1970-01-01', $2, 90, 1, 0)", brand, wallet
@@ -517,22 +518,27 @@ async def test_a_member_with_a_strangers_address_may_spend_nothing_of_the_strang
 async def test_no_log_holds_an_address_a_cookie_or_a_token(site: Site) -> None:
     with capture_logs() as logs:
         ann = await site.session()
-        tokens = await site.token(ann.told["email"])
+        tokens = await site.token(ann.log_in["email"])
         await ann.ask("checkin")
         code = await site.code(tokens["accessToken"])
         await ann.ask("link", {"code": tokens["accessToken"]})
         await ann.ask("link", {"code": code})
         site.fails(status=500)
-        fresh = await site.session(ann.told["username"])
+        fresh = await site.session(ann.log_in["username"])
         await fresh.ask("checkin")
-    said = str(logs)
+    log_text = str(logs)
     assert {"member.met", "checkin.claimed", "site_link.made", "http.unavailable"} <= {
         entry["event"] for entry in logs
     }
-    assert tokens["accessToken"] not in said
-    assert code not in said
-    for secret in (ann.told["email"], ann.told["cookie"], ann.told["nonce"], "wordpress_logged"):
-        assert secret not in said
+    assert tokens["accessToken"] not in log_text
+    assert code not in log_text
+    for secret in (
+        ann.log_in["email"],
+        ann.log_in["cookie"],
+        ann.log_in["nonce"],
+        "wordpress_logged",
+    ):
+        assert secret not in log_text
 
 
 async def test_pages_of_the_brands_domain_may_read_answers(site: Site) -> None:

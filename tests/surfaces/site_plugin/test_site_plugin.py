@@ -1,6 +1,6 @@
 """The site plugin's API over HTTP: spec 4.4, and 7.5 with exactly the fields shown.
 
-Behind it stands a book with one member; `test_site_logins_http.py` has the real parts.
+`FakeSite` stands behind it; `test_log_ins.py` has the real parts.
 """
 
 import asyncio
@@ -120,8 +120,8 @@ class JsonResponse:
         return json.loads(self.text)
 
     @property
-    def said(self) -> tuple[int, str, str]:
-        """Of a refusal, which has exactly the fields of 7.5."""
+    def error(self) -> tuple[int, str, str]:
+        """Status, code and message of an error, which has exactly the fields of 7.5."""
         body = self.body
         assert set(body) == {"code", "message", "data"}
         assert body["data"] == {"status": self.status}
@@ -129,7 +129,7 @@ class JsonResponse:
 
     @property
     def params(self) -> dict[str, str]:
-        """What is wrong with each parameter."""
+        """The fault of each parameter."""
         body = self.body
         assert (self.status, body["code"]) == (400, "rest_invalid_param")
         params: dict[str, str] = body["data"]["params"]
@@ -139,12 +139,15 @@ class JsonResponse:
 
 
 async def ask(
-    surface: Surface, method: str, path: str, said: object = None, **headers: str
+    surface: Surface, method: str, path: str, payload: object = None, **headers: str
 ) -> JsonResponse:
-    """With ann's log-in. `said` as JSON, or as it is if it is bytes; an empty header is none."""
+    """Send a request with ann's log-in. An empty header is not sent.
+
+    `payload` is sent as JSON; bytes are sent unchanged.
+    """
     sent = {"Host": SITE_HOST, "Cookie": COOKIE, "X-WP-Nonce": NONCE}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
-    raw = said if said is None or isinstance(said, bytes) else json.dumps(said).encode()
+    raw = payload if payload is None or isinstance(payload, bytes) else json.dumps(payload).encode()
     if raw is not None:
         sent.setdefault("Content-Type", "application/json")
     url = surface.url + (path if path.startswith("/") else f"{BASE}/{path}")
@@ -158,9 +161,9 @@ async def ask(
         return JsonResponse(reply.status, await reply.text(), reply.headers)
 
 
-async def post(surface: Surface, path: str, said: object = ..., **headers: str) -> JsonResponse:
-    said = GOOD.get(path) if said is ... else said
-    return await ask(surface, "POST", path, said, **headers)
+async def post(surface: Surface, path: str, payload: object = ..., **headers: str) -> JsonResponse:
+    payload = GOOD.get(path) if payload is ... else payload
+    return await ask(surface, "POST", path, payload, **headers)
 
 
 async def get(surface: Surface, path: str, **headers: str) -> JsonResponse:
@@ -168,7 +171,7 @@ async def get(surface: Surface, path: str, **headers: str) -> JsonResponse:
 
 
 async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
-    """A good request of this endpoint."""
+    """A valid request of this endpoint."""
     return await (post if path in POSTED else get)(surface, path, **headers)
 
 
@@ -178,9 +181,9 @@ async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
 async def test_a_check_in_is_answered_with_the_streak_and_its_reward(surface: Surface) -> None:
     first, second = await post(surface, "checkin"), await post(surface, "checkin")
 
-    said = {"success": True, "streak": STREAK, "reward": 15, "alreadyClaimed": False}
-    assert (first.status, first.body) == (200, said)
-    assert (second.status, second.body) == (200, said | {"reward": 0, "alreadyClaimed": True})
+    expected = {"success": True, "streak": STREAK, "reward": 15, "alreadyClaimed": False}
+    assert (first.status, first.body) == (200, expected)
+    assert (second.status, second.body) == (200, expected | {"reward": 0, "alreadyClaimed": True})
 
 
 async def test_a_redeemed_perk_is_answered_with_its_code(surface: Surface) -> None:
@@ -217,23 +220,23 @@ async def test_a_link_is_answered_with_the_wallet(surface: Surface) -> None:
         200,
         {"success": True, "walletAddress": CHECKSUMMED_WALLET, "dailyAllowance": 500},
     )
-    assert (await post(surface, "link")).said == (400, "link_failed", "This code is wrong.")
+    assert (await post(surface, "link")).error == (400, "link_failed", "This code is wrong.")
 
 
 async def test_a_link_is_ended_also_where_there_is_none(surface: Surface) -> None:
     await post(surface, "link")
     assert (await get(surface, "me")).body["linked"]
-    for said in (None, b"x" * (BODY_LIMIT + 1)):
-        answer = await ask(surface, "DELETE", "link", said)
+    for payload in (None, b"x" * (BODY_LIMIT + 1)):
+        answer = await ask(surface, "DELETE", "link", payload)
         assert (answer.status, answer.body) == (200, {"success": True})
         assert not (await get(surface, "me")).body["linked"]
-    assert (await ask(surface, "DELETE", "link", X_WP_Nonce="")).said[:2] == (401, "not_logged_in")
+    assert (await ask(surface, "DELETE", "link", X_WP_Nonce="")).error[:2] == (401, "not_logged_in")
 
 
 async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(surface: Surface) -> None:
     surface.site.refusal = TooManyAttempts("You have typed too many.", retryAfterSeconds=431)
     answer = await post(surface, "link")
-    assert answer.said == (429, "rest_too_many_requests", "You have typed too many.")
+    assert answer.error == (429, "rest_too_many_requests", "You have typed too many.")
     assert answer.headers["Retry-After"] == "431"
     assert answer.headers["X-WP-Nonce"] == FRESH_NONCE
 
@@ -252,7 +255,7 @@ async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: Surface
             "total": 1,
         },
     )
-    assert surface.site.asked == [(BRAND_ID, "ltz_earned", "week", 10)]
+    assert surface.site.requests == [(BRAND_ID, "ltz_earned", "week", 10)]
 
 
 @pytest.mark.parametrize("metric", ["ltz_earned", "activity", "streak"])
@@ -262,7 +265,7 @@ async def test_every_metric_and_period_can_be_asked_for(
 ) -> None:
     answer = await get(surface, f"leaderboard?metric={metric}&period={period}&limit=100&x=1&x=2")
     assert (answer.status, answer.body["metric"], answer.body["period"]) == (200, metric, period)
-    assert surface.site.asked == [(BRAND_ID, metric, period, 100)]
+    assert surface.site.requests == [(BRAND_ID, metric, period, 100)]
 
 
 async def test_a_member_sees_himself(surface: Surface) -> None:
@@ -304,7 +307,7 @@ async def test_a_perk_that_costs_no_more_than_was_shown_is_redeemed(
 async def test_a_perk_that_has_become_dearer_is_refused_with_its_price(surface: Surface) -> None:
     for most in (0, 24):
         answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
-        assert answer.said == (400, "redeem_failed", "The price is now 25 LTZ.")
+        assert answer.error == (400, "redeem_failed", "The price is now 25 LTZ.")
 
 
 @pytest.mark.parametrize(
@@ -324,7 +327,7 @@ async def test_a_malformed_cost_is_an_invalid_parameter(
 ) -> None:
     answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
     assert answer.params == {"maxCost": reason}
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surface) -> None:
@@ -335,11 +338,11 @@ async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surfac
 async def test_a_member_redeems_nothing_of_a_brand_that_has_just_got_his_site(
     surface: Surface,
 ) -> None:
-    """What he has linked or been given was of the brand at which he logged in."""
+    """The member's links and LTZ belong to the brand of his log-in."""
     surface.site.visitor = replace(ANN, brand_id=address_of("0x" + "cd" * 20))
     answer = await post(surface, "redeem")
     assert (answer.status, answer.body["code"]) == (500, "not_configured")
-    assert "redeem" not in surface.site.heard
+    assert "redeem" not in surface.site.calls
 
 
 async def test_perks_are_listed_for_everybody(surface: Surface) -> None:
@@ -392,9 +395,9 @@ async def test_without_a_log_in_nothing_happens(
     surface: Surface, path: str, without: dict[str, str]
 ) -> None:
     answer = await well(surface, path, **without)
-    assert answer.said == (401, "not_logged_in", "You are not logged in at this site.")
-    assert surface.site.asked == []
-    # A browser would show a window of its own.
+    assert answer.error == (401, "not_logged_in", "You are not logged in at this site.")
+    assert surface.site.requests == []
+    # The header would make a browser ask for a password.
     assert "WWW-Authenticate" not in answer.headers
 
 
@@ -417,12 +420,12 @@ async def test_a_host_that_only_looks_like_the_sites_is_nobodys(
 ) -> None:
     for path in FAILED:
         answer = await well(surface, path, Host=host)
-        assert answer.said == (
+        assert answer.error == (
             500,
             "not_configured",
             "No loyalty programme is configured for this site.",
         )
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize(
@@ -430,7 +433,7 @@ async def test_a_host_that_only_looks_like_the_sites_is_nobodys(
 )
 async def test_a_host_may_have_a_port_capitals_and_a_final_dot(surface: Surface, host: str) -> None:
     assert (await post(surface, "checkin", Host=host)).status == 200
-    assert surface.site.heard[0] == f"brand_of {SITE_HOST}"
+    assert surface.site.calls[0] == f"brand_of {SITE_HOST}"
 
 
 async def test_a_log_ins_fresh_nonce_comes_back_with_refusals_too(surface: Surface) -> None:
@@ -448,21 +451,21 @@ async def test_the_host_comes_before_the_log_in_and_that_before_what_is_asked(
 ) -> None:
     bad: list[object] = [{}, b"{", b"x" * (BODY_LIMIT + 1)]
     for path in GOOD:
-        for said in bad:
-            no_site = await post(surface, path, said, Host="other.example", X_WP_Nonce="")
-            assert no_site.said[:2] == (500, "not_configured")
-            assert (await post(surface, path, said, X_WP_Nonce="")).status == 401
+        for payload in bad:
+            no_site = await post(surface, path, payload, Host="other.example", X_WP_Nonce="")
+            assert no_site.error[:2] == (500, "not_configured")
+            assert (await post(surface, path, payload, X_WP_Nonce="")).status == 401
     answer = await get(surface, "leaderboard?limit=0", Host="other.example")
-    assert answer.said[:2] == (500, "not_configured")
+    assert answer.error[:2] == (500, "not_configured")
 
 
 # --- what is asked ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("said", [None, b"", {}, {"perkId": None}, {"perkId": ""}], ids=str)
-async def test_a_perk_must_be_named(surface: Surface, said: object) -> None:
-    answer = await post(surface, "redeem", said)
-    assert answer.said == (400, "missing_perk_id", "perkId is required.")
+@pytest.mark.parametrize("payload", [None, b"", {}, {"perkId": None}, {"perkId": ""}], ids=str)
+async def test_a_perk_must_be_named(surface: Surface, payload: object) -> None:
+    answer = await post(surface, "redeem", payload)
+    assert answer.error == (400, "missing_perk_id", "perkId is required.")
 
 
 @pytest.mark.parametrize(
@@ -487,21 +490,21 @@ async def test_a_perk_must_be_named(surface: Surface, said: object) -> None:
 async def test_a_malformed_perk_id_is_an_invalid_parameter(
     surface: Surface, perk_id: object
 ) -> None:
-    cleaned = perk_id == COFFEE.id + "\n"  # control characters are taken out of every string
+    cleaned = perk_id == COFFEE.id + "\n"  # control characters are removed from every string
     answer = await post(surface, "redeem", {"perkId": perk_id})
     if cleaned:
         assert answer.status == 200
         return
     assert answer.params == {"perkId": "must be a UUID"}
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize(
-    "said", [None, b"", {}, {"milestoneDays": None}, {"milestoneDays": ""}], ids=str
+    "payload", [None, b"", {}, {"milestoneDays": None}, {"milestoneDays": ""}], ids=str
 )
-async def test_a_milestone_must_be_named(surface: Surface, said: object) -> None:
-    answer = await post(surface, "claim-milestone", said)
-    assert answer.said == (400, "missing_milestone", "milestoneDays is required.")
+async def test_a_milestone_must_be_named(surface: Surface, payload: object) -> None:
+    answer = await post(surface, "claim-milestone", payload)
+    assert answer.error == (400, "missing_milestone", "milestoneDays is required.")
 
 
 @pytest.mark.parametrize(
@@ -524,13 +527,13 @@ async def test_malformed_days_are_an_invalid_parameter(
 ) -> None:
     answer = await post(surface, "claim-milestone", {"milestoneDays": days})
     assert answer.params == {"milestoneDays": reason}
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize("days", [8, 2**31, 2**63, 2**64, 10**18])
 async def test_a_milestone_that_does_not_exist_is_refused(surface: Surface, days: int) -> None:
     answer = await post(surface, "claim-milestone", {"milestoneDays": days})
-    assert answer.said == (400, "claim_failed", "There is no such milestone.")
+    assert answer.error == (400, "claim_failed", "There is no such milestone.")
 
 
 async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -> None:
@@ -541,7 +544,7 @@ async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -
 
 
 @pytest.mark.parametrize(
-    ("said", "reason"),
+    ("payload", "reason"),
     [
         (None, "is required"),
         ({}, "is required"),
@@ -553,9 +556,9 @@ async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -
     ],
     ids=str,
 )
-async def test_a_link_needs_a_code(surface: Surface, said: object, reason: str) -> None:
-    assert (await post(surface, "link", said)).params == {"code": reason}
-    assert surface.site.asked == []
+async def test_a_link_needs_a_code(surface: Surface, payload: object, reason: str) -> None:
+    assert (await post(surface, "link", payload)).params == {"code": reason}
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize(
@@ -586,11 +589,11 @@ async def test_bad_queries_name_each_bad_parameter(
 ) -> None:
     answer = await get(surface, f"leaderboard?{query}")
     assert answer.params == params
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize(
-    ("said", "headers"),
+    ("payload", "headers"),
     [
         (b"{", {}),
         (b" ", {}),
@@ -609,12 +612,12 @@ async def test_bad_queries_name_each_bad_parameter(
     ids=str,
 )
 async def test_a_body_that_is_no_json_object_is_refused(
-    surface: Surface, said: bytes, headers: dict[str, str]
+    surface: Surface, payload: bytes, headers: dict[str, str]
 ) -> None:
     for path in GOOD:
-        answer = await post(surface, path, said, **headers)
-        assert answer.said[:2] == (400, "rest_invalid_json")
-    assert surface.site.asked == []
+        answer = await post(surface, path, payload, **headers)
+        assert answer.error[:2] == (400, "rest_invalid_json")
+    assert surface.site.requests == []
 
 
 async def test_a_body_has_a_limit(surface: Surface) -> None:
@@ -622,7 +625,7 @@ async def test_a_body_has_a_limit(surface: Surface) -> None:
     full = {"perkId": COFFEE.id, "x": "x" * pad}
     assert (await post(surface, "redeem", full)).status == 200
     over = await post(surface, "redeem", full | {"x": "x" * (pad + 1)})
-    assert over.said == (
+    assert over.error == (
         413,
         "rest_payload_too_large",
         f"Request body is larger than {BODY_LIMIT} bytes",
@@ -630,10 +633,10 @@ async def test_a_body_has_a_limit(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"{", b"\xff", b"x" * (BODY_LIMIT + 1), b'{"reward": 1000000}'], ids=len
+    "payload", [b"", b"{", b"\xff", b"x" * (BODY_LIMIT + 1), b'{"reward": 1000000}'], ids=len
 )
-async def test_whatever_a_check_in_holds_means_nothing(surface: Surface, said: bytes) -> None:
-    answer = await post(surface, "checkin", said, Content_Type="text/plain")
+async def test_whatever_a_check_in_holds_means_nothing(surface: Surface, payload: bytes) -> None:
+    answer = await post(surface, "checkin", payload, Content_Type="text/plain")
     assert (answer.status, answer.body["reward"]) == (200, 15)
 
 
@@ -662,7 +665,7 @@ async def test_what_is_no_route_is_said_to_be_none(surface: Surface, path: str) 
     for method in ("GET", "POST", "DELETE"):
         answer = await ask(surface, method, path)
         assert (answer.status, answer.body) == (404, NO_ROUTE)
-    assert surface.site.asked == []
+    assert surface.site.requests == []
 
 
 @pytest.mark.parametrize("path", FAILED)
@@ -682,7 +685,7 @@ async def test_slashes_at_the_end_are_the_same_route(surface: Surface) -> None:
         assert (await ask(surface, "POST", path)).status == 200
     surface.site.refusal = CheckInRefused("Come back tomorrow.")
     for path in ("checkin/", "checkin//"):
-        assert (await ask(surface, "POST", path)).said[1] == "checkin_failed"
+        assert (await ask(surface, "POST", path)).error[1] == "checkin_failed"
 
 
 async def test_outside_the_prefix_nothing_is_the_sites(surface: Surface) -> None:
@@ -724,12 +727,12 @@ def retry_after(answer: JsonResponse) -> int:
 async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(surface: Surface) -> None:
     for number in range(60):
         answer = await post(surface, "checkin", Cookie=FAILED_COOKIE)
-        assert answer.said[:2] == (401, "not_logged_in"), number
-    heard = len(surface.site.heard)
+        assert answer.error[:2] == (401, "not_logged_in"), number
+    calls = len(surface.site.calls)
     for path in NEED_LOG_IN:
         answer = await well(surface, path, Cookie=FAILED_COOKIE)
         wait = f"Please try again in {retry_after(answer)} seconds."
-        assert answer.said == (
+        assert answer.error == (
             429,
             "rest_too_many_requests",
             f"Too many log-ins have failed from your address. {wait}",
@@ -737,13 +740,13 @@ async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(surface: Sur
         assert answer.headers["X-RateLimit-Limit"] == "60"
         assert answer.headers["X-RateLimit-Remaining"] == "0"
     assert (await post(surface, "checkin")).status == 429, "nobody is asked about a new one either"
-    assert len(surface.site.heard) == heard
+    assert len(surface.site.calls) == calls
 
 
 async def test_of_3360_failed_log_ins_sixty_reach_the_site(surface: Surface) -> None:
     for _ in range(56):
         await asyncio.gather(*[post(surface, "checkin", Cookie=FAILED_COOKIE) for _ in range(60)])
-    assert 60 <= surface.site.heard.count("member") <= 120, "those under way at once may be more"
+    assert 60 <= surface.site.calls.count("member") <= 120, "those under way at once may be more"
 
 
 async def test_a_log_in_that_the_site_has_confirmed_passes_while_others_are_refused(
@@ -772,7 +775,7 @@ async def test_failed_log_ins_count_for_one_host_and_close_no_page_that_needs_no
     for path in ("leaderboard", "perks"):
         assert (await get(surface, path)).status == 200
     elsewhere = await post(surface, "checkin", Cookie=FAILED_COOKIE, Host="other.example")
-    assert elsewhere.said[:2] == (500, "not_configured")
+    assert elsewhere.error[:2] == (500, "not_configured")
 
 
 async def test_failed_log_ins_count_for_their_address() -> None:
@@ -793,7 +796,7 @@ async def test_a_host_whose_site_is_waited_for_by_too_many_is_503(surface: Surfa
     surface.site.log_in_refusal = HostSiteBusy("too many")
     for path in NEED_LOG_IN:
         answer = await well(surface, path)
-        assert answer.said == (
+        assert answer.error == (
             503,
             "api_error",
             "This site answers slowly at the moment. Please try again soon.",
@@ -808,7 +811,7 @@ async def test_prefix_and_namespace_are_settings() -> None:
         assert (await ask(surface, "GET", "/api/loyalty/v1/me")).body == NO_ROUTE
         assert (await ask(surface, "GET", "/wp-json/loyalty/v1/me")).body["code"] == "NOT_FOUND"
         surface.site.refusal = DatabaseUnavailable("gone")
-        assert (await ask(surface, "POST", "/api/stars/v1/checkin/")).said[1] == "checkin_failed"
+        assert (await ask(surface, "POST", "/api/stars/v1/checkin/")).error[1] == "checkin_failed"
         async with surface.client.get(surface.url + "/docs/openapi.json") as answer:
             assert "/api/stars/v1/redeem" in (await answer.json())["paths"]
 
@@ -846,8 +849,8 @@ async def test_what_goes_wrong_has_the_code_of_its_endpoint_and_a_sentence(
     surface: Surface, error: LtzdError, message: str
 ) -> None:
     surface.site.refusal = error
-    for path, told in FAILED.items():
-        assert (await well(surface, path)).said == (*told, message)
+    for path, code in FAILED.items():
+        assert (await well(surface, path)).error == (*code, message)
 
 
 @pytest.mark.parametrize("path", NEED_LOG_IN)
@@ -855,7 +858,7 @@ async def test_a_host_site_that_does_not_answer_is_told_as_that(
     surface: Surface, path: str
 ) -> None:
     surface.site.log_in_refusal = HostSiteUnavailable("status 503", reason="status 503")
-    assert (await well(surface, path)).said == (
+    assert (await well(surface, path)).error == (
         *FAILED[path],
         "This site cannot tell who you are at the moment. Please try again soon.",
     )
@@ -870,7 +873,7 @@ async def test_whom_a_brand_cannot_take_in_this_hour_is_told_so(
 ) -> None:
     surface.site.log_in_refusal = rate_limited("new wallets an hour", 1, seconds)
     for path in NEED_LOG_IN:
-        assert (await well(surface, path)).said == (
+        assert (await well(surface, path)).error == (
             *FAILED[path],
             f"This site takes in no more new members for the moment. Please try again in {when}.",
         )
@@ -882,7 +885,7 @@ async def test_whom_a_brand_cannot_take_in_this_hour_is_told_so(
 async def test_what_nobody_foresaw_tells_nothing(surface: Surface, error: BaseException) -> None:
     surface.site.refusal = error
     for path in FAILED:
-        assert (await well(surface, path)).said == (
+        assert (await well(surface, path)).error == (
             500,
             "internal_server_error",
             "Something went wrong. Please try again later.",
@@ -896,10 +899,10 @@ async def test_a_request_with_two_hosts_is_refused(running: Surface) -> None:
         f"GET {BASE}/leaderboard HTTP/1.1\r\nHost: {SITE_HOST}\r\nHost: evil.example\r\n"
         "Connection: close\r\n\r\n".encode()
     )
-    said = (await reader.read()).decode()
+    received = (await reader.read()).decode()
     writer.close()
-    assert said.startswith("HTTP/1.1 400 ")
-    assert json.loads(said.partition("\r\n\r\n")[2]) == {
+    assert received.startswith("HTTP/1.1 400 ")
+    assert json.loads(received.partition("\r\n\r\n")[2]) == {
         "code": "rest_bad_request",
         "message": "Malformed request",
         "data": {"status": 400},
@@ -907,13 +910,13 @@ async def test_a_request_with_two_hosts_is_refused(running: Surface) -> None:
 
 
 async def asked_for(surface: Surface, target: str, head: str) -> Any:
-    """The body that a request of just these bytes is answered with."""
+    """The body of the response to exactly these bytes."""
     host, port = surface.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(f"GET {target} HTTP/1.1\r\n{head}Connection: close\r\n\r\n".encode())
-    said = (await reader.read()).decode()
+    received = (await reader.read()).decode()
     writer.close()
-    return json.loads(said.partition("\r\n\r\n")[2])
+    return json.loads(received.partition("\r\n\r\n")[2])
 
 
 async def test_a_request_without_a_host_is_malformed(running: Surface) -> None:
@@ -934,28 +937,34 @@ async def test_a_target_that_names_another_host_than_the_header_is_of_no_site(
         log_in = f"Host: {SITE_HOST}\r\nCookie: {COOKIE}\r\nX-WP-Nonce: {NONCE}\r\n"
         assert (await asked_for(surface, target, log_in))["code"] == "not_configured"
     foreign = f"http://{SITE_HOST}{BASE}/leaderboard"
-    said = await asked_for(surface, foreign, "Host: evil.example\r\n")
-    assert said["code"] == "not_configured"
-    assert surface.site.asked == []
+    body = await asked_for(surface, foreign, "Host: evil.example\r\n")
+    assert body["code"] == "not_configured"
+    assert surface.site.requests == []
 
 
 async def test_a_target_may_name_the_host_once_more(surface: Surface) -> None:
     for authority in (SITE_HOST, SITE_HOST.upper(), f"{SITE_HOST}:80"):
         target = f"http://{authority}{BASE}/leaderboard?limit=5"
-        said = await asked_for(surface, target, f"Host: {SITE_HOST}\r\n")
-        assert said["success"] is True
+        body = await asked_for(surface, target, f"Host: {SITE_HOST}\r\n")
+        assert body["success"] is True
     there = f"{BASE}/leaderboard?metric=http://evil.example/"
-    said = await asked_for(surface, there, f"Host: {SITE_HOST}\r\n")
-    assert said["code"] == "rest_invalid_param"
+    body = await asked_for(surface, there, f"Host: {SITE_HOST}\r\n")
+    assert body["code"] == "rest_invalid_param"
 
 
 # --- the document -------------------------------------------------------------------------------
 
 SITE_OPERATIONS = operations(HttpPolicy())
-ENDPOINTS = {one.path.rpartition("/")[2]: one for one in SITE_OPERATIONS if one.method != "DELETE"}
+ENDPOINTS = {
+    operation.path.rpartition("/")[2]: operation
+    for operation in SITE_OPERATIONS
+    if operation.method != "DELETE"
+}
 
 
-@pytest.mark.parametrize("operation", SITE_OPERATIONS, ids=lambda one: f"{one.method} {one.path}")
+@pytest.mark.parametrize(
+    "operation", SITE_OPERATIONS, ids=lambda operation: f"{operation.method} {operation.path}"
+)
 def test_each_answer_has_examples_that_fit_its_model(operation: Operation) -> None:
     assert_examples_fit(operation)
     for status, response in operation.responses.items():
@@ -975,14 +984,14 @@ def test_the_examples_of_requests_are_good_requests() -> None:
 
 
 def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> None:
-    found = {
+    codes = {
         (name, status, body["code"])
         for name, operation in ENDPOINTS.items()
         for status, response in operation.responses.items()
         for body in response.examples.values()
         if status >= 400 and isinstance(body, dict)
     }
-    assert found >= {
+    assert codes >= {
         ("checkin", 401, "not_logged_in"),
         ("redeem", 401, "not_logged_in"),
         ("claim-milestone", 401, "not_logged_in"),
@@ -997,7 +1006,7 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
         ("leaderboard", 400, "rest_invalid_param"),
         ("link", 400, "link_failed"),
     }
-    assert not {code for name, _, code in found if name in READ} & {"rest_invalid_json"}
+    assert not {code for name, _, code in codes if name in READ} & {"rest_invalid_json"}
 
 
 async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
@@ -1014,10 +1023,16 @@ async def test_calls_made_from_the_document_are_answered_as_documented(
 ) -> None:
     async with surface.client.get(surface.url + "/docs/openapi.json") as answer:
         described = await answer.json()
-    described["paths"] = {one.path: described["paths"][one.path] for one in SITE_OPERATIONS}
+    described["paths"] = {
+        operation.path: described["paths"][operation.path] for operation in SITE_OPERATIONS
+    }
     for path in described["paths"].values():
-        for said in path.values():  # the log-in below is sent with every call
-            said["parameters"] = [one for one in said["parameters"] if one["in"] != "header"]
+        for described_operation in path.values():  # every call below sends the log-in
+            described_operation["parameters"] = [
+                operation
+                for operation in described_operation["parameters"]
+                if operation["in"] != "header"
+            ]
     with requests.Session() as http:
         http.headers.update({"Host": SITE_HOST, "Cookie": COOKIE, "X-WP-Nonce": NONCE})
         run = Run(schemathesis.openapi.from_dict(described), surface.url, http)

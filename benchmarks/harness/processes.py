@@ -93,7 +93,7 @@ def check_alive(process: asyncio.subprocess.Process, log: Path) -> None:
 async def hello(folder: Path) -> AsyncIterator[int]:
     """Runs the bare Sanic server; yields its port."""
     port, log = free_port(), folder / "hello.log"
-    async with running(["-m", "benchmarks.hello", str(port)], log) as process:
+    async with running(["-m", "benchmarks.limits.hello", str(port)], log) as process:
         await until_it_listens(process, port, log)
         yield port
 

@@ -10,10 +10,10 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.processes import cores
+from benchmarks.harness.processes import cores
 
-FOLDER = Path(__file__).with_name("results")
-DOCUMENT = Path(__file__).parents[1] / "docs" / "benchmarks.md"
+FOLDER = Path(__file__).parents[1] / "results"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "benchmarks.md"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Brands' servers, a process of its own: one path answers at once, the other after half a minute.
 
-`python -m benchmarks.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
+`python -m benchmarks.harness.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
 """
 
 import asyncio

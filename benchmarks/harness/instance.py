@@ -14,8 +14,8 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks import load
-from benchmarks.processes import (
+from benchmarks.harness import load
+from benchmarks.harness.processes import (
     START_SECONDS,
     check_alive,
     free_port,

@@ -1,6 +1,6 @@
 """The machine's HTTP limit: one Sanic worker that answers hello, as a separate process.
 
-`python -m benchmarks.hello PORT`.
+`python -m benchmarks.limits.hello PORT`.
 """
 
 import sys

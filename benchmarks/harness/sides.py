@@ -1,8 +1,8 @@
 """One side of a benchmark: runs a load, checks its answers and prints its figures."""
 
-from benchmarks import instance, load
-from benchmarks.instance import Instance
-from benchmarks.load import Load, Plan
+from benchmarks.harness import instance, load
+from benchmarks.harness.instance import Instance
+from benchmarks.harness.load import Load, Plan
 
 CLIENTS = 64
 USERS = 5_000

@@ -15,7 +15,7 @@ from typing import Any, Self, cast
 import msgspec
 import uvloop
 
-from benchmarks import processes
+from benchmarks.harness import processes
 
 STATUS_OK = b"200"
 STATUS_QUEUED = b"202"
@@ -80,7 +80,7 @@ class Load(msgspec.Struct, frozen=True):
 
 
 async def measure(plan: Plan) -> Load:
-    answer = await processes.answer_of("benchmarks.load", msgspec.json.encode(plan))
+    answer = await processes.answer_of("benchmarks.harness.load", msgspec.json.encode(plan))
     return msgspec.json.decode(answer, type=Load)
 
 

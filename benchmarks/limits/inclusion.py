@@ -14,8 +14,8 @@ from typing import Any
 import msgspec
 import uvloop
 
-from benchmarks import processes
-from benchmarks.blocks import Blocks, watched
+from benchmarks.harness import processes
+from benchmarks.harness.blocks import Blocks, watched
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -54,7 +54,7 @@ class Included(msgspec.Struct, frozen=True):
 
 
 async def measure(work: InclusionLoad) -> Included:
-    answer = await processes.answer_of("benchmarks.inclusion", msgspec.json.encode(work))
+    answer = await processes.answer_of("benchmarks.limits.inclusion", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Included)
 
 

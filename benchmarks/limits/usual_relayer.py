@@ -17,10 +17,10 @@ from eth_account import Account
 from eth_account.signers.local import LocalAccount
 from web3 import AsyncHTTPProvider, AsyncWeb3
 
-from benchmarks import processes
-from benchmarks.inclusion import FUNDS
-from benchmarks.load import percentile_ms
-from ltzd.chain.contracts import abi
+from benchmarks.harness import processes
+from benchmarks.harness.load import percentile_ms
+from benchmarks.limits.inclusion import FUNDS
+from ltzd.chain.contracts import artifacts
 
 RECEIPT_POLL_SECONDS = 0.1
 """web3's own."""
@@ -51,7 +51,7 @@ class Relayed(msgspec.Struct, frozen=True):
 
 
 async def measure(work: RelayerLoad) -> Relayed:
-    answer = await processes.answer_of("benchmarks.usual_relayer", msgspec.json.encode(work))
+    answer = await processes.answer_of("benchmarks.limits.usual_relayer", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Relayed)
 
 
@@ -82,7 +82,9 @@ async def _run(work: RelayerLoad) -> Relayed:
     web3 = AsyncWeb3(AsyncHTTPProvider(work.rpc_url))
     account: LocalAccount = Account.create()
     await web3.provider.make_request("anvil_setBalance", [account.address, hex(FUNDS)])
-    contract = web3.eth.contract(web3.to_checksum_address(work.to), abi=abi.compiled("LTZ")["abi"])
+    contract = web3.eth.contract(
+        web3.to_checksum_address(work.to), abi=artifacts.artifact("LTZ")["abi"]
+    )
     calls = iter([_call(contract, data) for data in work.calls])
     relayer, latencies = _Relayer(web3, account), array("d")
     start, used = perf_counter(), process_time()

@@ -18,8 +18,8 @@ import asyncpg
 import msgspec
 import uvloop
 
-from benchmarks import processes
-from benchmarks.load import percentile_ms
+from benchmarks.harness import processes
+from benchmarks.harness.load import percentile_ms
 
 _TABLE = """
 CREATE SCHEMA IF NOT EXISTS benchmark;
@@ -68,7 +68,7 @@ class Inserted(msgspec.Struct, frozen=True):
 
 
 async def measure(work: InsertLoad) -> Inserted:
-    answer = await processes.answer_of("benchmarks.inserts", msgspec.json.encode(work))
+    answer = await processes.answer_of("benchmarks.limits.inserts", msgspec.json.encode(work))
     return msgspec.json.decode(answer, type=Inserted)
 
 

@@ -1,0 +1,87 @@
+"""Waits for an admitted relay and returns its outcome."""
+
+from dataclasses import replace
+
+import structlog
+
+from ltzd.actions.relayer.context import RelayContext
+from ltzd.errors import RelayPending, TransactionFailed, Unavailable
+from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
+from ltzd.store.database import session
+from ltzd.store.relayer import relays
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+REFUSED_BY_THE_NETWORK = "the network refused the transaction"
+NOT_SENT_IN_TIME = "No relay wallet could send the transaction in time"
+
+
+class RelayOutcomes:
+    def __init__(self, context: RelayContext) -> None:
+        self._pool = context.pool
+        self._waiters = context.waiters
+        self._simulator = context.simulator
+
+    async def wait(
+        self, relay_id: int, deadline: float, *, is_new: bool = False
+    ) -> RelayProgress | None:
+        """Return the relay once it is settled, or as far as it has come by the deadline.
+
+        Returns None for a relay that was withdrawn. Raises TransactionFailed for one that was never
+        sent because it would revert, and RelayPending for one that is signed but that no node has
+        taken: it has no hash yet.
+        """
+        if not is_new:
+            self._waiters.poll()
+        relay = await self._waiters.settled(relay_id, deadline)
+        if relay is None:
+            await self._withdraw(relay_id)
+            async with session(self._pool) as connection:
+                relay = (await relays.progress(connection, [relay_id])).get(relay_id)
+        if relay is None:
+            return None
+        if relay.transaction_hash is None:
+            if relay.status is RelayStatus.FAILED:
+                raise TransactionFailed(
+                    f"Transaction would fail: {relay.reason}", reason=relay.reason
+                )
+            raise RelayPending("No node has taken the transaction yet")
+        return await self.with_reason(relay)
+
+    async def _withdraw(self, relay_id: int) -> None:
+        """Take back a relay that no lane has signed by its deadline; does nothing for a signed one.
+
+        Any caller that waits for the relay may do this: the first one may be gone. Raises
+        ValidationFailed if the gas price is above the cap, and Unavailable otherwise.
+        """
+        async with session(self._pool) as connection:
+            if not await relays.withdraw(connection, relay_id):
+                return
+        log.warning("relay.withdrawn", relay=relay_id)
+        await self._simulator.fees()
+        raise Unavailable(NOT_SENT_IN_TIME)
+
+    async def with_reason(self, relay: RelayProgress) -> RelayProgress:
+        """Add the reason to a relay that failed on chain."""
+        if relay.status is not RelayStatus.FAILED:
+            return relay
+        if relay.is_cancelled:
+            return replace(relay, reason=REFUSED_BY_THE_NETWORK)
+        if relay.block_number is None or relay.sender is None:
+            return replace(relay, reason="its nonce was used by another transaction")
+        reason = await self._simulator.failure_reason(
+            relay.to, relay.data, relay.sender, relay.block_number
+        )
+        return replace(relay, reason=reason)
+
+
+def failure_of(relay: RelayProgress) -> TransactionFailed:
+    """The error that a caller gets for a relay that failed on chain."""
+    assert relay.transaction_hash is not None, "it was sent"
+    return TransactionFailed(
+        f"Transaction failed: {relay.reason}",
+        reason=relay.reason,
+        transactionHash=hex_of(relay.transaction_hash),
+        blockNumber=relay.block_number,
+    )

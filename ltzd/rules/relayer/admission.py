@@ -1,0 +1,81 @@
+"""Whether a relay that was simulated may still be written, decided on its user's rows under lock.
+
+The checks that ran before the simulation, without locks, are repeated here: another request of the
+same user may have been written meanwhile.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ltzd.rules.relayer.calls import RelayPlan, RelayWindow
+from ltzd.rules.relayer.gas_budgets import GasLedger
+from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage, check_claims, check_hour, check_key
+
+
+@dataclass(frozen=True, slots=True)
+class NewRelay:
+    """A simulated relay to be written.
+
+    `failure` is the reason for which the call would revert: the relay is then written for its
+    idempotency key alone, in the state FAILED, and counts in no window (`window_start` is None).
+    `identity` is the subject whose gas budget it counts in. `last_serialized_id` is the newest
+    serialized relay of the user that the simulation knew of.
+    """
+
+    plan: RelayPlan
+    gas_limit: int
+    max_cost_wei: int
+    idempotency_key: str | None
+    fingerprint: bytes
+    claim_limit: ClaimLimit | None = None
+    last_serialized_id: int | None = None
+    window_start: datetime | None = None
+    failure: str | None = None
+    identity: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The relay's row. `is_new` is False if an earlier request with the same key wrote it."""
+
+    id: int
+    window: RelayWindow
+    is_new: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Conflict:
+    """Another relay of the same user was written since the simulation: decide again.
+
+    `duplicate_id` is a relay in flight that is the same call; it is to be awaited first.
+    """
+
+    duplicate_id: int | None = None
+
+
+Admission = Admitted | Conflict
+
+
+def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admission | None:
+    """Returns None if the relay is to be inserted; `ledger` has counted it then.
+
+    Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, and ValidationFailed when the total
+    gas budget is spent.
+    """
+    check_key(usage, relay.fingerprint)
+    if usage.earlier is not None:
+        return Admitted(usage.earlier.id, usage.window(), is_new=False)
+    if relay.failure is not None:
+        return None
+    check_hour(usage)
+    if relay.claim_limit is not None:
+        check_claims(usage, relay.claim_limit)
+    if relay.plan.serialized_per_user and (
+        usage.has_serialized_in_flight or usage.last_serialized_id != relay.last_serialized_id
+    ):
+        return Conflict()
+    if usage.duplicate_id is not None:
+        return Conflict(usage.duplicate_id)
+    if ledger is not None:
+        ledger.admit(relay.identity, relay.max_cost_wei)
+    return None
