@@ -26,7 +26,7 @@ export async function load(money, redeemed) {
   afford(money);
 }
 
-// Whether the member can afford a perk.
+// Enables the perks that the member can afford.
 function afford(money) {
   for (const { card, button, perk } of cards.values()) {
     const reason = perk.available ? lack(perk.cost, money) : "Not available right now";
