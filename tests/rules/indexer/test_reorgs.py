@@ -1,4 +1,4 @@
-"""A stale node is no reorg, another hash at a height is one, a short head needs a second look."""
+"""A stale node is not a reorg, another hash at a height is one, a short head is one later."""
 
 import pytest
 from hypothesis import given
@@ -32,9 +32,9 @@ NOW = 1_000.0
         (CURSOR - 1, None, NOW, CursorVerdict.STALE),
         (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS / 2, CursorVerdict.STALE),
         (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS, CursorVerdict.REORGED),
-        # A node that has grown past us but cannot show the block: not yet proven either.
+        # A node above the cursor that cannot show the block at the cursor: not proven yet either.
         (CURSOR + 3, None, None, CursorVerdict.STALE),
-        # A head that was short and is whole again is judged by what it holds.
+        # A head that is no longer short is judged by its block at the cursor.
         (CURSOR, OURS, NOW - 60, CursorVerdict.CURRENT),
         (CURSOR + 1, OURS, NOW - 60, CursorVerdict.BEHIND),
         (CURSOR, OTHER, NOW - 60, CursorVerdict.REORGED),

@@ -1,4 +1,4 @@
-"""What a site session may spend: never another's, never twice, never more than there is."""
+"""The LTZ that a site session may spend: its own, once, and no more than the balance."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -125,7 +125,7 @@ def test_what_is_missing_is_said_with_the_way_to_it() -> None:
 
 @dataclass
 class Account:
-    """Of one member of the wallet. `linked` has what each day's payments were charged."""
+    """The payments of a member of the wallet. `linked` has the charges of each day."""
 
     believed: bool
     allowance: int | None
@@ -135,7 +135,7 @@ class Account:
 
 
 class OneWallet(RuleBasedStateMachine):
-    """Everything that happens to a wallet at one brand's sites, in any order."""
+    """Random events of a wallet at one brand's sites, in any order."""
 
     members: Bundle[Account] = Bundle("members")
 

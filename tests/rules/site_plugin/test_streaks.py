@@ -31,20 +31,20 @@ ONE_DAY = timedelta(days=1)
 
 
 def a_site(**changes: Any) -> Site:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "hosts": ("site.example",),
         "checkin_reward": 10,
         "multipliers": {1: Decimal(1), 3: Decimal("1.55"), 5: Decimal(2)},
         "milestones": {5: 70, 2: 20, 3: 30},
     }
-    return Site.model_validate(said | changes)
+    return Site.model_validate(fields | changes)
 
 
 SITE = a_site()
 
 
 def after(*days: date, site: Site = SITE) -> Streak | None:
-    """The streak that check-ins on these days leave."""
+    """The streak after check-ins on these days."""
     streak = None
     for day in days:
         claim = checked_in(streak, day, site)
@@ -85,7 +85,7 @@ def test_a_missed_day_begins_again_and_the_best_stays() -> None:
 
 @pytest.mark.parametrize("back", [0, 1, 40])
 def test_a_day_that_is_not_after_the_last_one_is_claimed(back: int) -> None:
-    """An earlier one comes when the brand's time zone is moved to the west."""
+    """An earlier day comes when the brand's time zone is moved to the west."""
     assert checked_in(after(*days(3)), DAY + 2 * ONE_DAY - back * ONE_DAY, SITE) is None
 
 
@@ -182,24 +182,24 @@ ZONES = [
 ]
 YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(minutes=15)
-"""No midnight of these zones comes between quarters of an hour."""
+"""Midnights of these zones fall on quarters of an hour."""
 
 
 @lru_cache
 def midnights(zone: str) -> list[datetime]:
-    """When each of the zone's days begins, found by looking at its clock for more than a year."""
-    clock, moment, found = ZoneInfo(zone), YEAR - 2 * ONE_DAY, []
+    """The start of each of the zone's days, found by stepping through more than a year."""
+    clock, moment, starts = ZoneInfo(zone), YEAR - 2 * ONE_DAY, []
     day = moment.astimezone(clock).date()
     while moment < YEAR + 450 * ONE_DAY:
         moment += _STEP
         if (later := moment.astimezone(clock).date()) != day:
-            found.append(moment)
+            starts.append(moment)
             day = later
-    return found
+    return starts
 
 
 class Naive:
-    """The specification's sentences over the numbers of all days that were ever claimed."""
+    """The specification's rules, over the numbers of all claimed days."""
 
     def __init__(self, zone: str, site: Site) -> None:
         self.midnights = midnights(zone)
@@ -211,7 +211,7 @@ class Naive:
         return bisect_right(self.midnights, moment)
 
     def length(self, day: int) -> int:
-        """How many days in a row, up to this one, were claimed."""
+        """The number of claimed days in a row up to this day."""
         length = 0
         while day - length in self.claimed_days:
             length += 1
@@ -253,11 +253,11 @@ SITES = st.builds(
     multipliers=st.dictionaries(LENGTHS, st.decimals(0, 5, places=2), max_size=4),
     milestones=st.dictionaries(LENGTHS, st.integers(1, 500), max_size=4),
 )
-# Mostly about a day apart; then streaks grow, and hours that clocks skip or repeat matter.
+# Mostly about a day apart, so that streaks grow and skipped or repeated hours matter.
 STEPS = st.sampled_from([0.0, 0.000001, 0.9, 22.9, 23.0, 24.0, 25.0, 25.1, 47.0, 49.0]) | st.floats(
     0, 60
 )
-# From anywhere in the year, and from days before the clocks change.
+# From any time of the year, and from days before the clocks change.
 BEGINNINGS = st.floats(0, 300 * 24) | st.sampled_from(
     [
         24.0 * ((datetime(2026, month, day, tzinfo=UTC) - YEAR).days)
@@ -267,7 +267,7 @@ BEGINNINGS = st.floats(0, 300 * 24) | st.sampled_from(
 
 
 Steps = list[tuple[float, str]]
-"""Hours since the step before, and what is done."""
+"""Hours since the step before, and the action."""
 
 
 @settings(max_examples=120)
@@ -298,12 +298,12 @@ def test_whenever_they_come_a_streak_is_what_the_list_of_all_days_says(
             naive.claimed_milestones.add(seen.unclaimed_milestones[-1].days)
 
 
-# --- whose doing it was -------------------------------------------------------------------------
+# --- several members ----------------------------------------------------------------------------
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[bool]) -> None:
-    """Of a wallet in which another member checks in on the other days."""
+    """The wallet's other member checks in on the other days."""
     site = Site(
         hosts=("site.example",),
         checkin_reward=10,

@@ -33,7 +33,7 @@ class NodeProxy:
         """Publications hang, before or after the node has them, until their sender is gone."""
         self.held: list[str] = []
         self.refuses: Callable[[str], str | None] = lambda _raw: None
-        """The error text for signed bytes, which then never reach the node, or None to forward them."""
+        """The error text for signed bytes, which never reach the node then, or None to forward."""
         self.delay_seconds = 0.0
         self.bad_gateway = False
 
