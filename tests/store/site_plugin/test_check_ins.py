@@ -14,7 +14,7 @@ import pytest
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
-from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, checked_in
+from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, extend_streak
 from ltzd.store.database import Connection, Pool, connect, session
 from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone
@@ -33,7 +33,7 @@ SITE = Site(hosts=("site.example",), checkin_reward=10)
 def a_check_in(
     before: Streak | None = None, day: date = DAY, wallet: Address = WALLET, **changes: Any
 ) -> NewCheckIn:
-    claim = checked_in(before, day, SITE)
+    claim = extend_streak(before, day, SITE)
     assert claim is not None
     values: dict[str, Any] = {"check_in": claim, "budget": None}
     member = a_member(wallet, changes.pop("brand_id", BRAND))
