@@ -404,7 +404,7 @@ def test_every_fact_has_its_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
+    ("raw", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
 )
 def test_a_uri_that_is_no_text_does_not_hide_its_collection(raw: bytes, kept: str) -> None:
     wallet = "0x" + "11" * 20
