@@ -1,49 +1,50 @@
-"""Every way ltzd says no, by who must act.
+"""Every error that ltzd raises, ordered by who must act.
 
 LtzdError
-├── Refused               the caller: change the request
-│   ├── InvalidFields     `errors` lists every fault as "field: reason"
+├── Refused               the caller must change the request
+│   ├── InvalidFields         `errors` lists every fault as "field: reason"
 │   ├── BrandUnknown, AutomationDisabled, DomainUnauthorized, ChannelNotAllowed
 │   ├── EventNotConfigured
 │   ├── DuplicateEvent, CooldownActive, MaxClaimsReached
-│   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's own limits
-│   │   └── LoginRateLimited     of failed log-ins at a site
+│   ├── RewardTooLarge, BudgetExhausted, RateLimited     the brand's limits and the callers'
+│   │   └── LoginRateLimited  too many failed log-ins at a site
 │   ├── Unauthorized
 │   │   └── SignatureRefused
 │   ├── MissingFields         `missing` names them
-│   ├── ContractNotWhitelisted, ValidationFailed         what may not be relayed
+│   ├── ContractNotWhitelisted, ValidationFailed         a call that is not relayed
 │   ├── ClaimLimitReached, IdempotencyKeyReused
-│   ├── TransactionFailed     the call reverts, or did; `reason` says why
+│   ├── TransactionFailed     the call would revert or has reverted; `reason`
 │   ├── HolderChanged, NoChargesRemaining
-│   ├── AccountRefused    an account at an OAuth provider that gets no wallet; `hint` says why
-│   ├── PaymentRefused    a checkout session that cannot be minted, and why
-│   ├── SiteUnknown, NotLoggedIn                         a site's request
-│   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     told to its user
-│   ├── TooManyAttempts      somebody may be guessing; `retryAfterSeconds`
+│   ├── AccountRefused        no wallet is made for this OAuth account; `hint` says why
+│   ├── PaymentRefused        no mint is made for this checkout session
+│   ├── SiteUnknown, NotLoggedIn                         a request to a site's API
+│   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     for the site's user
+│   ├── TooManyAttempts       too many wrong codes; `retryAfterSeconds`
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
-├── Unavailable           nobody: the same request may succeed later
+├── Unavailable           nobody; the same request may succeed later
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable, AccountLookupUnavailable
 │   ├── PaymentsUnavailable, MintPending, DnsUnavailable
-│   ├── RelayPending          signed, and no node has taken it: the same request joins it later
+│   ├── RelayPending          signed but not yet accepted by a node; a repeated request joins it
 │   ├── HostSiteUnavailable
-│   │   └── HostSiteBusy      too many requests wait for this one host's site
+│   │   ├── HostSiteRefused   the site, or its proxy, rejects ltzd's request
+│   │   └── HostSiteBusy      too many requests already wait for this host's site
 │   ├── DatabaseUnavailable
-│   ├── OutcomeUnknown    a transaction that may or may not be mined: look before you repeat
-│   └── LaneLost          another process took the lane or the chain: stand by
-├── Misconfigured         the operator of this machine: the text says what to do
-│   └── FileRejected       `faults` lists every fault with its place
-└── Broken                us: an invariant failed, so the daemon stops
+│   ├── OutcomeUnknown        a transaction may or may not be mined: check before you repeat it
+│   └── LaneLost              another process took over the lane or the chain: stand by
+├── Misconfigured         the operator of this machine; the message says what to do
+│   └── FileRejected          `faults` lists every fault with its place
+└── Broken                ltzd's developers: an invariant failed, and the daemon stops
     └── IllegalTransition
 
-Nothing here knows HTTP; `http/errors.py` maps these to statuses. `details` is shown to callers, so
-it never holds secrets or e-mail addresses.
+This module does not depend on HTTP; `http/errors.py` maps the classes to statuses. Callers see
+`details`, so they never hold secrets or e-mail addresses.
 """
 
 
 class LtzdError(Exception):
-    """`details` are facts for the caller, JSON values only."""
+    """`details` are JSON values for the caller."""
 
     def __init__(self, message: str, /, **details: object) -> None:
         super().__init__(message)
@@ -97,19 +98,19 @@ class RewardTooLarge(Refused):
 
 
 class BudgetExhausted(Refused):
-    """`retryAfterSeconds` tells when the brand's next day begins."""
+    """Details: `retryAfterSeconds` until the brand's next day begins."""
 
 
 class RateLimited(Refused):
-    """Details: `limit`, how many a window allows, and `retryAfterSeconds` until it ends."""
+    """Details: `limit`, the requests of one window, and `retryAfterSeconds` until it ends."""
 
 
 class LoginRateLimited(RateLimited):
-    """An address failed to log in at a site too often. Details as above."""
+    """Too many log-ins from one address failed at a site. Details like RateLimited."""
 
 
 class Unauthorized(Refused):
-    """A credential is missing, malformed, wrong, too old or used up."""
+    """A credential is missing, malformed, wrong, expired or already used."""
 
 
 class SignatureRefused(Unauthorized):
@@ -117,26 +118,26 @@ class SignatureRefused(Unauthorized):
 
 
 class AccountRefused(Refused):
-    """An account at an OAuth provider that no wallet is made for; `hint` says why.
+    """No wallet is made for an account at an OAuth provider; `hint` says why.
 
-    Its id or username cannot be real, the provider does not know it, or it belongs elsewhere.
+    Its id or username is malformed, unknown to the provider, or belongs to another account.
     """
 
 
 class PaymentRefused(Refused):
-    """Of a checkout session: not found, not paid, or its metadata contradict each other."""
+    """A checkout session is not found, not paid, or has contradictory metadata."""
 
 
 class SiteUnknown(Refused):
-    """The Host header names no brand's site."""
+    """The Host header is not the domain of any brand's site."""
 
 
 class NotLoggedIn(Refused):
-    """The host site knows of no log-in with what came."""
+    """The host site does not recognise the request's cookie, nonce or password as a log-in."""
 
 
 class CheckInRefused(Refused):
-    """The message is for the site's user, and so are those of the next three."""
+    """The message is for the site's user, as in the next three classes."""
 
 
 class RedemptionRefused(Refused):
@@ -148,11 +149,11 @@ class MilestoneRefused(Refused):
 
 
 class LinkRefused(Refused):
-    """No code of this site's, or a member who may not have the code's wallet."""
+    """The code is not one of this site, or its wallet cannot be linked to this member."""
 
 
 class TooManyAttempts(Refused):
-    """Of somebody who may be guessing. Details: `retryAfterSeconds`."""
+    """Too many wrong codes, which may be guesses. Details: `retryAfterSeconds`."""
 
 
 class NotFound(Refused):
@@ -168,11 +169,11 @@ class TokenNotFound(NotFound):
 
 
 class HolderChanged(Refused):
-    """Details: `holder`, who holds it now."""
+    """The token has another holder. Details: `holder`, its current holder."""
 
 
 class NoChargesRemaining(Refused):
-    """Details: `chargesRemaining`, less what is under way, and `requested`."""
+    """Details: `requested` and `chargesRemaining`, which excludes pending redemptions."""
 
 
 class MissingFields(Refused):
@@ -181,23 +182,23 @@ class MissingFields(Refused):
 
 
 class ContractNotWhitelisted(Refused):
-    """Details: `contract`, and `allowed`, the contracts that are."""
+    """Details: `contract`, and `allowed`, the contracts that can be called."""
 
 
 class ValidationFailed(Refused):
-    """The caller may not have this relayed; the message names the rule."""
+    """A rule forbids relaying this call; the message names the rule."""
 
 
 class ClaimLimitReached(Refused):
-    """Details: `collectionId`, `currentClaims` (those in flight too), `maxPerUser`."""
+    """Details: `collectionId`, `currentClaims` (including those in flight), `maxPerUser`."""
 
 
 class IdempotencyKeyReused(Refused):
-    """The key came with another body before."""
+    """The idempotency key was used before with another body."""
 
 
 class TransactionFailed(Refused):
-    """Details: `reason`; `transactionHash` and `blockNumber` if it cost gas."""
+    """Details: `reason`; also `transactionHash` and `blockNumber` if it was mined."""
 
 
 class Unavailable(LtzdError):
@@ -205,7 +206,7 @@ class Unavailable(LtzdError):
 
 
 class NodeUnavailable(Unavailable):
-    """No answer, or none that means anything: the outcome of the call is unknown."""
+    """The node did not answer, or not with a valid answer: the call's outcome is unknown."""
 
 
 class IdentityUnavailable(Unavailable):
@@ -221,31 +222,31 @@ class AccountLookupUnavailable(Unavailable):
 
 
 class PaymentsUnavailable(Unavailable):
-    """The payment provider does not answer, or is not configured."""
+    """The payment provider does not answer or is not configured."""
 
 
 class MintPending(Unavailable):
-    """The payment is recorded and will be minted; no hash is known yet."""
+    """The payment is recorded and will be minted; its transaction hash is not known yet."""
 
 
 class RelayPending(Unavailable):
-    """The transaction is signed and no node has taken it yet, so that no hash can be told."""
+    """The transaction is signed, but no node has accepted it, so its hash is not final."""
 
 
 class DnsUnavailable(Unavailable):
-    """No resolver told whether the record is there."""
+    """No resolver answered whether the record exists."""
 
 
 class HostSiteUnavailable(Unavailable):
-    """The site whose user it would be does not say who he is."""
+    """The host site does not answer who the user is."""
 
 
 class HostSiteRefused(HostSiteUnavailable):
-    """It, or what stands before it, refuses the request and says nothing of its user."""
+    """The host site, or a proxy before it, rejects the request without naming a user."""
 
 
 class HostSiteBusy(HostSiteUnavailable):
-    """So many requests wait for this host's site that another one must not."""
+    """The limit of requests that wait for this host's site is reached."""
 
 
 class DatabaseUnavailable(Unavailable):
@@ -261,11 +262,11 @@ class LaneLost(Unavailable):
 
 
 class Misconfigured(LtzdError):
-    """The message is one plain sentence for a terminal, saying what to do."""
+    """The message is a sentence for a terminal that says what to do."""
 
 
 class FileRejected(Misconfigured):
-    """A file that a person wrote is wrong in these places, a line of text for each."""
+    """A file or a command's options have faults; `faults` has a line of text for each."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults))

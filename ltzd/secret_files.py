@@ -1,9 +1,9 @@
-"""Files that hold a secret or a key: others than their owner cannot read them, or ltzd does not.
+"""Reads files that hold secrets or keys, and refuses a file that other users can read.
 
-The owner must be the user that runs ltzd, or root. The check looks at the file that is open and is
-then read, so nothing can be swapped in between, and a symbolic link counts as its target. The
-folder is not judged: a stranger who may write there can replace the file by one of his own, whose
-owner is refused.
+The owner must be the user that runs ltzd, or root. The check examines the open file that is then
+read, so the file cannot be exchanged in between; a symbolic link counts as its target. The folder's
+permissions are not checked: another user who can write there can only put a file of their own in
+its place, and its owner is refused.
 """
 
 import os
@@ -19,7 +19,7 @@ from pathlib import Path
 from ltzd.errors import Misconfigured
 
 MAX_BYTES = 2**20
-"""No key is longer; whatever the path leads to, no more is read."""
+"""The most that is read of any path; keys are much shorter."""
 
 _ACL = "system.posix_acl_access"
 _ACL_ENTRY = struct.Struct("<HHI")
@@ -29,23 +29,23 @@ _NAMED_USER, _OWNING_GROUP, _NAMED_GROUP, _MASK = 0x02, 0x04, 0x08, 0x10
 
 @dataclass(frozen=True, slots=True)
 class CheckedFile:
-    """A file's content, and a sentence for each thing that others can do with it."""
+    """A file's content, and a sentence for each permission that others have."""
 
     content: bytes = field(repr=False)
     exposed: str | None
-    """Why the file must hold no secret: others can read or change it."""
+    """The fault if the file holds a secret: others can read or change it."""
     changeable: str | None
-    """Why its content cannot be trusted: others can change it."""
+    """The fault in any case: others can change the file."""
 
 
 def read_secret(path: Path) -> bytes:
-    """The whole file. Raises Misconfigured, with the mending command if others can read it."""
+    """The whole file. Raises Misconfigured, with the command that fixes the permissions."""
     with open_secret(path) as descriptor:
         return read_descriptor(descriptor, path)
 
 
 def read_secret_text(path: Path) -> str:
-    """UTF-8 without the blanks around it. Raises Misconfigured like `read_secret`."""
+    """The file's text in UTF-8, stripped. Raises Misconfigured like `read_secret`."""
     try:
         return read_secret(path).decode().strip()
     except UnicodeError:
@@ -53,7 +53,10 @@ def read_secret_text(path: Path) -> str:
 
 
 def read_checked(path: Path) -> CheckedFile:
-    """For a file that may hold a secret: its content tells. Raises Misconfigured."""
+    """Read a file that may hold a secret; the caller decides by its content.
+
+    Raises Misconfigured if it cannot be read.
+    """
     with open_file(path) as descriptor:
         exposed, changeable = _exposed(path, descriptor), _changeable(path, descriptor)
         return CheckedFile(read_descriptor(descriptor, path), exposed, changeable)
@@ -61,7 +64,7 @@ def read_checked(path: Path) -> CheckedFile:
 
 @contextmanager
 def open_secret(path: Path) -> Iterator[int]:
-    """A descriptor to read the secret from. Raises Misconfigured like `read_secret`."""
+    """Open a file that holds a secret. Raises Misconfigured like `read_secret`."""
     with open_file(path) as descriptor:
         exposed = _exposed(path, descriptor)
         if exposed is not None:
@@ -70,7 +73,7 @@ def open_secret(path: Path) -> Iterator[int]:
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file whole or not at all, durably, readable by this user alone. Raises OSError."""
+    """Replace a file atomically and durably, with mode 0600. Raises OSError."""
     unfinished = path.with_name(path.name + ".new")
     unfinished.unlink(missing_ok=True)
     create_private(unfinished, text)
@@ -78,7 +81,7 @@ def write_private(path: Path, text: str) -> None:
 
 
 def create_private(path: Path, text: str) -> None:
-    """A file that was not there, whole and readable by this user alone, or none.
+    """Create a file durably with mode 0600. An error leaves no file behind.
 
     Raises FileExistsError, OSError.
     """
@@ -94,7 +97,7 @@ def create_private(path: Path, text: str) -> None:
 
 
 def make_private(descriptor: int) -> bool:
-    """Whether this was a file that others could read, and is no more."""
+    """Set the mode of an open regular file to 0600; return whether others could read it before."""
     facts = os.fstat(descriptor)
     if not stat.S_ISREG(facts.st_mode) or not facts.st_mode & 0o077:
         return False
@@ -104,7 +107,7 @@ def make_private(descriptor: int) -> bool:
 
 @contextmanager
 def open_file(path: Path) -> Iterator[int]:
-    """A descriptor to read a file from that is no secret. Raises Misconfigured."""
+    """Open a file without a check of its permissions. Raises Misconfigured."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOCTTY)
     except OSError as error:
@@ -118,7 +121,7 @@ def open_file(path: Path) -> Iterator[int]:
 
 
 def read_descriptor(descriptor: int, path: Path) -> bytes:
-    """What an open file holds from here on; `path` is for the sentence. Raises Misconfigured."""
+    """Read an open file to its end; `path` is for messages. Raises Misconfigured."""
     content = b""
     try:
         while piece := os.read(descriptor, MAX_BYTES + 1 - len(content)):
@@ -155,7 +158,7 @@ def _changeable(path: Path, descriptor: int) -> str | None:
 
 
 def _foreign(path: Path, facts: os.stat_result) -> str | None:
-    """Its owner knows the secret and can change it, whatever the mode says."""
+    """The fault of a file of another user, who can read and change it despite its mode."""
     user = os.geteuid()
     if facts.st_uid in {0, user}:
         return None
@@ -165,9 +168,9 @@ def _foreign(path: Path, facts: os.stat_result) -> str | None:
 
 
 def _is_for_this_user(descriptor: int, facts: os.stat_result) -> bool:
-    """Whether an access list opens it to nobody but this user, as systemd's credentials have it.
+    """Whether an access list grants the file to this user only, as for systemd's credentials.
 
-    With an access list the mode's group bits are the list's upper bound and name nobody.
+    With an access list the mode's group bits are the upper bound of the list's entries.
     """
     if facts.st_mode & 0o037 or not hasattr(os, "getxattr"):
         return False
@@ -179,9 +182,9 @@ def _is_for_this_user(descriptor: int, facts: os.stat_result) -> bool:
 
 
 def grants_only(access_list: bytes, user: int) -> bool:
-    """Whether no user but this one, and no group, is given anything by a POSIX access list.
+    """Whether a POSIX access list grants nothing to any group or to any other user.
 
-    The list is in the kernel's form: a version, then tag, permissions and id of each entry.
+    The list is in the kernel's format: a version, then the tag, permissions and id of each entry.
     """
     entries = list(_ACL_ENTRY.iter_unpack(access_list[_ACL_VERSION_BYTES:]))
     has_mask = any(tag == _MASK for tag, _, _ in entries)

@@ -1,7 +1,7 @@
-"""Every metric ltzd exposes, declared on one page.
+"""Every metric that ltzd exposes, and helpers that time calls.
 
-Names are `ltzd_<room>_…` in base units. Labels come from closed sets (kind, method, outcome,
-reason, route, stage): never an address, an id or a path. A gauge nobody has set shows 0.
+Names are `ltzd_<package>_…` in base units. Labels come from closed sets (kind, method, outcome,
+reason, route, stage): never an address, an id or a path. A gauge that was never set shows 0.
 """
 
 from collections.abc import Iterator
@@ -28,11 +28,11 @@ PlatformCollector(registry=REGISTRY)
 GCCollector(registry=REGISTRY)
 
 FAST = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10)
-"""Buckets in seconds for what should take milliseconds."""
+"""Buckets in seconds for work that should take milliseconds."""
 SLOW = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800)
-"""Buckets in seconds for what waits for blocks."""
+"""Buckets in seconds for work that waits for blocks."""
 COUNTS = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000)
-"""Buckets for how many went together."""
+"""Buckets for the sizes of batches."""
 
 
 def _counter(name: str, help_text: str, *labels: str) -> Counter:
@@ -62,14 +62,14 @@ CERTIFICATE_EXPIRY = _gauge(
 )
 CERTIFICATE_RENEWALS = _counter(
     "ltzd_http_certificate_renewals_total",
-    "TLS certificates read anew on SIGHUP",
+    "Reloads of TLS certificates on SIGHUP",
     "server",
     "outcome",
 )
 
 # --- actions ------------------------------------------------------------------------------------
 
-EVENTS = _counter("ltzd_actions_events_total", "Events asked to be recorded", "outcome")
+EVENTS = _counter("ltzd_actions_events_total", "Events received, by the outcome", "outcome")
 GROUP_COMMIT_ITEMS = _histogram(
     "ltzd_actions_group_commit_items",
     "Events or relays in one database commit",
@@ -77,7 +77,7 @@ GROUP_COMMIT_ITEMS = _histogram(
     buckets=COUNTS,
 )
 GROUP_COMMIT_SECONDS = _histogram(
-    "ltzd_actions_group_commit_seconds", "One group's database commit", "kind"
+    "ltzd_actions_group_commit_seconds", "The database commit of one group", "kind"
 )
 REWARDS_QUEUED = _counter(
     "ltzd_actions_rewards_queued_total", "Rewards put into the mint lane's queue", "kind"
@@ -86,17 +86,17 @@ HASH_WAIT_SECONDS = _histogram(
     "ltzd_actions_hash_wait_seconds", "From an event's commit to its published hash"
 )
 
-RELAYS = _counter("ltzd_actions_relays_total", "Calls asked to be relayed", "outcome")
+RELAYS = _counter("ltzd_actions_relays_total", "Relay requests, by the outcome", "outcome")
 RELAY_SECONDS = _histogram(
-    "ltzd_actions_relay_seconds", "From a relay that was let in to its answer", buckets=SLOW
+    "ltzd_actions_relay_seconds", "From a relay's admission to its answer", buckets=SLOW
 )
 
 RELAY_GAS_SPENT_WEI = _gauge(
     "ltzd_actions_relay_gas_spent_wei",
-    "Gas of today's relays in wei: in flight at its worst case, mined at its cost",
+    "Gas of today's relays: mined ones at their cost, others at their maximum",
 )
 RELAY_GAS_BUDGET_WEI = _gauge(
-    "ltzd_actions_relay_gas_budget_wei", "What all relays of a UTC day may cost; 0 is no budget"
+    "ltzd_actions_relay_gas_budget_wei", "The gas budget of all relays in a UTC day; 0 is no budget"
 )
 GAS_REFUSALS = _counter(
     "ltzd_actions_relay_gas_refusals_total",
@@ -105,102 +105,113 @@ GAS_REFUSALS = _counter(
 )
 
 REDEMPTIONS = _counter(
-    "ltzd_actions_redemptions_total", "Redemptions of charges asked for", "outcome"
+    "ltzd_actions_redemptions_total", "Requests to redeem charges, by the outcome", "outcome"
 )
-CHECKOUTS = _counter("ltzd_actions_checkouts_total", "Checkout sessions asked for", "outcome")
+CHECKOUTS = _counter(
+    "ltzd_actions_checkouts_total", "Requests for checkout sessions, by the outcome", "outcome"
+)
 PAYMENTS = _counter(
-    "ltzd_actions_payments_total", "Checkout sessions asked to be minted, by either door", "outcome"
+    "ltzd_actions_payments_total",
+    "Requests to mint a checkout session, from callers or provider events",
+    "outcome",
 )
 PAYMENTS_NOT_MINTED = _counter(
     "ltzd_actions_payments_not_minted_total",
-    "Sessions that the payment provider's events call paid, and that are refused",
+    "Paid sessions that are refused: money was taken and nothing minted",
     "reason",
 )
 PAYMENT_REVERSALS = _counter(
     "ltzd_actions_payment_reversals_total",
-    "Refunds and disputes told, of payments minted here or unknown to us",
+    "Refunds and disputes, of payments minted here or unknown",
     "kind",
     "payment",
 )
 WALLET_MIGRATIONS = _counter(
     "ltzd_actions_wallet_migrations_total",
-    "E-mail addresses that were to follow the person who has proven them to his wallet",
+    "Moves of an e-mail address to the wallet of the user who has proven it",
     "outcome",
 )
 PREGENERATIONS = _counter(
     "ltzd_actions_pregenerations_total",
-    "Wallets asked for before their owners log in",
+    "Requests to create a wallet before its owner logs in, by the outcome",
     "outcome",
 )
 CONSTRAINT_EVALUATIONS = _counter(
     "ltzd_actions_constraint_evaluations_total",
-    "Purchase constraints judged anew",
+    "Evaluations of purchase constraints",
     "kind",
     "outcome",
 )
 CONSTRAINT_RESULTS = _counter(
     "ltzd_actions_constraint_results_total",
-    "Kept results of outside services looked for",
+    "Look-ups of cached constraint results",
     "outcome",
 )
 CONSTRAINT_RESULTS_INVALIDATED = _counter(
-    "ltzd_actions_constraint_results_invalidated_total", "Kept results that brands invalidated"
+    "ltzd_actions_constraint_results_invalidated_total",
+    "Cached constraint results that brands invalidated",
 )
 SITE_CHECKINS = _counter(
-    "ltzd_actions_site_checkins_total", "Check-ins at brands' sites asked for", "outcome"
+    "ltzd_actions_site_checkins_total",
+    "Requests to check in at a brand's site, by the outcome",
+    "outcome",
 )
 SITE_MILESTONES = _counter(
-    "ltzd_actions_site_milestones_total", "Milestones of streaks asked for", "outcome"
+    "ltzd_actions_site_milestones_total",
+    "Requests to claim a streak's milestone, by the outcome",
+    "outcome",
 )
 SITE_REDEMPTIONS = _counter(
-    "ltzd_actions_site_redemptions_total", "Perks asked to be redeemed at brands' sites", "outcome"
+    "ltzd_actions_site_redemptions_total",
+    "Requests to redeem a perk at a brand's site, by the outcome",
+    "outcome",
 )
 SITE_LINKS = _counter(
     "ltzd_actions_site_links_total",
-    "Links of site members with wallets: codes made and typed, links ended",
+    "Links of site members with wallets: codes made, codes entered, links ended",
     "outcome",
 )
 
 # --- operator -----------------------------------------------------------------------------------
 
 TRANSACTIONS_CREATED = _counter(
-    "ltzd_operator_transactions_created_total", "Intents given a nonce", "kind"
+    "ltzd_operator_transactions_created_total", "Transactions that were given a nonce", "kind"
 )
 TRANSACTIONS_SUBMITTED = _counter(
     "ltzd_operator_transactions_submitted_total",
-    "Publications by the node's reply",
+    "Publications, by the node's answer",
     "kind",
     "outcome",
 )
 TRANSACTIONS_SUCCESS = _counter(
-    "ltzd_operator_transactions_success_total", "Intents confirmed on chain", "kind"
+    "ltzd_operator_transactions_success_total", "Transactions confirmed on chain", "kind"
 )
 TRANSACTIONS_FAILED = _counter(
     "ltzd_operator_transactions_failed_total",
-    "Intents that ended without success",
+    "Transactions that ended without success",
     "kind",
     "reason",
 )
 TRANSACTIONS_DEMOTED = _counter(
-    "ltzd_operator_transactions_demoted_total", "Mined intents that a reorg put back", "kind"
+    "ltzd_operator_transactions_demoted_total", "Mined transactions that a reorg removed", "kind"
 )
 TRANSACTIONS_REPLACED = _counter(
     "ltzd_operator_transactions_replaced_total",
-    "Attempts signed in place of one that was stuck",
+    "Attempts signed to replace a stuck one",
     "kind",
     "reason",
 )
 TRANSACTIONS_ABANDONED = _counter(
     "ltzd_operator_transactions_abandoned_total",
-    "Intents whose bytes nodes refuse for good: a self-transfer takes their nonce",
+    "Transactions that nodes refuse for good; a self-transfer takes the nonce",
     "kind",
 )
 REWARDS_FAILED = _counter(
-    "ltzd_operator_rewards_failed_total", "Rewards that LTZ refuses though it mints others"
+    "ltzd_operator_rewards_failed_total", "Rewards that LTZ refuses while it mints others"
 )
 TRANSACTION_SECONDS = _histogram(
     "ltzd_operator_transaction_processing_seconds",
-    "Time that an intent spent until this stage",
+    "From a transaction's creation to this stage",
     "kind",
     "stage",
     buckets=SLOW,
@@ -208,60 +219,61 @@ TRANSACTION_SECONDS = _histogram(
 BATCH_REWARDS = _histogram(
     "ltzd_operator_batch_rewards", "Rewards in one mint transaction", buckets=COUNTS
 )
-QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards that wait for a mint transaction")
+QUEUED_REWARDS = _gauge("ltzd_operator_queued_rewards", "Rewards waiting for a mint transaction")
 REWARDS_ABOVE_LIMIT = _gauge(
     "ltzd_operator_rewards_above_limit",
-    "Queued rewards above the mint limit's capacity, which wait until it is raised",
+    "Queued rewards above the mint limit's capacity, waiting until it is raised",
 )
-QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays that wait for a relay wallet")
-IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Intents signed and not settled", "kind")
+QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays waiting for a relay wallet")
+IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Transactions signed and not settled", "kind")
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")
 OLDEST_UNCONFIRMED_SECONDS = _gauge(
-    "ltzd_operator_oldest_unconfirmed_seconds", "Age of the oldest unsettled intent", "kind"
+    "ltzd_operator_oldest_unconfirmed_seconds", "Age of the oldest unsettled transaction", "kind"
 )
 UNDECIDED = _gauge(
     "ltzd_operator_undecided_publications", "Publications whose outcome is unknown", "kind"
 )
 RESERVED_WEI = _gauge(
-    "ltzd_operator_reserved_wei", "Worst-case gas of everything in flight", "kind"
+    "ltzd_operator_reserved_wei", "Maximum gas cost of all transactions in flight", "kind"
 )
-BALANCE_WEI = _gauge("ltzd_operator_balance_wei", "The lanes' native balance", "kind")
+BALANCE_WEI = _gauge("ltzd_operator_balance_wei", "Native balance of the lane's wallet", "kind")
 BASE_FEE_WEI = _gauge(
-    "ltzd_operator_base_fee_wei", "The next block's base fee, when last asked", "kind"
+    "ltzd_operator_base_fee_wei", "The next block's base fee, as last read", "kind"
 )
 HELD_BY_CAP = _gauge(
-    "ltzd_operator_held_by_cap", "Intents waiting because fees are over the cap", "kind"
+    "ltzd_operator_held_by_cap", "1 while transactions wait because fees are above the cap", "kind"
 )
 LANES_HELD = _gauge("ltzd_operator_lanes_held", "Lanes that this process holds", "kind")
-LANES_PAUSED = _gauge(
-    "ltzd_operator_lanes_paused", "Lanes that wait for something", "kind", "reason"
-)
+LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "kind", "reason")
 
 # --- indexer ------------------------------------------------------------------------------------
 
-HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The chain's newest block that we heard of")
+HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The newest block that the node reported")
 SYNC_BLOCK = _gauge("ltzd_indexer_sync_block", "The newest block whose facts are stored")
 FINAL_BLOCK = _gauge("ltzd_indexer_final_block", "The newest block that counts as final")
 HEAD_LAG_BLOCKS = _gauge("ltzd_indexer_head_lag_blocks", "Head minus the newest stored block")
 HEAD_TO_COMMIT_SECONDS = _histogram(
-    "ltzd_indexer_head_to_commit_seconds", "From hearing of a block to its facts being committed"
+    "ltzd_indexer_head_to_commit_seconds",
+    "From the node's report of a block to the commit of its facts",
 )
 BLOCKS = _counter("ltzd_indexer_blocks_total", "Blocks stored")
 FACTS = _counter("ltzd_indexer_facts_total", "Facts stored", "kind")
-REWARDS_MINTED = _counter("ltzd_indexer_rewards_minted_total", "Rewards of ours seen minted")
+REWARDS_MINTED = _counter("ltzd_indexer_rewards_minted_total", "Rewards seen minted on chain")
 COMMIT_TO_INVALIDATED_SECONDS = _histogram(
     "ltzd_indexer_commit_to_invalidated_seconds",
-    "From the beginning of the commit of a block that moved tokens until its wallets' results of "
-    "constraints are gone: they go with it",
+    "From the start of the commit of a block that moved tokens until the constraint results of "
+    "its wallets are deleted, in the same commit",
 )
-COMMIT_SECONDS = _histogram("ltzd_indexer_commit_seconds", "One database commit of facts")
-REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs followed")
+COMMIT_SECONDS = _histogram(
+    "ltzd_indexer_commit_seconds", "The database commit of one block range's facts"
+)
+REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed")
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS
 )
 LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
-    "Empty answers checked against the bloom",
+    "Empty answers for logs that were checked against the bloom filter",
     "result",
 )
 
@@ -276,66 +288,70 @@ WEBHOOK_SECONDS = _histogram(
     buckets=SLOW,
 )
 WEBHOOKS_EXHAUSTED = _counter(
-    "ltzd_deliveries_webhooks_exhausted_total", "Webhooks given up after their last attempt"
+    "ltzd_deliveries_webhooks_exhausted_total", "Webhooks given up after the last attempt"
 )
 WEBHOOK_ERRORS = _counter(
-    "ltzd_deliveries_webhook_errors_total", "Attempts that ended in a fault of our own"
+    "ltzd_deliveries_webhook_errors_total",
+    "Webhook attempts that failed because of an error in ltzd",
 )
 ENDPOINT_DISABLEMENTS = _counter(
-    "ltzd_deliveries_endpoint_disablements_total", "Brands' endpoints that were disabled"
+    "ltzd_deliveries_endpoint_disablements_total", "Disablements of brands' endpoints"
 )
 WEBHOOKS_IN_FLIGHT = _gauge(
-    "ltzd_deliveries_webhooks_in_flight", "Webhooks that this process is posting"
+    "ltzd_deliveries_webhooks_in_flight", "Webhooks that this process is posting now"
 )
 WEBHOOKS_PENDING = _gauge(
-    "ltzd_deliveries_webhooks_pending", "Webhooks that wait for an endpoint that is open"
+    "ltzd_deliveries_webhooks_pending", "Pending webhooks whose endpoint is enabled"
 )
 WEBHOOKS_HELD = _gauge(
     "ltzd_deliveries_webhooks_held",
-    "Webhooks that wait until their endpoint is enabled, or there is one",
+    "Pending webhooks whose endpoint is disabled or missing",
 )
 WEBHOOKS_OLDEST_SECONDS = _gauge(
     "ltzd_deliveries_oldest_webhook_seconds", "Age of the oldest pending webhook"
 )
 WEBHOOKS_OVERDUE_SECONDS = _gauge(
-    "ltzd_deliveries_overdue_seconds", "Since when a pending webhook could have been sent"
+    "ltzd_deliveries_overdue_seconds", "Time since the oldest pending webhook became due"
 )
 WEBHOOK_ENDPOINTS_DISABLED = _gauge(
     "ltzd_deliveries_disabled_endpoints", "Brands' endpoints that are disabled"
 )
 CHAT_RECHECKS = _counter(
     "ltzd_deliveries_chat_rechecks_total",
-    "Looks through the kept results of chat constraints",
+    "Rechecks of the cached results of chat constraints",
     "outcome",
 )
 CHAT_RESULTS_DROPPED = _counter(
     "ltzd_deliveries_chat_results_dropped_total",
-    "Kept results of chat constraints whose answer has changed",
+    "Cached results of chat constraints that had changed",
 )
 
 SITE_REDEMPTIONS_UNPAID = _gauge(
     "ltzd_deliveries_site_redemptions_unpaid",
-    "Redemptions whose code was told and whose payment a reorganisation has taken back",
+    "Redemptions with a revealed code whose payment a reorg removed",
 )
 SITE_REDEMPTIONS_REVERSED = _counter(
     "ltzd_deliveries_site_redemptions_reversed_total",
-    "Redemptions whose code was told and whose payment can no longer come",
+    "Redemptions with a revealed code whose payment has finally failed",
 )
 
 # --- chain and providers ------------------------------------------------------------------------
 
 RPC_SECONDS = _histogram(
-    "ltzd_chain_rpc_request_seconds", "One JSON-RPC request, batches as one", "method", "outcome"
+    "ltzd_chain_rpc_request_seconds",
+    "One JSON-RPC request; a batch counts as one",
+    "method",
+    "outcome",
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
 )
 TOKEN_CHECKS = _counter(
-    "ltzd_providers_token_checks_total", "Users' tokens checked, by the verdict", "outcome"
+    "ltzd_providers_token_checks_total", "Checks of users' tokens, by the verdict", "outcome"
 )
 IDENTITY_KEYS_READ_AT = _gauge(
     "ltzd_providers_identity_keys_read_timestamp_seconds",
-    "When the identity provider last told its signing keys",
+    "When the identity provider's signing keys were last read",
 )
 
 # --- cache --------------------------------------------------------------------------------------
@@ -346,13 +362,13 @@ RATE_LIMIT_HITS = _counter(
 REDIS_ERRORS = _counter("ltzd_cache_redis_errors_total", "Calls to Redis that failed")
 REDIS_UNAVAILABLE = _gauge(
     "ltzd_cache_redis_unavailable",
-    "Whether rate limits are kept in memory because Redis does not answer",
+    "1 while rate limits are counted in memory because Redis does not answer",
 )
 
 # --- daemon -------------------------------------------------------------------------------------
 
-BUILD = Info("ltzd_daemon_build", "What runs", registry=REGISTRY)
-ROLE_UP = _gauge("ltzd_daemon_role_up", "Whether this process runs the role", "role")
+BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)
+ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")
 
 RPC_METHODS = frozenset(
     (
@@ -377,12 +393,12 @@ RPC_METHODS = frozenset(
         "web3_clientVersion",
     )
 )
-"""Values of the method label; the rest is `other`."""
+"""The values of the method label; any other method is `other`."""
 
 
 @contextmanager
 def timed_rpc(method: str) -> Iterator[None]:
-    """Time the node's answer in this block; how the block ends is the outcome."""
+    """Time one call to the node; the block's end or exception is the outcome."""
     label = method if method in RPC_METHODS else "other"
     with _timed_call(RPC_SECONDS, label):
         yield
@@ -390,7 +406,7 @@ def timed_rpc(method: str) -> Iterator[None]:
 
 @contextmanager
 def timed_provider(provider: str) -> Iterator[None]:
-    """Time an outside service's answer in this block; how the block ends is the outcome."""
+    """Time one call to an outside service; the block's end or exception is the outcome."""
     with _timed_call(PROVIDER_SECONDS, provider):
         yield
 
@@ -411,7 +427,7 @@ def _timed_call(histogram: Histogram, name: str) -> Iterator[None]:
 
 @contextmanager
 def timed(histogram: Histogram) -> Iterator[None]:
-    """Observe the seconds this block takes, however it ends."""
+    """Observe the seconds that the block takes, also if it raises."""
     begun = perf_counter()
     try:
         yield

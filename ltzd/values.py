@@ -1,7 +1,7 @@
-"""Addresses, hashes and amounts: plain types that carry their meaning and unit.
+"""Addresses, hashes and amounts: types that carry their meaning and unit.
 
-On the wire and in logs an address or hash is lower-case 0x-hex (`hex_of`); in memory and in
-PostgreSQL it is bytes. Answers over HTTP show addresses with their EIP-55 checksum.
+Addresses and hashes are bytes in memory and in PostgreSQL, and lower-case 0x-hex on the wire and in
+logs (`hex_of`). HTTP answers show addresses with their EIP-55 checksum.
 """
 
 from collections.abc import Callable
@@ -16,19 +16,19 @@ from eth_hash.main import Keccak256
 Address = NewType("Address", bytes)
 """20 bytes."""
 Hash32 = NewType("Hash32", bytes)
-"""32 bytes: of a block or a transaction."""
+"""32 bytes: the hash of a block or a transaction."""
 Reference = NewType("Reference", bytes)
-"""32 bytes naming one reward on chain: uuid(16) | kind(1) | zero(7) | seq(8)."""
+"""32 bytes that name one reward on chain: uuid(16) | kind(1) | zero(7) | seq(8)."""
 Wei = NewType("Wei", int)
-"""The native coin's smallest unit."""
+"""An amount in the native coin's smallest unit."""
 LtzUnits = NewType("LtzUnits", int)
-"""LTZ's smallest unit: 10^18 of them are one LTZ."""
+"""An amount in LTZ's smallest unit: 10^18 units are one LTZ."""
 
 LTZ = 10**18
 ZERO_ADDRESS = Address(bytes(20))
 
 keccak: Callable[[bytes], bytes] = Keccak256(pysha3.backend)
-"""Keccak-256, by the one of eth-hash's back ends that is written in C throughout."""
+"""Keccak-256 by eth-hash's pysha3 back end, which is entirely in C."""
 
 
 def hex_of(raw: bytes) -> str:
@@ -59,7 +59,7 @@ def hash_of(text: str) -> Hash32:
 
 
 _CASE = 0x20
-"""What a small letter has in ASCII that its capital has not; digits lack 0x40."""
+"""The ASCII bit that a small letter has and its capital has not; digits lack 0x40 instead."""
 _LETTERS = int.from_bytes(b"\x40" * 40, "big")
 _TO_CASE = bytes.maketrans(
     b"0123456789abcdef", bytes(_CASE if digit >= 8 else 0 for digit in range(16))
@@ -68,10 +68,10 @@ _TO_CASE = bytes.maketrans(
 
 @lru_cache(maxsize=65_536)
 def checksummed(address: Address) -> str:
-    """EIP-55: the letters' case of an address is its checksum."""
+    """The address in 0x-hex whose letter case is its checksum (EIP-55)."""
     digits = address.hex().encode()
     marks = keccak(digits)[:20].hex().encode().translate(_TO_CASE)
-    # All forty at once: a letter that is marked loses the bit that makes it small.
+    # All forty digits at once: a marked letter loses the bit that makes it small.
     text = int.from_bytes(digits, "big")
     capitals = int.from_bytes(marks, "big") & (text & _LETTERS) >> 1
     return "0x" + (text ^ capitals).to_bytes(40, "big").decode()
@@ -79,10 +79,10 @@ def checksummed(address: Address) -> str:
 
 @lru_cache(maxsize=8_192)
 def iso(at: datetime) -> str:
-    """ISO 8601 in UTC with milliseconds, as every answer shows times."""
+    """ISO 8601 in UTC with milliseconds, the format of times in every answer."""
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def reward_reference(reward: UUID, kind: int, seq: int) -> Reference:
-    """The reference that LTZ refuses to mint twice (its bitmap is over `seq`)."""
+    """The reference of a reward, which LTZ mints once only (its bitmap is over `seq`)."""
     return Reference(reward.bytes + bytes((kind,)) + bytes(7) + seq.to_bytes(8, "big"))

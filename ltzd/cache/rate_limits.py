@@ -1,8 +1,8 @@
-"""How often somebody may do something, counted in Redis, or in memory while Redis is away.
+"""Rate limits, counted in Redis, or in memory while Redis is unavailable.
 
-A window is fixed: it begins with its first hit and ends `seconds` later, and refused hits count
-too. Losing Redis makes limits looser, never an error: a hit whose call fails is counted in this
-process's memory at once, and Redis is tried again after a pause, by one caller at a time.
+A window is fixed: it begins with its first hit and ends `seconds` later. Refused hits count too.
+Losing Redis makes limits looser and is never an error: a hit whose call fails is counted in this
+process's memory, and one caller at a time tries Redis again after a pause.
 """
 
 import time
@@ -28,9 +28,11 @@ RETRY_SECONDS = 3.0
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """`name` labels a metric and `seconds` a table, so both come from closed sets of the code's.
+    """At most `max_hits` in `seconds`.
 
-    `most` may change: it holds at once, for windows under way too.
+    `name` labels a metric and `seconds` selects a table: both are constants of the program.
+
+    `max_hits` may change; the new value applies to windows that have begun, too.
     """
 
     name: str
@@ -40,7 +42,7 @@ class RateLimit:
 
 @dataclass(frozen=True, slots=True)
 class RateLimitStatus:
-    """What a hit found. `reset_at` is in Unix seconds."""
+    """The window after a hit. `reset_at` is in Unix seconds."""
 
     is_within: bool
     limit: int
@@ -49,13 +51,16 @@ class RateLimitStatus:
 
 
 @dataclass(frozen=True, slots=True)
-class _Spent:
+class _Exhausted:
     count: int
     ends_at: float
 
 
 class RateLimits:
-    """Raises Misconfigured for a URL that Redis cannot have. None: memory only."""
+    """Counts in memory only if `redis_url` is None. Raises Misconfigured for an invalid URL.
+
+    `max_remembered` bounds the exhausted windows that this process remembers.
+    """
 
     def __init__(
         self,
@@ -63,23 +68,25 @@ class RateLimits:
         *,
         timeout_seconds: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
+        max_remembered: int = MAX_WINDOWS,
         clock: Clock = time.monotonic,
     ) -> None:
         self._redis = None if redis_url is None else RedisWindows(redis_url, timeout_seconds)
         self._memory = MemoryWindows(clock)
         self._clock = clock
         self._retry_seconds = retry_seconds
+        self._max_remembered = max_remembered
         self._retry_at: float | None = None
-        """None while Redis is well."""
-        self._spent: OrderedDict[bytes, _Spent] = OrderedDict()
+        """When Redis is tried again; None while it answers."""
+        self._exhausted: OrderedDict[bytes, _Exhausted] = OrderedDict()
 
     async def __aenter__(self) -> Self:
-        """Ask Redis once, so that a wrong address is in the log from the start."""
+        """Pings Redis, so that a wrong address is logged at the start."""
         if self._redis is not None:
             try:
                 await self._redis.ping()
             except FAILURES as error:
-                self._failed(error)
+                self._note_failure(error)
         return self
 
     async def __aexit__(
@@ -98,7 +105,7 @@ class RateLimits:
                 log.info("redis.not_closed", reason=_reason(error))
 
     async def hit(self, limit: RateLimit, *key: str) -> RateLimitStatus:
-        """Count one more for `key`; refused hits count too, but lengthen nothing."""
+        """Counts one hit of `key`. Refused hits count too, but do not lengthen the window."""
         name = window_name(limit.name, limit.seconds, key)
         counted = await self._count(name, limit.seconds)
         if counted.count >= limit.max_hits:
@@ -114,11 +121,11 @@ class RateLimits:
         )
 
     def exhausted(self, limit: RateLimit, *key: str) -> RateLimitStatus | None:
-        """A window of which this process knows that nothing is left. Counts nothing, asks nobody.
+        """The window, if this process knows that no hits are left in it.
 
-        None while there may be something left: the next hit tells.
+        Counts no hit and does not ask Redis. Returns None while hits may be left.
         """
-        exhausted = self._spent.get(window_name(limit.name, limit.seconds, key))
+        exhausted = self._exhausted.get(window_name(limit.name, limit.seconds, key))
         left_seconds = 0.0 if exhausted is None else exhausted.ends_at - self._clock()
         if exhausted is None or left_seconds <= 0 or exhausted.count < limit.max_hits:
             return None
@@ -126,46 +133,46 @@ class RateLimits:
         return RateLimitStatus(False, limit.max_hits, 0, time.time() + left_seconds)
 
     def _remember(self, name: bytes, counted: WindowCount) -> None:
-        self._spent.pop(name, None)
-        if len(self._spent) >= MAX_WINDOWS:
-            self._spent.popitem(last=False)
-        self._spent[name] = _Spent(counted.count, self._clock() + counted.left_seconds)
+        self._exhausted.pop(name, None)
+        if len(self._exhausted) >= self._max_remembered:
+            self._exhausted.popitem(last=False)
+        self._exhausted[name] = _Exhausted(counted.count, self._clock() + counted.left_seconds)
 
     async def use_once(
         self, name: str, seconds: int, keys: Sequence[tuple[str, ...]]
     ) -> list[bool]:
-        """Use each key up for so long, all in one call; of each whether it was new."""
+        """Claims each key for `seconds`, all in one call; returns of each whether it was free."""
         names = [window_name(name, seconds, key) for key in keys]
         are_new = await self._spend(names, seconds)
-        fresh = sum(are_new)
-        telemetry.RATE_LIMIT_HITS.labels(name, "within").inc(fresh)
-        telemetry.RATE_LIMIT_HITS.labels(name, "over").inc(len(are_new) - fresh)
+        new = sum(are_new)
+        telemetry.RATE_LIMIT_HITS.labels(name, "within").inc(new)
+        telemetry.RATE_LIMIT_HITS.labels(name, "over").inc(len(are_new) - new)
         return are_new
 
     async def _spend(self, names: Sequence[bytes], seconds: int) -> list[bool]:
-        if self._redis is not None and self._may_ask():
+        if self._redis is not None and self._may_try_redis():
             try:
                 are_new = await self._redis.use_once(names, seconds)
             except FAILURES as error:
-                self._failed(error)
+                self._note_failure(error)
             else:
-                self._answered()
+                self._note_success()
                 return are_new
         return [self._memory.hit(name, seconds).count == 1 for name in names]
 
     async def _count(self, name: bytes, seconds: int) -> WindowCount:
-        if self._redis is None or not self._may_ask():
+        if self._redis is None or not self._may_try_redis():
             return self._memory.hit(name, seconds)
         try:
             counted = await self._redis.hit(name, seconds)
         except FAILURES as error:
-            self._failed(error)
+            self._note_failure(error)
             return self._memory.hit(name, seconds)
-        self._answered()
+        self._note_success()
         return counted
 
-    def _may_ask(self) -> bool:
-        """While Redis is away, who comes when the pause is over tries, and no one waits for him."""
+    def _may_try_redis(self) -> bool:
+        """While Redis is unavailable, one caller tries it after each pause; nobody else waits."""
         if self._retry_at is None:
             return True
         now = self._clock()
@@ -174,14 +181,14 @@ class RateLimits:
         self._retry_at = now + self._retry_seconds
         return True
 
-    def _failed(self, error: BaseException) -> None:
+    def _note_failure(self, error: BaseException) -> None:
         telemetry.REDIS_ERRORS.inc()
         if self._retry_at is None:
             log.warning("redis.away", reason=_reason(error))
             telemetry.REDIS_UNAVAILABLE.set(1)
         self._retry_at = self._clock() + self._retry_seconds
 
-    def _answered(self) -> None:
+    def _note_success(self) -> None:
         if self._retry_at is not None:
             log.info("redis.back")
             telemetry.REDIS_UNAVAILABLE.set(0)

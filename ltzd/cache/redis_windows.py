@@ -1,7 +1,7 @@
-"""Fixed windows in Redis, shared by every process: one script call a hit.
+"""Fixed windows in Redis, shared by all processes; a hit is one call of a script.
 
-The `limits` library needs three calls for what the script answers in one: the count and the
-window's end. A call that outlasts our patience has failed, though its hit may count all the same.
+The `limits` library needs three calls for the count and the end of the window. A call that times
+out has failed, although Redis may have counted its hit.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ PREFIX = b"ltzd:rl:"
 CONNECTIONS = 16
 
 FAILURES = (RedisError, OSError, RuntimeError)
-"""How a call fails. uvloop says RuntimeError for a connection that closes under a write."""
+"""Errors of a call. uvloop raises RuntimeError if a connection closes during a write."""
 
-_SCRIPT = """
+_HIT_SCRIPT = """
 local count = redis.call('INCR', KEYS[1])
 local left = redis.call('PTTL', KEYS[1])
 if left < 0 then
@@ -33,27 +33,27 @@ return {count, left}
 """
 
 
-# Answers the places of the keys that were there already: nearly always none.
-_SPEND_SCRIPT = """
-local spent = {}
-for at, key in ipairs(KEYS) do
+# Returns the indexes of the keys that existed, which is almost always an empty list.
+_CLAIM_SCRIPT = """
+local existing = {}
+for index, key in ipairs(KEYS) do
     if not redis.call('SET', key, 1, 'NX', 'PX', ARGV[1]) then
-        spent[#spent + 1] = at
+        existing[#existing + 1] = index
     end
 end
-return spent
+return existing
 """
 
 
 class RedisWindows:
-    """Raises Misconfigured for a URL that Redis cannot have; connects at the first call."""
+    """Connects at the first call. Raises Misconfigured for an invalid URL."""
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
         self._patience_seconds = timeout_seconds
-        # Its own annotations are incomplete.
+        # The annotations of redis-py are incomplete.
         self._redis: Any = Redis.from_pool(_pool(url))
-        self._script = self._redis.register_script(_SCRIPT)
-        self._spend_script = self._redis.register_script(_SPEND_SCRIPT)
+        self._hit_script = self._redis.register_script(_HIT_SCRIPT)
+        self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
 
     async def ping(self) -> None:
         async with asyncio.timeout(self._patience_seconds):
@@ -61,15 +61,15 @@ class RedisWindows:
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         async with asyncio.timeout(self._patience_seconds):
-            count, left_ms = await self._script(keys=[PREFIX + name], args=[seconds * 1000])
+            count, left_ms = await self._hit_script(keys=[PREFIX + name], args=[seconds * 1000])
         return WindowCount(count, left_ms / 1000)
 
     async def use_once(self, names: Sequence[bytes], seconds: int) -> list[bool]:
-        """Of each whether it was new, in their order; then none is for so long."""
+        """Claims the names for `seconds`; returns of each, in order, whether it was free."""
         keys = [PREFIX + name for name in names]
         async with asyncio.timeout(self._patience_seconds):
-            exhausted = await self._spend_script(keys=keys, args=[seconds * 1000])
-        return [place not in exhausted for place in range(1, len(keys) + 1)]
+            existing = await self._claim_script(keys=keys, args=[seconds * 1000])
+        return [index not in existing for index in range(1, len(keys) + 1)]
 
     async def close(self) -> None:
         await self._redis.aclose()
@@ -80,7 +80,7 @@ def _pool(url: str) -> Any:
         pool: Any = BlockingConnectionPool.from_url(
             url, max_connections=CONNECTIONS, retry=Retry(NoBackoff(), 0)
         )
-        pool.make_connection()  # which connects nothing, but refuses options that do not exist
+        pool.make_connection()  # Refuses unknown options, and connects nothing.
     except (ValueError, TypeError, RedisError) as error:
         raise Misconfigured("redis_url has an option that Redis does not know.") from error
     return pool

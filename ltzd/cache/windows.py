@@ -1,28 +1,28 @@
-"""What a counter says of one fixed window, and the name that it is kept under."""
+"""The count of one fixed window, and the name under which a window is kept."""
 
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-_LONGEST_BYTES = 200
+_MAX_BYTES = 200
 
 
 @dataclass(frozen=True, slots=True)
 class WindowCount:
-    """How many hits the window has, this one included, and how long it still runs."""
+    """Hits of the window, the latest included, and the seconds until it ends."""
 
     count: int
     left_seconds: float
 
 
 def window_name(limit: str, seconds: int, parts: Iterable[str]) -> bytes:
-    """Different parts never make the same name, whatever they hold; case does not matter.
+    """The name of a window; different parts never have the same name, except for case.
 
-    A name's length is bounded, for parts may come from callers.
+    Callers of the API choose some parts, so the name has a bounded length.
     """
     escaped = (part.lower().replace("%", "%25").replace("|", "%7c") for part in parts)
-    # Sanic keeps header bytes that are no UTF-8 as surrogates.
+    # Sanic decodes header bytes that are not UTF-8 as surrogates.
     name = "|".join((limit, str(seconds), *escaped)).encode(errors="surrogatepass")
-    if len(name) <= _LONGEST_BYTES:
+    if len(name) <= _MAX_BYTES:
         return name
     return f"{limit}|{seconds}#{hashlib.sha256(name).hexdigest()}".encode()

@@ -1,6 +1,6 @@
-"""Builds the roles from the settings, in the order the rooms are drawn.
+"""Builds the components of one process from the settings, in the order of the layers.
 
-A process has one pool, one node client and one set of bells, whatever roles it holds.
+All roles of a process share one connection pool, one node client and one set of wakeups.
 """
 
 from collections.abc import AsyncIterator
@@ -29,9 +29,9 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.chain.signing import Signer
-from ltzd.daemon.identity_provider import identities
+from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
-from ltzd.daemon.sites import LinkOwners, site_services
+from ltzd.daemon.sites import LinkDependencies, site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
@@ -71,7 +71,7 @@ DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
-    """What one process holds; a role that it does not run is None."""
+    """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
     pool: Pool
@@ -94,14 +94,15 @@ class Daemon:
     follower: Follower | None
     sender: Sender | None
     cleanup: Cleanup | None
-    chat_sweep: ChatRecheckLoop | None
+    chat_recheck: ChatRecheckLoop | None
     redemption_recheck: RedemptionRecheck | None
 
 
 @asynccontextmanager
 async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
-    """Migrate, connect, check the chain, build; dev mode may ask this machine's own APIs.
+    """Migrate the schema, connect, check the chain, and build the components.
 
+    With `is_dev` outgoing requests may go to this machine.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
@@ -113,7 +114,9 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
         node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
         limits = await stack.enter_async_context(_limits(settings))
         chain = await _chain(settings, pool, node)
-        identity, tokens = await identities(settings.identity, pool, sealer, chain, stack)
+        identity, tokens = await open_identity_provider(
+            settings.identity, pool, sealer, chain, stack
+        )
         wakeups = WakeupHub(url)
         brands = BrandCache()
         async with database.session(pool) as connection:
@@ -179,7 +182,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 relayer,
                 brands,
                 identity,
-                LinkOwners(users, sealer),
+                LinkDependencies(users, sealer),
                 capacity,
                 stack,
                 is_dev=is_dev,
@@ -188,7 +191,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
             follower=_follower(settings, pool, node, chain, wakeups),
             sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
-            chat_sweep=_chat_sweep(settings, pool, platform),
+            chat_recheck=_chat_recheck(settings, pool, platform),
             redemption_recheck=(
                 RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
             ),
@@ -196,18 +199,18 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
 
 
 def _account_lookups(settings: Settings) -> AccountLookups:
-    unchecked_providers = settings.accounts.unchecked_providers()
-    if unchecked_providers and "http" in settings.roles:
+    unchecked = settings.accounts.unchecked_providers()
+    if unchecked and "http" in settings.roles:
         log.warning(
-            "accounts.unchecked_providers",
-            providers=unchecked_providers,
-            means="whether an account exists is not checked, only the form of its id",
+            "accounts.unchecked",
+            providers=unchecked,
+            reason="these providers are not configured: only the format of account ids is checked",
         )
     return AccountLookups(settings.accounts.policy())
 
 
 async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatform | None:
-    """None where no credential and no levels are configured: nothing can be found out then."""
+    """The client of the chat platform; None if neither a token nor `levels_url` is configured."""
     discord, levels_url = settings.accounts.discord, settings.chat.levels_url
     if discord is None and levels_url is None:
         return None
@@ -218,7 +221,7 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
     return await stack.enter_async_context(ChatPlatform(policy))
 
 
-def _chat_sweep(
+def _chat_recheck(
     settings: Settings, pool: Pool, platform: ChatPlatform | None
 ) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
@@ -259,12 +262,12 @@ def _sender(
 
 
 async def _close(pool: Pool) -> None:
-    """Every loop has ended; a connection that still hangs on a lost server is dropped."""
+    """Drop the connections at once: every loop has ended, and a lost server must not delay it."""
     pool.terminate()
 
 
 def _limits(settings: Settings) -> RateLimits:
-    """Only HTTP has callers to count; the other roles need no Redis."""
+    """The rate limits, which only HTTP uses; the other roles need no Redis."""
     if settings.redis_url is None or "http" not in settings.roles:
         return RateLimits()
     return RateLimits(settings.redis_url.get_secret_value())
@@ -294,8 +297,8 @@ def _lanes(
     minter, relay = Signer(settings.operator.minter_key()), Signer(settings.operator.relay_key())
     if minter.address == relay.address:
         raise Misconfigured(
-            "operator.minter_key_file and operator.relay_key_file hold one key: a wallet that "
-            "speaks for users must not mint."
+            "operator.minter_key_file and operator.relay_key_file hold the same key: the wallet "
+            "that relays users' calls must not mint."
         )
     url = settings.database_url.get_secret_value()
     policy = LanePolicy(
@@ -330,14 +333,14 @@ def _follower(
 
 
 async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
-    """The chain that database and node agree on; a new database adopts the node's.
+    """The chain that the database and the node agree on; a new database adopts the node's.
 
-    A node that is away does not keep a known chain from starting: events queue meanwhile.
+    With an unavailable node the process starts on the database's chain, and events queue.
     """
     async with database.session(pool) as connection:
         known = await chains.identity(connection)
     try:
-        found, base = await _look_at(settings, node)
+        chain, base = await _read_chain(settings, node)
     except NodeUnavailable as error:
         if known is None:
             raise Misconfigured(
@@ -355,20 +358,20 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return known
     if known is None:
         async with database.transaction(pool) as connection:
-            await chains.start_following(connection, found, base)
-        return found
-    if known != found:
+            await chains.start_following(connection, chain, base)
+        return chain
+    if known != chain:
         raise Misconfigured(
             f"The database follows chain {known.chain_id} (genesis {hex_of(known.genesis_hash)}, "
-            f"LTZ {hex_of(known.ltz)}), but node and settings say chain {found.chain_id} (genesis "
-            f"{hex_of(found.genesis_hash)}, LTZ {hex_of(found.ltz)}): "
+            f"LTZ {hex_of(known.ltz)}), but node and settings say chain {chain.chain_id} (genesis "
+            f"{hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)}): "
             "use that chain's node, or another database."
         )
     return known
 
 
-async def _look_at(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:
-    """The node's chain, and the block before LTZ on it."""
+async def _read_chain(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:
+    """The node's chain, and the block before the one in which LTZ was deployed."""
     contracts = settings.contracts
     genesis = await node.block(0)
     base = await node.block(max(0, contracts.first_block - 1))

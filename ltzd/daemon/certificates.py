@@ -1,4 +1,4 @@
-"""The TLS certificates of this process's servers: loaded first of all, renewed on SIGHUP."""
+"""The TLS certificates of this process's servers, loaded at start and renewed on SIGHUP."""
 
 import ssl
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Certificates:
-    """A server that speaks plain HTTP has none."""
+    """The certificates of both servers. A server of plain HTTP has no certificate."""
 
     public: ServerCertificate | None = None
     admin: ServerCertificate | None = None
@@ -30,7 +30,7 @@ class Certificates:
         )
 
     def renew(self) -> None:
-        """Never raises: a certificate that cannot be renewed is logged, and the old one serves."""
+        """Read the files again. A failure is logged and keeps the old certificate; never raises."""
         certificates = [each for each in (self.public, self.admin) if each is not None]
         if not certificates:
             log.info("tls.nothing_to_renew")
@@ -38,7 +38,7 @@ class Certificates:
             certificate.renew()
 
 
-def context_of(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
+def tls_context(certificate: ServerCertificate | None) -> ssl.SSLContext | None:
     return None if certificate is None else certificate.context
 
 
@@ -48,4 +48,4 @@ def _certificate(server: str, listener: ListenerSettings) -> ServerCertificate |
     return ServerCertificate(server, listener.tls_certificate_file, listener.tls_key_file)
 
 
-PLAIN = Certificates()
+NO_CERTIFICATES = Certificates()

@@ -1,4 +1,4 @@
-"""Builds whoever keeps users' wallets and makes their tokens: a vendor's client, or our own."""
+"""Builds the identity provider: a vendor's client, or custodial wallets with an OIDC issuer."""
 
 from contextlib import AsyncExitStack
 
@@ -14,14 +14,14 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 
 
-async def identities(
+async def open_identity_provider(
     settings: VendorIdentitySettings | OidcIdentitySettings,
     pool: Pool,
     sealer: Sealer,
     chain: ChainIdentity,
     stack: AsyncExitStack,
 ) -> tuple[IdentityProvider, TokenVerifier]:
-    """Raises Misconfigured."""
+    """The client for users and wallets, and the verifier of their tokens. Raises Misconfigured."""
     if isinstance(settings, OidcIdentitySettings):
         permits = ltz_permits(chain.chain_id, chain.ltz)
         wallets = CustodialWallets(pool, sealer, settings.issuer, [permits])

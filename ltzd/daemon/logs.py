@@ -1,7 +1,7 @@
-"""Log lines: one JSON object each, or coloured text on a terminal, without secrets.
+"""Configures logging: a JSON object per line, or coloured text on a terminal, without secrets.
 
-Everything goes through the same processors: ours, the standard library's and Sanic's. Tokens, keys
-and e-mail addresses are removed by the name of their field, and by their form wherever they stand.
+The log lines of ltzd, of Sanic and of other libraries pass the same processors. Tokens, keys and
+e-mail addresses are removed by the names of their fields and by their format anywhere in a text.
 """
 
 import logging
@@ -16,12 +16,12 @@ from structlog.typing import EventDict, Processor, WrappedLogger
 REDACTED = "[redacted]"
 
 SECRET_WORDS = frozenset({"email", "authorization", "password", "passphrase", "secret", "cookie"})
-"""A field whose name holds one of these words is a secret."""
+"""A field with one of these words in its name is redacted."""
 SECRET_ENDS = frozenset({"token", "tokens", "key", "keys", "mnemonic", "raw"})
-"""So is one whose name ends with one of these: `access_token`, but not `token_id`."""
+"""A field whose name ends with one of these is redacted: `access_token`, but not `token_id`."""
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z0-9]+")
-_FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
+_SECRET_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=://)[^/\s@]+(?=@)"), REDACTED),  # a password in a URL
     (re.compile(r"\b(Bearer|Basic)\s+[^\s\"',]+", re.IGNORECASE), rf"\1 {REDACTED}"),
     (re.compile(r"\beyJ[\w-]+\.[\w-]+\.[\w-]*"), REDACTED),  # a JWT
@@ -30,17 +30,20 @@ _FORMS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 QUIET = {"sanic.root": "WARNING", "sanic.server": "WARNING", "alembic": "WARNING"}
-"""Their INFO tells steps, not changes of state."""
+"""Loggers whose INFO lines report steps instead of changes of state."""
 SANIC = ("sanic.root", "sanic.error", "sanic.access", "sanic.server", "sanic.websockets")
 
 
 def configure(
     level: str = "INFO", stream: TextIO | None = None, *, as_json: bool | None = None
 ) -> None:
-    """Send all logging to `stream` (stderr); text if that is a terminal, unless told otherwise."""
+    """Send all log lines to `stream` (default: stderr).
+
+    `as_json` chooses the format; by default a terminal gets text and anything else gets JSON.
+    """
     target = sys.stderr if stream is None else stream
     plain = as_json if as_json is not None else not target.isatty()
-    shared = _shared()
+    shared = _processors()
     renderer: Processor = (
         structlog.processors.JSONRenderer() if plain else structlog.dev.ConsoleRenderer()
     )
@@ -50,10 +53,10 @@ def configure(
         logger_factory=structlog.WriteLoggerFactory(file=target),
         cache_logger_on_first_use=False,
     )
-    _take_over_stdlib(target, level, shared, renderer)
+    _configure_stdlib(target, level, shared, renderer)
 
 
-def _shared() -> Sequence[Processor]:
+def _processors() -> Sequence[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -63,7 +66,7 @@ def _shared() -> Sequence[Processor]:
     ]
 
 
-def _take_over_stdlib(
+def _configure_stdlib(
     target: TextIO, level: str, shared: Sequence[Processor], renderer: Processor
 ) -> None:
     handler = logging.StreamHandler(target)
@@ -84,19 +87,19 @@ def _take_over_stdlib(
     for name in SANIC:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
-    logging.getLogger("sanic.error").addFilter(_is_our_fault)
+    logging.getLogger("sanic.error").addFilter(_is_server_error)
     for name, quiet_level in QUIET.items():
         logging.getLogger(name).setLevel(quiet_level)
 
 
-def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Sanic reports a body that a caller sent to a path which wants none as our error."""
+def _is_server_error(record: logging.LogRecord) -> bool:
+    """False for Sanic's report of an unread request body, which is the caller's error."""
     return not record.getMessage().endswith("body not consumed.")
 
 
 def redact(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """The line without what it must not hold, however deep."""
-    return {name: _clean(name, value) for name, value in event.items()}
+    """The event with secrets replaced at any depth."""
+    return {name: _redact_value(name, value) for name, value in event.items()}
 
 
 def is_secret(name: str) -> bool:
@@ -104,21 +107,21 @@ def is_secret(name: str) -> bool:
     return not SECRET_WORDS.isdisjoint(words) or (bool(words) and words[-1] in SECRET_ENDS)
 
 
-def _clean(name: str, value: Any) -> Any:
+def _redact_value(name: str, value: Any) -> Any:
     if is_secret(name):
         return REDACTED
     if isinstance(value, str):
-        return _masked(value)
+        return _redact_text(value)
     if isinstance(value, dict):
-        return {str(key): _clean(str(key), inner) for key, inner in value.items()}
+        return {str(key): _redact_value(str(key), inner) for key, inner in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_clean("", inner) for inner in value]
+        return [_redact_value("", inner) for inner in value]
     if value is None or isinstance(value, bool | int | float):
         return value
-    return _masked("0x" + value.hex() if isinstance(value, bytes) else str(value))
+    return _redact_text("0x" + value.hex() if isinstance(value, bytes) else str(value))
 
 
-def _masked(text: str) -> str:
-    for form, instead in _FORMS:
-        text = form.sub(instead, text)
+def _redact_text(text: str) -> str:
+    for pattern, replacement in _SECRET_PATTERNS:
+        text = pattern.sub(replacement, text)
     return text

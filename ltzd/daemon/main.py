@@ -1,8 +1,8 @@
-"""Runs the roles in one task group until told to stop; if one dies, all stop, loudly.
+"""Runs the roles in one task group until a signal; if one fails, all stop with its error.
 
-SIGTERM and SIGINT set one event: HTTP stops accepting and finishes what it has while the other
-roles still work for it, then they end, then the connections close. SIGHUP reads the servers'
-certificates anew and stops nothing.
+On SIGTERM or SIGINT the servers stop accepting and finish their requests while the other roles
+still run, then the other roles end, then the connections close. SIGHUP reloads the servers'
+certificates.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
-from ltzd.daemon.certificates import PLAIN, Certificates, context_of
+from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
 from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
@@ -35,13 +35,13 @@ from ltzd.store.wakeups import BRANDS
 
 log = structlog.get_logger()
 
-_HEARD = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_WORKING_SECONDS = 5.0
-_MEASURE_SECONDS = 10.0
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_READY_TIMEOUT_SECONDS = 5.0
+_MEASURE_INTERVAL_SECONDS = 10.0
 
 
 def run(settings: Settings) -> None:
-    """`ltzd run`: until a signal. Raises Misconfigured, Unavailable, Broken."""
+    """Run until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
     warn_of_plain_connections(settings)
     with signals_blocked():
@@ -56,11 +56,11 @@ async def _until_signal(settings: Settings, certificates: Certificates) -> None:
 
 @contextmanager
 def signals_blocked() -> Iterator[None]:
-    """Signals wait in the kernel until `stop_on_signals` hears them, SIGHUP too.
+    """Hold SIGTERM, SIGINT and SIGHUP pending until `stop_on_signals` unblocks them.
 
-    One that comes while the event loop installs its handlers could be nobody's and get lost.
+    A signal that arrives while the event loop installs its handlers would otherwise be lost.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
     try:
         yield
     finally:
@@ -68,16 +68,16 @@ def signals_blocked() -> Iterator[None]:
 
 
 def stop_on_signals(stop: asyncio.Event, on_hangup: Callable[[], None] | None = None) -> None:
-    """SIGTERM and Ctrl-C; SIGHUP calls `on_hangup`.
+    """Set `stop` on SIGTERM and SIGINT; call `on_hangup` on SIGHUP.
 
-    Without `on_hangup` a terminal that is closed (SIGHUP) stops too, unless nohup has that ignored.
+    Without `on_hangup`, SIGHUP (a closed terminal) sets `stop` too, unless nohup ignores it.
     """
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     if on_hangup is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, on_hangup or stop.set)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
 
 
 async def run_roles(
@@ -86,9 +86,13 @@ async def run_roles(
     *,
     is_dev: bool = False,
     on_ready: Callable[[], None] = lambda: None,
-    certificates: Certificates = PLAIN,
+    certificates: Certificates = NO_CERTIFICATES,
 ) -> None:
-    """Serve until `stop`; `on_ready` is called when the servers listen and the loops run."""
+    """Run all roles until `stop` is set.
+
+    `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
+    after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
+    """
     async with open_daemon(settings, is_dev=is_dev) as daemon:
         try:
             async with asyncio.TaskGroup() as group:
@@ -100,7 +104,7 @@ async def run_roles(
                 ]
                 for event in listening:
                     await event.wait()
-                await _until_working(daemon)
+                await _wait_until_working(daemon)
                 _begin_garbage_collection()
                 log.info("ltzd.ready", version=__version__, roles=list(settings.roles))
                 if not is_dev:
@@ -117,19 +121,19 @@ async def run_roles(
 
 
 def warn_of_unbounded_gas(settings: Settings) -> None:
-    """Where relays are let in: a line in the log for each budget that is 0."""
+    """Log a warning for each gas budget that is 0, if this process serves relays."""
     if "http" in settings.roles:
         budgets = settings.relay.budgets()
         for sentence in gas_budgets.warnings_of(budgets, settings.operator.max_fee_wei):
             log.warning("relay.gas_unbounded", reason=sentence)
 
 
-async def _until_working(daemon: Daemon) -> None:
-    """Ready means ready: wait a bounded time until rewards would be signed and blocks followed.
+async def _wait_until_working(daemon: Daemon) -> None:
+    """Wait until the lanes can sign and the indexer follows blocks, for a bounded time.
 
-    A node that is away, or another process that holds a lane, must not keep HTTP from serving.
+    An unavailable node, or another process that holds a lane, must not keep HTTP from serving.
     """
-    deadline = loop_time() + _WORKING_SECONDS
+    deadline = loop_time() + _READY_TIMEOUT_SECONDS
     while loop_time() < deadline:
         follower = daemon.follower
         if all(lane.is_ready or lane.stopped for lane in daemon.lanes) and (
@@ -151,11 +155,11 @@ def _begin_garbage_collection() -> None:
 
 
 def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The failure that ended the task group, ours before foreign ones."""
-    ours, others = group.split(LtzdError)
-    chosen = ours or others
-    assert chosen is not None
-    first: BaseException = chosen
+    """The error that ended the task group; an LtzdError if there is one."""
+    ltzd_errors, other_errors = group.split(LtzdError)
+    errors = ltzd_errors or other_errors
+    assert errors is not None
+    first: BaseException = errors
     while isinstance(first, BaseExceptionGroup):
         first = first.exceptions[0]
     return first
@@ -169,7 +173,7 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
-        loops += [_keep_brands_fresh(daemon), _measure_gas(daemon)]
+        loops += [_refresh_brands(daemon), _measure_gas(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
         loops.append(daemon.follower.run())
@@ -177,8 +181,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:
         loops.append(daemon.cleanup.run())
-    if daemon.chat_sweep is not None:
-        loops.append(daemon.chat_sweep.run())
+    if daemon.chat_recheck is not None:
+        loops.append(daemon.chat_recheck.run())
     if daemon.redemption_recheck is not None:
         loops.append(daemon.redemption_recheck.run())
     return loops
@@ -193,17 +197,19 @@ def _servers(
 ) -> list[Coroutine[Any, Any, None]]:
     """The public server, if this process has that role, and the admin server."""
     settings = daemon.settings
-    places: list[tuple[App, ListenerSettings, ServerCertificate | None]] = [
+    listeners: list[tuple[App, ListenerSettings, ServerCertificate | None]] = [
         (admin_app(daemon), settings.admin, certificates.admin)
     ]
     if "http" in settings.roles:
-        places.append((http_app(daemon, is_dev), settings.http, certificates.public))
+        listeners.append((http_app(daemon, is_dev), settings.http, certificates.public))
     servers = []
-    for app, at, certificate in places:
+    for app, listener, certificate in listeners:
         event = asyncio.Event()
         listening.append(event)
-        heard, tls = _setter(event), context_of(certificate)
-        servers.append(serve(app, at.host, at.port, stop, on_listening=heard, tls=tls))
+        on_listening, tls = _setter(event), tls_context(certificate)
+        servers.append(
+            serve(app, listener.host, listener.port, stop, on_listening=on_listening, tls=tls)
+        )
     return servers
 
 
@@ -211,8 +217,8 @@ def _setter(event: asyncio.Event) -> Callable[[int], None]:
     return lambda _port: event.set()
 
 
-async def _keep_brands_fresh(daemon: Daemon) -> None:
-    """A change is in force within a second (choices.md, Brand files)."""
+async def _refresh_brands(daemon: Daemon) -> None:
+    """Put a change of a brand in force within a second (choices.md, Brand files)."""
     wakeup = daemon.wakeups.subscribe(BRANDS)
     while True:
         await wakeup.wait(0.5)
@@ -220,11 +226,11 @@ async def _keep_brands_fresh(daemon: Daemon) -> None:
             async with session(daemon.pool) as connection:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
-            log.warning("brands.not_refreshed", reason=error.message)
+            log.warning("brands.refresh_failed", reason=error.message)
 
 
 async def _measure_gas(daemon: Daemon) -> None:
-    """What relays have cost today, for the metrics."""
+    """Measure the gas cost of today's relays for the metrics."""
     telemetry.RELAY_GAS_BUDGET_WEI.set(daemon.settings.relay.total_gas_budget_wei_per_day)
     while True:
         try:
@@ -232,5 +238,5 @@ async def _measure_gas(daemon: Daemon) -> None:
                 spent = await gas_spending.spent(connection, [])
             telemetry.RELAY_GAS_SPENT_WEI.set(spent.total_wei)
         except DatabaseUnavailable as error:
-            log.warning("gas.not_measured", reason=error.message)
-        await asyncio.sleep(_MEASURE_SECONDS)
+            log.warning("gas.measurement_failed", reason=error.message)
+        await asyncio.sleep(_MEASURE_INTERVAL_SECONDS)

@@ -1,4 +1,4 @@
-"""Warns at every start of connections over a network that need no encryption: they are allowed."""
+"""Warns at every start of connections to other machines that are not encrypted."""
 
 from collections.abc import Iterator
 from urllib.parse import parse_qs, urlsplit
@@ -19,13 +19,13 @@ def warn_of_plain_connections(settings: Settings) -> None:
         log.warning(
             "http.plain",
             setting=f"{name}.plain_http",
-            reason="others can read and change what goes over the network",
+            reason="the server speaks plain HTTP; others on the network can read and change it",
         )
     for name in plain_clients(settings):
         log.warning(
             "connection.plain",
             setting=name,
-            reason="the URL demands no encryption, and another machine is asked",
+            reason="the URL leads to another machine and does not require encryption",
         )
 
 
@@ -37,22 +37,22 @@ def plain_listeners(settings: Settings) -> Iterator[str]:
 
 
 def plain_clients(settings: Settings) -> Iterator[str]:
-    """The settings whose URLs lead to another machine without TLS."""
+    """The names of settings whose URLs lead to another machine without TLS."""
     urls = {
         "database_url": settings.database_url,
         "redis_url": settings.redis_url,
         "node.rpc_url": settings.node.rpc_url,
     }
     for name, url in urls.items():
-        if url is not None and not _is_safe(url.get_secret_value()):
+        if url is not None and not _is_encrypted_or_local(url.get_secret_value()):
             yield name
 
 
-def _is_safe(url: str) -> bool:
+def _is_encrypted_or_local(url: str) -> bool:
     parts = urlsplit(url)
     query = parse_qs(parts.query)
     host = parts.hostname or query.get("host", [""])[0]
-    # PostgreSQL's clients take a missing host, or one that is a path, for a local socket.
+    # For PostgreSQL's clients a missing host, or a path as the host, is a local socket.
     if not host or host.startswith(("/", "%2f", "%2F")) or is_loopback(host):
         return True
     if parts.scheme in {"postgresql", "postgres"}:

@@ -1,4 +1,4 @@
-"""Builds what serves the users of brands' sites."""
+"""Builds the services of the site plugin's API."""
 
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -23,8 +23,8 @@ from ltzd.store.encryption.sealing import Sealer
 
 
 @dataclass(frozen=True, slots=True)
-class LinkOwners:
-    """How owners of wallets are known, and what keeps their codes."""
+class LinkDependencies:
+    """The verifier of wallet owners' tokens, and the sealer of link codes."""
 
     users: TokenAuthenticator
     sealer: Sealer
@@ -36,16 +36,18 @@ def site_services(  # noqa: PLR0913 (a call of its own for each service would na
     relayer: Relayer,
     brands: BrandCache,
     identity: IdentityProvider,
-    owners: LinkOwners,
+    owners: LinkDependencies,
     capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
     is_dev: bool,
 ) -> SiteServices:
-    asked = HostSiteClient(host_sites.guard_policy(allow_loopback=is_dev))
-    stack.push_async_callback(asked.close)
+    host_site = HostSiteClient(host_sites.guard_policy(allow_loopback=is_dev))
+    stack.push_async_callback(host_site.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
-    members = SiteMembers(desk.pool, brands, UserRegistration(desk.pool, identity), asked, policy)
+    members = SiteMembers(
+        desk.pool, brands, UserRegistration(desk.pool, identity), host_site, policy
+    )
     return SiteServices(
         members=members,
         check_ins=CheckIns(desk.pool, desk.wakeups, brands, capacity),

@@ -1,4 +1,4 @@
-"""Gives the HTTP applications what they ask of the roles."""
+"""Connects the HTTP applications to the components of the process."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -22,11 +22,11 @@ log = structlog.get_logger()
 
 _HEALTH_SECONDS = 2.0
 _DEV_GRACE_SECONDS = 2.5
-"""Dev mode stops everything within 10 s, its services after HTTP."""
+"""Shorter than in production: dev mode stops within 10 s, and its services stop after HTTP."""
 
 
 def http_app(daemon: Daemon, is_dev: bool) -> App:
-    """`is_dev` lets pages on this machine call, over http too."""
+    """The public application. With `is_dev` pages on this machine may call it, also over HTTP."""
     http = daemon.settings.http
     policy = HttpPolicy(
         own_origins=frozenset(http.own_origins),
@@ -67,7 +67,7 @@ def _explorer_url(daemon: Daemon) -> str | None:
         log.warning(
             "explorer.unknown",
             chain=chain_id,
-            means="payment-mint answers blockExplorer null: set explorer_url",
+            reason="answers have no explorer link on this chain: set explorer_url",
         )
     return url
 
@@ -101,22 +101,22 @@ def _lanes(daemon: Daemon) -> list[LaneState]:
 
 async def _health(daemon: Daemon) -> Health:
     database, node, identity = await asyncio.gather(
-        _answers(_database_answers(daemon)),
-        _answers(daemon.node.chain_id()),
+        _responds(_query_database(daemon)),
+        _responds(daemon.node.chain_id()),
         daemon.identity.ping(),
     )
     return Health(database, node, identity)
 
 
-async def _database_answers(daemon: Daemon) -> None:
+async def _query_database(daemon: Daemon) -> None:
     async with session(daemon.pool) as connection:
         await connection.execute("SELECT 1")
 
 
-async def _answers(question: Awaitable[object]) -> bool:
+async def _responds(call: Awaitable[object]) -> bool:
     try:
         async with asyncio.timeout(_HEALTH_SECONDS):
-            await question
+            await call
     except (LtzdError, TimeoutError):
         return False
     return True

@@ -1,4 +1,4 @@
-"""One attempt: post, judge the answer, and say what becomes of the webhook."""
+"""One attempt to deliver a webhook: the request, and what its answer means for the webhook."""
 
 import random
 from collections.abc import Callable
@@ -19,60 +19,61 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AttemptResult:
-    """`label` is the metric's word; `error` is fit for a log and for the webhook's row."""
+    """`label` labels the metric. `error` holds no secret: logs and the webhook's row keep it."""
 
     label: str
     error: str | None
     status: int | None = None
-    patience: timedelta | None = None
-    """What the endpoint asked for by Retry-After."""
+    retry_after: timedelta | None = None
+    """The endpoint's header Retry-After."""
 
 
-async def made(
-    http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
+async def deliver(
+    http: BrandWebhooks, webhook: SignedWebhook, now: Callable[[], datetime]
 ) -> AttemptResult:
-    """Never raises: a fault of our own is a failure of this attempt, not of the next webhook's."""
+    """Posts the webhook once. Never raises: an unexpected fault fails this attempt only."""
     try:
-        return await _posted(http, letter, now)
+        return await _post(http, webhook, now)
     except AddressRefused as error:
         return AttemptResult("refused", error.reason)
     except RequestFailed as error:
         return AttemptResult("failed", error.reason)
     except Exception as error:
         telemetry.WEBHOOK_ERRORS.inc()
-        log.exception("webhook.attempt_broke", webhook=str(letter.due.id))
+        log.exception("webhook.attempt_broke", webhook=str(webhook.due.id))
         return AttemptResult("failed", f"a fault of ltzd ({type(error).__name__})")
 
 
-async def _posted(
-    http: BrandWebhooks, letter: SignedWebhook, now: Callable[[], datetime]
+async def _post(
+    http: BrandWebhooks, webhook: SignedWebhook, now: Callable[[], datetime]
 ) -> AttemptResult:
-    answer = await http.post(letter.message, letter.secrets, now())
+    answer = await http.post(webhook.message, webhook.secrets, now())
     verdict = verdict_of(answer.status)
     if verdict is DeliveryVerdict.DELIVERED:
         return AttemptResult(verdict.value, None, answer.status)
-    patience = retry_after(answer.retry_after, now())
-    return AttemptResult(verdict.value, f"status {answer.status}", answer.status, patience)
+    wait = retry_after(answer.retry_after, now())
+    return AttemptResult(verdict.value, f"status {answer.status}", answer.status, wait)
 
 
-def outcome_of(letter: SignedWebhook, answered: AttemptResult, now: datetime) -> DeliveryOutcome:
-    due = letter.due
-    if answered.error is None:
-        return DeliveryOutcome(due, now, "delivered", now, answered.status, None)
-    chance = random.random()  # noqa: S311 - it only spreads attempts
-    next_at = next_attempt(due.attempt, now, chance, answered.patience)
+def outcome_of(webhook: SignedWebhook, result: AttemptResult, now: datetime) -> DeliveryOutcome:
+    """Decides whether the webhook is delivered, tried again later, or exhausted."""
+    due = webhook.due
+    if result.error is None:
+        return DeliveryOutcome(due, now, "delivered", now, result.status, None)
+    chance = random.random()  # noqa: S311 - spreads attempts over time
+    next_at = next_attempt(due.attempt, now, chance, result.retry_after)
     closes, since = None, None
     if next_at is None:
         closes, since = "nothing arrived for three days", due.created_at
-    if answered.label == DeliveryVerdict.GONE.value:
+    if result.label == DeliveryVerdict.GONE.value:
         closes, since = "it answered 410", None
     return DeliveryOutcome(
         due,
         now,
         "exhausted" if next_at is None else "pending",
         next_at or now,
-        answered.status,
-        answered.error,
+        result.status,
+        result.error,
         closes,
         since,
     )

@@ -1,8 +1,7 @@
-"""One look at what the chat platform says now: each member is asked about once.
+"""Compares stored constraint results with what the chat platform answers now.
 
-An answer that cannot be had changes nothing. A guild of which nothing is heard is left alone after
-a few attempts: every refusal counts against our bot, and a platform that is down is asked no more
-than needed.
+Each member of a guild is asked about once. A missing answer changes nothing. After a few failures
+in a row a guild is not asked any more: the platform counts refusals against our bot.
 """
 
 import asyncio
@@ -19,15 +18,15 @@ from ltzd.rules.constraints.json_paths import Json
 from ltzd.store.constraints.results import StoredResult
 
 _AT_ONCE: Final = 4
-"""Of the client's places; the others are for users who wait."""
+"""Requests in flight. The client's other connections are for users who wait."""
 _MOST_FAILURES: Final = 5
-"""In a row, of one guild."""
+"""In a row, of one guild; then it is skipped."""
 _MOST_WAITS: Final = 5
 _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
-class _Asked(NamedTuple):
-    """Roles and levels are two questions; which role or level is wanted matters to neither."""
+class _Query(NamedTuple):
+    """One request to the platform. Its answer lists all roles, or the level, of one member."""
 
     kind: str
     guild: str
@@ -35,63 +34,67 @@ class _Asked(NamedTuple):
 
 
 class ChatRecheck:
+    """One round over all stored results. `reasons` are those of failed requests."""
+
     def __init__(self, platform: ChatPlatform, sleep: Callable[[float], Awaitable[None]]) -> None:
         self._platform = platform
         self._sleep = sleep
-        self._answers: dict[_Asked, Json] = {}
-        self._unheard: set[_Asked] = set()
+        self._answers: dict[_Query, Json] = {}
+        self._unanswered: set[_Query] = set()
         self._failures: Counter[tuple[str, str]] = Counter()
         self.reasons: set[str] = set()
 
     @property
-    def unheard(self) -> int:
-        return len(self._unheard)
+    def unanswered(self) -> int:
+        """How many requests have had no answer."""
+        return len(self._unanswered)
 
     async def changed(self, page: Sequence[StoredResult]) -> list[StoredResult]:
-        """Those whose answer is another one now, and those that nobody understands any more."""
-        questions = [_question_of(one) for one in page]
-        await self._hear(
+        """Results of the page that differ from the answers, or whose question is unreadable."""
+        questions = [_question_of(result) for result in page]
+        await self._ask_new(
             {
-                _asked(question.constraint, account): question.constraint
+                _query(question.constraint, account): question.constraint
                 for question in questions
                 if question is not None
                 for account in question.accounts
             }
         )
         pairs = zip(page, questions, strict=True)
-        return [one for one, question in pairs if self._is_changed(one, question)]
+        return [result for result, question in pairs if self._is_changed(result, question)]
 
-    def _is_changed(self, one: StoredResult, question: ChatQuery | None) -> bool:
+    def _is_changed(self, result: StoredResult, question: ChatQuery | None) -> bool:
         if question is None:
             return True
         constraint = question.constraint
-        asked = [_asked(constraint, account) for account in question.accounts]
+        queries = [_query(constraint, account) for account in question.accounts]
         verdict = combine_verdicts(
-            is_satisfied(constraint, self._answers[each]) if each in self._answers else None
-            for each in asked
+            is_satisfied(constraint, self._answers[query]) if query in self._answers else None
+            for query in queries
         )
-        return verdict is not None and verdict is not one.outcome
+        return verdict is not None and verdict is not result.outcome
 
-    async def _hear(self, wanted: Mapping[_Asked, ChatConstraint]) -> None:
-        new = iter([each for each in wanted.items() if each[0] not in self._answers])
+    async def _ask_new(self, wanted: Mapping[_Query, ChatConstraint]) -> None:
+        new = iter([item for item in wanted.items() if item[0] not in self._answers])
         async with asyncio.TaskGroup() as group:
             for _ in range(_AT_ONCE):
                 group.create_task(self._ask_all(new))
 
-    async def _ask_all(self, those: Iterator[tuple[_Asked, ChatConstraint]]) -> None:
-        for asked, constraint in those:
-            guild = asked[:2]
-            if self._failures[guild] < _MOST_FAILURES and await self._is_heard(asked, constraint):
+    async def _ask_all(self, queries: Iterator[tuple[_Query, ChatConstraint]]) -> None:
+        for query, constraint in queries:
+            guild = query[:2]
+            if self._failures[guild] < _MOST_FAILURES and await self._ask(query, constraint):
                 self._failures[guild] = 0
-                self._unheard.discard(asked)
+                self._unanswered.discard(query)
             else:
                 self._failures[guild] += 1
-                self._unheard.add(asked)
+                self._unanswered.add(query)
 
-    async def _is_heard(self, asked: _Asked, constraint: ChatConstraint) -> bool:
+    async def _ask(self, query: _Query, constraint: ChatConstraint) -> bool:
+        """Returns whether the platform answered."""
         for _ in range(_MOST_WAITS):
             try:
-                self._answers[asked] = await self._platform.observe(constraint, asked.account)
+                self._answers[query] = await self._platform.observe(constraint, query.account)
             except ChatUnavailable as failure:
                 self.reasons.add(failure.reason)
                 if not 0 < failure.wait_seconds <= _LONGEST_WAIT_SECONDS:
@@ -102,13 +105,13 @@ class ChatRecheck:
         return False
 
 
-def _question_of(one: StoredResult) -> ChatQuery | None:
-    """None for what another version of ltzd has asked."""
+def _question_of(result: StoredResult) -> ChatQuery | None:
+    """None if another version of ltzd wrote the question."""
     try:
-        return ChatQuery.from_bytes(one.question)
+        return ChatQuery.from_bytes(result.question)
     except ValidationError:
         return None
 
 
-def _asked(constraint: ChatConstraint, account: str) -> _Asked:
-    return _Asked(constraint.kind, constraint.guild_id, account)
+def _query(constraint: ChatConstraint, account: str) -> _Query:
+    return _Query(constraint.kind, constraint.guild_id, account)

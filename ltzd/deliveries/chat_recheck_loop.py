@@ -1,8 +1,8 @@
-"""Every five minutes asks again what the chat platform said of users, and drops what has changed.
+"""Asks the chat platform again every five minutes and deletes results that have changed.
 
-The platform tells nobody that a role was taken away or a level reached (spec 6.3). One process at a
-time sweeps, the holder of a lock. Two of them, where one does not know yet that it has lost it, do
-no harm: only what it has read is dropped, and nothing that was found out since.
+The platform sends no notice when a role is taken away or a level is reached (spec 6.3). One process
+at a time does this, the holder of a lock. A process that has lost the lock without knowing it does
+no harm: a result is deleted only if it is still the one that was read.
 """
 
 import asyncio
@@ -24,60 +24,67 @@ from ltzd.store.operator.locks import LockTerm
 log = structlog.get_logger()
 
 PERIOD_SECONDS = 300.0
-LOCK = "ltzd chat sweep"
+LOCK = "ltzd chat recheck"
 _PAUSE_SECONDS = 0.5
-_PAGE = 500
 
 Sleep = Callable[[float], Awaitable[None]]
 
 
 class ChatRecheckLoop:
-    """`sleep` is for the period, and for what the platform asks us to wait."""
+    """`sleep` waits out the period, and the pauses that the platform asks for."""
 
     def __init__(
-        self, pool: Pool, database_url: str, platform: ChatPlatform, sleep: Sleep = asyncio.sleep
+        self,
+        pool: Pool,
+        database_url: str,
+        platform: ChatPlatform,
+        sleep: Sleep = asyncio.sleep,
+        page_size: int = 500,
     ) -> None:
         self._pool = pool
         self._database_url = database_url
         self._platform = platform
         self._sleep = sleep
+        self._page_size = page_size
 
     async def run(self) -> None:
-        """Term after term, until cancelled."""
+        """Rechecks whenever the lock is free, until cancelled."""
         while True:
             try:
                 async with locks.hold_lock(self._database_url, LOCK) as term:
                     await self._serve(term)
             except Unavailable as error:
-                log.warning("chat_sweep.term_over", reason=error.message)
+                log.warning("chat_recheck.term_over", reason=error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def sweep(self) -> int:
-        """Answers how many results were dropped. Raises DatabaseUnavailable."""
-        look = ChatRecheck(self._platform, self._sleep)
-        dropped, behind = 0, FIRST_KEY
+    async def recheck(self) -> int:
+        """Rechecks all results; returns how many were deleted. Raises DatabaseUnavailable."""
+        recheck = ChatRecheck(self._platform, self._sleep)
+        dropped, after = 0, FIRST_KEY
         while True:
             async with session(self._pool) as connection:
-                page = await constraint_results.list_in_force(connection, CHAT_KINDS, behind, _PAGE)
+                page = await constraint_results.list_in_force(
+                    connection, CHAT_KINDS, after, self._page_size
+                )
             if not page:
                 break
-            changed = await look.changed(page)
+            changed = await recheck.changed(page)
             async with session(self._pool) as connection:
                 dropped += await constraint_results.delete(connection, changed)
-            behind = page[-1].key
+            after = page[-1].key
         async with session(self._pool) as connection:
             await constraint_results.delete_expired(connection)
-        _tell(look, dropped)
+        _report(recheck, dropped)
         return dropped
 
     async def _serve(self, term: LockTerm) -> None:
         while not term.lost.is_set():
-            await self.sweep()
+            await self.recheck()
             await self._until_due(term)
-        raise LaneLost("The connection that held the sweep's lock is gone")
+        raise LaneLost("The connection that held the recheck's lock is gone")
 
     async def _until_due(self, term: LockTerm) -> None:
-        """Or until the lock is lost."""
+        """Waits for the next round; returns early if the lock is lost."""
         waiting = [
             asyncio.ensure_future(self._sleep(PERIOD_SECONDS)),
             asyncio.ensure_future(term.lost.wait()),
@@ -85,14 +92,16 @@ class ChatRecheckLoop:
         try:
             await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for one in waiting:
-                one.cancel()
+            for waiter in waiting:
+                waiter.cancel()
 
 
-def _tell(look: ChatRecheck, dropped: int) -> None:
-    telemetry.CHAT_RECHECKS.labels("partial" if look.unheard else "whole").inc()
+def _report(recheck: ChatRecheck, dropped: int) -> None:
+    telemetry.CHAT_RECHECKS.labels("partial" if recheck.unanswered else "whole").inc()
     telemetry.CHAT_RESULTS_DROPPED.inc(dropped)
     if dropped:
-        log.info("chat_sweep.dropped", results=dropped)
-    if look.unheard:
-        log.warning("chat_sweep.unheard", questions=look.unheard, reasons=sorted(look.reasons))
+        log.info("chat_recheck.dropped", results=dropped)
+    if recheck.unanswered:
+        log.warning(
+            "chat_recheck.unanswered", questions=recheck.unanswered, reasons=sorted(recheck.reasons)
+        )

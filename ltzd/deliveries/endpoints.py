@@ -1,7 +1,7 @@
-"""How much of each brand is under way in this process, and how much more may be.
+"""Bounds the deliveries in flight in this process: a few for each brand, many for all together.
 
-A brand has few places of its own, so that one that hangs takes none of the others'; all brands
-together have many, as many as this process could afford to have hang.
+A brand whose endpoint hangs thus takes no slots of the others. The bound for all is the number of
+hanging requests that this process can afford.
 """
 
 from collections import Counter
@@ -11,61 +11,65 @@ from datetime import datetime, timedelta
 from ltzd.rules.webhooks import DeliverySlots
 from ltzd.values import Address
 
-_UNHURT = DeliverySlots()
+_ALL_SLOTS = DeliverySlots()
 
 
 class EndpointSlots:
-    def __init__(self, most_under_way: int, most_at_once: int) -> None:
-        """`most_at_once` bounds what is begun together: more would hold up the event loop."""
-        self._most_under_way = most_under_way
-        self._most_at_once = most_at_once
-        self._under_way: Counter[Address] = Counter()
+    """Free and used slots by brand.
+
+    `max_at_once` bounds the deliveries that begin together: more would hold up the event loop.
+    """
+
+    def __init__(self, max_in_flight: int, max_at_once: int) -> None:
+        self._max_in_flight = max_in_flight
+        self._max_at_once = max_at_once
+        self._in_flight: Counter[Address] = Counter()
         self._slots: dict[Address, DeliverySlots] = {}
-        """Of brands that have not as many as others, or a rest."""
+        """Brands with fewer slots than usual, or with a pause, after failures."""
         self._may_have_more: set[Address] = set()
 
     @property
-    def under_way(self) -> int:
-        return self._under_way.total()
+    def in_flight(self) -> int:
+        return self._in_flight.total()
 
-    def found(self, brands: Collection[Address]) -> None:
-        """These have webhooks that are due."""
+    def add_due(self, brands: Collection[Address]) -> None:
+        """Notes brands that have due webhooks."""
         self._may_have_more.update(brands)
 
     def free(self, now: datetime) -> dict[Address, int]:
-        """How many to begin of each brand that may have some; who has least comes first."""
-        left = min(self._most_at_once, self._most_under_way - self.under_way)
+        """Deliveries to begin now, by brand; the brand with the fewest in flight comes first."""
+        left = min(self._max_at_once, self._max_in_flight - self.in_flight)
         free: dict[Address, int] = {}
-        for brand in sorted(self._may_have_more, key=self._under_way.__getitem__):
-            places = self._slots.get(brand, _UNHURT).free(self._under_way[brand], now)
-            if min(places, left) > 0:
-                free[brand] = min(places, left)
+        for brand in sorted(self._may_have_more, key=self._in_flight.__getitem__):
+            slots = self._slots.get(brand, _ALL_SLOTS).free(self._in_flight[brand], now)
+            if min(slots, left) > 0:
+                free[brand] = min(slots, left)
                 left -= free[brand]
         return free
 
-    def claimed(self, asked: Mapping[Address, int], got: Mapping[Address, int]) -> None:
-        """Who gave less than was asked for has no more."""
-        for brand, most in asked.items():
-            if got.get(brand, 0) < most:
+    def note_claimed(self, wanted: Mapping[Address, int], claimed: Mapping[Address, int]) -> None:
+        """A brand of which fewer webhooks were claimed than wanted has no more due."""
+        for brand, count in wanted.items():
+            if claimed.get(brand, 0) < count:
                 self._may_have_more.discard(brand)
 
     def begin(self, brand: Address) -> None:
-        self._under_way[brand] += 1
+        self._in_flight[brand] += 1
 
     def end(self, brand: Address) -> bool:
-        """Answers whether the place can be of use at once."""
-        self._under_way[brand] -= 1
-        if not self._under_way[brand]:
-            del self._under_way[brand]
-        return brand in self._may_have_more or self.under_way >= self._most_under_way - 1
+        """Returns whether another delivery may begin in the freed slot at once."""
+        self._in_flight[brand] -= 1
+        if not self._in_flight[brand]:
+            del self._in_flight[brand]
+        return brand in self._may_have_more or self.in_flight >= self._max_in_flight - 1
 
     def succeeded(self, brand: Address) -> None:
-        slots = self._slots.pop(brand, _UNHURT).after_success()
-        if slots != _UNHURT:
+        slots = self._slots.pop(brand, _ALL_SLOTS).after_success()
+        if slots != _ALL_SLOTS:
             self._slots[brand] = slots
 
     def failed(
-        self, brand: Address, status: int | None, asked_for: timedelta | None, now: datetime
+        self, brand: Address, status: int | None, retry_after: timedelta | None, now: datetime
     ) -> None:
-        slots = self._slots.get(brand, _UNHURT)
-        self._slots[brand] = slots.after_failure(status, asked_for, now)
+        slots = self._slots.get(brand, _ALL_SLOTS)
+        self._slots[brand] = slots.after_failure(status, retry_after, now)

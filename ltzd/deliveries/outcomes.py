@@ -1,6 +1,6 @@
-"""What attempts came to, written in groups: whatever has gathered while the last was written.
+"""Writes the outcomes of attempts in groups: all that have arrived while the last was written.
 
-An outcome that is lost, by a kill before it is written, is an attempt made again.
+If the process is killed before an outcome is written, the attempt is made again.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
-_LARGEST = 500
+_MAX_GROUP = 500
 _PAUSE_SECONDS = 0.5
 
 
@@ -36,7 +36,7 @@ class OutcomeWriter:
         while True:
             await self._wakeup.wait()
             while self._waiting:
-                await self._write(self._waiting[:_LARGEST])
+                await self._write(self._waiting[:_MAX_GROUP])
 
     async def _write(self, group: Sequence[DeliveryOutcome]) -> None:
         try:
@@ -47,10 +47,12 @@ class OutcomeWriter:
             await asyncio.sleep(_PAUSE_SECONDS)
             return
         del self._waiting[: len(group)]
-        for one in group:
-            if one.state == "exhausted":
+        for outcome in group:
+            if outcome.state == "exhausted":
                 telemetry.WEBHOOKS_EXHAUSTED.inc()
-                log.warning("webhook.exhausted", webhook=str(one.due.id), reason=one.error)
-        for one in closing:
+                log.warning("webhook.exhausted", webhook=str(outcome.due.id), reason=outcome.error)
+        for outcome in closing:
             telemetry.ENDPOINT_DISABLEMENTS.inc()
-            log.error("webhooks.endpoint_disabled", brand=hex_of(one.due.brand_id), why=one.closes)
+            log.error(
+                "webhooks.endpoint_disabled", brand=hex_of(outcome.due.brand_id), why=outcome.closes
+            )

@@ -1,8 +1,9 @@
-"""Looks after redemptions whose payment a reorganisation has taken back, after every block.
+"""Rechecks redemptions whose payment a reorg has undone, after every block.
 
-A redemption whose code was told waits for its payment: the operator publishes the transaction
-again. A redemption whose payment can no longer come is reversed, and its brand is told. Several
-processes may do this at once: each row is moved by one statement that names the state it expects.
+A redemption whose code was shown waits for its payment: the operator publishes the transaction
+again. A redemption whose payment can no longer come is reversed, and its brand gets a webhook.
+Several processes may do this at once: each row is moved by one statement that names the state it
+expects.
 """
 
 import asyncio

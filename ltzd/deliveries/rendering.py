@@ -1,7 +1,7 @@
-"""Claimed webhooks made ready to post: with the body, and the secrets that sign it.
+"""Turns claimed webhooks into requests: renders the body and reads the secrets that sign it.
 
-What cannot be posted now is put off in the same database transaction, as if it had never been
-claimed: a reward that a reorg has just unminted, or a brand whose secret does not open.
+A webhook that cannot be posted now is deferred in the same database transaction, as if it had never
+been claimed: its reward was just unminted by a reorg, or its brand's secret does not open.
 """
 
 from collections.abc import Sequence
@@ -24,48 +24,54 @@ from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
 
-_PUT_OFF_FOR = timedelta(seconds=10)
-_BRANDS_KEPT = 10_000
+_DEFERRED_FOR = timedelta(seconds=10)
+_MAX_CACHED_BRANDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class SignedWebhook:
+    """A webhook with its body and the secrets to sign it with."""
+
     due: DueWebhook
     message: WebhookMessage
     secrets: Sequence[str] = field(repr=False)
 
 
 class WebhookRenderer:
+    """Renders claimed webhooks, with a cache of the brands' secrets."""
+
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
-        self._secrets: LRUCache[Address, tuple[int, list[BrandSecret]]] = LRUCache(_BRANDS_KEPT)
-        """With the brand's revision, which every rotation moves."""
+        self._secrets: LRUCache[Address, tuple[int, list[BrandSecret]]] = LRUCache(
+            _MAX_CACHED_BRANDS
+        )
+        """With the brand's revision, which every rotation raises."""
 
-    async def written(
+    async def render(
         self, connection: Connection, claimed: Sequence[DueWebhook], now: datetime
     ) -> list[SignedWebhook]:
         bodies = await webhook_bodies.render(connection, claimed)
-        letters = []
+        signed = []
         for due in claimed:
             secrets = await self._secrets_of(connection, due, now) if due.id in bodies else ()
             if secrets:
-                letters.append(
+                signed.append(
                     SignedWebhook(due, WebhookMessage(due.id, due.url, bodies[due.id]), secrets)
                 )
-        ready = {letter.due.id for letter in letters}
-        if others := [due.id for due in claimed if due.id not in ready]:
-            await webhooks.defer(connection, others, now + _PUT_OFF_FOR)
-        return letters
+        ready = {webhook.due.id for webhook in signed}
+        if deferred := [due.id for due in claimed if due.id not in ready]:
+            await webhooks.defer(connection, deferred, now + _DEFERRED_FOR)
+        return signed
 
     async def _secrets_of(
         self, connection: Connection, due: DueWebhook, now: datetime
     ) -> list[str]:
-        """The newest first; none if the master key file does not open it."""
-        kept = self._secrets.get(due.brand_id)
-        if kept is None or kept[0] != due.revision:
-            kept = due.revision, await self._read(connection, due.brand_id)
-            self._secrets[due.brand_id] = kept
-        return [one.text for one in kept[1] if one.until is None or now < one.until]
+        """The newest first; empty if the master key file does not open them."""
+        cached = self._secrets.get(due.brand_id)
+        if cached is None or cached[0] != due.revision:
+            cached = due.revision, await self._read(connection, due.brand_id)
+            self._secrets[due.brand_id] = cached
+        return [secret.text for secret in cached[1] if secret.until is None or now < secret.until]
 
     async def _read(self, connection: Connection, brand: Address) -> list[BrandSecret]:
         try:

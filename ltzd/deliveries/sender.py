@@ -1,8 +1,8 @@
-"""Sends webhooks that are due, at least once each, in as many processes as like.
+"""Sends due webhooks at least once each, in any number of processes.
 
-Claims are small and follow each other as places become free, brand by brand; the claim counts the
-attempt and leases the row for longer than an attempt takes. Whoever stops or dies leaves the lease
-to run out, and the webhook is sent again under the same id.
+Webhooks are claimed in small numbers, brand by brand, as slots become free. A claim counts the
+attempt and leases the row for longer than an attempt takes. If the process stops, the lease runs
+out and the webhook is sent again under the same id.
 """
 
 import asyncio
@@ -28,8 +28,7 @@ from ltzd.store.webhooks import records as webhook_records
 log = structlog.get_logger()
 
 LEASE = timedelta(seconds=1.5 * TIMEOUT_SECONDS)
-"""Longer than an attempt with its outcome, and no longer: what a kill leaves waits for its end."""
-_MOST_AT_ONCE = 100
+"""As short as an attempt and its outcome allow: after a kill, webhooks wait for its end."""
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
 
@@ -47,70 +46,72 @@ class Sender:
         http: BrandWebhooks,
         *,
         now: Callable[[], datetime] = _utc_now,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_at_once: int = 100,
     ) -> None:
         self._pool = pool
         self._news = wakeups.subscribe(WEBHOOKS)
         self._http = http
         self._now = now
-        self._letters = WebhookRenderer(sealer)
+        self._renderer = WebhookRenderer(sealer)
         self._outcomes = OutcomeWriter(pool)
-        self._endpoints = EndpointSlots(MAX_IN_FLIGHT, _MOST_AT_ONCE)
+        self._endpoints = EndpointSlots(max_in_flight, max_at_once)
         self._wake = Wakeup()
-        self._looks = True
-        """Whether it is time to look through all brands."""
+        self._is_scan_due = True
+        """True if other brands than those noted may have due webhooks."""
 
     async def run(self) -> None:
-        """Until cancelled; what is under way then is sent again when its lease is over."""
+        """Sends until cancelled. Deliveries in flight then are sent again once their lease ends."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._hear())
+            group.create_task(self._watch_for_due())
             group.create_task(self._outcomes.run())
             group.create_task(self._measure())
             while True:
-                for letter in await self._claimed():
-                    self._endpoints.begin(letter.due.brand_id)
-                    group.create_task(self._deliver(letter))
-                telemetry.WEBHOOKS_IN_FLIGHT.set(self._endpoints.under_way)
-                if not self._looks and not self._endpoints.free(self._now()):
+                for webhook in await self._claim():
+                    self._endpoints.begin(webhook.due.brand_id)
+                    group.create_task(self._deliver(webhook))
+                telemetry.WEBHOOKS_IN_FLIGHT.set(self._endpoints.in_flight)
+                if not self._is_scan_due and not self._endpoints.free(self._now()):
                     await self._wake.wait()
 
-    async def _hear(self) -> None:
-        """Whatever was written or has come due."""
+    async def _watch_for_due(self) -> None:
+        """Wakes `run` when a webhook is written, and regularly for those that have come due."""
         while True:
             await self._news.wait()
-            self._looks = True
+            self._is_scan_due = True
             self._wake.notify()
 
-    async def _claimed(self) -> list[SignedWebhook]:
-        """While the database is away, none, after a pause."""
+    async def _claim(self) -> list[SignedWebhook]:
+        """Returns nothing, after a pause, while the database is unavailable."""
         try:
             async with transaction(self._pool) as connection:
                 now = self._now()
-                if self._looks:
-                    self._looks = False
-                    self._endpoints.found(await webhooks.brands_with_due(connection, now))
-                asked = self._endpoints.free(now)
-                if not asked:
+                if self._is_scan_due:
+                    self._is_scan_due = False
+                    self._endpoints.add_due(await webhooks.brands_with_due(connection, now))
+                wanted = self._endpoints.free(now)
+                if not wanted:
                     return []
-                claimed = await webhooks.claim(connection, asked, now, now + LEASE)
-                self._endpoints.claimed(asked, Counter(due.brand_id for due in claimed))
-                return await self._letters.written(connection, claimed, now)
+                claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
+                self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
+                return await self._renderer.render(connection, claimed, now)
         except DatabaseUnavailable as error:
             log.warning("webhooks.database_unavailable", reason=error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
-            self._looks = True
+            self._is_scan_due = True
             return []
 
-    async def _deliver(self, letter: SignedWebhook) -> None:
-        brand = letter.due.brand_id
-        answered = await attempts.made(self._http, letter, self._now)
+    async def _deliver(self, webhook: SignedWebhook) -> None:
+        brand = webhook.due.brand_id
+        result = await attempts.deliver(self._http, webhook, self._now)
         now = self._now()
-        telemetry.WEBHOOK_ATTEMPTS.labels(answered.label).inc()
-        if answered.error is None:
-            telemetry.WEBHOOK_SECONDS.observe((now - letter.due.created_at).total_seconds())
+        telemetry.WEBHOOK_ATTEMPTS.labels(result.label).inc()
+        if result.error is None:
+            telemetry.WEBHOOK_SECONDS.observe((now - webhook.due.created_at).total_seconds())
             self._endpoints.succeeded(brand)
         else:
-            self._endpoints.failed(brand, answered.status, answered.patience, now)
-        self._outcomes.add(attempts.outcome_of(letter, answered, now))
+            self._endpoints.failed(brand, result.status, result.retry_after, now)
+        self._outcomes.add(attempts.outcome_of(webhook, result, now))
         if self._endpoints.end(brand):
             self._wake.notify()
 

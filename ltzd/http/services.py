@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PregenerationRequest

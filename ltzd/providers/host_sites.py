@@ -6,20 +6,21 @@ origin only, and through the guard, since a customer has named it. The answer fo
 cached for less than a minute, under a hash of the headers; a refusal is never cached.
 """
 
-import asyncio
 import base64
 import hashlib
 import re
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import HostSiteBusy, HostSiteRefused, HostSiteUnavailable, LoginRateLimited
 from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import GuardedHttpClient, GuardPolicy
@@ -96,14 +97,15 @@ class HostSiteClient(AsyncCloseable):
             MAX_CACHED, RECENTLY_VALID_SECONDS, clock
         )
         self._forms: TTLCache[bytes, set[bytes]] = TTLCache(MAX_CACHED, 60.0, clock)
-        self._requests: dict[bytes, asyncio.Task[SiteUser | None]] = {}
+        # Unbounded here: `_slot_at` bounds the requests of each site.
+        self._requests: SingleFlight[bytes, SiteUser | None] = SingleFlight(
+            "host site", sys.maxsize, HostSiteUnavailable
+        )
         self._waiting: Counter[str] = Counter()
 
     async def close(self) -> None:
-        for request in list(self._requests.values()):
-            request.cancel()
-            with suppress(asyncio.CancelledError, HostSiteUnavailable):
-                await request
+        """Ends requests in flight; their callers get HostSiteUnavailable."""
+        await self._requests.close()
         await self._http.close()
 
     async def user_of(
@@ -124,11 +126,7 @@ class HostSiteClient(AsyncCloseable):
         if user is not None:
             return user
         with self._slot_at(origin):
-            if key not in self._requests:
-                self._limit_forms(url, headers)
-                self._requests[key] = asyncio.create_task(self._request(key, url, headers))
-                self._requests[key].add_done_callback(lambda task: self._finished(key, task))
-            return await asyncio.shield(self._requests[key])
+            return await self._requests.call(key, lambda: self._request(key, url, headers))
 
     def was_recently_valid(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
@@ -166,13 +164,8 @@ class HostSiteClient(AsyncCloseable):
                 retryAfterSeconds=60,
             )
 
-    def _finished(self, key: bytes, task: asyncio.Task[SiteUser | None]) -> None:
-        del self._requests[key]
-        # Retrieved here, so that asyncio does not log a failure whose callers have given up.
-        if not task.cancelled():
-            task.exception()
-
     async def _request(self, key: bytes, url: str, headers: Mapping[str, str]) -> SiteUser | None:
+        self._limit_forms(url, headers)
         with telemetry.timed_provider("host_site"):
             try:
                 response = await self._http.request("GET", url, headers=headers)

@@ -1,8 +1,8 @@
-"""The PostgreSQL pool, migrations, and what a lost database looks like to the rest.
+"""The PostgreSQL pool, migrations, and the errors of a lost database.
 
-Timestamps are the database's (`now()`, `clock_timestamp()`). Every pooled connection leaves no
-session state behind, so the pool's reset (a round trip) is off; locks and LISTEN have connections
-of their own (`locks.py`, `signals.py`).
+Timestamps are the database's (`now()`, `clock_timestamp()`). No pooled connection keeps session
+state, so the pool's reset (a round trip) is off. Locks and LISTEN have connections of their own
+(`operator/locks.py`, `wakeups.py`).
 """
 
 import asyncio
@@ -25,30 +25,30 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.exceptions.InterfaceError,
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,
-    # The administrator's hand: shutdown, crash recovery, a cancelled query.
+    # An administrator's action: shutdown, crash recovery, a cancelled query.
     asyncpg.OperatorInterventionError,
     # A standby, after a failover.
     asyncpg.ReadOnlySQLTransactionError,
-    # Another transaction was in the way: a deadlock, a failed serialization.
+    # A conflict with another transaction: a deadlock, a failed serialization.
     asyncpg.TransactionRollbackError,
-    # A reconnect that is refused: it was right at the start, so it may be again.
+    # A refused reconnect: the same URL worked at the start, so it may work again.
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    # A query on a connection that has just read the server's farewell.
+    # A query on a connection that the server has just closed.
     asyncpg.InternalClientError,
 )
-"""What asyncpg raises when the server is gone, going, or full, or wants the same asked again."""
+"""asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
 
 _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
     ValueError,
 )
-"""What asyncpg raises for a URL that is wrong, or of a user or database that is not there."""
+"""asyncpg's errors for a malformed URL, and for an unknown user or database."""
 
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0
-"""A connection that has died silently is given up after this time."""
+"""A statement without an answer fails after this time."""
 _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -56,8 +56,8 @@ _PLANS = {
     "enable_mergejoin": "off",
     "jit": "off",
 }
-"""Statements find their rows by key, however many: one plan each, made once, since making one costs
-as much as running it; and none that scans a table because it was small when the plan was made."""
+"""Statements find their rows by key in tables of any size. Each is planned once, since planning
+costs as much as running, and no plan scans a table that was small when the plan was made."""
 
 
 async def _prepare(connection: Connection) -> None:
@@ -70,11 +70,13 @@ async def _prepare(connection: Connection) -> None:
 
 
 async def _leave_as_is(_connection: Connection) -> None:
-    """No reset: nothing in ltzd leaves state in a pooled session."""
+    """No reset: ltzd leaves no state in a pooled session."""
 
 
 async def open_pool(url: str, *, size: int = 10) -> Pool:
-    """Raises DatabaseUnavailable when nothing answers at `url`."""
+    """Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
+    URL.
+    """
     try:
         pool: Pool = await asyncpg.create_pool(
             url,
@@ -94,7 +96,7 @@ async def open_pool(url: str, *, size: int = 10) -> Pool:
 
 
 async def connect(url: str, name: str) -> Connection:
-    """A connection outside the pool, for locks and LISTEN. Raises DatabaseUnavailable."""
+    """Open a connection outside the pool, for locks and LISTEN. Raises as `open_pool` does."""
     try:
         connection: Connection = await asyncpg.connect(
             url,
@@ -115,7 +117,7 @@ def _no_answer(error: BaseException) -> DatabaseUnavailable:
 
 
 def _refused(error: BaseException) -> Misconfigured:
-    """The server speaks, and says no: a wrong password, user, database or URL."""
+    """The server answers and refuses: a wrong password, user, database or URL."""
     kind = getattr(error, "sqlstate", None) or type(error).__name__
     return Misconfigured(
         f"The database refuses the connection ({kind}); correct database_url: user, password, name."
@@ -124,7 +126,7 @@ def _refused(error: BaseException) -> Misconfigured:
 
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
-    """One database transaction. Raises DatabaseUnavailable when the server is lost on the way."""
+    """One database transaction. Raises DatabaseUnavailable if the connection is lost."""
     try:
         async with pool.acquire() as connection, connection.transaction():
             yield connection
@@ -143,10 +145,10 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
 
 
 async def migrate(url: str) -> None:
-    """Bring the schema to this program's revision; a newer schema is refused.
+    """Upgrade the schema to this program's revision; a newer schema is refused.
 
-    Safe to run from several processes at once. Connections opened before it must be closed:
-    asyncpg caches statements of the old schema. Raises Misconfigured, DatabaseUnavailable.
+    Safe to run from several processes at once. Connections opened before it must be closed: asyncpg
+    caches statements of the old schema.
     """
     known = known_revisions()
     current = await _schema_revision(url)
@@ -164,7 +166,7 @@ async def migrate(url: str) -> None:
 
 
 async def _schema_revision(url: str) -> str | None:
-    """The revision that alembic has recorded; None for a database without a schema."""
+    """The revision that alembic has recorded; returns None for a database without a schema."""
     connection = await connect(url, "migrate")
     try:
         if await connection.fetchval("SELECT to_regclass('alembic_version')") is None:

@@ -1,8 +1,8 @@
-"""Paid checkout sessions, what went back of them, and the users who come with a checkout.
+"""Paid checkout sessions, their reversals, and users who are created for a checkout.
 
-A payment is written with its reward in one statement: whoever inserts the row first has minted the
-session. Payment and reversal may come in either order; both are written under the lock of their
-payment intent, so that one of them sees the other, joins them, and writes what the brand is told.
+A payment is inserted with its reward in one statement, so a session is minted once. Payment and
+reversal may arrive in either order. Both are written under the lock of their payment intent: the
+later one finds the earlier one, joins them, and inserts the brand's webhook.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ _NAMESPACE = UUID("6b0c5a53-3d0f-4d8b-9d53-4d3f6a0f8f0e")
 
 
 def reward_id(session_id: str) -> UUID:
-    """Of a session's reward: the same whoever mints it."""
+    """The id of a session's reward, which depends on the session alone."""
     return uuid5(_NAMESPACE, session_id)
 
 
@@ -35,12 +35,14 @@ class PaymentOutcome(Enum):
     NEW = "new"
     KNOWN = "known"
     REFUNDED = "refunded"
-    """All of it went back before it was minted: it is not."""
+    """The whole payment was refunded before it was minted, so it is not minted."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReversalRow:
-    """`session_id` is None while the payment is unknown; `is_announced`: the brand will hear."""
+    """`session_id` is None while the payment is unknown. `is_announced` says that a webhook was
+    inserted.
+    """
 
     id: UUID
     reversal: Reversal
@@ -50,7 +52,7 @@ class ReversalRow:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPayment:
-    """`reversals` came before the payment and belong to it from now on."""
+    """`reversals` arrived before the payment and now belong to it."""
 
     outcome: PaymentOutcome
     reversals: tuple[ReversalRow, ...] = ()
@@ -68,7 +70,9 @@ async def find(connection: Connection, session_id: str) -> Payment | None:
 
 
 async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
-    """Until the transaction ends nobody else writes a payment or reversal of it."""
+    """Serialise the writers of payments and reversals of this payment intent until the transaction
+    ends.
+    """
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('payment intent ' || $1::text, 0))",
         payment_intent_id,
@@ -76,7 +80,7 @@ async def lock_intent(connection: Connection, payment_intent_id: str) -> None:
 
 
 async def record(connection: Connection, payment: Payment) -> RecordedPayment:
-    """Write the payment and owe its LTZ, once; under `lock_intent`."""
+    """Insert the payment and its reward, once. Call it under `lock_intent`."""
     rows = await connection.fetch(
         _RECORD,
         payment.session_id,
@@ -93,7 +97,7 @@ async def record(connection: Connection, payment: Payment) -> RecordedPayment:
     return RecordedPayment(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
 
 
-# Foreign keys are looked at when the statement ends, so a reversal may name the payment that is
+# Foreign keys are checked at the end of the statement, so a reversal may name the payment that is
 # inserted beside it.
 _RECORD = """
 WITH paid AS (
@@ -122,7 +126,7 @@ WITH paid AS (
    WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
       ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
   RETURNING subject
-), told AS (
+), notified AS (
   SELECT (SELECT pg_notify('ltzd_rewards', $9) WHERE EXISTS (SELECT FROM paid)),
          (SELECT pg_notify('ltzd_webhooks', $9) WHERE EXISTS (SELECT FROM news))
 )
@@ -132,14 +136,14 @@ SELECT CASE WHEN EXISTS (SELECT FROM paid) THEN 'new'
        END AS outcome,
        joined.*,
        news.subject IS NOT NULL AS is_announced
-  FROM told
+  FROM notified
   LEFT JOIN joined ON true
   LEFT JOIN news ON news.subject = joined.id
 """
 
 
 async def refunds_of(connection: Connection, payment_intent_id: str) -> dict[str, int]:
-    """Cents by the provider's id, of all that is recorded."""
+    """Cents by the provider's id, for every recorded refund."""
     rows = await connection.fetch(
         """
         SELECT provider_id, usd_cents FROM payment_reversals
@@ -151,7 +155,7 @@ async def refunds_of(connection: Connection, payment_intent_id: str) -> dict[str
 
 
 async def record_reversal(connection: Connection, reversal: Reversal) -> ReversalRow | None:
-    """Under `lock_intent`. None for one that is recorded already."""
+    """Insert a reversal under `lock_intent`. Returns None if it is recorded already."""
     row = await connection.fetchrow(
         _RECORD_REVERSAL,
         reversal.provider_id,
@@ -182,11 +186,11 @@ WITH payment AS (
    WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
       ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
   RETURNING subject
-), told AS (
+), notified AS (
   SELECT (SELECT pg_notify('ltzd_webhooks', $6) WHERE EXISTS (SELECT FROM news))
 )
 SELECT reversed.*, EXISTS (SELECT FROM news) AS is_announced
-  FROM told
+  FROM notified
  CROSS JOIN reversed
 """
 
@@ -206,11 +210,11 @@ def _reversal(row: asyncpg.Record) -> ReversalRow:
     )
 
 
-# --- users who come with a checkout -------------------------------------------------------------
+# --- users created for a checkout ---------------------------------------------------------------
 
 
 async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[int, datetime]:
-    """How many new wallets the brand has had in this hour of UTC, and the database's time."""
+    """The brand's number of new wallets in this hour of UTC, and the database's time."""
     row = await connection.fetchrow(
         """
         SELECT coalesce((SELECT used FROM brand_usage
@@ -227,13 +231,13 @@ async def wallets_this_hour(connection: Connection, brand_id: Address) -> tuple[
 async def insert_user(
     connection: Connection, user: User, brand_id: Address, quota: Quota | None
 ) -> bool:
-    """Write a user who may be new, counted for the brand if he is and the brand limits that.
+    """Insert a user unless the user exists, and count a new user towards the brand's quota.
 
-    False, and nothing written, when others have used the limit up meanwhile.
+    Returns False, and writes nothing, if concurrent writers have exhausted the quota.
     """
     try:
         await connection.execute(
-            _MEET,
+            _INSERT_USER,
             user.id,
             user.email_key,
             user.identity_subject,
@@ -250,22 +254,24 @@ async def insert_user(
     return True
 
 
-_MEET = """
-WITH met AS (
+_INSERT_USER = """
+WITH inserted AS (
   INSERT INTO users (id, email_key, identity_subject, wallet)
   VALUES ($1, $2, $3, $4)
       ON CONFLICT DO NOTHING
   RETURNING id
 )
 INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
-SELECT $5, $8, $6, 1, $7 FROM met WHERE $7::bigint IS NOT NULL
+SELECT $5, $8, $6, 1, $7 FROM inserted WHERE $7::bigint IS NOT NULL
     ON CONFLICT (brand_id, kind, window_start) DO UPDATE
    SET used = brand_usage.used + 1, maximum = excluded.maximum
 """
 
 
 async def list_mint_wallets(connection: Connection, chain_id: int) -> list[Address]:
-    """Wallets whose mint lanes have been served a moment ago; if there are none, all that mint."""
+    """Wallets whose mint lanes were served within the last minute; all mint wallets if there are
+    none.
+    """
     rows = await connection.fetch(
         """
         WITH minters AS (

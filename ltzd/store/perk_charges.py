@@ -1,7 +1,7 @@
-"""Redemptions: charges of a token that a brand redeems, with the relay that does it on chain.
+"""Charges of a token that a brand redeems, each with the relay that redeems it on chain.
 
-A token's redemptions are written under its lock. One that the indexer has seen is in the token's
-row; one that it has not seen is under way, unless its relay failed.
+A token's redemptions are inserted under the token's lock. A redemption that the indexer has read is
+part of the token's row; until then it is in flight, unless its relay failed.
 """
 
 from dataclasses import dataclass
@@ -59,14 +59,14 @@ class ChargeRedemption:
 
 @dataclass(frozen=True, slots=True)
 class TokenCharges:
-    """`under_way`: charges that go before whatever is redeemed next."""
+    """`under_way` counts the charges of earlier redemptions that are in flight."""
 
     token: Token
     under_way: int
 
 
 async def lock_token(connection: Connection, token_id: int) -> None:
-    """Until the transaction ends nobody else writes redemptions of it."""
+    """Serialise the writers of redemptions of this token until the transaction ends."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('charges of ' || $1::text, 0))",
         str(token_id),
@@ -74,7 +74,9 @@ async def lock_token(connection: Connection, token_id: int) -> None:
 
 
 async def use_nonce(connection: Connection, brand: Address, nonce: str, request: UUID) -> bool:
-    """Write a signed request's nonce with what the request does; False if another had it."""
+    """Insert a signed request's nonce with the request's other rows; False if the nonce was used
+    before.
+    """
     spent = await connection.fetchval(
         """
         INSERT INTO request_nonces (brand_id, nonce, request_id)
@@ -90,9 +92,10 @@ async def use_nonce(connection: Connection, brand: Address, nonce: str, request:
 
 
 async def read_token_charges(connection: Connection, token_id: int) -> TokenCharges | None:
-    """A token, and the charges that are being redeemed and that its row does not know of.
+    """A token, and its charges in redemptions that are in flight.
 
-    In one look: a block that is written between two would be counted twice, or not at all.
+    One statement reads both: a block indexed between two statements would be counted twice, or not
+    at all.
     """
     if not 0 <= token_id <= MOST_TOKEN_ID:
         return None
@@ -109,9 +112,9 @@ async def read_token_charges(connection: Connection, token_id: int) -> TokenChar
                 WHERE r.token_id = t.token_id
                   AND (l.state = 'queued' OR tx.succeeded
                        OR tx.state IN ('signed', 'published')
-                          AND NOT EXISTS (SELECT FROM attempts given_up
-                                           WHERE given_up.transaction_id = tx.id
-                                             AND given_up.is_cancellation))
+                          AND NOT EXISTS (SELECT FROM attempts cancellation
+                                           WHERE cancellation.transaction_id = tx.id
+                                             AND cancellation.is_cancellation))
                   AND NOT EXISTS (
                       SELECT FROM charge_redemptions fact
                        WHERE fact.token_id = r.token_id
@@ -133,10 +136,11 @@ async def insert(
     wallet: Address | None = None,
     max_cost_wei: int = 0,
 ) -> int:
-    """Queue it for `wallet`, or the one that sends what goes before it, and wake the lanes.
+    """Queue a redemption for `wallet`, or for the wallet that sends the token's redemption before
+    it.
 
-    Any wallet may send it if both are None. `max_cost_wei` counts today for everybody. Answers the
-    relay's id.
+    Any wallet may send it if both are None. `max_cost_wei` counts towards today's total gas budget.
+    Wakes the lanes and returns the relay's id.
     """
     row = await connection.fetchrow(
         """
@@ -197,7 +201,7 @@ async def by_key(connection: Connection, brand: Address, key: str) -> ChargeRede
 
 
 async def by_id(connection: Connection, redemption: UUID) -> ChargeRedemption | None:
-    """None for one that was taken back."""
+    """Returns None for a redemption that was withdrawn."""
     row = await connection.fetchrow("SELECT * FROM redemption_progress WHERE id = $1", redemption)
     return None if row is None else _redemption(row)
 

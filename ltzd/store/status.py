@@ -1,7 +1,7 @@
-"""What the tables tell an operator: how far the chain is followed, what waits, what is under way.
+"""The state of the tables for an operator: chain, lanes, queues and relays in flight.
 
-Cheap however large the tables grow, since it is asked every second: everything but the count of
-minted rewards reads only open rows, and that count becomes an estimate once it is large.
+Cheap however large the tables grow, since it is read every second: only open rows are read, and the
+count of minted rewards becomes an estimate once it is large.
 """
 
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class ChainFacts:
     cursor_number: int
     final_number: int
     idle_seconds: float
-    """Since the row last moved. On a quiet chain it grows, which is no fault."""
+    """Since the cursor row last changed. A quiet chain lets it grow, which is no fault."""
 
     @property
     def lag_blocks(self) -> int:
@@ -32,9 +32,9 @@ class ChainFacts:
 
 @dataclass(frozen=True, slots=True)
 class LaneFacts:
-    """`oldest_seconds`: age of the oldest intent that is not settled; None without one.
+    """`oldest_seconds` is the age of the oldest unsettled intent, or None without such an intent.
 
-    `paused_for`: why the lane signs nothing, as the process that holds it has said within a minute.
+    `paused_for` is why the lane signs nothing, as reported by its holder within the last minute.
     """
 
     wallet: Address
@@ -55,10 +55,10 @@ class LaneFacts:
 
 @dataclass(frozen=True, slots=True)
 class RewardFacts:
-    """`in_flight` have a transaction that is not settled and no mint that we know of.
+    """`in_flight` counts rewards that have an unsettled transaction and no known mint.
 
-    `above_limit` of the queued ones are above the mint limit's capacity, and wait until it is
-    raised; they do not count for `oldest_queued_seconds`.
+    `above_limit` counts queued rewards above the mint limit's capacity. They wait until it is
+    raised, and `oldest_queued_seconds` leaves them out.
     """
 
     queued: int
@@ -71,7 +71,7 @@ class RewardFacts:
 
 @dataclass(frozen=True, slots=True)
 class RelayFacts:
-    """`queued` are not signed yet; `in_flight` are, and not mined."""
+    """`queued` relays are not signed yet; `in_flight` relays are signed and not mined."""
 
     queued: int
     oldest_queued_seconds: float | None
@@ -172,7 +172,7 @@ async def _relays(connection: Connection) -> RelayFacts:
 
 
 async def _minted(connection: Connection) -> tuple[int, bool]:
-    """The index over mints knows about how many it holds."""
+    """Above ESTIMATE_ABOVE, the index's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
         "SELECT reltuples FROM pg_class WHERE oid = 'mints_by_block'::regclass"
     )
@@ -183,7 +183,7 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
 
 
 async def _events_last_minute(connection: Connection) -> int:
-    """Brand by brand, because that is how events are indexed."""
+    """Counts brand by brand, because events are indexed by brand."""
     count: int = await connection.fetchval(
         """
         SELECT coalesce(sum(recent.count), 0)::bigint

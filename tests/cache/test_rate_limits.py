@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.cache import rate_limits
 from ltzd.cache.rate_limits import TIMEOUT_SECONDS, RateLimit, RateLimits, RateLimitStatus
 from ltzd.dev.services import ports
 from ltzd.errors import Misconfigured
@@ -224,11 +223,8 @@ async def test_a_spent_window_is_known_without_asking_until_it_ends(
         assert (await limits.hit(soon, "x")).is_within
 
 
-async def test_spent_windows_are_remembered_of_a_bounded_number(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(rate_limits, "MAX_WINDOWS", 3)
-    async with RateLimits() as limits:
+async def test_spent_windows_are_remembered_of_a_bounded_number() -> None:
+    async with RateLimits(max_remembered=3) as limits:
         once = RateLimit("bounded", 1, 60)
         for number in range(5):
             await limits.hit(once, str(number))

@@ -1,11 +1,11 @@
-"""Who keeps users' wallets is the settings' choice; who asks sees no difference."""
+"""The settings choose the keeper of users' wallets; callers see no difference."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.daemon.identity_provider import identities
+from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySettings
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.store.database import Pool
@@ -27,7 +27,7 @@ async def test_an_e_mail_user_and_whoever_logs_in_with_it_at_an_issuer_have_one_
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     async with an_issuer() as issuer, AsyncExitStack() as stack:
         settings = OidcIdentitySettings(kind="oidc", issuer=issuer.issuer, audience=(AUDIENCE,))
-        kept, tokens = await identities(settings, pool, sealer, CHAIN, stack)
+        kept, tokens = await open_identity_provider(settings, pool, sealer, CHAIN, stack)
         assert isinstance(kept, CustodialWallets)
         users = TokenAuthenticator(tokens, kept)
         earned = await kept.wallet_of_email("Ada@shop.example")
@@ -58,5 +58,5 @@ async def test_a_vendors_client_gets_all_that_its_settings_say(pool: Pool, tmp_p
     assert (plain.policy().signer_id, plain.policy().signer_key) == (None, None)
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     async with AsyncExitStack() as stack:
-        client, _ = await identities(plain, pool, sealer, CHAIN, stack)
+        client, _ = await open_identity_provider(plain, pool, sealer, CHAIN, stack)
         assert isinstance(client, IdentityClient)

@@ -1,4 +1,4 @@
-"""One check for every file with a secret or a key: others than its owner cannot read it."""
+"""Every file with a secret or a key is refused if users other than its owner can read it."""
 
 import json
 import os

@@ -53,7 +53,7 @@ def test_a_stop_signal_ends_it_in_order(number: signal.Signals) -> None:
 
 
 def test_ctrl_c_ends_it_though_a_shell_started_it_in_the_background() -> None:
-    """Such a shell has SIGINT ignored for its children."""
+    """A shell starts background processes with SIGINT ignored."""
     with a_process(ignoring=signal.SIGINT) as process:
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == 0

@@ -1,4 +1,4 @@
-"""What the settings make of the public port: proxies, plain http, and limits in Redis."""
+"""The settings of the public port: proxies, plain HTTP, and rate limits in Redis."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,7 +40,7 @@ def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
     parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}
     contracts = SimpleNamespace(chain_id=chain_id)
     parts |= {
-        "relay_desk": SimpleNamespace(contracts=contracts),
+        "relay_context": SimpleNamespace(contracts=contracts),
         "domains": FakeDomains(),
         "payments": FakePayments(),
         "pregeneration": FakePregeneration(),
@@ -85,8 +85,8 @@ async def test_a_payments_link_is_to_the_explorer_that_the_chain_is_known_for(
         aiohttp.ClientSession() as client,
         client.post(f"{url}/service-api/payment-mint", json={"sessionId": "cs_1"}) as answer,
     ):
-        told = (await answer.json())["blockExplorer"]
-    assert told is None if link is None else told.startswith(link)
+        explorer_url = (await answer.json())["blockExplorer"]
+    assert explorer_url is None if link is None else explorer_url.startswith(link)
     assert ("explorer.unknown" in [line["event"] for line in logs]) is (link is None)
 
 

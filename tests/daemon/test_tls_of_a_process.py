@@ -66,15 +66,15 @@ class Process:
             [line for line in self.lines() if {"event": event, **facts}.items() <= line.items()]
         )
 
-    async def told(self, event: str, times: int = 1, **facts: object) -> None:
-        async def is_told() -> bool:
+    async def logged(self, event: str, times: int = 1, **facts: object) -> None:
+        async def is_logged() -> bool:
             assert self.process.returncode is None, (self.folder / f"{self.port}.log").read_text()
             return self.count(event, **facts) >= times
 
-        await until(is_told, START_SECONDS)
+        await until(is_logged, START_SECONDS)
 
 
-class Place:
+class Deployment:
     """A database and a node, and a settings file for them in a folder."""
 
     def __init__(self, folder: Path, database_url: str, node_url: str) -> None:
@@ -107,7 +107,7 @@ class Place:
         process = Process(self.folder, started)
         process.port, process.admin_port = port, admin_port
         try:
-            await process.told("ltzd.ready")
+            await process.logged("ltzd.ready")
             yield process
             started.send_signal(signal.SIGTERM)
             assert await asyncio.wait_for(started.wait(), 20) == 0
@@ -118,22 +118,24 @@ class Place:
 
 
 @pytest_asyncio.fixture
-async def place(tmp_path: Path, database_url: str) -> AsyncIterator[Place]:
+async def deployment(tmp_path: Path, database_url: str) -> AsyncIterator[Deployment]:
     node = FakeNode()
     node.mine()
     async with a_served_node(node) as node_url:
-        yield Place(tmp_path, database_url, node_url)
+        yield Deployment(tmp_path, database_url, node_url)
 
 
-async def test_certificates_are_renewed_on_hangup_and_no_request_is_lost(place: Place) -> None:
-    """Two processes of the role http on one database; both ports of one are looked at."""
-    OLD.write(place.folder)
+async def test_certificates_are_renewed_on_hangup_and_no_request_is_lost(
+    deployment: Deployment,
+) -> None:
+    """Two processes of the role http on one database; both ports of the first are checked."""
+    OLD.write(deployment.folder)
     statuses: list[int] = []
     enough = asyncio.Event()
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with (
-        place.running(TLS, TLS) as one,
-        place.running(TLS) as other,
+        deployment.running(TLS, TLS) as first,
+        deployment.running(TLS) as second,
         aiohttp.ClientSession(connector=connector) as client,
     ):
 
@@ -146,59 +148,63 @@ async def test_certificates_are_renewed_on_hangup_and_no_request_is_lost(place: 
                     statuses.append(answer.status)
 
         async def hang_up_on_both(served: bytes) -> None:
-            before = [process.count("tls.certificate_loaded") for process in (one, other)]
-            for process in (one, other):
+            before = [process.count("tls.certificate_loaded") for process in (first, second)]
+            for process in (first, second):
                 process.process.send_signal(signal.SIGHUP)
-            await one.told("tls.certificate_loaded", before[0] + 2)
-            await other.told("tls.certificate_loaded", before[1] + 1)
-            for port in (one.port, one.admin_port, other.port):
+            await first.logged("tls.certificate_loaded", before[0] + 2)
+            await second.logged("tls.certificate_loaded", before[1] + 1)
+            for port in (first.port, first.admin_port, second.port):
                 assert (await served_at(port))[0] == served
 
         async with asyncio.TaskGroup() as group:
             for number in range(8):
-                group.create_task(ask_on((one, other)[number % 2], keeps_connection=number < 4))
+                group.create_task(ask_on((first, second)[number % 2], keeps_connection=number < 4))
             for round_number in range(6):
                 pair = (NEW, OLD)[round_number % 2]
-                pair.write(place.folder)
+                pair.write(deployment.folder)
                 so_far = len(statuses)
                 await hang_up_on_both(pair.der)
                 await until(partial(_has, statuses, so_far + 20))
             enough.set()
         assert set(statuses) == {200}
 
-        async with client.get(f"https://127.0.0.1:{one.admin_port}/metrics") as answer:
+        async with client.get(f"https://127.0.0.1:{first.admin_port}/metrics") as answer:
             text = await answer.text()
         assert 'ltzd_http_certificate_renewals_total{outcome="renewed",server="public"} 6.0' in text
         assert 'ltzd_http_certificate_expiry_timestamp_seconds{server="admin"}' in text
-    assert one.count("tls.not_renewed") == other.count("tls.not_renewed") == 0
+    assert first.count("tls.not_renewed") == second.count("tls.not_renewed") == 0
 
 
-async def test_a_hangup_with_another_key_leaves_the_old_certificate_serving(place: Place) -> None:
-    OLD.write(place.folder)
-    async with place.running(TLS) as process:
-        write_secret(place.folder / "tls.key", NEW.key)
+async def test_a_hangup_with_another_key_leaves_the_old_certificate_serving(
+    deployment: Deployment,
+) -> None:
+    OLD.write(deployment.folder)
+    async with deployment.running(TLS) as process:
+        write_secret(deployment.folder / "tls.key", NEW.key)
         process.process.send_signal(signal.SIGHUP)
-        await process.told("tls.not_renewed", server="public")
+        await process.logged("tls.not_renewed", server="public")
         assert (await served_at(process.port))[0] == OLD.der
 
-        NEW.write(place.folder)
+        NEW.write(deployment.folder)
         process.process.send_signal(signal.SIGHUP)
-        await process.told("tls.certificate_loaded", 2)
+        await process.logged("tls.certificate_loaded", 2)
         assert (await served_at(process.port))[0] == NEW.der
 
 
-async def test_a_hangup_without_tls_stops_nothing(place: Place) -> None:
-    async with place.running("") as process, aiohttp.ClientSession() as client:
+async def test_a_hangup_without_tls_stops_nothing(deployment: Deployment) -> None:
+    async with deployment.running("") as process, aiohttp.ClientSession() as client:
         process.process.send_signal(signal.SIGHUP)
-        await process.told("tls.nothing_to_renew")
+        await process.logged("tls.nothing_to_renew")
         url = f"http://127.0.0.1:{process.port}/service-api/debug"
         async with client.get(url) as answer:
             assert answer.status == 200
         assert process.count("http.plain") == 0
 
 
-async def test_plain_http_that_was_asked_for_is_warned_of_at_the_start(place: Place) -> None:
-    async with place.running('host = "0.0.0.0"\nplain_http = true') as process:
+async def test_plain_http_that_was_asked_for_is_warned_of_at_the_start(
+    deployment: Deployment,
+) -> None:
+    async with deployment.running('host = "0.0.0.0"\nplain_http = true') as process:
         assert process.count("http.plain", setting="http.plain_http", level="warning") == 1
 
 
@@ -210,12 +216,12 @@ async def test_plain_http_that_was_asked_for_is_warned_of_at_the_start(place: Pl
     ],
 )
 async def test_run_ends_with_a_sentence_before_it_serves_anybody(
-    place: Place, lines: str, reason: str
+    deployment: Deployment, lines: str, reason: str
 ) -> None:
-    OLD.write(place.folder)
-    write_secret(place.folder / "tls.key", NEW.key)
+    OLD.write(deployment.folder)
+    write_secret(deployment.folder / "tls.key", NEW.key)
 
-    done = await ltzd_apart("run", "--config", place.settings(lines, ""))
+    done = await ltzd_apart("run", "--config", deployment.settings(lines, ""))
     assert done.code == 1
     assert reason in done.err
     assert "Traceback" not in done.err

@@ -60,12 +60,13 @@ class Clock:
 
 
 @dataclass
-class Swept:
+class Rechecked:
     pool: Pool
     url: str
     server: ChatServer
     platform: ChatPlatform
     clock: Clock
+    page_size: int = 500
 
     async def keep(
         self, constraint: ChatConstraint, *accounts: str, outcome: bool = True, **place: Any
@@ -87,11 +88,11 @@ class Swept:
             )
         return [(row[0], row[1]) for row in rows]
 
-    def sweeper(self) -> ChatRecheckLoop:
-        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep)
+    def loop(self) -> ChatRecheckLoop:
+        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep, self.page_size)
 
-    async def sweep(self) -> int:
-        return await self.sweeper().sweep()
+    async def recheck(self) -> int:
+        return await self.loop().recheck()
 
     async def are_asked(self, times: int) -> None:
         async def so_often() -> bool:
@@ -101,53 +102,53 @@ class Swept:
 
 
 @pytest_asyncio.fixture
-async def swept(pool: Pool, database_url: str) -> AsyncIterator[Swept]:
+async def rechecked(pool: Pool, database_url: str) -> AsyncIterator[Rechecked]:
     async with a_chat_server() as server, ChatPlatform(server.policy()) as platform:
-        yield Swept(pool, database_url, server, platform, Clock())
+        yield Rechecked(pool, database_url, server, platform, Clock())
 
 
-async def test_results_go_whose_answer_is_another_one_now(swept: Swept) -> None:
-    swept.server.roles[GUILD, ADA] = [OTHER_ROLE]
-    swept.server.levels[GUILD, ADA] = 5
-    await swept.keep(role(), position=0)
-    await swept.keep(role(wanted=OTHER_ROLE), position=1)
-    await swept.keep(role(wanted=OTHER_ROLE), position=2, outcome=False)
-    await swept.keep(level(5), position=3)
-    await swept.keep(level(5), position=4, outcome=False)
-    await swept.keep(level(6), position=5)
-    await swept.keep(role(OTHER_GUILD), position=6)
-    await swept.keep(role(OTHER_GUILD), position=7, outcome=False)
+async def test_results_go_whose_answer_is_another_one_now(rechecked: Rechecked) -> None:
+    rechecked.server.roles[GUILD, ADA] = [OTHER_ROLE]
+    rechecked.server.levels[GUILD, ADA] = 5
+    await rechecked.keep(role(), position=0)
+    await rechecked.keep(role(wanted=OTHER_ROLE), position=1)
+    await rechecked.keep(role(wanted=OTHER_ROLE), position=2, outcome=False)
+    await rechecked.keep(level(5), position=3)
+    await rechecked.keep(level(5), position=4, outcome=False)
+    await rechecked.keep(level(6), position=5)
+    await rechecked.keep(role(OTHER_GUILD), position=6)
+    await rechecked.keep(role(OTHER_GUILD), position=7, outcome=False)
     before = telemetry.CHAT_RESULTS_DROPPED._value.get()
 
-    assert await swept.sweep() == 5
-    assert await swept.kept() == [(WALLET, position) for position in (1, 3, 7)]
+    assert await rechecked.recheck() == 5
+    assert await rechecked.kept() == [(WALLET, position) for position in (1, 3, 7)]
     assert telemetry.CHAT_RESULTS_DROPPED._value.get() == before + 5
 
 
-async def test_each_member_is_asked_about_once(swept: Swept) -> None:
+async def test_each_member_is_asked_about_once(rechecked: Rechecked) -> None:
     for position, wanted in enumerate((ROLE, OTHER_ROLE)):
         for wallet in (WALLET, OTHER_WALLET):
-            await swept.keep(role(wanted=wanted), wallet=wallet, position=position)
-    await swept.keep(level(), position=2)
-    await swept.keep(role(), ADA, BEN, position=3)
+            await rechecked.keep(role(wanted=wanted), wallet=wallet, position=position)
+    await rechecked.keep(level(), position=2)
+    await rechecked.keep(role(), ADA, BEN, position=3)
 
-    await swept.sweep()
-    assert sorted(swept.server.requests) == [
+    await rechecked.recheck()
+    assert sorted(rechecked.server.requests) == [
         ("level", GUILD, ADA),
         ("role", GUILD, ADA),
         ("role", GUILD, BEN),
     ]
 
 
-async def test_pages_are_all_looked_through(swept: Swept, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ltzd.deliveries.chat_recheck_loop._PAGE", 2)
+async def test_pages_are_all_looked_through(rechecked: Rechecked) -> None:
+    rechecked.page_size = 2
     for number in range(1, 6):
-        await swept.keep(role(), wallet=a_wallet(number), outcome=number % 2 == 0)
-    swept.server.roles[GUILD, ADA] = [ROLE]
+        await rechecked.keep(role(), wallet=a_wallet(number), outcome=number % 2 == 0)
+    rechecked.server.roles[GUILD, ADA] = [ROLE]
 
-    assert await swept.sweep() == 3
-    assert await swept.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
-    assert len(swept.server.requests) == 1, "in one page or in several"
+    assert await rechecked.recheck() == 3
+    assert await rechecked.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
+    assert len(rechecked.server.requests) == 1, "in one page or in several"
 
 
 @pytest.mark.parametrize(
@@ -155,129 +156,135 @@ async def test_pages_are_all_looked_through(swept: Swept, monkeypatch: pytest.Mo
     [((True, False), 0), ((False, True), 0), ((False, False), 1)],
 )
 async def test_one_of_several_accounts_is_enough(
-    swept: Swept, has_role: tuple[bool, bool], dropped: int
+    rechecked: Rechecked, has_role: tuple[bool, bool], dropped: int
 ) -> None:
-    await swept.keep(role(), ADA, BEN)
+    await rechecked.keep(role(), ADA, BEN)
     for account, has in zip((ADA, BEN), has_role, strict=True):
-        swept.server.roles[GUILD, account] = [ROLE] if has else []
-    assert await swept.sweep() == dropped
+        rechecked.server.roles[GUILD, account] = [ROLE] if has else []
+    assert await rechecked.recheck() == dropped
 
 
 @pytest.mark.parametrize(
     "trouble", [answering(503), answering(403, {"code": 50001}), answering(200, {})]
 )
-async def test_an_answer_that_cannot_be_had_changes_nothing(swept: Swept, trouble: Any) -> None:
-    await swept.keep(role(), ADA, BEN)
-    await swept.keep(role(), BEN, position=1, outcome=False)
-    swept.server.roles[GUILD, ADA] = []
-    swept.server.always[GUILD] = trouble
+async def test_an_answer_that_cannot_be_had_changes_nothing(
+    rechecked: Rechecked, trouble: Any
+) -> None:
+    await rechecked.keep(role(), ADA, BEN)
+    await rechecked.keep(role(), BEN, position=1, outcome=False)
+    rechecked.server.roles[GUILD, ADA] = []
+    rechecked.server.always[GUILD] = trouble
 
-    assert await swept.sweep() == 0
-    assert len(await swept.kept()) == 2
-    swept.server.always.clear()
-    assert await swept.sweep() == 1, "the next sweep asks again"
+    assert await rechecked.recheck() == 0
+    assert len(await rechecked.kept()) == 2
+    rechecked.server.always.clear()
+    assert await rechecked.recheck() == 1, "the next recheck asks again"
 
 
-async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(swept: Swept) -> None:
-    swept.server.always[GUILD] = answering(403, {"code": 50001})
+async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(
+    rechecked: Rechecked,
+) -> None:
+    rechecked.server.always[GUILD] = answering(403, {"code": 50001})
     for number in range(40):
-        await swept.keep(role(), f"8000000000000001{number:02}", wallet=a_wallet(number + 1))
-    await swept.keep(role(OTHER_GUILD), wallet=a_wallet(99))
+        await rechecked.keep(role(), f"8000000000000001{number:02}", wallet=a_wallet(number + 1))
+    await rechecked.keep(role(OTHER_GUILD), wallet=a_wallet(99))
 
-    assert await swept.sweep() == 1
-    refused = [guild for _, guild, _ in swept.server.requests if guild == GUILD]
+    assert await rechecked.recheck() == 1
+    refused = [guild for _, guild, _ in rechecked.server.requests if guild == GUILD]
     assert 5 <= len(refused) < 10, "every refusal counts against our bot"
-    assert len(await swept.kept()) == 40
+    assert len(await rechecked.kept()) == 40
 
 
-async def test_a_wait_that_the_platform_asks_for_is_waited(swept: Swept) -> None:
+async def test_a_wait_that_the_platform_asks_for_is_waited(rechecked: Rechecked) -> None:
     """Longer than a user would wait; here the test's clock passes, and not the platform's."""
-    await swept.keep(role())
-    swept.server.next[GUILD].append(limited(30))
+    await rechecked.keep(role())
+    rechecked.server.next[GUILD].append(limited(30))
 
-    assert await swept.sweep() == 0
-    assert len(swept.server.requests) == 1
-    assert swept.clock.slept
-    assert all(29 < seconds <= 30 for seconds in swept.clock.slept)
+    assert await rechecked.recheck() == 0
+    assert len(rechecked.server.requests) == 1
+    assert rechecked.clock.slept
+    assert all(29 < seconds <= 30 for seconds in rechecked.clock.slept)
 
 
-async def test_after_the_wait_the_sweep_goes_on(swept: Swept) -> None:
-    await swept.keep(role())
-    swept.server.next[GUILD].append(limited(0.3))
-    policy = swept.server.policy(timeout_seconds=0.2)
+async def test_after_the_wait_the_sweep_goes_on(rechecked: Rechecked) -> None:
+    await rechecked.keep(role())
+    rechecked.server.next[GUILD].append(limited(0.3))
+    policy = rechecked.server.policy(timeout_seconds=0.2)
 
     async with ChatPlatform(policy) as impatient:
-        sweep = ChatRecheckLoop(swept.pool, swept.url, impatient)
-        assert await sweep.sweep() == 1
-    assert len(swept.server.requests) == 2
+        recheck = ChatRecheckLoop(rechecked.pool, rechecked.url, impatient)
+        assert await recheck.recheck() == 1
+    assert len(rechecked.server.requests) == 2
 
 
-async def test_expired_results_are_not_asked_about_and_go(swept: Swept) -> None:
-    await swept.keep(role(), seconds=0)
-    assert await swept.sweep() == 0
-    assert (swept.server.requests, await swept.kept()) == ([], [])
+async def test_expired_results_are_not_asked_about_and_go(rechecked: Rechecked) -> None:
+    await rechecked.keep(role(), seconds=0)
+    assert await rechecked.recheck() == 0
+    assert (rechecked.server.requests, await rechecked.kept()) == ([], [])
 
 
-async def test_a_result_that_is_newer_than_the_sweeps_look_stays(swept: Swept) -> None:
+async def test_a_result_that_is_newer_than_the_rechecks_look_stays(rechecked: Rechecked) -> None:
     gate = asyncio.Event()
 
     async def held(_request: web.Request) -> web.StreamResponse:
         await gate.wait()
         return web.json_response({"roles": []})
 
-    await swept.keep(role())
-    swept.server.next[GUILD].append(held)
-    sweep = asyncio.create_task(swept.sweep())
-    await swept.are_asked(1)
-    await swept.keep(role())
+    await rechecked.keep(role())
+    rechecked.server.next[GUILD].append(held)
+    recheck = asyncio.create_task(rechecked.recheck())
+    await rechecked.are_asked(1)
+    await rechecked.keep(role())
     gate.set()
 
-    assert await sweep == 0
-    assert await swept.kept() == [(WALLET, 0)]
+    assert await recheck == 0
+    assert await rechecked.kept() == [(WALLET, 0)]
 
 
-async def test_other_kinds_results_stay(swept: Swept) -> None:
+async def test_other_kinds_results_stay(rechecked: Rechecked) -> None:
     url = "https://api.example/{user_address}"
     subject = ConstraintSubject(BRAND, "external_api", url, b"said")
-    async with session(swept.pool) as connection:
+    async with session(rechecked.pool) as connection:
         ticket = await constraint_results.begin(connection, ResultKey(WALLET, 7, 0), subject, 30)
         await constraint_results.put(connection, ResultKey(WALLET, 7, 0), ticket, True, 60)
-    assert await swept.sweep() == 0
-    assert len(await swept.kept()) == 1
+    assert await rechecked.recheck() == 0
+    assert len(await rechecked.kept()) == 1
 
 
-async def test_what_another_version_has_asked_is_dropped(swept: Swept) -> None:
-    await swept.keep(role())
-    async with session(swept.pool) as connection:
+async def test_what_another_version_has_asked_is_dropped(rechecked: Rechecked) -> None:
+    await rechecked.keep(role())
+    async with session(rechecked.pool) as connection:
         await connection.execute("UPDATE constraint_results SET fingerprint = 'another form'")
-    assert await swept.sweep() == 1
-    assert swept.server.requests == []
+    assert await rechecked.recheck() == 1
+    assert rechecked.server.requests == []
 
 
-async def test_it_sweeps_at_once_and_then_every_five_minutes(swept: Swept) -> None:
-    await swept.keep(role(), outcome=False)
-    async with running(swept.sweeper().run()):
+async def test_it_rechecks_at_once_and_then_every_five_minutes(rechecked: Rechecked) -> None:
+    await rechecked.keep(role(), outcome=False)
+    async with running(rechecked.loop().run()):
         for times in (1, 2, 3):
-            await swept.are_asked(times)
-            await until(lambda times=times: _has_slept(swept, times))  # type: ignore[misc]
-            assert len(swept.server.requests) == times
-            swept.clock.a_period_passes()
-    assert set(swept.clock.slept) == {300.0}
+            await rechecked.are_asked(times)
+            await until(lambda times=times: _has_slept(rechecked, times))  # type: ignore[misc]
+            assert len(rechecked.server.requests) == times
+            rechecked.clock.a_period_passes()
+    assert set(rechecked.clock.slept) == {300.0}
 
 
-async def _has_slept(swept: Swept, times: int) -> bool:
-    return len(swept.clock.slept) == times
+async def _has_slept(rechecked: Rechecked, times: int) -> bool:
+    return len(rechecked.clock.slept) == times
 
 
-async def test_one_process_sweeps_and_another_takes_over_when_it_ends(swept: Swept) -> None:
-    await swept.keep(role(), outcome=False)
-    async with running(swept.sweeper().run()):
-        await swept.are_asked(1)
-        async with running(swept.sweeper().run()):
-            await until(lambda: _connections(swept, 2))
-            assert len(swept.server.requests) == 1
-            await value(swept.pool, CUT_THE_HOLDER)
-            await swept.are_asked(2)
+async def test_one_process_rechecks_and_another_takes_over_when_it_ends(
+    rechecked: Rechecked,
+) -> None:
+    await rechecked.keep(role(), outcome=False)
+    async with running(rechecked.loop().run()):
+        await rechecked.are_asked(1)
+        async with running(rechecked.loop().run()):
+            await until(lambda: _connections(rechecked, 2))
+            assert len(rechecked.server.requests) == 1
+            await value(rechecked.pool, CUT_THE_HOLDER)
+            await rechecked.are_asked(2)
 
 
 CUT_THE_HOLDER = """
@@ -288,9 +295,9 @@ SELECT pg_terminate_backend(l.pid)
 """
 
 
-async def _connections(swept: Swept, count: int) -> bool:
+async def _connections(rechecked: Rechecked, count: int) -> bool:
     found: int = await value(
-        swept.pool,
+        rechecked.pool,
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 "
         "AND datname = current_database()",
         f"ltzd lock {LOCK}",

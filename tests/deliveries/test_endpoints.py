@@ -21,24 +21,24 @@ def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
     endpoints = EndpointSlots(1_000, 100)
     assert endpoints.free(NOW) == {}
 
-    endpoints.found([ONE])
+    endpoints.add_due([ONE])
     assert endpoints.free(NOW) == {ONE: 4}
 
 
 def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found() -> None:
     endpoints = EndpointSlots(1_000, 100)
-    endpoints.found([ONE, TWO])
+    endpoints.add_due([ONE, TWO])
 
-    endpoints.claimed({ONE: 4, TWO: 4}, {ONE: 4, TWO: 3})
+    endpoints.note_claimed({ONE: 4, TWO: 4}, {ONE: 4, TWO: 3})
 
     assert endpoints.free(NOW) == {ONE: 4}
-    endpoints.found([TWO])
+    endpoints.add_due([TWO])
     assert set(endpoints.free(NOW)) == {ONE, TWO}
 
 
 def test_all_brands_together_never_get_more_than_the_bound() -> None:
     endpoints = EndpointSlots(6, 100)
-    endpoints.found([ONE, TWO, THREE])
+    endpoints.add_due([ONE, TWO, THREE])
     assert sum(endpoints.free(NOW).values()) == 6
 
     begun(endpoints, ONE, 4)
@@ -47,12 +47,12 @@ def test_all_brands_together_never_get_more_than_the_bound() -> None:
 
     begun(endpoints, TWO, 1)
     assert endpoints.free(NOW) == {}
-    assert endpoints.under_way == 6
+    assert endpoints.in_flight == 6
 
 
 def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
     endpoints = EndpointSlots(1_000, 3)
-    endpoints.found([ONE, TWO])
+    endpoints.add_due([ONE, TWO])
     begun(endpoints, ONE, 2)
 
     assert endpoints.free(NOW) == {TWO: 3}
@@ -72,7 +72,7 @@ def test_a_place_is_of_use_to_others_where_the_bound_had_kept_them_waiting(
 
 def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
     endpoints = EndpointSlots(1_000, 100)
-    endpoints.found([ONE])
+    endpoints.add_due([ONE])
     begun(endpoints, ONE, 4)
     begun(endpoints, TWO, 1)
 
@@ -82,7 +82,7 @@ def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
 
 def test_failures_and_rests_are_a_brands_own() -> None:
     endpoints = EndpointSlots(1_000, 100)
-    endpoints.found([ONE, TWO, THREE])
+    endpoints.add_due([ONE, TWO, THREE])
     minute = timedelta(minutes=1)
 
     endpoints.failed(ONE, 500, None, NOW)

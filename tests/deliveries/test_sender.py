@@ -444,13 +444,11 @@ async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
 
 
 async def test_the_bound_of_all_brands_together_leaves_none_out(
-    world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    world: World, receiver: Receiver
 ) -> None:
-    monkeypatch.setattr(sender, "MAX_IN_FLIGHT", 3)
-    monkeypatch.setattr(sender, "_MOST_AT_ONCE", 2)
     for number in range(5):
         await world.minted(await world.brand(f"/{number}"), 3)
-    async with world.sending():
+    async with world.sending(max_in_flight=3, max_at_once=2):
         await world.delivered(15)
     assert all(len(receiver.posts[f"/{number}"]) == 3 for number in range(5))
 

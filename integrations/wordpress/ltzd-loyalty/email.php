@@ -1,12 +1,12 @@
 <?php
 /**
- * Whether a member's e-mail address is confirmed, which decides what the member may spend at ltzd.
+ * Confirms members' e-mail addresses: a confirmed address decides what a member may spend at ltzd.
  *
- * A link counts that WordPress or this plugin has mailed to the address, opened by the member while
- * logged in. A password that was set through a mailed key does not count: whoever opens that mail
- * need not be the member who holds the session or an application password. The user meta below is
- * an HMAC under a secret of this site, over the user's id and the address, so that a changed address
- * is unconfirmed whatever changed it, and a value that another plugin lets a member write is worth
+ * An address is confirmed by a link that WordPress or this plugin has mailed to it, opened by the
+ * member while logged in. A password that was set through a mailed key confirms nothing: the reader
+ * of that mail need not be the member who holds the session or an application password. The user meta
+ * below is an HMAC under a secret of this site, over the user's id and the address: a changed address
+ * is unconfirmed, however it was changed, and a value that another plugin lets a member write proves
  * nothing.
  */
 
@@ -37,7 +37,7 @@ add_action( 'template_redirect', __NAMESPACE__ . '\\take_link' );
 
 // --- The proof ----------------------------------------------------------------------------------
 
-/** One for all sites of a network, as the users are. */
+/** The network's secret: all its sites share it, as they share the users. */
 function secret() {
 	$kept = get_site_option( SECRET );
 	if ( is_string( $kept ) && '' !== $kept ) {
@@ -64,7 +64,7 @@ function remember_confirmed( $user ) {
 	update_user_meta( $user->ID, CONFIRMED, proof( 'confirmed', $user->ID, $user->user_email ) );
 }
 
-/** For a plugin that is deleted. */
+/** Called when the plugin is deleted. */
 function forget_confirmations() {
 	foreach ( [ CONFIRMED, MAILED, MAILINGS ] as $key ) {
 		delete_metadata( 'user', 0, $key, '', true );
@@ -99,13 +99,13 @@ function register_confirmation() {
 	);
 }
 
-/** For the user alone who asks; `$shown` is the user as far as the request wants to see it. */
+/** Only the current user sees the own value; `$shown` is the user as the request shows it. */
 function own_confirmation( $shown ) {
 	$user = get_userdata( get_current_user_id() );
 	return $user && isset( $shown['id'] ) && (int) $shown['id'] === (int) $user->ID ? is_confirmed( $user ) : null;
 }
 
-/** POST {email?}: mails a link to the member's address, or to the one that shall become it. */
+/** POST {email?}: mails a link to the member's address, or to the new address. */
 function answer_mailing( $request ) {
 	nocache_headers();
 	$user = wp_get_current_user();
@@ -123,7 +123,7 @@ function answer_mailing( $request ) {
 	return mail_in_turn( $user, $email );
 }
 
-/** One at a time for a member, so that a crowd of requests is counted one by one. */
+/** Handles a member's requests one at a time, so that simultaneous ones are all counted. */
 function mail_in_turn( $user, $email ) {
 	global $wpdb;
 	$lock = "ltzd-mail-$user->ID-" . substr( proof( 'lock' ), 0, 16 );
@@ -187,7 +187,7 @@ function address_of_link( $token ) {
 	return add_query_arg( LINK, $token, home_url( '/' ) );
 }
 
-/** The mailed link, opened. */
+/** Answers the mailed link. */
 function take_link() {
 	if ( ! isset( $_GET[ LINK ] ) ) {
 		return;
@@ -211,7 +211,7 @@ function take_link() {
 	);
 }
 
-/** True, or a WP_Error. A link works once, for the member who asked for it, while it has not ended. */
+/** Returns true or a WP_Error. A link works once, until its end, for the member who requested it. */
 function confirm_by_link( $user, $token ) {
 	$kept = get_user_meta( $user->ID, MAILED, true );
 	if ( ! is_array( $kept ) || ! isset( $kept['proof'], $kept['email'], $kept['ends'] ) || $kept['ends'] < time()
@@ -231,7 +231,7 @@ function confirm_by_link( $user, $token ) {
 	return is_wp_error( $done ) ? $done : true;
 }
 
-/** The address that the link of this request has confirmed; with an argument, sets it. */
+/** Returns the address that this request's link has confirmed; sets it if an argument is given. */
 function confirmed_now( $set = null ) {
 	static $email = '';
 	if ( null !== $set ) {
@@ -243,8 +243,8 @@ function confirmed_now( $set = null ) {
 // --- Changes of address -------------------------------------------------------------------------
 
 /**
- * An address that a user gives to himself without a confirmation is not written, whatever way the
- * change has come: every one ends in wp_insert_user, which does nothing without data.
+ * Drops the change if a user changes the own address without a confirmation. Every route ends in
+ * wp_insert_user, which does nothing without data.
  */
 function refuse_change( $data, $is_update, $user_id ) {
 	$is_refused = $is_update && is_array( $data ) && isset( $data['user_email'] ) && is_refused( (int) $user_id, $data['user_email'] );
@@ -254,14 +254,14 @@ function refuse_change( $data, $is_update, $user_id ) {
 	return $is_refused ? [] : $data;
 }
 
-/** What the REST API answers to a change that was refused. */
+/** Makes the REST API answer a refused change with the error. */
 function tell_refused_change( $response ) {
 	$is_refused = has_refused();
 	has_refused( false );
 	return $is_refused ? refusal( UNCONFIRMED_ERROR, refused_change(), 403 ) : $response;
 }
 
-/** WooCommerce's account form, which would else say nothing. */
+/** Shows the error in WooCommerce's account form, which would show none. */
 function refuse_form( $errors, $user ) {
 	if ( isset( $user->ID, $user->user_email ) && is_refused( (int) $user->ID, $user->user_email ) ) {
 		$errors->add( UNCONFIRMED_ERROR, esc_html( refused_change() ) );
@@ -280,7 +280,7 @@ function has_refused( $set = null ) {
 	return $has;
 }
 
-/** Whether the one who acts would give himself an address that he has not confirmed. */
+/** Whether the current user would set the own address to one that is not confirmed. */
 function is_refused( $user_id, $email ) {
 	if ( 0 === $user_id || get_current_user_id() !== $user_id || current_user_can( 'edit_users' ) ) {
 		return false;
@@ -289,7 +289,7 @@ function is_refused( $user_id, $email ) {
 	return $user && $user->user_email !== $email && ! is_change_confirmed( $user_id, $email );
 }
 
-/** By this plugin's link, by WordPress's own (profile.php?newuseremail=…), or by another plugin's. */
+/** Confirmed by this plugin's link, by WordPress's own (profile.php?newuseremail=…) or by another plugin. */
 function is_change_confirmed( $user_id, $email ) {
 	if ( get_current_user_id() !== $user_id ) {
 		return false;
@@ -306,7 +306,7 @@ function is_confirmed_by_core( $user_id, $email ) {
 		&& $kept['newemail'] === $email && is_same( $kept['hash'], $_GET['newuseremail'] );
 }
 
-/** After any change of the user: a new address starts unconfirmed, unless a mailed link has set it. */
+/** Runs after each change of a user: a new address is unconfirmed, unless a mailed link has set it. */
 function note_change( $user_id, $old ) {
 	$user = get_userdata( $user_id );
 	if ( ! $user || $user->user_email === $old->user_email ) {

@@ -1,4 +1,4 @@
-// The shortcode's page: asks the site's loyalty routes and shows their answers, as text.
+// The shortcode's page: requests the site's loyalty routes and shows their answers as text.
 (() => {
   "use strict";
 
@@ -56,7 +56,7 @@
       part("link").textContent = fill(words.allowance, end, amounts.format(dailyAllowance), amounts.format(allowanceLeft));
     }
 
-    // The buttons stay while their perks do, so that the one that has the focus keeps it.
+    // A perk keeps its button between updates, so that a focused button keeps the focus.
     const cards = new Map();
 
     function showPerks(perks, { spendable }) {
@@ -80,7 +80,7 @@
       return card;
     }
 
-    // Never for more than the price that the page shows, in whole LTZ.
+    // Redeems for at most the price that the page shows, in whole LTZ.
     async function redeem({ id, cost }) {
       try {
         const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
@@ -113,7 +113,7 @@
       tell(confirmed ? words.confirmed : words.mailed);
     }
 
-    // A second press while the first one works does nothing.
+    // A second press does nothing while the first is in progress.
     function onWork(element, type, work) {
       let isBusy = false;
       element.addEventListener(type, async (event) => {

@@ -9,17 +9,17 @@
  * License URI:       https://www.apache.org/licenses/LICENSE-2.0
  * Text Domain:       ltzd-loyalty
  *
- * This file hands requests on to ltzd with what proves the visitor's log-in, and hands its answers
- * back. ltzd asks this site's own users/me who the visitor is while the request is still under way,
- * so that the site needs a second PHP worker. email.php tells ltzd whether a member's e-mail address
- * is confirmed, and page.php is the shortcode [ltzd_loyalty].
+ * This file forwards requests to ltzd with the headers that prove the visitor's log-in, and returns
+ * ltzd's answers. While a request is in flight, ltzd requests this site's own users/me to learn who
+ * the visitor is, so the site needs a second PHP worker. email.php reports to ltzd whether a member's
+ * e-mail address is confirmed, and page.php is the shortcode [ltzd_loyalty].
  */
 
 namespace Ltzd\Loyalty;
 
 defined( 'ABSPATH' ) || exit;
 
-// wp-config.php may name another one; it is `namespace` in the [site] section of ltzd's settings.
+// wp-config.php may define another value: that of `namespace` in the [site] section of ltzd's settings.
 defined( 'LTZD_LOYALTY_NAMESPACE' ) || define( 'LTZD_LOYALTY_NAMESPACE', 'loyalty' );
 
 const OPTION     = 'ltzd_loyalty';
@@ -33,7 +33,7 @@ const LONGEST_ANSWER      = 1048576;
 const LONGEST_COOKIES     = 4096;
 const LONGEST_COOKIE_NAME = 100;
 
-/** What is proxied: method, route, and the error of an attempt that ltzd has not answered. */
+/** Forwarded routes: method, path, and the code and status of the error without an answer of ltzd. */
 const ROUTES = [
 	[ 'POST', 'checkin', 'checkin_failed', 400 ],
 	[ 'POST', 'redeem', 'redeem_failed', 400 ],
@@ -45,7 +45,7 @@ const ROUTES = [
 	[ 'GET', 'perks', 'api_error', 500 ],
 ];
 
-/** What needs nobody's log-in, and so gets none. */
+/** Routes without a log-in: none is forwarded. */
 const FOR_EVERYBODY = [ 'leaderboard', 'perks' ];
 
 require_once __DIR__ . '/email.php';
@@ -83,17 +83,17 @@ function register_routes() {
 				'callback'            => static function ( $request ) use ( $route ) {
 					return answer( $route, $request );
 				},
-				// Everybody may ask: a visitor whom WordPress does not know is answered with 401 here,
-				// and ltzd takes what proves a log-in back to this site's users/me. WordPress has
-				// refused a wrong nonce before, and a cookie without a nonce is not handed on, so no
-				// other site can act for a visitor.
+				// The callback decides: it answers 401 to a visitor who is not logged in, and ltzd
+				// checks the log-in at this site's users/me. WordPress has refused a wrong nonce
+				// before, and a cookie without a nonce is not forwarded, so no other site can act for
+				// a visitor.
 				'permission_callback' => '__return_true',
 			]
 		);
 	}
 }
 
-/** ltzd's answer, or the route's own error where there is none. */
+/** Returns ltzd's answer, or the route's own error if ltzd gives none. */
 function answer( $route, $request ) {
 	nocache_headers();
 	if ( '' === settings()['url'] ) {
@@ -101,8 +101,8 @@ function answer( $route, $request ) {
 	}
 	$log_in = in_array( $route[1], FOR_EVERYBODY, true ) ? [] : log_in( $request );
 	if ( ! in_array( $route[1], FOR_EVERYBODY, true ) && ( [] === $log_in || ! is_user_logged_in() ) ) {
-		// All of this site's visitors share one address at ltzd, which limits failed log-ins by
-		// address: a stranger's must not use up the members'.
+		// All visitors of this site share one address at ltzd, which limits failed log-ins by
+		// address: those of strangers must not use up the members' share.
 		return refusal( 'not_logged_in', __( 'You are not logged in at this site.', 'ltzd-loyalty' ), 401 );
 	}
 	$reply = ask( $route, $request, $log_in );
@@ -114,11 +114,11 @@ function answer( $route, $request ) {
 	if ( ! is_answer( $status, $body ) ) {
 		return no_answer( $route, "status $status without a body of its own" );
 	}
-	// An array outside, as WordPress wants it, and objects inside: an empty one stays an object.
+	// An array outside, as WordPress expects, and objects inside: an empty object stays one.
 	return with_headers( new \WP_REST_Response( (array) $body, $status ), $reply );
 }
 
-/** The two headers of ltzd's answer that are the visitor's. */
+/** Copies the two headers of ltzd's answer that are for the visitor. */
 function with_headers( $response, $reply ) {
 	$nonce = nonce_in( wp_remote_retrieve_header( $reply, 'x-wp-nonce' ) );
 	if ( '' !== $nonce ) {
@@ -131,12 +131,12 @@ function with_headers( $response, $reply ) {
 	return $response;
 }
 
-/** Whether ltzd itself has said this, and not a proxy or a server of another kind. */
+/** Tells an answer of ltzd itself from one of a proxy or of another server. */
 function is_answer( $status, $body ) {
 	if ( ! is_object( $body ) ) {
 		return false;
 	}
-	// 202 is a redemption that the chain has not decided.
+	// 202 is a redemption that the chain has not decided yet.
 	return in_array( $status, [ 200, 202 ], true ) || ( $status >= 400 && isset( $body->code, $body->message, $body->data->status ) );
 }
 
@@ -150,7 +150,7 @@ function refusal( $code, $message, $status ) {
 	return new \WP_Error( $code, $message, [ 'status' => $status ] );
 }
 
-// --- What ltzd is asked with --------------------------------------------------------------------
+// --- Requests to ltzd ---------------------------------------------------------------------------
 
 function ask( $route, $request, $log_in ) {
 	list( $method, $name ) = $route;
@@ -168,25 +168,25 @@ function ask( $route, $request, $log_in ) {
 function with_limits( $seconds ) {
 	return [
 		'timeout'             => $seconds,
-		'redirection'         => 0, // Nobody else shall get a log-in.
+		'redirection'         => 0, // A redirect would send the log-in elsewhere.
 		'httpversion'         => '1.1',
 		'sslverify'           => true,
 		'limit_response_size' => LONGEST_ANSWER,
 	];
 }
 
-/** ltzd calls users/me under the same prefix, so that both have only one. */
+/** ltzd requests users/me under the same REST prefix, so both use one. */
 function url_of( $route ) {
 	return settings()['url'] . '/' . rest_get_url_prefix() . '/' . LTZD_LOYALTY_NAMESPACE . '/v1/' . $route;
 }
 
-/** By its name ltzd knows the site and so the brand. */
+/** ltzd finds the site, and so the brand, by this name. */
 function site_host() {
 	$host = settings()['host'];
 	return '' === $host ? (string) wp_parse_url( home_url(), PHP_URL_HOST ) : $host;
 }
 
-/** What proves a log-in, and nothing else that a browser sends; as ltzd will ask users/me with it. */
+/** Returns the headers that prove a log-in and no others; ltzd sends the same ones to users/me. */
 function log_in( $request ) {
 	$cookies = login_cookies( (string) $request->get_header( 'cookie' ) );
 	$queries = $request->get_query_params();
@@ -201,7 +201,7 @@ function log_in( $request ) {
 	return [];
 }
 
-/** The header as it came, since PHP has decoded the values in $_COOKIE and changed the names. */
+/** Reads the raw header, since PHP decodes the values in $_COOKIE and changes the names. */
 function login_cookies( $header ) {
 	$pattern = '/\Awordpress_(?:logged_in|sec)_[!-:<>-~]{0,' . LONGEST_COOKIE_NAME . '}=[!-:<-~]*\z/';
 	return implode( '; ', preg_grep( $pattern, array_map( 'trim', explode( ';', $header ) ) ) );
@@ -211,13 +211,13 @@ function nonce_in( $given ) {
 	return is_string( $given ) && preg_match( '/\A[0-9A-Za-z]{1,64}\z/', $given ) ? $given : '';
 }
 
-/** A type is always named, since WordPress would call an empty body a form's. */
+/** Always returns a type, since WordPress would take an empty body for a form. */
 function content_type( $request ) {
 	$given = (string) $request->get_header( 'content-type' );
 	return preg_match( '/\A[!-~][ -~]{0,254}\z/', $given ) ? $given : 'application/json';
 }
 
-/** Without what is WordPress's own, such as `rest_route` and `_wpnonce`. */
+/** Returns the query without WordPress's own parameters, such as `rest_route` and `_wpnonce`. */
 function query( $given ) {
 	$is_ours = static function ( $name ) {
 		return 'rest_route' !== $name && '_' !== substr( (string) $name, 0, 1 );
@@ -236,7 +236,7 @@ function register_settings() {
 	}
 }
 
-/** Each setting's label, what stands below it, and what its input shows while it is empty. */
+/** Each setting's label, help text and placeholder. */
 function fields() {
 	return [
 		'url'   => [
@@ -257,7 +257,7 @@ function fields() {
 	];
 }
 
-/** What is kept of what was entered: a setting with a fault keeps its value, and the page says so. */
+/** Returns the settings to store: a malformed one keeps its old value, and the page says so. */
 function checked( $given ) {
 	$kept = settings();
 	foreach ( is_array( $given ) ? array_intersect_key( $given, $kept ) : [] as $name => $value ) {
@@ -273,7 +273,7 @@ function checked( $given ) {
 	return $kept;
 }
 
-/** Null for what cannot be used. */
+/** Returns the normalised value, or null for a malformed one. */
 function clean( $name, $value ) {
 	if ( '' === $value ) {
 		return '';
@@ -291,7 +291,7 @@ function clean( $name, $value ) {
 }
 
 function clean_url( $value ) {
-	// Neither user names, queries nor fragments: there is one way to read what this lets through.
+	// No user names, queries or fragments: an accepted URL can be read in one way only.
 	$pattern = '#\A(https?)://(\[[0-9a-f:]+\]|[a-z0-9.-]+)(?::[0-9]{1,5})?(?:/[a-z0-9._~/-]*)?\z#i';
 	if ( ! preg_match( $pattern, $value, $found ) ) {
 		return null;
@@ -333,12 +333,12 @@ function show_field( $arguments ) {
 	);
 }
 
-/** Whether ltzd is there and knows the site and the brand, in words. */
+/** Returns lines for the settings page: whether ltzd answers and knows the site and the brand. */
 function state() {
 	$headers = [ 'Host' => site_host(), 'Accept' => 'application/json' ];
 	$board   = wp_remote_get( url_of( 'leaderboard' ) . '?limit=1', [ 'headers' => $headers ] + with_limits( SECONDS_TO_LOOK ) );
 	if ( is_wp_error( $board ) ) {
-		/* translators: %s: what went wrong, in the words of PHP or cURL */
+		/* translators: %s: the error message of PHP or cURL */
 		return [ sprintf( __( 'ltzd cannot be reached: %s', 'ltzd-loyalty' ), $board->get_error_message() ) ];
 	}
 	/* translators: %s: a host name */

@@ -2,7 +2,7 @@
 /**
  * The shortcode [ltzd_loyalty]: a member's wallet, its link, the e-mail address, and the perks.
  *
- * The markup holds every word and loyalty.js fills in what ltzd answers, as text and never as markup.
+ * The markup holds every text; loyalty.js inserts ltzd's answers as text, never as markup.
  */
 
 namespace Ltzd\Loyalty;
@@ -20,7 +20,7 @@ function register_page() {
 	add_shortcode( SHORTCODE, __NAMESPACE__ . '\\show_member' );
 }
 
-/** The shortcode's markup; a stranger is led to the log-in. */
+/** Returns the shortcode's markup, or a link to the log-in for a visitor without one. */
 function show_member() {
 	if ( ! is_user_logged_in() ) {
 		return sprintf( '<p class="ltzd-loyalty"><a href="%s">%s</a></p>', esc_url( wp_login_url( (string) get_permalink() ) ), esc_html__( 'Log in to see your rewards.', 'ltzd-loyalty' ) );
@@ -61,7 +61,7 @@ function show_member() {
 	return (string) ob_get_clean();
 }
 
-/** What loyalty.js says; %s is an amount, a name, or a day. */
+/** The texts of loyalty.js; %s is an amount, a name, or a day. */
 function words() {
 	return [
 		'free'      => __( 'Free', 'ltzd-loyalty' ),

@@ -1,1 +1,6 @@
-"""."""
+"""Customer events (spec 4.1): records a brand's event and queues the reward it earns.
+
+Begin with `record`, which takes a request from its checks to its answer. `batch_decision` decides
+on many events together without I/O, `writer` commits them as a batch, and `hash_waiter` waits for
+the transactions that mint the rewards. The rules for one event are in `ltzd/rules/event_handler/`.
+"""

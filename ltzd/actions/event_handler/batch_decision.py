@@ -1,7 +1,7 @@
-"""Decides a group of events on how their claims stand, in order, and what its commit comes to.
+"""Decides on a batch of events in order, and says what its commit means for each caller.
 
-No I/O: who reads and writes is `event_writing.py`. Records that every event makes are structs of
-msgspec: a frozen dataclass takes ten times as long to make.
+No I/O: `writer` reads the snapshot and writes what is accepted. The records that every event
+creates are msgspec structs: a frozen dataclass takes ten times as long to create.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -9,7 +9,6 @@ from enum import Enum
 from uuid import UUID
 
 import msgspec
-from msgspec import structs
 
 from ltzd.concurrency.batch_writer import RETRY, Retry
 from ltzd.errors import LtzdError, Refused, SignatureRefused
@@ -28,19 +27,18 @@ from ltzd.store.event_handler.events import (
     ClaimQuery,
     ClaimSnapshot,
     EventRow,
-    InsertedEvent,
     NewEvent,
 )
 from ltzd.store.users.users import User
-from ltzd.values import Address
+from ltzd.values import Address, Hash32
 
 _NO_CLAIM = ClaimRecord()
 
 
 class EventCheck(msgspec.Struct, frozen=True):
-    """What decides on one event, once its claim is read.
+    """Everything that decides on one event, except the claims that are read for it.
 
-    `signed` is the brand's signature where it was asked for and is good.
+    `signed` is the brand's valid signature, if the brand demands one and the request has one.
     """
 
     key: ClaimKey
@@ -51,8 +49,8 @@ class EventCheck(msgspec.Struct, frozen=True):
     skips_cooldown: bool
     signed: SignedRequest | None
 
-    def wanted(self) -> ClaimQuery:
-        """What must be read to decide. A total that nothing limits is counted by nobody."""
+    def query(self) -> ClaimQuery:
+        """What must be read to decide; only totals that have a limit are counted."""
         brand_id = self.key[0]
         is_limited = self.brand.daily_mint_budget or self.brand.max_new_wallets_per_hour
         return ClaimQuery(
@@ -63,53 +61,53 @@ class EventCheck(msgspec.Struct, frozen=True):
         )
 
     def shares_a_count(self) -> bool:
-        """Whether other users' events can use up what this one needs."""
-        wanted = self.wanted()
-        return wanted.total is not None or wanted.usage is not None
+        """Return whether other users' events can use up a limit that this event needs."""
+        query = self.query()
+        return query.total is not None or query.usage is not None
 
     def decide(
-        self, standing: ClaimSnapshot, *, is_new_user: bool, on_the_way: int = 0
+        self, snapshot: ClaimSnapshot, *, is_new_user: bool, pending_wallets: int = 0
     ) -> ClaimRecord:
-        """The claim as it stands. Raises the first refusal.
+        """Return the event's claim as it is before this event. Raises the first refusal.
 
-        `on_the_way` counts wallets of this brand that are being made now.
+        `pending_wallets` is how many wallets for this brand's events are being created now.
         """
-        self._refuse_used_nonce(standing)
-        claim = standing.claims.get(self.key, _NO_CLAIM)
+        self._refuse_used_nonce(snapshot)
+        claim = snapshot.claims.get(self.key, _NO_CLAIM)
         decide(
             rule=self.rule,
             window_seconds=self.brand.duplicate_window_seconds,
             bypass=self.is_bypass,
             skip_cooldown=self.skips_cooldown,
             claim=claim,
-            total_claims=standing.totals.get(self.key[:2]),
-            now=standing.now,
+            total_claims=snapshot.totals.get(self.key[:2]),
+            now=snapshot.now,
         )
-        budget, wallets = self.quotas(standing)
-        refuse_over_budget(budget, _used(standing, self.key[0], budget), self.ltz, standing.now)
+        budget, wallets = self.quotas(snapshot)
+        refuse_over_budget(budget, _used(snapshot, self.key[0], budget), self.ltz, snapshot.now)
         if is_new_user:
-            made = _used(standing, self.key[0], wallets) + on_the_way
-            refuse_more_wallets(wallets, made, standing.now)
+            created = _used(snapshot, self.key[0], wallets) + pending_wallets
+            refuse_more_wallets(wallets, created, snapshot.now)
         return claim
 
-    def quotas(self, standing: ClaimSnapshot) -> tuple[Quota | None, Quota | None]:
-        """The brand's budget and its limit of new wallets, None where it has none."""
-        return budget_of(self.brand, standing.now), wallets_of(self.brand, standing.now)
+    def quotas(self, snapshot: ClaimSnapshot) -> tuple[Quota | None, Quota | None]:
+        """The brand's LTZ budget and its limit of new wallets; None for no limit."""
+        return budget_of(self.brand, snapshot.now), wallets_of(self.brand, snapshot.now)
 
-    def _refuse_used_nonce(self, standing: ClaimSnapshot) -> None:
+    def _refuse_used_nonce(self, snapshot: ClaimSnapshot) -> None:
         if self.signed is None:
             return
-        used_by = standing.nonces.get((self.key[0], self.signed.nonce))
+        used_by = snapshot.nonces.get((self.key[0], self.signed.nonce))
         if used_by is not None and used_by != self.signed.id:
             raise SignatureRefused("X-LTZ-Nonce was used before")
 
 
-def _used(standing: ClaimSnapshot, brand_id: Address, quota: Quota | None) -> int:
-    return 0 if quota is None else standing.usage.get((brand_id, quota.kind, quota.start), 0)
+def _used(snapshot: ClaimSnapshot, brand_id: Address, quota: Quota | None) -> int:
+    return 0 if quota is None else snapshot.usage.get((brand_id, quota.kind, quota.start), 0)
 
 
 class PreparedEvent(msgspec.Struct, frozen=True):
-    """An event that passed the first checks. `is_known_user`: he has a row already."""
+    """An event that passed the checks before the batch. A known user has a row."""
 
     event: EventRow
     user: User
@@ -117,124 +115,150 @@ class PreparedEvent(msgspec.Struct, frozen=True):
     check: EventCheck
 
 
-class Written(msgspec.Struct, frozen=True):
-    event: EventRow
-    is_new_user: bool
+class RecordedEvent(msgspec.Struct, frozen=True):
+    """A committed event. `status` is "final" for a reward of 0, otherwise "queued", and "published"
+    once the `transaction_hash` of the mint is known."""
+
+    event_id: UUID
+    event_type: str
+    ltz: int
+    wallet: Address
+    wallet_created: bool
+    transaction_hash: Hash32 | None
+    status: str
 
 
-class AlreadyWritten(Enum):
-    """The event is in the database: the write whose outcome was lost had happened."""
+class AlreadyInserted(Enum):
+    """The event is in the database: an earlier write with an unknown outcome had succeeded."""
 
-    WRITTEN = "written"
+    INSERTED = "inserted"
 
 
-WRITTEN = AlreadyWritten.WRITTEN
+INSERTED = AlreadyInserted.INSERTED
 
-Verdict = NewEvent | LtzdError | Retry | AlreadyWritten
+Decision = NewEvent | LtzdError | Retry | AlreadyInserted
 
 
 def decide_all(
-    group: Sequence[PreparedEvent], standing: ClaimSnapshot, known: Collection[str]
-) -> list[Verdict]:
-    """Decide in order, each on what those before it left; moves `standing` along.
+    batch: Sequence[PreparedEvent], snapshot: ClaimSnapshot, known: Collection[str]
+) -> list[Decision]:
+    """Decide in order, each event on what those before it leave; updates `snapshot`.
 
-    `known` are e-mail keys of users who have rows. A second good event of a claim waits for the
-    next group, since a write takes one of each; and with it whatever comes after it and shares a
-    count of its brand.
+    `known` holds the e-mail keys of users with rows. A write takes one event of each claim, so a
+    second acceptable one is retried in the next batch, and so is every later event of its brand
+    that shares a limit.
     """
-    verdicts: list[Verdict] = []
-    taken: set[ClaimKey] = set()
-    waiting: set[Address] = set()
-    newcomers: set[str] = set()
-    for one in group:
-        key = one.check.key
-        if standing.claims.get(key, _NO_CLAIM).last_event_id == one.event.id and key not in taken:
-            verdicts.append(WRITTEN)
+    decisions: list[Decision] = []
+    written_claims: set[ClaimKey] = set()
+    retried_brands: set[Address] = set()
+    new_users: set[str] = set()
+    for prepared in batch:
+        key = prepared.check.key
+        last_event_id = snapshot.claims.get(key, _NO_CLAIM).last_event_id
+        if last_event_id == prepared.event.id and key not in written_claims:
+            decisions.append(INSERTED)
             continue
-        if key[0] in waiting and one.check.shares_a_count():
-            verdicts.append(RETRY)
+        if key[0] in retried_brands and prepared.check.shares_a_count():
+            decisions.append(RETRY)
             continue
-        is_new = not one.is_known_user and key[2] not in known and key[2] not in newcomers
+        is_new = not prepared.is_known_user and key[2] not in known and key[2] not in new_users
         try:
-            claim = one.check.decide(standing, is_new_user=is_new)
+            claim = prepared.check.decide(snapshot, is_new_user=is_new)
         except Refused as refusal:
-            verdicts.append(refusal)
+            decisions.append(refusal)
             continue
-        if key in taken:
-            waiting.add(key[0])
-            verdicts.append(RETRY)
+        if key in written_claims:
+            retried_brands.add(key[0])
+            decisions.append(RETRY)
             continue
-        taken.add(key)
-        claim = ClaimRecord(claim.claims + 1, one.event.id, standing.now)
-        new = _new_event(one, claim, standing, is_new_user=is_new)
-        _move(standing, one.check, new)
+        written_claims.add(key)
+        claim = ClaimRecord(claim.claims + 1, prepared.event.id, snapshot.now)
+        new = _new_event(prepared, claim, snapshot, is_new_user=is_new)
+        _apply(snapshot, prepared.check, new)
         if is_new:
-            newcomers.add(key[2])
-        verdicts.append(new)
-    return verdicts
+            new_users.add(key[2])
+        decisions.append(new)
+    return decisions
 
 
 def _new_event(
-    one: PreparedEvent, claim: ClaimRecord, standing: ClaimSnapshot, *, is_new_user: bool
+    prepared: PreparedEvent, claim: ClaimRecord, snapshot: ClaimSnapshot, *, is_new_user: bool
 ) -> NewEvent:
-    budget, wallets = one.check.quotas(standing)
-    signed = one.check.signed
+    budget, wallets = prepared.check.quotas(snapshot)
+    signed = prepared.check.signed
     return NewEvent(
-        event=one.event,
-        key=one.check.key,
+        event=prepared.event,
+        key=prepared.check.key,
         claim=claim,
-        identity_subject=None if one.is_known_user else one.user.identity_subject,
-        maximum=one.check.rule.max_total_claims,
+        identity_subject=None if prepared.is_known_user else prepared.user.identity_subject,
+        maximum=prepared.check.rule.max_total_claims,
         budget=budget,
         wallets=wallets if is_new_user else None,
         nonce=None if signed is None else signed.nonce,
         request_id=None if signed is None else signed.id,
-        time_zone=one.check.brand.time_zone,
+        time_zone=prepared.check.brand.time_zone,
     )
 
 
-def _move(standing: ClaimSnapshot, check: EventCheck, new: NewEvent) -> None:
-    """How things stand once `new` is written."""
+def _apply(snapshot: ClaimSnapshot, check: EventCheck, new: NewEvent) -> None:
+    """Update the snapshot to what it will be once `new` is written."""
     brand_id = new.key[0]
-    standing.claims[new.key] = new.claim
+    snapshot.claims[new.key] = new.claim
     if new.maximum is not None:
-        standing.totals[new.key[:2]] = standing.totals.get(new.key[:2], 0) + 1
+        snapshot.totals[new.key[:2]] = snapshot.totals.get(new.key[:2], 0) + 1
     if new.nonce is not None and new.request_id is not None:
-        standing.nonces[brand_id, new.nonce] = new.request_id
+        snapshot.nonces[brand_id, new.nonce] = new.request_id
     for quota, more in ((new.budget, check.ltz), (new.wallets, 1)):
         if quota is not None:
-            used = _used(standing, brand_id, quota)
-            standing.usage[brand_id, quota.kind, quota.start] = used + more
+            used = _used(snapshot, brand_id, quota)
+            snapshot.usage[brand_id, quota.kind, quota.start] = used + more
 
 
 def outcomes_of(
-    group: Sequence[PreparedEvent],
-    verdicts: Sequence[Verdict],
-    won: Mapping[ClaimKey, InsertedEvent],
-    given: Mapping[UUID, Address],
-) -> list[Written | Exception | Retry]:
-    """What each caller hears; a new user is announced by one event. `given` tells where rewards go
-    that were written before.
+    batch: Sequence[PreparedEvent],
+    decisions: Sequence[Decision],
+    inserted: Mapping[ClaimKey, EventRow],
+    reward_wallets: Mapping[UUID, Address],
+) -> list[RecordedEvent | Exception | Retry]:
+    """Return each caller's outcome; of a new user's events only the first created the wallet.
 
-    Whoever lost its claim to another process decides again, and so does whoever was refused beside
-    a loser of the same brand, perhaps because of it.
+    `reward_wallets` holds the wallets of the rewards that an earlier write inserted. An event whose
+    claim another process wrote first is retried. So is an event that was refused beside it for the
+    same brand, since its refusal may have rested on the lost event.
     """
-    lost = {v.key[0] for v in verdicts if isinstance(v, NewEvent) and v.key not in won}
+    lost_brands = {
+        decision.key[0]
+        for decision in decisions
+        if isinstance(decision, NewEvent) and decision.key not in inserted
+    }
     announced: set[str] = set()
-    outcomes: list[Written | Exception | Retry] = []
-    for one, verdict in zip(group, verdicts, strict=True):
-        key = one.check.key
-        if isinstance(verdict, NewEvent) and key in won:
-            event = structs.replace(one.event, user_id=won[key].user_id, wallet=won[key].wallet)
-            outcomes.append(Written(event, won[key].is_new_user and key[2] not in announced))
+    outcomes: list[RecordedEvent | Exception | Retry] = []
+    for prepared, decision in zip(batch, decisions, strict=True):
+        key, event = prepared.check.key, prepared.event
+        if isinstance(decision, NewEvent) and key in inserted:
+            row = inserted[key]
+            is_new = row.is_new_user and key[2] not in announced
+            outcomes.append(_recorded(event, row.wallet, wallet_created=is_new))
             announced.add(key[2])
-        elif isinstance(verdict, AlreadyWritten):
-            is_new = not one.is_known_user and key[2] not in announced
-            wallet = given.get(one.event.id, one.event.wallet)
-            outcomes.append(Written(structs.replace(one.event, wallet=wallet), is_new))
+        elif isinstance(decision, AlreadyInserted):
+            is_new = not prepared.is_known_user and key[2] not in announced
+            wallet = reward_wallets.get(event.id, event.wallet)
+            outcomes.append(_recorded(event, wallet, wallet_created=is_new))
             announced.add(key[2])
-        elif isinstance(verdict, NewEvent | Retry) or key[0] in lost:
+        elif isinstance(decision, NewEvent | Retry) or key[0] in lost_brands:
             outcomes.append(RETRY)
         else:
-            outcomes.append(verdict)
+            outcomes.append(decision)
     return outcomes
+
+
+def _recorded(event: EventRow, wallet: Address, *, wallet_created: bool) -> RecordedEvent:
+    return RecordedEvent(
+        event_id=event.id,
+        event_type=event.event_type,
+        ltz=event.ltz,
+        wallet=wallet,
+        wallet_created=wallet_created,
+        transaction_hash=None,
+        status="final" if event.ltz == 0 else "queued",
+    )

@@ -1,10 +1,10 @@
-"""Records a brand's customer events and owes their rewards (spec 4.1).
+"""Records a brand's customer events and queues the rewards they earn (spec 4.1).
 
-Checks run first; then the wallet is found or made at the identity provider; then the limits are
-decided on how the claims stand, and one statement writes event, reward and wake-up if they still
-stand so. The answer waits until the mint is published, five seconds at most: later it is "queued",
-and the event is minted all the same. Of several events in one request each is recorded for itself,
-in their order.
+The checks run first; then the identity provider finds or creates the wallet; then the limits are
+decided on the stored claims, and one statement writes event, reward and wake-up if the claims are
+unchanged. The answer waits up to five seconds for the mint to be published; after that it says
+"queued", and the reward is minted later. The events of one request are recorded independently, in
+their order.
 """
 
 import asyncio
@@ -18,9 +18,10 @@ from uuid import UUID
 
 import msgspec
 from cachetools import LRUCache
+from msgspec import structs
 
 from ltzd import telemetry
-from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, Written
+from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.writer import EventWriter
@@ -56,19 +57,23 @@ from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
 HASH_WAIT_SECONDS = 5.0
-"""How long an answer waits for its hashes before it says "queued" (design.md 4, Events)."""
+"""How long an answer waits for the mint's hash before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
 _RECORDED = telemetry.EVENTS.labels("recorded")
 _QUEUED = telemetry.REWARDS_QUEUED.labels("event")
 _MINUTE_SECONDS = 60
-_NEWCOMER_SECONDS = 30.0
+_PENDING_WALLET_SECONDS = 30.0
 """Longer than the identity provider and a commit can take together."""
 
 Answer = TypeVar("Answer")
 
 
 class EventRequest(msgspec.Struct, frozen=True):
-    """A well-formed request; `origin` is the Origin header, `signed` the signature's if any."""
+    """A well-formed request.
+
+    `origin` is the Origin header, `network` the client's IP address (of IPv6 its /64) for the limit
+    per address, and `signed` the request's signature headers.
+    """
 
     brand_id: Address
     event_type: str
@@ -79,25 +84,12 @@ class EventRequest(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     origin: str | None
     network: str = ""
-    """The client's address, of IPv6 the /64: what a limit per IP counts."""
     signed: SignedRequest | None = None
-
-
-class RecordedEvent(msgspec.Struct, frozen=True):
-    """`status`: "published" with a hash, "queued" without, "final" for a reward of 0."""
-
-    event_id: UUID
-    event_type: str
-    ltz: int
-    wallet: Address
-    wallet_created: bool
-    transaction_hash: Hash32 | None
-    status: str
 
 
 @dataclass(frozen=True, slots=True)
 class EventStatus:
-    """`status`: queued, published, minted, final or failed."""
+    """`status` is queued, published, minted, final or failed."""
 
     event_id: UUID
     event_type: str
@@ -130,58 +122,64 @@ class EventHandler:
         self._capacity = capacity
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
-        self._newcomers = _Newcomers()
+        self._pending_wallets = _PendingWallets()
         self._writer = EventWriter(pool, wakeups, self._known)
 
     async def run(self) -> None:
-        """Commit what is to be recorded, until cancelled."""
+        """Commit events until cancelled."""
         await self._writer.run()
 
     async def record(self, request: EventRequest) -> RecordedEvent:
         """Raises the narrowest Refused or Unavailable; nothing is recorded then."""
         try:
-            claim = await self._prepare(request)
-            written = await self._write(claim)
+            prepared = await self._prepare(request)
+            recorded = await self._write(prepared)
         except Refused as refusal:
             telemetry.EVENTS.labels(type(refusal).__name__).inc()
             raise
         _RECORDED.inc()
-        return await self._answer(written)
+        return await self._await_hash(request.brand_id, recorded)
 
     async def record_all(
         self, requests: Sequence[EventRequest | Refused]
     ) -> list[RecordedEvent | BaseException]:
-        """Each for itself, decided in their order; all hashes are waited for together.
+        """Record each event independently, decided in order; all hashes are awaited together.
 
-        A request that is refused already keeps its place. Answers in their order: the recorded
-        event, or what `record` would have raised.
+        A request that was refused before keeps its place. Returns, in order, the recorded event or
+        what `record` would have raised.
         """
         prepared = await self._prepare_all(requests)
-        written = await _all(
-            one if isinstance(one, BaseException) else self._write(one) for one in prepared
+        recorded = await _gather(
+            event if isinstance(event, BaseException) else self._write(event) for event in prepared
         )
-        for one in written:
-            if isinstance(one, Refused):
-                telemetry.EVENTS.labels(type(one).__name__).inc()
-            elif isinstance(one, Written):
+        for outcome in recorded:
+            if isinstance(outcome, Refused):
+                telemetry.EVENTS.labels(type(outcome).__name__).inc()
+            elif isinstance(outcome, RecordedEvent):
                 _RECORDED.inc()
-        return await _all(
-            one if isinstance(one, BaseException) else self._answer(one) for one in written
-        )
+        return await _gather(map(self._answer, requests, recorded))
+
+    def _answer(
+        self, request: EventRequest | Refused, outcome: RecordedEvent | BaseException
+    ) -> Awaitable[RecordedEvent] | BaseException:
+        if isinstance(outcome, BaseException):
+            return outcome
+        assert isinstance(request, EventRequest), "a refused request is not recorded"
+        return self._await_hash(request.brand_id, outcome)
 
     async def _prepare_all(
         self, requests: Sequence[EventRequest | Refused]
     ) -> list[PreparedEvent | BaseException]:
-        """Together; one after the other where a brand counts something on the way."""
+        """Prepare concurrently, or one by one if preparing counts in one of the brands' limits."""
 
-        def begun(one: EventRequest | Refused) -> Awaitable[PreparedEvent] | Refused:
-            return one if isinstance(one, Refused) else self._prepare(one)
+        def prepare(request: EventRequest | Refused) -> Awaitable[PreparedEvent] | Refused:
+            return request if isinstance(request, Refused) else self._prepare(request)
 
-        if not any(map(self._counts_early, requests)):
-            return await _all(map(begun, requests))
-        return [outcome for one in requests for outcome in await _all([begun(one)])]
+        if not any(map(self._counts_while_preparing, requests)):
+            return await _gather(map(prepare, requests))
+        return [outcome for request in requests for outcome in await _gather([prepare(request)])]
 
-    def _counts_early(self, request: EventRequest | Refused) -> bool:
+    def _counts_while_preparing(self, request: EventRequest | Refused) -> bool:
         brand = None if isinstance(request, Refused) else self._brands.get(request.brand_id)
         return brand is not None and bool(
             brand.max_new_wallets_per_hour or brand.events_per_minute_per_ip
@@ -205,7 +203,7 @@ class EventHandler:
         )
 
     def configuration(self, brand_id: Address) -> list[EventRule]:
-        """The rules in force. Raises BrandUnknown."""
+        """The event rules of a brand. Raises BrandUnknown."""
         return list(self._brand(brand_id).configured_events())
 
     def _brand(self, brand_id: Address) -> Brand:
@@ -215,7 +213,7 @@ class EventHandler:
         return brand
 
     async def _prepare(self, request: EventRequest) -> PreparedEvent:
-        """Every check that needs no lock, in design.md's order, then the wallet."""
+        """Run the checks without locks, in design.md's order, then find or create the wallet."""
         brand = self._brand(request.brand_id)
         rule, domain = _admit(request, brand)
         check_channel(rule, request.metadata)
@@ -225,7 +223,7 @@ class EventHandler:
         source = request.metadata.get("source")
         source = source if isinstance(source, str) else None
         signed = await self._signed(request, brand)
-        # Without a credential anybody may say these two, so a brand may want its signature.
+        # Without a credential any caller may claim these two, so a brand may demand its signature.
         is_trusted = signed is not None or not brand.signed_bypass
         check = EventCheck(
             key=(request.brand_id, request.event_type, users.email_key(request.email)),
@@ -236,7 +234,7 @@ class EventHandler:
             skips_cooldown=is_trusted and request.metadata.get("skip_cooldown") is True,
             signed=signed,
         )
-        user, is_known = await self._meet(request, check)
+        user, is_known = await self._find_user(request, check)
         event = EventRow(
             id=next(self._ids),
             brand_id=request.brand_id,
@@ -253,58 +251,58 @@ class EventHandler:
         return PreparedEvent(event, user, is_known, check)
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
-        """The signature, where the brand asks for one and the request has one.
+        """Return the verified signature if the brand demands one and the request has one.
 
-        Raises SignatureRefused: who signs must sign right, and hears it if not.
+        Raises SignatureRefused for an invalid signature, although an unsigned event is accepted.
         """
         if request.signed is None or not brand.signed_bypass:
             return None
         await self._signatures.check(request.signed, request.brand_id)
         return request.signed
 
-    async def _meet(self, request: EventRequest, check: EventCheck) -> tuple[User, bool]:
-        """The event's user: known here, else from the database, else from the provider.
+    async def _find_user(self, request: EventRequest, check: EventCheck) -> tuple[User, bool]:
+        """Return the event's user, from the cache, the database or the identity provider.
 
-        Also answers whether he has a row. A hopeless event is refused before a wallet is made, and
-        before it counts for its address.
+        Also returns whether the user has a row. An event that would be refused now is refused
+        before a wallet is created for it, and before it counts for its IP address.
         """
         email_key = check.key[2]
         user = self._known.get(email_key)
         if user is not None and not check.brand.events_per_minute_per_ip:
             return user, True
         async with session(self._pool) as connection:
-            standing = await events.read_snapshot(connection, [check.wanted()])
+            snapshot = await events.read_snapshot(connection, [check.query()])
             user = user or await users.find(connection, email_key)
-        on_the_way = self._newcomers.beside(check)
-        check.decide(standing, is_new_user=user is None, on_the_way=on_the_way)
+        pending = self._pending_wallets.others(check)
+        check.decide(snapshot, is_new_user=user is None, pending_wallets=pending)
         if user is None:
-            return await self._welcome(request, check), False
+            return await self._create_user(request, check), False
         await self._count(request, check.brand)
         self._known[email_key] = user
         return user, True
 
-    async def _welcome(self, request: EventRequest, check: EventCheck) -> User:
-        """A user without a row. On the way from here, before anybody else is decided on."""
+    async def _create_user(self, request: EventRequest, check: EventCheck) -> User:
+        # Counted before the first await: the next event is decided with this wallet counted.
         if check.brand.max_new_wallets_per_hour:
-            self._newcomers.enter(check)
+            self._pending_wallets.add(check)
         try:
             await self._count(request, check.brand)
-            found = await self._identity.wallet_of_email(request.email)
+            wallet = await self._identity.wallet_of_email(request.email)
         except BaseException:
-            self._newcomers.leave(check)
+            self._pending_wallets.remove(check)
             raise
         email_key = check.key[2]
-        id_ = users.user_id(found.subject, email_key)
-        return User(id_, email_key, found.subject, found.wallet)
+        id_ = users.user_id(wallet.subject, email_key)
+        return User(id_, email_key, wallet.subject, wallet.wallet)
 
-    async def _write(self, claim: PreparedEvent) -> Written:
+    async def _write(self, prepared: PreparedEvent) -> RecordedEvent:
         try:
-            return await self._writer.write(claim)
+            return await self._writer.write(prepared)
         finally:
-            self._newcomers.leave(claim.check)
+            self._pending_wallets.remove(prepared.check)
 
     async def _count(self, request: EventRequest, brand: Brand) -> None:
-        """Raises RateLimited. Counts events that pass all other rules."""
+        """Count an event that passes all other rules for its IP address. Raises RateLimited."""
         most = brand.events_per_minute_per_ip
         if not most:
             return
@@ -314,72 +312,66 @@ class EventHandler:
             seconds = max(1, math.ceil(window.reset_at - time()))
             raise rate_limited("events a minute from one address", most, seconds)
 
-    async def _answer(self, written: Written) -> RecordedEvent:
-        event = written.event
-        hash_ = None
-        if event.ltz > 0:
-            _QUEUED.inc()
-            if not self._brands.is_paused(event.brand_id):
-                with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
-                    hash_ = await self._hashes.wait(event.id, HASH_WAIT_SECONDS)
-        return RecordedEvent(
-            event_id=event.id,
-            event_type=event.event_type,
-            ltz=event.ltz,
-            wallet=event.wallet,
-            wallet_created=written.is_new_user,
-            transaction_hash=hash_,
-            status="final" if event.ltz == 0 else "published" if hash_ else "queued",
-        )
+    async def _await_hash(self, brand_id: Address, recorded: RecordedEvent) -> RecordedEvent:
+        if recorded.ltz == 0:
+            return recorded
+        _QUEUED.inc()
+        if self._brands.is_paused(brand_id):
+            return recorded
+        with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
+            hash_ = await self._hashes.wait(recorded.event_id, HASH_WAIT_SECONDS)
+        if hash_ is None:
+            return recorded
+        return structs.replace(recorded, transaction_hash=hash_, status="published")
 
 
-class _Newcomers:
-    """Wallets of this process that are made or committed now, by brand and e-mail key.
+class _PendingWallets:
+    """Wallets that this process is creating or committing now, by brand and e-mail key.
 
-    So a crowd cannot outrun its brand's limit on the way to the commit that counts it. An entry
-    that nobody takes back (its caller was cancelled) ends by itself.
+    A burst of events cannot pass its brand's limit of new wallets before the commits that count
+    them. An entry that is never removed, because its caller was cancelled, expires.
     """
 
     def __init__(self, clock: Clock = loop_time) -> None:
         self._clock = clock
-        self._until: dict[Address, dict[str, float]] = {}
+        self._expiries: dict[Address, dict[str, float]] = {}
 
-    def beside(self, check: EventCheck) -> int:
-        """How many of the brand, not counting this event's own. Forgets those that have ended."""
+    def others(self, check: EventCheck) -> int:
+        """Return how many of the brand's are pending, without this event's own; drops expired."""
         brand_id, email_key = check.key[0], check.key[2]
         now = self._clock()
-        until = self._until.pop(brand_id, {})
-        live = {key: end for key, end in until.items() if end > now}
-        if live:
-            self._until[brand_id] = live
-        return len(live) - (email_key in live)
+        expiries = self._expiries.pop(brand_id, {})
+        pending = {key: expiry for key, expiry in expiries.items() if expiry > now}
+        if pending:
+            self._expiries[brand_id] = pending
+        return len(pending) - (email_key in pending)
 
-    def enter(self, check: EventCheck) -> None:
-        end = self._clock() + _NEWCOMER_SECONDS
-        self._until.setdefault(check.key[0], {})[check.key[2]] = end
+    def add(self, check: EventCheck) -> None:
+        expiry = self._clock() + _PENDING_WALLET_SECONDS
+        self._expiries.setdefault(check.key[0], {})[check.key[2]] = expiry
 
-    def leave(self, check: EventCheck) -> None:
-        until = self._until.get(check.key[0], {})
-        until.pop(check.key[2], None)
-        if not until:
-            self._until.pop(check.key[0], None)
+    def remove(self, check: EventCheck) -> None:
+        expiries = self._expiries.get(check.key[0], {})
+        expiries.pop(check.key[2], None)
+        if not expiries:
+            self._expiries.pop(check.key[0], None)
 
 
-async def _all(
-    those: Iterable[Awaitable[Answer] | BaseException],
+async def _gather(
+    outcomes: Iterable[Awaitable[Answer] | BaseException],
 ) -> list[Answer | BaseException]:
-    """Together, begun in order; an exception takes the place of an answer."""
-    return await asyncio.gather(*map(_begun, those), return_exceptions=True)
+    """Await all concurrently, started in order; exceptions take the place of results."""
+    return await asyncio.gather(*map(_result, outcomes), return_exceptions=True)
 
 
-async def _begun(one: Awaitable[Answer] | BaseException) -> Answer:
-    if isinstance(one, BaseException):
-        raise one
-    return await one
+async def _result(outcome: Awaitable[Answer] | BaseException) -> Answer:
+    if isinstance(outcome, BaseException):
+        raise outcome
+    return await outcome
 
 
 def _admit(request: EventRequest, brand: Brand) -> tuple[EventRule, str]:
-    """The rule of the event and the domain it comes from (spec 4.1 rule 1)."""
+    """Return the event's rule and the domain it comes from (spec 4.1 rule 1)."""
     if not brand.automation:
         raise AutomationDisabled("Automation is disabled for this brand")
     domain = event_domain(request.domain, request.source_url, request.origin)

@@ -1,7 +1,7 @@
-"""Writes events in groups: reads how their claims stand, decides, commits what still stands so.
+"""Commits events in batches: reads their claims, decides, and inserts what is accepted.
 
-A database that is lost on the way may have written; its events are decided again once it is back,
-and their claims tell.
+If the database is lost during a write, the events may have been written. They are decided again
+once it is back: their claims then show whether they were.
 """
 
 import asyncio
@@ -10,9 +10,9 @@ from dataclasses import replace
 from uuid import UUID
 
 from ltzd.actions.event_handler.batch_decision import (
-    WRITTEN,
+    INSERTED,
     PreparedEvent,
-    Written,
+    RecordedEvent,
     decide_all,
     outcomes_of,
 )
@@ -21,17 +21,21 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
-from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, InsertedEvent, NewEvent
+from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
 
-_UNSURE_SECONDS = 5.0
-"""How long a caller whose write may have happened waits for the database to come back."""
-_UNSURE_PAUSE_SECONDS = 0.2
+_UNKNOWN_OUTCOME_SECONDS = 5.0
+"""How long the caller of an event that may have been written waits for the database."""
+_UNKNOWN_OUTCOME_PAUSE_SECONDS = 0.2
+
+Outcome = RecordedEvent | Exception | Retry
 
 
 class EventWriter:
+    """`known` holds users with rows, by e-mail key; the writer adds the users it inserts."""
+
     def __init__(
         self,
         pool: Pool,
@@ -39,98 +43,104 @@ class EventWriter:
         known: MutableMapping[str, User],
         clock: Clock = loop_time,
     ) -> None:
-        """`known` are users who have rows, by e-mail key; those who come are added."""
+        self._clock = clock
         self._pool = pool
         self._wakeups = wakeups
         self._known = known
-        self._clock = clock
-        self._unsure: dict[UUID, float] = {}
-        self._commits = BatchWriter[PreparedEvent, Written](self._write, "event", clock=clock)
+        self._unknown_outcomes: dict[UUID, float] = {}
+        self._writer = BatchWriter[PreparedEvent, RecordedEvent](self._write, "event", clock=clock)
 
     async def run(self) -> None:
-        """Commit what `write` gathers, until cancelled."""
-        await self._commits.run()
+        """Commit what `write` is called with, until cancelled."""
+        await self._writer.run()
 
-    async def write(self, claim: PreparedEvent) -> Written:
-        """After the commit that holds it. Raises the narrowest Refused, or Unavailable.
+    async def write(self, prepared: PreparedEvent) -> RecordedEvent:
+        """Return after the commit that holds the event. Raises the narrowest Refused, Unavailable.
 
-        Claims are decided in the order in which this was called.
+        Events are decided in the order in which this was called.
         """
-        return await self._commits.submit(claim)
+        return await self._writer.submit(prepared)
 
-    async def _write(self, group: Sequence[PreparedEvent]) -> list[Written | Exception | Retry]:
-        """Decide a group on how things stand, in order, and write what still stands so."""
+    async def _write(self, batch: Sequence[PreparedEvent]) -> list[Outcome]:
         try:
-            standing = await self._standing(group)
+            snapshot = await self._read_snapshot(batch)
         except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, [RETRY] * len(group), error)
-        verdicts = decide_all(group, standing, self._known)
-        accepted = [new for new in verdicts if isinstance(new, NewEvent)]
-        found = [one.event.id for one, v in zip(group, verdicts, strict=True) if v is WRITTEN]
+            return await self._await_database(batch, [RETRY] * len(batch), error)
+        decisions = decide_all(batch, snapshot, self._known)
+        accepted = [decision for decision in decisions if isinstance(decision, NewEvent)]
+        already_inserted = [
+            prepared.event.id
+            for prepared, decision in zip(batch, decisions, strict=True)
+            if decision is INSERTED
+        ]
         try:
-            given = await self._given(found)
-            won = await self._commit(accepted)
+            reward_wallets = await self._read_reward_wallets(already_inserted)
+            inserted = await self._insert(accepted)
         except DatabaseUnavailable as error:
-            return await self._hold_unsure(group, outcomes_of(group, verdicts, {}, {}), error)
-        if accepted and not won and len(group) > 1:
-            # One of them met a limit that others have just used up; it must not stop the rest.
-            return [outcome for one in group for outcome in await self._write([one])]
-        self._learn(group, won)
-        if won:
+            return await self._await_database(batch, outcomes_of(batch, decisions, {}, {}), error)
+        if accepted and not inserted and len(batch) > 1:
+            # One event met a limit that another process has used up; it must not stop the rest.
+            return [outcome for prepared in batch for outcome in await self._write([prepared])]
+        self._remember_users(batch, inserted)
+        if inserted:
             self._wakeups.notify(REWARDS)
-        outcomes = outcomes_of(group, verdicts, won, given)
-        for one, outcome in zip(group, outcomes, strict=True):
+        outcomes = outcomes_of(batch, decisions, inserted, reward_wallets)
+        for prepared, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, Retry):
-                self._unsure.pop(one.event.id, None)
+                self._unknown_outcomes.pop(prepared.event.id, None)
         return outcomes
 
-    async def _standing(self, group: Sequence[PreparedEvent]) -> ClaimSnapshot:
+    async def _read_snapshot(self, batch: Sequence[PreparedEvent]) -> ClaimSnapshot:
         async with session(self._pool) as connection:
-            return await events.read_snapshot(connection, [one.check.wanted() for one in group])
+            return await events.read_snapshot(
+                connection, [prepared.check.query() for prepared in batch]
+            )
 
-    def _learn(self, group: Sequence[PreparedEvent], won: Mapping[ClaimKey, InsertedEvent]) -> None:
-        """Users as their rows say: they may have followed their owners to other wallets."""
-        for one in group:
-            written = won.get(one.check.key)
-            if written is not None:
-                user = replace(one.user, id=written.user_id, wallet=written.wallet)
-                self._known[user.email_key] = user
-
-    async def _given(self, found: Sequence[UUID]) -> dict[UUID, Address]:
-        """The wallets of rewards that an earlier attempt has written."""
-        if not found:
+    async def _read_reward_wallets(self, ids: Sequence[UUID]) -> dict[UUID, Address]:
+        """Read the wallets of rewards that an earlier attempt has inserted."""
+        if not ids:
             return {}
         async with session(self._pool) as connection:
-            return await events.reward_wallets(connection, found)
+            return await events.reward_wallets(connection, ids)
 
-    async def _commit(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, InsertedEvent]:
-        """What was won. Raises DatabaseUnavailable; its events are unsure until decided again."""
+    async def _insert(self, accepted: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
+        """Raises DatabaseUnavailable; the outcome of these events is unknown then."""
         if not accepted:
             return {}
         try:
             async with session(self._pool) as connection:
                 return await events.insert(connection, accepted)
         except DatabaseUnavailable:
-            deadline = self._clock() + _UNSURE_SECONDS
+            deadline = self._clock() + _UNKNOWN_OUTCOME_SECONDS
             for new in accepted:
-                self._unsure.setdefault(new.event.id, deadline)
+                self._unknown_outcomes.setdefault(new.event.id, deadline)
             raise
 
-    async def _hold_unsure(
+    def _remember_users(
+        self, batch: Sequence[PreparedEvent], inserted: Mapping[ClaimKey, EventRow]
+    ) -> None:
+        """Cache users as their rows say: their wallets may have changed since they were read."""
+        for prepared in batch:
+            row = inserted.get(prepared.check.key)
+            if row is not None:
+                user = replace(prepared.user, id=row.user_id, wallet=row.wallet)
+                self._known[user.email_key] = user
+
+    async def _await_database(
         self,
-        group: Sequence[PreparedEvent],
-        outcomes: Sequence[Written | Exception | Retry],
+        batch: Sequence[PreparedEvent],
+        outcomes: Sequence[Outcome],
         error: DatabaseUnavailable,
-    ) -> list[Written | Exception | Retry]:
-        """While the database is away, or takes no writes: of those without an outcome, try again
-        for whom it may have written, and refuse the others."""
-        await asyncio.sleep(_UNSURE_PAUSE_SECONDS)
+    ) -> list[Outcome]:
+        """Pause, then retry the events that may have been written and refuse the others."""
+        await asyncio.sleep(_UNKNOWN_OUTCOME_PAUSE_SECONDS)
         now = self._clock()
-        held: list[Written | Exception | Retry] = []
-        for one, outcome in zip(group, outcomes, strict=True):
-            if isinstance(outcome, Retry) and self._unsure.get(one.event.id, now) > now:
-                held.append(RETRY)
+        final: list[Outcome] = []
+        for prepared, outcome in zip(batch, outcomes, strict=True):
+            event_id = prepared.event.id
+            if isinstance(outcome, Retry) and self._unknown_outcomes.get(event_id, now) > now:
+                final.append(RETRY)
             else:
-                self._unsure.pop(one.event.id, None)
-                held.append(error if isinstance(outcome, Retry) else outcome)
-        return held
+                self._unknown_outcomes.pop(event_id, None)
+                final.append(error if isinstance(outcome, Retry) else outcome)
+        return final

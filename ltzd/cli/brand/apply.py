@@ -101,7 +101,7 @@ async def _show_and_apply(
 
 
 async def _in_force(connection: Connection, brand: Brand) -> Brand | None:
-    """The brand's configuration; None for a new brand or one that this version cannot read."""
+    """The stored configuration, if the brand has one that this version can read."""
     try:
         return await brands.load(connection, brand.address)
     except Misconfigured as error:

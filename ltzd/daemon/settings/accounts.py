@@ -1,7 +1,7 @@
-"""Settings of the look-ups of accounts: a section for each OAuth provider that is asked.
+"""The section `accounts`: a section for each OAuth provider whose accounts are looked up.
 
-Without its section a provider is not asked, and what it would say is unknown. Secrets may be given
-as files.
+Without its section a provider is not asked whether an account exists. Every secret may be given
+as a file instead.
 """
 
 from collections.abc import Iterator
@@ -61,7 +61,7 @@ class TwitterSettings(_WithToken):
 
 
 class GithubSettings(Section):
-    """Without a token 60 questions an hour are answered, and the rest is 500 to our callers."""
+    """Without a token GitHub answers 60 requests an hour; callers get 500 for the others."""
 
     token: _Secret | None = None
     token_file: SecretFile | None = None
@@ -105,7 +105,7 @@ class TelegramSettings(_WithToken):
 class SpotifySettings(_WithClientSecret):
     client_id: _Name
     extended_quota: bool = False
-    """Whether the application is out of development mode, so that its 404s mean something."""
+    """Whether the app is out of development mode, so that a 404 is a missing account."""
     base_url: WebUrl = vendors.SPOTIFY_URL
     token_url: WebUrl = vendors.SPOTIFY_TOKEN_URL
 
@@ -117,7 +117,7 @@ class SpotifySettings(_WithClientSecret):
 
 class InstagramSettings(_WithToken):
     user_id: Annotated[str, Field(pattern=r"^[0-9]{5,25}$")]
-    """Our own professional account's."""
+    """The id of the operator's own professional account."""
     base_url: WebUrl = vendors.INSTAGRAM_URL
 
     def access(self) -> vendors.InstagramAccess:
@@ -142,26 +142,26 @@ class AccountSettings(Section):
     instagram: InstagramSettings | None = None
     tiktok: TiktokSettings | None = None
     exists_seconds: Annotated[float, Field(ge=0, le=86_400)] = 3600.0
-    """How long the answer that an account exists counts."""
+    """How long the answer that an account exists is cached."""
     missing_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
-    """How long every other answer does; that a provider is away is never kept."""
+    """How long any other answer is cached; an unavailable provider is not cached."""
 
     @classmethod
     def of(cls, policy: AccountLookupPolicy) -> Self:
-        """The settings that make this policy, as far as it can be set."""
+        """The settings that result in this policy; used by dev mode."""
         given = {name: getattr(policy, name) for name in cls.model_fields}
         rows = {
-            name: asdict(one) if is_dataclass(one) and not isinstance(one, type) else one
-            for name, one in given.items()
+            name: asdict(value) if is_dataclass(value) and not isinstance(value, type) else value
+            for name, value in given.items()
         }
         return cls.model_validate(rows)
 
     def unchecked_providers(self) -> list[OAuthProvider]:
-        """The providers without a section: only the form of their ids is checked."""
+        """The providers without a section: only the format of their ids is checked."""
         return [name for name in PROVIDERS if getattr(self, name) is None]
 
     def urls(self) -> Iterator[tuple[str, str]]:
-        """Where secrets are sent, by the setting's name."""
+        """Every URL that secrets are sent to, with its setting's name."""
         for name in type(self).model_fields:
             section = getattr(self, name)
             for url in ("base_url", "token_url"):
@@ -169,7 +169,7 @@ class AccountSettings(Section):
                     yield f"accounts.{name}.{url}", getattr(section, url)
 
     def policy(self) -> AccountLookupPolicy:
-        """Raises Misconfigured for a secret's file that cannot be read."""
+        """Raises Misconfigured if a secret's file cannot be read."""
         return AccountLookupPolicy(
             discord=None if self.discord is None else self.discord.access(),
             twitter=None if self.twitter is None else self.twitter.access(),

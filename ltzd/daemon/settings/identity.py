@@ -1,6 +1,6 @@
-"""Settings of who makes users' tokens and keeps their wallets: `[identity]`, of one of two kinds.
+"""The section `identity`: the identity provider of users' tokens and wallets, of one of two kinds.
 
-A key of the other kind is an unknown key, so that nobody believes it to be in force.
+A key of the other kind is reported as unknown.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ Kind = Literal["vendor", "oidc"]
 
 
 class VendorIdentitySettings(Section):
-    """A vendor makes the tokens and keeps the wallets."""
+    """A vendor issues the tokens and keeps the wallets."""
 
     kind: Literal["vendor"] = "vendor"
     base_url: WebUrl
@@ -33,9 +33,9 @@ class VendorIdentitySettings(Section):
     app_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     app_secret_file: SecretFile | None = None
     issuer: Annotated[str, Field(min_length=1)] = "privy.io"
-    """What its tokens name as their `iss`."""
+    """The `iss` claim of the vendor's tokens."""
     signer_id: Annotated[str, Field(min_length=1)] | None = None
-    """Of the key quorum that new wallets get as a further signer, so that ltzd may sign permits."""
+    """The id of the key quorum that new wallets get as an additional signer, for ltzd's permits."""
     signer_key: Annotated[SecretStr, Field(min_length=1)] | None = None
     signer_key_file: SecretFile | None = None
 
@@ -56,7 +56,7 @@ class VendorIdentitySettings(Section):
         return resolve_secret(self.app_secret, self.app_secret_file)
 
     def policy(self) -> IdentityPolicy:
-        """Raises Misconfigured for a secret's file that cannot be read."""
+        """Raises Misconfigured if a secret's file cannot be read."""
         has_signer = self.signer_id is not None
         return IdentityPolicy(
             base_url=self.base_url,
@@ -74,17 +74,17 @@ class VendorIdentitySettings(Section):
 
 
 class OidcIdentitySettings(Section):
-    """An OpenID Connect issuer makes the tokens; we keep the wallets."""
+    """An OpenID Connect issuer issues the tokens, and ltzd keeps the wallets."""
 
     kind: Literal["oidc"]
     issuer: IssuerUrl
-    """The exact `iss`: a slash at the end counts."""
+    """The exact `iss` claim; a final slash matters."""
     audience: Texts
     subject_claim: ClaimName = "sub"
     email_claim: ClaimName = "email"
     email_verified_claim: ClaimName = "email_verified"
     account_claims: ClaimNames = Field(default_factory=dict)
-    """By provider, the claim that holds the id of the user's account there."""
+    """The claim with the id of the user's account, by OAuth provider."""
     algorithms: Algorithms = ("RS256", "ES256")
     discovery_url: WebUrl | None = None
 
@@ -109,8 +109,8 @@ class _AnyKind(Section):
     kind: Kind
 
 
-def _of_its_kind(value: object) -> object:
-    """Its faults then have the places of that kind's keys, without a kind in between."""
+def _validate_by_kind(value: object) -> object:
+    """Validate as the given kind, so that the places of faults do not contain the kind."""
     if isinstance(value, VendorIdentitySettings | OidcIdentitySettings):
         return value
     kind = value.get("kind", "vendor") if isinstance(value, Mapping) else "vendor"
@@ -120,5 +120,5 @@ def _of_its_kind(value: object) -> object:
 
 
 IdentitySettings = Annotated[
-    VendorIdentitySettings | OidcIdentitySettings, BeforeValidator(_of_its_kind)
+    VendorIdentitySettings | OidcIdentitySettings, BeforeValidator(_validate_by_kind)
 ]

@@ -1,7 +1,7 @@
-"""Where a settings document holds secrets itself, instead of naming their files.
+"""Finds the secrets that a settings file holds itself, instead of naming a secret's file.
 
-The settings' types say it: a value of the type SecretStr is a secret, a URL among these only if it
-holds a password or a provider's key.
+A value of the type SecretStr is a secret; a URL of that type only if it holds a password or a
+provider's key.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,7 +18,7 @@ _WEB_SCHEMES = ("http", "https")
 def inline_secrets(
     section: type[BaseModel], document: object, at: FieldPath = ()
 ) -> Iterator[FieldPath]:
-    """The places of the secrets, in the order of the settings; unknown keys are passed over."""
+    """The places of the secrets, in the order of the settings; unknown keys are ignored."""
     if not isinstance(document, Mapping):
         return
     for name, field in section.model_fields.items():
@@ -31,7 +31,7 @@ def inline_secrets(
 
 
 def _kinds(annotation: object) -> Iterator[type]:
-    """The classes that an annotation such as `Annotated[SecretStr, …] | None` speaks of."""
+    """The classes in an annotation such as `Annotated[SecretStr, …] | None`."""
     if isinstance(annotation, type):
         yield annotation
     for part in get_args(annotation):
@@ -50,5 +50,5 @@ def _is_secret_url(url: str) -> bool:
         return True
     if password or "password" in parse_qs(parts.query):
         return True
-    # Providers of nodes have their customers' keys in the path or the query.
+    # Node providers put the customer's key into the path or the query.
     return parts.scheme in _WEB_SCHEMES and bool(parts.path.strip("/") or parts.query)

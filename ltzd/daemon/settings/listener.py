@@ -1,5 +1,7 @@
-"""Settings of an address that ltzd listens on: what others could read on the way there must be
-encrypted, or meant to be readable."""
+"""The settings of an address that ltzd listens on.
+
+An address that other machines can reach needs TLS, or `plain_http` as an explicit choice.
+"""
 
 from typing import Self
 
@@ -13,10 +15,10 @@ class ListenerSettings(Section):
     host: str = "127.0.0.1"
     port: Port
     tls_certificate_file: ReadableFile | None = None
-    """In PEM, the server's own certificate first. With its key: this address speaks TLS."""
+    """PEM, the server's own certificate first. With its key the address speaks TLS."""
     tls_key_file: SecretFile | None = None
     plain_http: bool = False
-    """Unencrypted, though the address is not a loopback address."""
+    """Allow unencrypted HTTP on an address that is not a loopback address."""
 
     @model_validator(mode="after")
     def _has_a_whole_certificate_or_none(self) -> Self:
@@ -32,5 +34,5 @@ class ListenerSettings(Section):
 
     @property
     def is_open_to_others(self) -> bool:
-        """Whether other machines could read what goes to this address and comes from there."""
+        """Whether other machines could read the traffic of this address."""
         return not is_loopback(self.host) and not self.has_tls

@@ -1,4 +1,4 @@
-"""What every section of the settings is, and how it tells its secrets."""
+"""The base class of every section of the settings, and how secrets are read."""
 
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class Section(BaseModel):
 
 
 def resolve_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
-    """One of the two, as the section's check has made sure."""
+    """The secret itself or the file's content; the section's validator requires exactly one."""
     if secret is not None:
         return secret
     assert file is not None
@@ -27,8 +27,7 @@ def resolve_secret(secret: SecretStr | None, file: Path | None) -> SecretStr:
 
 
 def secret_from_file(path: Path) -> SecretStr:
-    """The text of a secret's file. Raises Misconfigured, also if others can read it; no secret is
-    empty."""
+    """The text of a secret's file. Raises Misconfigured if others can read it or it is empty."""
     text = read_secret_text(path)
     if not text:
         raise Misconfigured(f"The secret file {path} is empty.")

@@ -1,7 +1,7 @@
 """Settings: one TOML file and `LTZD_` environment variables, checked whole before anything starts.
 
 A variable wins over the file; its name is the key's path in capitals (`LTZD_HTTP__PORT`), lists are
-comma-separated. Only this module reads the environment. Dev mode builds `Settings(...)` itself.
+comma-separated. Only this module reads the environment. Dev mode makes `Settings(...)` itself.
 """
 
 import os
@@ -58,7 +58,7 @@ from ltzd.values import Address
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
-"""LTZD_ANVIL names dev mode's anvil; `ltzd run` may inherit it."""
+"""LTZD_ANVIL is the path of dev mode's anvil; `ltzd run` ignores it."""
 GWEI = 10**9
 
 
@@ -71,20 +71,20 @@ class HttpSettings(ListenerSettings):
     port: Port = 8000
     own_origins: Origins = ()
     proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
-    """How many reverse proxies a request passes at most."""
+    """The largest number of reverse proxies that a request passes."""
     trusted_proxies: Networks = ()
-    """The networks that they, and nobody else, are in."""
+    """The networks that contain these proxies and no other machine."""
 
     @model_validator(mode="after")
-    def _knows_its_proxies(self) -> Self:
+    def _has_both_proxy_settings_or_none(self) -> Self:
         if self.proxies_count and not self.trusted_proxies:
-            raise ValueError("proxies_count counts nothing without trusted_proxies: give both")
+            raise ValueError("proxies_count has no effect without trusted_proxies: give both")
         if self.trusted_proxies and not self.proxies_count:
-            raise ValueError("trusted_proxies are asked nothing without proxies_count: give both")
+            raise ValueError("trusted_proxies has no effect without proxies_count: give both")
         return self
 
     @model_validator(mode="after")
-    def _is_encrypted_or_meant_to_be_plain(self) -> Self:
+    def _is_encrypted_or_explicitly_plain(self) -> Self:
         if self.serves_others_plainly and not self.plain_http:
             raise ValueError(
                 "host is not a loopback address, so others could read plain HTTP: give "
@@ -150,10 +150,10 @@ class OperatorSettings(Section):
     relay_password_file: SecretFile | None = None
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
-    """Spec 8: nothing goes out above 100 gwei."""
+    """Spec 8: no transaction is sent with a fee above 100 gwei."""
 
     def minter_key(self) -> bytes:
-        """Raises Misconfigured. Opening an encrypted key takes about a second."""
+        """Raises Misconfigured. Decrypting a keystore takes about a second."""
         if self.minter_key_file is None:
             raise Misconfigured("The role operator needs operator.minter_key_file.")
         return read_key(self.minter_key_file, self.minter_password_file)
@@ -171,23 +171,23 @@ class OperatorSettings(Section):
 
 class RelaySettings(Section):
     gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
-    """What one identity's calls, of all its wallets, may cost in a UTC day; 0 is no budget."""
+    """The gas of one identity's calls in a UTC day, over all its wallets; 0 is no budget."""
     total_gas_budget_wei_per_day: Annotated[int, Field(ge=0)] = 0
-    """What everybody's calls and brands' redemptions may cost in a UTC day; 0 is no budget."""
+    """The gas of all calls and of brands' redemptions in a UTC day; 0 is no budget."""
 
     def budgets(self) -> GasBudgets:
         return GasBudgets(self.gas_budget_wei_per_day, self.total_gas_budget_wei_per_day)
 
 
 class PaymentSettings(Section):
-    """The payment provider's account; without this section nothing is sold."""
+    """The payment provider's account. Without this section there are no payments."""
 
     base_url: WebUrl = "https://api.stripe.com"
     secret_key: Annotated[SecretStr, Field(min_length=1)] | None = None
     secret_key_file: SecretFile | None = None
     signing_secret: Annotated[SecretStr, Field(min_length=1)] | None = None
     signing_secret_file: SecretFile | None = None
-    """Of the provider's events."""
+    """Verifies the provider's events."""
 
     @model_validator(mode="after")
     def _has_its_secrets(self) -> Self:
@@ -204,39 +204,38 @@ class PaymentSettings(Section):
 
 
 class DnsSettings(Section):
-    """Who is asked for TXT records; without nameservers those of the machine."""
+    """The nameservers for TXT records; by default those of the machine."""
 
     nameservers: IpAddresses = ()
     port: Port = 53
     timeout_seconds: Annotated[float, Field(gt=0, le=30)] = 5.0
-    """For one question, however many nameservers are asked."""
+    """The time for one query, over all nameservers."""
 
 
 class ChatSettings(Section):
-    """What purchase constraints ask beside `[accounts.discord]`."""
+    """The chat platform's services for purchase constraints, beside `[accounts.discord]`."""
 
     levels_url: LevelsUrl | None = None
-    """Of the levelling bot, with {guild_id} and {user_id}."""
+    """The URL of the levelling bot, with {guild_id} and {user_id}."""
 
 
 class SiteSettings(Section):
-    """The host sites of all brands: how they are asked who their users are, and where their pages
-    find ltzd."""
+    """The host sites of all brands: how ltzd identifies their users, and the paths of its API."""
 
     base_url: SiteUrl = "https://{host}"
-    """{host} is the name in the request's Host header."""
+    """{host} is the value of the request's Host header."""
     rest_prefix: PathName = "wp-json"
     namespace: PathName = "loyalty"
 
 
 class Settings(Section):
-    """Everything that `ltzd run` is told. URLs are secrets because they may hold passwords."""
+    """All settings of `ltzd run`. URLs are secrets because they may hold passwords."""
 
     database_url: DatabaseUrl
     redis_url: RedisUrl | None = None
     master_key_file: SecretFile
     old_master_key_files: SecretFiles = ()
-    """Whose keys open what they sealed once, and seal nothing."""
+    """Old master keys: they decrypt existing rows and encrypt no new ones."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
     node: NodeSettings
@@ -261,7 +260,7 @@ class Settings(Section):
         return self
 
     def refuse_dev_providers(self) -> None:
-        """Raises Misconfigured if an outside service is plain http or on this machine."""
+        """Raises Misconfigured if an outside service is on plain HTTP or on this machine."""
         urls = self.identity.urls()
         if self.payments is not None:
             urls["payments.base_url"] = self.payments.base_url
@@ -279,26 +278,26 @@ class Settings(Section):
 
 
 class _Variables(BaseSettings, Settings):
-    """Only tells pydantic-settings which variables there are; never made."""
+    """The names of the variables for pydantic-settings; never instantiated."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, env_nested_delimiter="__")
 
 
 def read_settings(path: Path, roles: str | None = None) -> Settings:
-    """The settings of a file and the environment; `roles` (`http,operator`) wins over both.
+    """Read the settings from a file and the environment; `roles` (`http,operator`) overrides both.
 
-    Raises Misconfigured with a line for every fault.
+    Raises Misconfigured, and FileRejected with a line for every fault.
     """
     file, faults = _toml_file(path)
     faults += _unknown_variables()
     try:
-        found = _merged(file.document, EnvSettingsSource(_Variables)())
+        values = _merged(file.document, EnvSettingsSource(_Variables)())
     except SettingsError as error:
         raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
     if roles is not None:
-        found["roles"] = roles
+        values["roles"] = roles
     try:
-        settings = Settings.model_validate(found)
+        settings = Settings.model_validate(values)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         faults += [_fault(file, fault["loc"], reason_of(fault), roles) for fault in details]
@@ -309,17 +308,17 @@ def read_settings(path: Path, roles: str | None = None) -> Settings:
 
 
 def read_node(path: Path) -> NodeSettings:
-    """The section node alone, for who has no contracts to put into the others yet.
+    """Read only the section `node`, for `ltzd deploy`, which runs before there are contracts.
 
-    Raises Misconfigured with a line for every fault in it.
+    Raises Misconfigured, and FileRejected with a line for every fault in it.
     """
     file, faults = _toml_file(path)
     try:
-        found = _merged(file.document, EnvSettingsSource(_Variables)())
+        values = _merged(file.document, EnvSettingsSource(_Variables)())
     except SettingsError as error:
         raise FileRejected([*faults, f"{PREFIX} variables: {error}"]) from None
     try:
-        node = NodeSettings.model_validate(found.get("node", {}))
+        node = NodeSettings.model_validate(values.get("node", {}))
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         faults += [_fault(file, ("node", *each["loc"]), reason_of(each), None) for each in details]
@@ -330,10 +329,10 @@ def read_node(path: Path) -> NodeSettings:
 
 
 def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
-    """The file, and a fault if others can change it, or read a secret that it holds itself."""
+    """Read the file, with a fault if others can change it or can read a secret in it."""
     try:
-        judged = read_checked(path)
-        text = judged.content.decode()
+        checked = read_checked(path)
+        text = checked.content.decode()
     except Misconfigured as error:
         raise Misconfigured(f"The settings file {error.message}.") from error
     except UnicodeError as error:
@@ -342,19 +341,19 @@ def _toml_file(path: Path) -> tuple[TomlFile, list[str]]:
         ) from error
     file = TomlFile(text.replace("\r\n", "\n"), path.name)
     secret = next(inline_secrets(Settings, file.document), None)
-    if secret is not None and judged.exposed is not None:
-        return file, [file.fault(secret, judged.exposed)]
-    return file, [] if judged.changeable is None else [judged.changeable]
+    if secret is not None and checked.exposed is not None:
+        return file, [file.fault(secret, checked.exposed)]
+    return file, [] if checked.changeable is None else [checked.changeable]
 
 
 def _variables() -> dict[str, str]:
-    """Our variables' names in capitals, without the prefix, by their names as given."""
+    """The names of ltzd's variables as given, by the name in capitals without the prefix."""
     names = [name for name in os.environ if name.upper().startswith(PREFIX)]
     return {name.upper().removeprefix(PREFIX): name for name in names}
 
 
 def _unknown_variables() -> list[str]:
-    """Unknown names inside a section are found with the section."""
+    """Faults for unknown top-level names; those in a section are found by its validation."""
     return [
         f"{name}: unknown variable"
         for key, name in _variables().items()
@@ -374,7 +373,7 @@ def _merged(lower: Mapping[str, object], upper: Mapping[str, object]) -> dict[st
 
 
 def _fault(file: TomlFile, place: FieldPath, reason: str, roles: str | None) -> str:
-    """The fault with the place where its value was given."""
+    """The fault with the place of its value: a variable, `--roles`, or a line of the file."""
     if roles is not None and place[:1] == ("roles",):
         return f"--roles: {reason}"
     given = _variables()

@@ -1,6 +1,7 @@
-"""The kinds of values that settings hold: what each may look like, and what is said if it does not.
+"""The types of the settings' values, with their checks.
 
-Every check raises ValueError with the second half of a sentence; nothing secret is in it.
+Every check raises ValueError with the end of a sentence such as "must be a valid URL", which never
+holds the value of a secret.
 """
 
 import ipaddress
@@ -28,7 +29,7 @@ _PATH_NAME = re.compile(r"[A-Za-z0-9_-]{1,50}")
 _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
-def _items(value: object) -> object:
+def _split(value: object) -> object:
     if isinstance(value, str):
         return [item.strip() for item in value.split(",") if item.strip()]
     return value
@@ -55,12 +56,14 @@ def _check_url(text: str, schemes: tuple[str, ...], needs_host: bool) -> None:
 
 
 def _redis_url(secret: SecretStr) -> SecretStr:
-    """What the client would read past, to connect to another database than the one meant."""
+    """Refuses a URL that the client would read differently and so use another database."""
     parts = urlsplit(secret.get_secret_value())
     if parts.scheme == "unix" and len(parts.path) < 2:
         raise ValueError("must name a socket, such as unix:///run/redis.sock?db=0")
     if parts.scheme != "unix" and not re.fullmatch(r"/?[0-9]*", parts.path):
-        raise ValueError("may end in a database's number only, such as redis://cache.internal/0")
+        raise ValueError(
+            "may have only a database number as its path, such as redis://cache.internal/0"
+        )
     return secret
 
 
@@ -70,7 +73,7 @@ def _web_url(text: str) -> str:
 
 
 def _issuer_url(text: str) -> str:
-    """As it is: tokens name their issuer letter by letter."""
+    """Returns the URL unchanged, because it must equal the tokens' `iss` exactly."""
     _check_url(text, ("https", "http"), needs_host=True)
     parts = urlsplit(text)
     if parts.query or parts.fragment or "@" in parts.netloc or not text.isprintable():
@@ -112,9 +115,9 @@ def _network(value: object) -> object:
         network = ipaddress.ip_network(str(value).strip())
     except ValueError:
         raise ValueError("must be an address, or a network such as 10.1.0.0/16") from None
-    network = _undressed(network)
+    network = _unmapped(network)
     if network.prefixlen == 0:
-        raise ValueError("trusts everybody: name the networks that only your proxies are in")
+        raise ValueError("contains every address: name the networks that contain only your proxies")
     return network
 
 
@@ -125,8 +128,8 @@ def _ip_address(text: str) -> str:
         raise ValueError("must be an IP address, such as 10.0.0.53") from None
 
 
-def _undressed(network: _Network) -> _Network:
-    """Peers on a socket for both families are IPv4 addresses in IPv6 clothes."""
+def _unmapped(network: _Network) -> _Network:
+    """The IPv4 network of an IPv4-mapped one, as peers appear on a socket for both families."""
     first = network.network_address
     if isinstance(first, ipaddress.IPv4Address) or first.ipv4_mapped is None:
         return network
@@ -147,7 +150,7 @@ def _address(value: object) -> object:
 
 
 def _readable(path: Path) -> Path:
-    """A file that is no secret, such as a certificate, unless a key lies in it too."""
+    """Checks a file such as a certificate, which must be private only if it also holds a key."""
 
     def read() -> bytes:
         file = read_checked(path)
@@ -159,7 +162,7 @@ def _readable(path: Path) -> Path:
 
 
 def _secret(path: Path) -> Path:
-    """A file that holds a secret or a key: nobody but its owner can read it."""
+    """Checks a file that holds a secret or a key: only its owner can read it."""
     return _not_empty(path, lambda: read_secret(path))
 
 
@@ -182,7 +185,7 @@ def is_loopback(host: str) -> bool:
 
 
 def may_reach_this_machine(host: str) -> bool:
-    """Also the unspecified address, and spellings such as `127.1` that only resolvers know."""
+    """Whether a host is, or may resolve to, this machine; also for forms such as `127.1`."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
@@ -198,20 +201,20 @@ LevelsUrl = Annotated[str, AfterValidator(_levels_url)]
 SiteUrl = Annotated[str, AfterValidator(_site_url)]
 PathName = Annotated[str, AfterValidator(_path_name)]
 Origins = Annotated[
-    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_items)
+    tuple[Annotated[str, AfterValidator(_origin)], ...], NoDecode, BeforeValidator(_split)
 ]
 IpAddresses = Annotated[
-    tuple[Annotated[str, AfterValidator(_ip_address)], ...], NoDecode, BeforeValidator(_items)
+    tuple[Annotated[str, AfterValidator(_ip_address)], ...], NoDecode, BeforeValidator(_split)
 ]
 Networks = Annotated[
-    tuple[Annotated[_Network, BeforeValidator(_network)], ...], NoDecode, BeforeValidator(_items)
+    tuple[Annotated[_Network, BeforeValidator(_network)], ...], NoDecode, BeforeValidator(_split)
 ]
 RedisUrl = Annotated[
     SecretStr, _url(("redis", "rediss", "unix"), needs_host=False), AfterValidator(_redis_url)
 ]
 RpcUrl = Annotated[SecretStr, _url(("https", "http"))]
 DatabaseUrl = Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
-Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)]
+Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 ContractAddress = Annotated[Address, BeforeValidator(_address)]
 IssuerUrl = Annotated[str, AfterValidator(_issuer_url)]
 ClaimName = Annotated[str, Field(min_length=1)]
@@ -219,10 +222,10 @@ ClaimNames = Mapping[OAuthProvider, ClaimName]
 Texts = Annotated[
     tuple[Annotated[str, Field(min_length=1)], ...],
     NoDecode,
-    BeforeValidator(_items),
+    BeforeValidator(_split),
     Field(min_length=1),
 ]
 Algorithms = Annotated[
-    tuple[Algorithm, ...], NoDecode, BeforeValidator(_items), Field(min_length=1)
+    tuple[Algorithm, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)
 ]
-SecretFiles = Annotated[tuple[SecretFile, ...], NoDecode, BeforeValidator(_items)]
+SecretFiles = Annotated[tuple[SecretFile, ...], NoDecode, BeforeValidator(_split)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, SkipValidation
 
-from ltzd.actions.event_handler.record import RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.http.errors import report
 from ltzd.http.event_handler.errors import EventHandlerError, error_body
 from ltzd.http.event_handler.models import ManualEventBody, ManualEventResponse

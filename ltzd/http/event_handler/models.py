@@ -6,7 +6,8 @@ from typing import Any, Literal, NamedTuple, Self
 
 from pydantic import ConfigDict, Field
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.errors import InvalidFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import (

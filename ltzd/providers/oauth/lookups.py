@@ -50,7 +50,7 @@ class AccountLookups(AsyncCloseable):
             "account look-up", policy.max_waiting, AccountLookupUnavailable
         )
         self._cache: TLRUCache[_Key, AccountVerification] = TLRUCache(
-            policy.max_kept, lambda _, answer, now: now + self._seconds_to_keep(answer), clock
+            policy.max_cached, lambda _, answer, now: now + self._seconds_to_keep(answer), clock
         )
 
     async def close(self) -> None:

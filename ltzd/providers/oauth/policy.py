@@ -115,5 +115,5 @@ class AccountLookupPolicy:
     """Requests in flight to one provider."""
     max_waiting: int = 1_000
     """Look-ups in flight, of all providers."""
-    max_kept: int = 10_000
+    max_cached: int = 10_000
     """Cached answers."""

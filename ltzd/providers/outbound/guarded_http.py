@@ -48,7 +48,7 @@ class GuardPolicy:
     schemes: frozenset[str] = frozenset({"https"})
     ports: frozenset[int] = frozenset({80, 443})
     timeout_seconds: float = 5.0
-    largest_body_bytes: int = 64 * 1024
+    max_body_bytes: int = 64 * 1024
     max_per_host: int = 8
     max_waiting: int = 1_000
     look_up_threads: int = 16
@@ -69,7 +69,7 @@ class GuardedHttpClient(AsyncCloseable):
         self._in_flight: Counter[str] = Counter()
         self._resolving: dict[str, asyncio.Task[list[str]]] = {}
         self._http = HttpClient(
-            max_body_bytes=policy.largest_body_bytes,
+            max_body_bytes=policy.max_body_bytes,
             headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
             make_connector=lambda: GuardedConnector(self._resolve, self._is_allowed),
             decompress=False,

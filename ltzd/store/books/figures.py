@@ -1,8 +1,8 @@
-"""The books' figures: what was answered, bought, minted, announced and found on chain, by brand.
+"""The books' figures by brand: granted, bought, minted, announced, and found on chain.
 
-All of it is to be read in one `snapshot`, so that a running instance cannot move between two
-questions. The questions are about whole tables: on a connection of `database.connect`, which plans
-for that, and with a patience of their own.
+Read all of them in one `snapshot`, so that a running instance changes nothing between two queries.
+The queries read whole tables: use a connection of `database.connect`, which plans for that. Each
+query has a long timeout of its own.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ QUERY_TIMEOUT_SECONDS = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From `since` on and before `until`; None is open."""
+    """From `since` on and before `until`; an end that is None is open."""
 
     since: datetime | None = None
     until: datetime | None = None
@@ -31,9 +31,9 @@ ALL_TIME = Period()
 
 @asynccontextmanager
 async def snapshot(connection: Connection) -> AsyncIterator[None]:
-    """One moment of the database, however long the reading takes."""
+    """A read-only transaction on one moment of the database, however long the reading takes."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
-        # Whatever the server, the database or the user have for statements that should be short.
+        # These override the limits for short statements of the server, the database or the role.
         await connection.execute(
             """
             SELECT set_config(name, CASE name WHEN 'work_mem' THEN '128MB' ELSE '0' END, true)
@@ -48,19 +48,19 @@ async def snapshot(connection: Connection) -> AsyncIterator[None]:
 async def read_figures(
     connection: Connection, brand: Address | None = None, period: Period = ALL_TIME
 ) -> dict[Address, Figures]:
-    """By brand, of one brand or all; a brand that nothing happened to is missing.
+    """The figures of one brand or of all, by brand; a brand without any rows is missing.
 
-    Everything counts in the period in which the event or payment was recorded.
+    Each row counts in the period in which its event or payment was recorded.
     """
-    found: defaultdict[Address, dict[str, int]] = defaultdict(dict)
+    by_brand: defaultdict[Address, dict[str, int]] = defaultdict(dict)
     for question in _FIGURES:
         rows = await connection.fetch(
             question, brand, period.since, period.until, timeout=QUERY_TIMEOUT_SECONDS
         )
         for row in rows:
             named = dict(row)
-            found[Address(named.pop("brand_id"))] |= {key: int(named[key]) for key in named}
-    return {brand_id: Figures(**known) for brand_id, known in found.items()}
+            by_brand[Address(named.pop("brand_id"))] |= {key: int(named[key]) for key in named}
+    return {brand_id: Figures(**known) for brand_id, known in by_brand.items()}
 
 
 _FIGURES: Sequence[str] = (
@@ -126,7 +126,7 @@ _FIGURES: Sequence[str] = (
 
 
 async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
-    """None while no chain is followed."""
+    """The indexed state of LTZ; returns None while no chain is followed."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, first_block, cursor_number, cursor_hash,
@@ -152,7 +152,7 @@ async def read_indexed_ltz(connection: Connection) -> IndexedLtz | None:
 
 
 async def _used(connection: Connection) -> dict[int, int]:
-    """A reference's seq is its last 8 bytes, of which the last names the bit in the word."""
+    """A reference's seq is its last 8 bytes; the last byte is the bit's index in the word."""
     rows = await connection.fetch(
         """
         SELECT substring(reference FROM 25 FOR 7) AS word,
@@ -166,7 +166,7 @@ async def _used(connection: Connection) -> dict[int, int]:
 
 
 async def rewards_by_seq(connection: Connection, seqs: Sequence[int]) -> Mapping[int, str]:
-    """Ids of the rewards that have these seqs; they have them for ever."""
+    """Ids of the rewards with these seqs, which never change."""
     rows = await connection.fetch(
         "SELECT seq, id::text FROM rewards WHERE seq = ANY($1::bigint[])",
         [seq for seq in seqs if seq < 2**63],

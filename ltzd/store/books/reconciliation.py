@@ -1,9 +1,9 @@
-"""What must be equal in the database and is not, row by row.
+"""Rows of the database that must agree and do not.
 
-Every question is asked of whole tables in a `books.snapshot`. It answers rows with `id`, the JSON
-of both sides (NULL for a side that has no such row), and how many there are. Rewards that wait for
-their mint disagree with nothing. While the index is read again from the beginning, rewards keep
-what they know of final mints above it; those are left out until it has caught up.
+Every check reads whole tables in a `figures.snapshot`. Its query returns rows with `id`, the JSON
+of both sides (NULL for a side without a row), and the total. Rewards that wait for their mint are
+no discrepancy. While the index is rebuilt, rewards keep final mints above it; these are left out
+until the index has caught up.
 """
 
 import json
@@ -20,7 +20,7 @@ from ltzd.values import Address
 async def reconcile(
     connection: Connection, at_most: int, brand: Address | None = None
 ) -> list[Disagreement]:
-    """Every kind of which there is a row, with `at_most` of them by name."""
+    """Every kind of discrepancy that has a row, with up to `at_most` rows of each."""
     return [
         disagreement
         for check in CHECKS
@@ -29,7 +29,7 @@ async def reconcile(
 
 
 async def count_above_index(connection: Connection) -> int:
-    """Rewards that are minted above the block to which the index is read again by now."""
+    """Rewards with a mint above the block that a rebuild of the index has reached."""
     count: int = await connection.fetchval(
         """
         SELECT count(*)

@@ -1,4 +1,4 @@
-"""What must be equal of sites and their members, and is not; asked as `disagreements` says."""
+"""The checks of sites and their members, run by `reconciliation.reconcile`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`sql` takes a brand (NULL: all, and what is no brand's) and how many rows to name."""
+    """`sql` takes a brand (NULL for all rows) and the number of rows to return."""
 
     kind: str
     meaning: str
@@ -145,11 +145,11 @@ SITE_CHECKS: Sequence[Check] = (
                NULL AS other
           FROM site_redemptions s
          WHERE s.state = 'done'
-               -- A reorganisation takes facts back and brings them again.
+               -- A reorganisation undoes facts, which are then mined again.
            AND s.completed_at < now() - interval '10 minutes'
            AND (s.payment_lost_at IS NULL OR s.payment_lost_at < now() - interval '10 minutes')
            AND ($1::bytea IS NULL OR s.brand_id = $1)
-               -- An index that is read again has not come there yet.
+               -- An index that is being rebuilt has not reached the block yet.
            AND EXISTS (SELECT FROM chains
                         WHERE cursor_number >= coalesce(s.paid_block_number, head_number))
            AND NOT EXISTS (
@@ -175,7 +175,7 @@ SITE_CHECKS: Sequence[Check] = (
           FROM site_redemptions s
          WHERE s.state = 'reversed' AND s.reversed_at > now() - interval '30 days'
            AND ($1::bytea IS NULL OR s.brand_id = $1)
-               -- A redemption that is paid after all is another kind.
+               -- A redemption that is paid after all is another kind of discrepancy.
            AND NOT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = s.id)
          ORDER BY s.created_at, s.id
          LIMIT $2

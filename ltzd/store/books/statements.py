@@ -1,6 +1,6 @@
-"""A brand's statement: every LTZ that was given or sold in its name, one line each, oldest first.
+"""A brand's statement: every LTZ that was granted or sold in its name, one line each, oldest first.
 
-Whose it is stands there as ltzd's user id; e-mail addresses never leave the database.
+A line names the user by ltzd's user id; e-mail addresses never leave the database.
 """
 
 from collections.abc import AsyncIterator
@@ -35,7 +35,9 @@ class StatementLine:
 async def read_lines(
     connection: Connection, brand: Address, period: Period
 ) -> AsyncIterator[StatementLine]:
-    """Read through a cursor, a thousand at a time, in the transaction of a `books.snapshot`."""
+    """Read through a cursor, a thousand rows at a time, in the transaction of a
+    `figures.snapshot`.
+    """
     cursor: Any = connection.cursor(
         _LINES,
         brand,
@@ -48,7 +50,7 @@ async def read_lines(
         yield StatementLine(*row)
 
 
-# A wallet that several users have tells no user of a payment.
+# The user of a payment is unknown if several users have its wallet.
 _LINES = """
 WITH granted AS (
   SELECT e.created_at, 'event' AS kind, e.id::text AS id, e.event_type, e.user_id::text AS user_id,

@@ -1,7 +1,7 @@
-"""Brands in the database: each one's whole configuration, and the keys made when it first came.
+"""Brands in the database: the whole configuration of each, and the keys of a new brand.
 
-`revision` grows with every change, in commit order, so whoever has read revision n and finds n
-to be the latest has missed nothing.
+`revision` grows with every change, in commit order. A reader that has read revision n and finds n
+to be the latest has missed no change.
 """
 
 from dataclasses import dataclass
@@ -24,17 +24,17 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class AppliedBrand:
-    """`keys` only when the brand was applied for the first time."""
+    """`keys` is set only when the brand was applied for the first time."""
 
     changed: bool
     keys: NewKeys | None
 
 
 async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> AppliedBrand:
-    """Make `brand` the configuration in force; all of it or, if anything fails, nothing.
+    """Make `brand` the configuration in force, all of it or, if anything fails, nothing.
 
-    The switches and keys of a brand that is there stay as they are. Raises Misconfigured for a host
-    that is another brand's site.
+    An existing brand keeps its switches and keys. Raises Misconfigured for a host that is another
+    brand's site.
     """
     async with brand_change(connection):
         return await _apply(connection, brand, sealer)
@@ -43,7 +43,9 @@ async def apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applied
 async def apply_over(
     connection: Connection, revision: int, brand: Brand, sealer: Sealer
 ) -> AppliedBrand | None:
-    """`apply`, but None and nothing if the brand is no longer at this revision (0: not there)."""
+    """As `apply`, but returns None and changes nothing if the brand is not at this revision; 0 is a
+    new brand.
+    """
     async with brand_change(connection):
         if await revision_of(connection, brand.address) != revision:
             return None
@@ -52,12 +54,12 @@ async def apply_over(
 
 async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> AppliedBrand:
     is_new = await revision_of(connection, brand.address) == 0
-    old = None if is_new else await _understood(connection, brand.address)
+    old = None if is_new else await _load_readable(connection, brand.address)
     if old == brand:
         return AppliedBrand(changed=False, keys=None)
-    await _refuse_others_sites(connection, brand)
+    await _refuse_taken_sites(connection, brand)
     await _write(connection, brand)
-    await _forget_totals(connection, brand, old)
+    await _delete_stale_totals(connection, brand, old)
     keys = NewKeys.of(brand.id) if is_new else None
     if keys is not None:
         await brand_keys.create_private(connection, brand.address, keys, sealer)
@@ -66,7 +68,9 @@ async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applie
 
 
 async def load(connection: Connection, brand_id: Address) -> Brand | None:
-    """Raises Misconfigured if another version wrote what this one does not understand."""
+    """Raises Misconfigured if this version cannot read a configuration that another version
+    wrote.
+    """
     text: str | None = await connection.fetchval(
         "SELECT configuration::text FROM brands WHERE id = $1", brand_id
     )
@@ -74,7 +78,7 @@ async def load(connection: Connection, brand_id: Address) -> Brand | None:
 
 
 async def revision_of(connection: Connection, brand_id: Address) -> int:
-    """0 for an unknown brand."""
+    """Returns 0 for an unknown brand."""
     revision: int | None = await connection.fetchval(
         "SELECT revision FROM brands WHERE id = $1", brand_id
     )
@@ -82,14 +86,14 @@ async def revision_of(connection: Connection, brand_id: Address) -> int:
 
 
 async def latest_revision(connection: Connection) -> int:
-    """0 while there is no brand."""
+    """Returns 0 if there is no brand."""
     revision: int = await connection.fetchval("SELECT coalesce(max(revision), 0) FROM brands")
     return revision
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """`brand` is None if this version has never understood its configuration."""
+    """`brand` is None if this version has never been able to read its configuration."""
 
     revision: int
     brand: Brand | None
@@ -98,10 +102,10 @@ class _Entry:
 
 
 class BrandCache:
-    """The brands of this process's memory, a moment behind the database.
+    """The brands in this process's memory, a moment behind the database.
 
-    Call `refresh` when signals.BRANDS rings and at least once a second; it is cheap when nothing
-    changed.
+    Call `refresh` on a wake-up of `wakeups.BRANDS` and at least once a second; a refresh is cheap
+    if nothing has changed.
     """
 
     def __init__(self) -> None:
@@ -110,43 +114,45 @@ class BrandCache:
         self._latest = 0
         self._by_site: dict[str, Brand] = {}
         self.domains: frozenset[str] = frozenset()
-        """Of every brand that is not disabled, its sites among them, in normal form."""
+        """The domains and sites of every brand that is not disabled, in normal form."""
 
     def get(self, address: Address) -> Brand | None:
-        """None for a disabled brand, too: every surface treats it as unknown."""
+        """A disabled brand counts as unknown, as it does for every surface: returns None for
+        both.
+        """
         return self._known.get(address)
 
     def with_site(self, host: str) -> Brand | None:
-        """Whose site is at this host, in normal form; None for a disabled brand's, too."""
+        """The brand whose site is at this host, in normal form; a disabled brand has no site."""
         return self._by_site.get(host)
 
     def configuration(self, address: Address) -> Brand | None:
-        """Of a disabled brand, too."""
+        """As `get`, but also for a disabled brand; returns None for an unknown one."""
         entry = self._entries.get(address)
         return None if entry is None else entry.brand
 
     def is_constrained(self, collection_id: int) -> bool:
-        """By any brand's file: whose collection it is, only the chain knows."""
+        """Whether any brand's file constrains it: only the chain knows the collection's brand."""
         return any(
             entry.brand is not None and entry.brand.constraints_on(collection_id)
             for entry in self._entries.values()
         )
 
     def is_paused(self, address: Address) -> bool:
-        """Whether its rewards wait; its events are taken all the same."""
+        """Whether the brand's rewards wait; its events are accepted all the same."""
         entry = self._entries.get(address)
         return entry is not None and entry.is_paused
 
     def revision_of(self, address: Address) -> int:
-        """Grows with every change of the brand, its keys included; 0 for one that is not there."""
+        """Grows with every change of the brand and its keys; 0 for an unknown brand."""
         entry = self._entries.get(address)
         return 0 if entry is None else entry.revision
 
     async def refresh(self, connection: Connection) -> bool:
-        """Answers whether anything changed.
+        """Returns whether anything changed.
 
-        What another version wrote and this one does not understand is logged; that brand keeps
-        the configuration it had here, and the others go on.
+        A configuration that this version cannot read is logged. That brand keeps the configuration
+        it had in this cache, and the other brands are refreshed.
         """
         if await latest_revision(connection) == self._latest:
             return False
@@ -186,7 +192,7 @@ class BrandCache:
         try:
             return _parsed(key, text)
         except Misconfigured as error:
-            log.error("brands.not_understood", brand=hex_of(key), advice=error.message)
+            log.error("brands.configuration_unreadable", brand=hex_of(key), advice=error.message)
             return kept
 
 
@@ -195,20 +201,21 @@ def _parsed(brand_id: Address, text: str) -> Brand:
         return Brand.model_validate_json(text)
     except ValidationError as error:
         raise Misconfigured(
-            f"This ltzd does not understand the stored configuration of brand {hex_of(brand_id)}; "
+            "This version of ltzd cannot read the stored configuration of brand "
+            f"{hex_of(brand_id)}; "
             "apply the brand's file again, or run the ltzd that wrote it."
         ) from error
 
 
-async def _understood(connection: Connection, brand_id: Address) -> Brand | None:
+async def _load_readable(connection: Connection, brand_id: Address) -> Brand | None:
     try:
         return await load(connection, brand_id)
     except Misconfigured:
         return None
 
 
-async def _forget_totals(connection: Connection, brand: Brand, old: Brand | None) -> None:
-    """Totals stand still while a type has no global maximum, so a new maximum counts anew."""
+async def _delete_stale_totals(connection: Connection, brand: Brand, old: Brand | None) -> None:
+    """Delete totals of event types that had no maximum before: a new maximum counts again."""
     before = set() if old is None else _limited_types(old)
     await connection.execute(
         "DELETE FROM event_claim_totals WHERE brand_id = $1 AND event_type <> ALL($2::text[])",
@@ -217,8 +224,8 @@ async def _forget_totals(connection: Connection, brand: Brand, old: Brand | None
     )
 
 
-async def _refuse_others_sites(connection: Connection, brand: Brand) -> None:
-    """A Host names one brand. Raises Misconfigured; `brand_change` lets nobody come between."""
+async def _refuse_taken_sites(connection: Connection, brand: Brand) -> None:
+    """Raises Misconfigured if a host is another brand's site; `brand_change` excludes races."""
     hosts = [] if brand.site is None else list(brand.site.hosts)
     row = await connection.fetchrow(
         """

@@ -1,9 +1,9 @@
-"""A brand's keys: made when it first comes, rotated one by one, readable only with the master key.
+"""A brand's keys: created with the brand, rotated singly, and readable only with the master key.
 
-A key that was rotated still counts for a day, and however many rotations follow: whoever loses a
-new key before he has written it down rotates again, and nothing that worked stops. A retired key is
-sealed to its time as well, so that nobody who can only write to the database prolongs it.
-An API key lies there as its SHA-256; nobody reads it back.
+A rotated key stays valid for a day, however many rotations follow, so an operator who loses a new
+key can rotate again without stopping what works. A retired key is sealed to its expiry as well:
+write access to the database does not prolong it. An API key is stored as its SHA-256 and cannot be
+read back.
 """
 
 import base64
@@ -34,7 +34,7 @@ FIELDS: Final[dict[KeyName, str]] = {
     "webhook_secret": "webhookSecret",
     "verification_token": "verificationToken",
 }
-"""Every key by its name, with the name that JSON has for it."""
+"""The name of every key, with its name in JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class NewKeys:
 
 @dataclass(frozen=True, slots=True)
 class BrandSecret:
-    """One of a brand's keys in clear; it counts until then, or None: until it is rotated."""
+    """A key of a brand in clear. `until` is its expiry, or None until it is rotated."""
 
     text: str = field(repr=False)
     until: datetime | None
@@ -66,9 +66,9 @@ class BrandSecret:
 
 @dataclass(frozen=True, slots=True)
 class Rotation:
-    """A new key in clear. The one before counts until then; None: it does not, or no more.
+    """A new key in clear, and the expiry of the previous key; None if that is not valid.
 
-    `lost` says why an old key that could not be opened does not.
+    `lost` says why a previous key that could not be opened is not valid.
     """
 
     key: str = field(repr=False)
@@ -78,7 +78,7 @@ class Rotation:
 
 @dataclass(frozen=True, slots=True)
 class KeyAge:
-    """`retired_until`: when each key of earlier rotations ends, the last one first."""
+    """`retired_until` holds the expiry of each retired key, the latest first."""
 
     created_at: datetime
     retired_until: tuple[datetime, ...]
@@ -95,7 +95,7 @@ async def create_private(
 async def secrets_of(
     connection: Connection, brand_id: Address, name: ReadableKey, sealer: Sealer
 ) -> list[BrandSecret]:
-    """The key and then the retired ones that still count; nothing for an unknown brand.
+    """The key and then the retired keys that are valid; empty for an unknown brand.
 
     Raises Misconfigured if the master key file does not open the key itself. A retired key that
     does not open is logged and left out, since the brand has a newer one.
@@ -114,7 +114,7 @@ async def secrets_of(
         brand_id,
         name,
     )
-    found = []
+    valid = []
     for sealed, key_id, until in rows:
         try:
             text = sealer.open(sealed, key_id, brand_id, sealed_to(name, until))
@@ -123,12 +123,12 @@ async def secrets_of(
                 raise
             log.error("brands.retired_key_lost", brand=hex_of(brand_id), advice=error.message)
             continue
-        found.append(BrandSecret(text, until))
-    return found
+        valid.append(BrandSecret(text, until))
+    return valid
 
 
 async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
-    """Whose API key it is, or was until a rotation that still counts."""
+    """The brand whose valid API key this is, the retired keys included."""
     brand: bytes | None = await connection.fetchval(
         """
         SELECT brand_id FROM brand_secrets WHERE name = 'api_key' AND sealed = $1
@@ -145,10 +145,10 @@ async def brand_of_api_key(connection: Connection, key: str) -> Address | None:
 async def verifying_digests(
     connection: Connection, brand_id: Address, sealer: Sealer
 ) -> list[bytes]:
-    """SHA-256 of every key that shows in a TXT record whose a domain is: API keys and verification
-    tokens, the retired ones that still count too; nothing for an unknown brand.
+    """SHA-256 of every key that may appear in a TXT record to verify a domain.
 
-    Raises Misconfigured as `secrets_of` does.
+    These are the API keys and verification tokens, with the retired ones that are valid. Empty for
+    an unknown brand. Raises Misconfigured as `secrets_of` does.
     """
     tokens = await secrets_of(connection, brand_id, "verification_token", sealer)
     rows = await connection.fetch(
@@ -167,12 +167,15 @@ async def verifying_digests(
 async def rotate(
     connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer, *, revoke: bool
 ) -> Rotation:
-    """Make the brand a new key; the old one still counts for RETIRED_FOR, or with `revoke` neither
-    it nor any before it. All or nothing. Raises NotFound."""
+    """Create a new key; the old one stays valid for RETIRED_FOR.
+
+    With `revoke` the old key and all retired ones are invalid at once. All or nothing. Raises
+    NotFound.
+    """
     key = _new_key(name)
     async with brand_change(connection):
         await bump_revision(connection, brand_id)
-        await _forget_retired(connection, brand_id, name, all_of_them=revoke)
+        await _delete_retired(connection, brand_id, name, delete_all=revoke)
         until, lost = None, None
         if not revoke:
             try:
@@ -184,7 +187,7 @@ async def rotate(
 
 
 async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, KeyAge]:
-    """Of each key that the brand has, in the order of FIELDS."""
+    """The age of each key that the brand has, in the order of FIELDS."""
     rows = await connection.fetch(
         """
         SELECT name, created_at,
@@ -197,8 +200,8 @@ async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, 
         """,
         brand_id,
     )
-    found = {row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows}
-    return {name: found[name] for name in FIELDS if name in found}
+    ages = {row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows}
+    return {name: ages[name] for name in FIELDS if name in ages}
 
 
 async def _write(
@@ -222,7 +225,7 @@ async def _write(
 async def _retire(
     connection: Connection, brand_id: Address, name: KeyName, sealer: Sealer
 ) -> datetime | None:
-    """Until when the key as it stands still counts. Raises Misconfigured if it cannot be opened."""
+    """Returns the expiry of the retired key. Raises Misconfigured if it cannot be opened."""
     row = await connection.fetchrow(
         """
         SELECT sealed, key_id, clock_timestamp() + $3::interval AS until
@@ -253,8 +256,8 @@ async def _retire(
     return until  # type: ignore[no-any-return]
 
 
-async def _forget_retired(
-    connection: Connection, brand_id: Address, name: KeyName, *, all_of_them: bool
+async def _delete_retired(
+    connection: Connection, brand_id: Address, name: KeyName, *, delete_all: bool
 ) -> None:
     await connection.execute(
         """
@@ -263,7 +266,7 @@ async def _forget_retired(
         """,
         brand_id,
         name,
-        all_of_them,
+        delete_all,
     )
 
 
@@ -274,7 +277,7 @@ def _sealed(brand_id: Address, name: KeyName, key: str, sealer: Sealer) -> tuple
 
 
 def sealed_to(name: ReadableKey, until: datetime | None) -> str:
-    """What a key is sealed to, beside its brand."""
+    """The name that a brand's key is sealed to, in the encryption's associated data."""
     return name if until is None else f"{name} until {until.isoformat()}"
 
 

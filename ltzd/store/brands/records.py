@@ -1,4 +1,4 @@
-"""Brands as their operator sees them: found by id or name, with the switches that outlast files."""
+"""Brands as the operator's commands show them: found by id or name, paused and disabled."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -16,7 +16,9 @@ Switch = Literal["disabled", "paused"]
 
 @dataclass(frozen=True, slots=True)
 class BrandRecord:
-    """`domains` as they are stored, whatever this version makes of the rest."""
+    """`domains` are those stored, even if this version cannot read the rest of the
+    configuration.
+    """
 
     id: Address
     name: str
@@ -34,12 +36,12 @@ class BrandRecord:
         return "active" if self.paused_at is None else "paused"
 
     def since(self, switch: Switch) -> datetime | None:
-        """None while the switch is off."""
+        """Returns None while the switch is off."""
         return self.disabled_at if switch == "disabled" else self.paused_at
 
 
 async def list_all(connection: Connection) -> list[BrandRecord]:
-    """In the order in which they came."""
+    """In the order of their creation."""
     rows = await connection.fetch(
         """
         SELECT id, name, configuration -> 'domains' AS domains, revision, created_at, updated_at,
@@ -64,12 +66,14 @@ async def find(connection: Connection, text: str) -> list[BrandRecord]:
         _address(text),
         text,
     )
-    found = list(map(_record, rows))
-    return [record for record in found if record.id == _address(text)] or found
+    records = list(map(_record, rows))
+    return [record for record in records if record.id == _address(text)] or records
 
 
 async def switch(connection: Connection, brand_id: Address, name: Switch, *, on: bool) -> bool:
-    """Answers False, having done nothing, if it stands so already or nobody knows the brand."""
+    """Returns False, and changes nothing, if the switch is in this position or the brand is
+    unknown.
+    """
     async with brand_change(connection):
         if await _set(connection, brand_id, name, on) is None:
             return False
@@ -80,7 +84,7 @@ async def switch(connection: Connection, brand_id: Address, name: Switch, *, on:
 
 
 async def _set(connection: Connection, brand_id: Address, name: Switch, on: bool) -> Any:
-    """None if there is nothing to set."""
+    """Returns None if no row changes."""
     if name == "disabled":
         return await connection.fetchval(
             """
@@ -125,5 +129,5 @@ def _record(row: asyncpg.Record) -> BrandRecord:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    """Another version may have stored something else."""
+    """Returns no texts if another version stored another type."""
     return tuple(map(str, value)) if isinstance(value, list) else ()

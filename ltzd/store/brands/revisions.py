@@ -1,4 +1,4 @@
-"""Changes of brands: one at a time, each with the next revision, told to every process."""
+"""Changes of brands: one at a time, each with the next revision and a wake-up to every process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -11,8 +11,10 @@ from ltzd.values import Address, hex_of
 
 @asynccontextmanager
 async def brand_change(connection: Connection) -> AsyncIterator[None]:
-    """A transaction in which no other brand changes, so that revisions are committed in their
-    order. Readers go on."""
+    """A database transaction in which no other brand changes, so revisions commit in their order.
+
+    Readers are not blocked.
+    """
     async with connection.transaction():
         await connection.execute("LOCK TABLE brands IN SHARE ROW EXCLUSIVE MODE")
         yield
@@ -20,7 +22,7 @@ async def brand_change(connection: Connection) -> AsyncIterator[None]:
 
 async def bump_revision(connection: Connection, brand_id: Address) -> None:
     """Give a changed brand its next revision. Raises NotFound."""
-    found = await connection.fetchval(
+    revision = await connection.fetchval(
         """
         UPDATE brands
            SET revision = nextval('brand_revisions'), updated_at = now()
@@ -29,6 +31,6 @@ async def bump_revision(connection: Connection, brand_id: Address) -> None:
         """,
         brand_id,
     )
-    if found is None:
+    if revision is None:
         raise NotFound(f"There is no brand {hex_of(brand_id)}.")
     await wakeups.notify(connection, wakeups.BRANDS)

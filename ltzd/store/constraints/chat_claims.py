@@ -1,7 +1,7 @@
-"""Which accounts of the chat platform claims were let through for.
+"""The accounts of the chat platform that claims were accepted for.
 
-An account that moves from one wallet to the next satisfies, in one collection, no more claims than
-the collection allows to one wallet. A claim is reserved for its accounts before it is relayed; the
+An account that moves from wallet to wallet satisfies no more claims of a collection than the
+collection allows to one wallet. A claim is reserved for its accounts before it is relayed. The
 reservation counts for an hour, and after that if the claim is on chain.
 """
 
@@ -13,13 +13,16 @@ from ltzd.store.database import Connection
 from ltzd.values import Address
 
 MOST_CLAIMS: Final = 65_535
-"""Of one wallet in one collection: PerkNFT counts them in 16 bits, and refuses what is above."""
+"""Of one wallet in one collection: PerkNFT counts claims in 16 bits and refuses more."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatClaim:
-    """`number`: the claim's among the wallet's of the collection, from 1 to MOST_CLAIMS; None: no
-    claim yet."""
+    """`number` is the claim's number among the wallet's claims of the collection, from 1 to
+    MOST_CLAIMS.
+
+    The number is None before the claim.
+    """
 
     collection_id: int
     wallet: Address
@@ -29,7 +32,7 @@ class ChatClaim:
 async def exhausted_accounts(
     connection: Connection, claim: ChatClaim, accounts: Sequence[str]
 ) -> set[str]:
-    """Which of the accounts satisfy no claim beside those that they were reserved for."""
+    """Which accounts satisfy no claim beyond those that they are reserved for."""
     rows = await connection.fetch(
         """
         SELECT asked.account
@@ -44,7 +47,7 @@ async def exhausted_accounts(
                        OR EXISTS (SELECT FROM perk_claims p
                                    WHERE p.user_address = u.wallet AND p.collection_id = $1
                                      AND p.claims = u.claims)
-                       -- An index that is read again does not know of all claims yet.
+                       -- An index that is being rebuilt does not have all claims yet.
                        OR EXISTS (SELECT FROM chains WHERE cursor_number < head_number)))
         """,
         claim.collection_id,
@@ -56,7 +59,7 @@ async def exhausted_accounts(
 
 
 async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[str]) -> set[str]:
-    """Reserves the claim for these accounts, or answers which of them are used up.
+    """Reserves the claim for these accounts, or returns those that are exhausted.
 
     Two claims for one account wait for each other.
     """
@@ -89,7 +92,7 @@ async def reserve(connection: Connection, claim: ChatClaim, accounts: Sequence[s
 
 
 async def delete_unused(connection: Connection) -> None:
-    """Deletes reservations of a day ago whose claim never came, unless the index is behind."""
+    """Deletes reservations of a day ago whose claim is not on chain, unless the index is behind."""
     await connection.execute(
         """
         DELETE FROM chat_claims u

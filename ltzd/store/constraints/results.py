@@ -1,14 +1,13 @@
-"""What purchase constraints said of wallets: true until it expires (the database's time) or is
-forgotten before.
+"""Results of purchase constraints, valid until they expire or are invalidated.
 
     ticket = await begin(connection, key, subject, seconds)   # commits
     …evaluate, which may take seconds…
-    await put(connection, key, ticket, outcome, seconds)      # False: forgotten meanwhile
+    await put(connection, key, ticket, outcome, seconds)      # False: invalidated meanwhile
 
-An evaluation has its row from before it looks at anything, so whatever invalidates results while it
-is under way deletes that row, and what it found is then not kept. Expired rows mean nothing and go
-with `delete_expired`. Of the chat kinds, whose platform tells nobody that an answer has changed,
-results are read again (`list_in_force`) and dropped where it has (`delete`).
+An evaluation has a row before it reads anything. An invalidation during the evaluation deletes that
+row, and the result is not kept. Expired rows have no effect and are deleted by `delete_expired`.
+The chat platform does not report changes, so results of the chat kinds are evaluated again
+(`list_in_force`) and deleted if they have changed (`delete`). Expiry goes by the database's time.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +21,7 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class ResultKey:
-    """A wallet before one of a collection's constraints: which, by its place among them."""
+    """A wallet and one of a collection's constraints, by its place among them."""
 
     user: Address
     collection_id: int
@@ -31,8 +30,11 @@ class ResultKey:
 
 @dataclass(frozen=True, slots=True)
 class ConstraintSubject:
-    """What the constraint is. `api_url` is the template as configured, for external_api only;
-    `fingerprint` is of all that the file says of it, for the chat kinds the question itself."""
+    """The constraint that a result belongs to.
+
+    `api_url` is the template as configured, for external_api only. `fingerprint` covers all that
+    the file says of the constraint; for the chat kinds it is the question itself.
+    """
 
     brand: Address
     kind: str
@@ -51,13 +53,13 @@ class StoredResult:
 
 
 FIRST_KEY: Final = ResultKey(Address(b""), 0, 0)
-"""Before all others."""
+"""Smaller than every key of a result."""
 
 
 async def get(
     connection: Connection, user: Address, collection_id: int
 ) -> dict[int, tuple[ConstraintSubject, bool]]:
-    """The results in force, by the constraint's position, with what they were results of."""
+    """The results in force by the constraint's position, each with its constraint."""
     rows = await connection.fetch(
         """
         SELECT position, brand_id, kind, api_url, fingerprint, outcome
@@ -74,13 +76,14 @@ async def get(
 async def begin(
     connection: Connection, key: ResultKey, subject: ConstraintSubject, seconds: float
 ) -> UUID:
-    """The ticket of an evaluation that ends within `seconds`. Commit before it begins.
+    """Insert an evaluation that ends within `seconds` and return its ticket. Commit before
+    evaluating.
 
-    Of several at once the one that began last is kept.
+    Of several evaluations at once the last one that began is kept.
     """
     async with connection.transaction():
-        # A block that is being written has perhaps invalidated already, and is not to be seen yet:
-        # wait for it. One that comes after this sees our row.
+        # A block that is being written may have invalidated results and is not visible yet, so
+        # wait for it. A block after it sees this row.
         await connection.execute("SELECT FROM chains FOR SHARE")
         ticket: UUID = await connection.fetchval(
             """
@@ -110,7 +113,9 @@ async def begin(
 async def put(
     connection: Connection, key: ResultKey, ticket: UUID, outcome: bool, seconds: float
 ) -> bool:
-    """Keep a result for `seconds`; False when it was invalidated, or begun anew, meanwhile."""
+    """Keep a result for `seconds`; returns False if it was invalidated, or evaluated anew,
+    meanwhile.
+    """
     list_in_force: bool | None = await connection.fetchval(
         """
         UPDATE constraint_results
@@ -130,9 +135,9 @@ async def put(
 
 
 async def invalidate(connection: Connection, wallets: Collection[Address]) -> None:
-    """Forget all results of these wallets, of every kind: an outside service may ask the chain.
+    """Delete all results of these wallets, of every kind: an outside service may read the chain.
 
-    In the transaction that writes or undoes the blocks which touched them.
+    Call it in the transaction that writes or undoes the blocks which touched the wallets.
     """
     if not wallets:
         return
@@ -149,7 +154,9 @@ async def invalidate_api(
     user: Address | None = None,
     collection_id: int | None = None,
 ) -> int:
-    """Forget results of an external API, narrowed by what is given; answers how many there were."""
+    """Delete results of an external API, narrowed by the given arguments; returns how many were in
+    force.
+    """
     count: int = await connection.fetchval(
         """
         WITH gone AS (
@@ -193,8 +200,10 @@ async def list_in_force(
     return [StoredResult(ResultKey(Address(row[0]), row[1], row[2]), *row[3:]) for row in rows]
 
 
-async def delete(connection: Connection, those: Sequence[StoredResult]) -> int:
-    """Forget these, but none that was begun anew meanwhile; answers how many there were."""
+async def delete(connection: Connection, results: Sequence[StoredResult]) -> int:
+    """Delete these results unless they were evaluated anew meanwhile; returns how many were
+    deleted.
+    """
     count: int = await connection.fetchval(
         """
         WITH gone AS (
@@ -208,10 +217,10 @@ async def delete(connection: Connection, those: Sequence[StoredResult]) -> int:
         )
         SELECT count(*) FROM gone
         """,
-        [one.key.user for one in those],
-        [one.key.collection_id for one in those],
-        [one.key.position for one in those],
-        [one.ticket for one in those],
+        [result.key.user for result in results],
+        [result.key.collection_id for result in results],
+        [result.key.position for result in results],
+        [result.ticket for result in results],
     )
     return count
 

@@ -1,8 +1,8 @@
-"""Everything that is sealed, sealed anew under another master key, a batch at a time.
+"""Reseals everything that is sealed under another master key, in batches.
 
-Each row says which key sealed it. So a rotation that was killed goes on where it stopped, and
-whoever knows both keys reads every row meanwhile. A batch is one transaction in which no brand's
-keys change; wallets' keys never do, so nothing is overwritten that was written since it was read.
+Each row names the key that sealed it. A rotation that was killed resumes where it stopped, and a
+process that has both keys reads every row meanwhile. A batch is one transaction in which no brand's
+keys change; wallets' keys never change, so no newer value is overwritten.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +24,7 @@ _Row = Mapping[str, Any]
 
 @dataclass(slots=True)
 class Count:
-    """Of a table. `faults` say of each row that does not open which it is, and why."""
+    """Rows of one table. `faults` names each row that does not open, and the reason."""
 
     rows: int = 0
     resealed: int = 0
@@ -33,8 +33,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """`page` gives the rows after a key (its columns, then how many); `write` takes a key's
-    columns, the key id that is expected, and the new key id and value."""
+    """`page` returns the rows after a key (its columns, then a limit); `write` takes a key's
+    columns, the expected key id, and the new key id and value.
+    """
 
     name: str
     key: tuple[str, ...]
@@ -49,19 +50,19 @@ class _Table:
 
 
 async def rotate(connection: Connection, sealer: Sealer) -> dict[str, Count]:
-    """Until a walk over all rows finds each sealed with the sealer's key, and opens it with that
-    key alone; by the tables' names.
+    """Reseal until a pass over all rows finds each sealed with the sealer's key and opens it.
 
-    Raises Misconfigured if others go on sealing with another key.
+    Returns the counts by the tables' names. Raises Misconfigured if other processes go on sealing
+    with another key.
     """
     counts = {table.name: Count() for table in _TABLES}
     for _ in range(_MOST_WALKS):
         resealed = 0
         for table in _TABLES:
-            found = await _walk(connection, table, sealer)
-            resealed += found.resealed
-            total = counts[table.name].resealed + found.resealed
-            counts[table.name] = Count(found.rows, total, found.faults)
+            walk = await _walk(connection, table, sealer)
+            resealed += walk.resealed
+            total = counts[table.name].resealed + walk.resealed
+            counts[table.name] = Count(walk.rows, total, walk.faults)
         if resealed == 0:
             return counts
     raise Misconfigured(
@@ -114,7 +115,7 @@ def _seal_wallet_key(row: _Row, content: bytes, sealer: Sealer) -> bytes:
     return sealer.seal_wallet_key(content, row["subject"], row["wallet"])
 
 
-# API keys lie there as hashes, which no key has sealed.
+# API keys are stored as hashes, which no key has sealed.
 _TABLES: Final = (
     _Table(
         "brand_secrets",

@@ -1,9 +1,9 @@
-"""What must be readable again but not from a stolen database: AES-256-GCM, bound to its place.
+"""AES-256-GCM for values that must be readable again, each bound to its place in the database.
 
-A master key file holds one key of 64 hex digits per line. The first one of the first file seals;
-the others, and those of further files, still open what they sealed once. A sealed value is
-nonce | ciphertext | tag, and opens only in the same place, a brand and a name or a user and his
-wallet, so that nobody can move one's key to another's row.
+A master key file holds one key of 64 hex digits per line. The first key of the first file seals.
+The other keys, and those of further files, only open what they sealed earlier. A sealed value is
+nonce | ciphertext | tag, and opens only in its own place, a brand and a name or a user and a
+wallet. A value that is moved to another row does not open.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ _KEY = re.compile(r"[0-9a-fA-F]{64}")
 
 
 class Sealer:
-    """`key_id` names the key that seals now; it tells nothing about the key."""
+    """`key_id` names the key that seals now; it reveals nothing about the key."""
 
     def __init__(self, keys: Sequence[bytes]) -> None:
         self._raw = {_key_id(key): key for key in keys}
@@ -37,8 +37,9 @@ class Sealer:
 
     @classmethod
     def from_file(cls, path: Path, *others: Path, create: bool = False) -> Self:
-        """Keys of `others` only open. Raises Misconfigured if a file is malformed, open to others,
-        or missing; `create` makes a missing first one.
+        """Keys of `others` only open; `create` creates a missing first file.
+
+        Raises Misconfigured if a file is malformed, readable by others, or missing.
         """
         if create and not path.exists():
             _make_key_file(path)
@@ -46,11 +47,11 @@ class Sealer:
 
     @property
     def key_ids(self) -> frozenset[str]:
-        """Of all the keys that open."""
+        """The ids of all keys that open."""
         return frozenset(self._keys)
 
     def sealing_with(self, key_id: str) -> "Sealer":
-        """The same keys, of which that one seals; it must be among them."""
+        """The same keys, sealing with the one of this id, which must be among them."""
         return Sealer([self._raw[key_id], *self._raw.values()])
 
     def alone(self) -> "Sealer":
@@ -61,7 +62,7 @@ class Sealer:
         return self._seal(text.encode(), _brand_place(brand, name))
 
     def open(self, sealed: bytes, key_id: str, brand: Address, name: str) -> str:
-        """Raises Misconfigured if the key is not in our files or the value was not sealed here."""
+        """Raises Misconfigured if the key is in no key file or the value was not sealed here."""
         what = f"The {name} of brand {hex_of(brand)}"
         try:
             return self._open(sealed, key_id, _brand_place(brand, name), what).decode()
@@ -84,12 +85,13 @@ class Sealer:
             ) from error
 
     def keyed_hash(self, text: bytes) -> bytes:
-        """An HMAC that only a holder of the sealing key can make again: for what is too short to
-        be safe under a plain hash."""
+        """An HMAC that only a holder of the sealing key can compute, for texts too short for a
+        plain hash.
+        """
         return _hash_with(self._raw[self.key_id], text)
 
     def keyed_hashes(self, text: bytes) -> list[bytes]:
-        """What `keyed_hash` answers with any of the keys, also one that has sealed before."""
+        """The `keyed_hash` under each of the keys, the earlier sealing keys included."""
         return [_hash_with(key, text) for key in self._raw.values()]
 
     def _seal(self, raw: bytes, place: bytes) -> bytes:
@@ -111,7 +113,7 @@ def _key_id(key: bytes) -> str:
 
 
 def _hash_with(key: bytes, text: bytes) -> bytes:
-    # Not the key itself, which serves AES: a key of its own, derived from it.
+    # A derived key: the key itself is used for AES.
     derived = hmac.digest(key, b"ltzd keyed hash", "sha256")
     return hmac.digest(derived, text, "sha256")
 
@@ -121,7 +123,9 @@ def _brand_place(brand: Address, name: str) -> bytes:
 
 
 def _wallet_place(subject: str, wallet: Address) -> bytes:
-    """Of a length that is fixed comes first, so that no two places are written alike."""
+    """The associated data of a wallet key. The part of fixed length comes first, so that no two
+    places are equal; its old table name stays, since sealed rows depend on it.
+    """
     return b"ltzd local_users.sealed " + wallet + subject.encode()
 
 
@@ -136,7 +140,7 @@ def _keys_in(path: Path) -> list[bytes]:
 
 
 def _make_key_file(path: Path) -> None:
-    """Write beside and link: the file is whole or absent, and a key that another made stays."""
+    """Write a second file and link it: the file is whole or absent, and an existing key stays."""
     unfinished = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
         unfinished.unlink(missing_ok=True)
@@ -145,7 +149,7 @@ def _make_key_file(path: Path) -> None:
             path.hardlink_to(unfinished)
     except OSError as error:
         raise Misconfigured(
-            f"The master key file {path} cannot be made: {error.strerror}."
+            f"The master key file {path} cannot be created: {error.strerror}."
         ) from error
     finally:
         unfinished.unlink(missing_ok=True)

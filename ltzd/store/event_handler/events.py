@@ -1,8 +1,8 @@
-"""Events and the claims they make: read as they stand, decided by rules, written if still so.
+"""Events and their claims: read as a snapshot, decided by rules, inserted if nothing has changed.
 
-A claim's count grows by one with each event, so it is the version that the write compares: of two
-writers that decided on the same claim one loses and decides again. A global maximum and a brand's
-own limits are CHECKs of the tables that count them, so no race can pass them; a signed request's
+A claim's count grows by one with each event, so it is the version that the insert compares. Of two
+writers that decided on the same claim, one loses and decides again. A global maximum and a brand's
+own limits are CHECKs of the tables that count them, so no race can exceed them. A signed request's
 nonce is a unique row.
 """
 
@@ -14,6 +14,7 @@ from uuid import UUID
 
 import asyncpg
 import msgspec
+from msgspec import structs
 
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
@@ -31,17 +32,18 @@ NonceKey = tuple[Address, str]
 """Brand, nonce of a signed request."""
 
 _NONCES_KEPT = timedelta(seconds=660)
-"""Longer than the 600 s in which a timestamp is within 300 s of our clock."""
+"""Longer than the 600 s for which a timestamp is within 300 s of this clock."""
 
 EVENT_REWARD = 1
 """The kind of an event's reward, in rows and references (contracts.md)."""
 
 
 class EventRow(msgspec.Struct, frozen=True):
-    """One event to be written; `wallet` receives `ltz` whole LTZ, if that is more than 0.
+    """An event to insert; `wallet` receives `ltz` whole LTZ if that is more than 0.
 
-    User and wallet are as they were when the event came: if his row says otherwise by the time it
-    is written, the row counts.
+    User and wallet are those at the time of the request. If the user's row has changed by the time
+    of the insert, the row decides. `insert` returns the event as it was inserted, and sets
+    `is_new_user` if this event inserted the user.
     """
 
     id: UUID
@@ -55,38 +57,47 @@ class EventRow(msgspec.Struct, frozen=True):
     metadata: dict[str, Any]
     ltz: int
     wallet: Address
+    is_new_user: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class ClaimSnapshot:
-    """What events are decided on, and the database's time; a key without a row is missing."""
+    """The rows that events are decided on, and the database's time; a key without a row is
+    missing.
+    """
 
     claims: dict[ClaimKey, ClaimRecord]
     totals: dict[TotalKey, int]
     usage: dict[UsageKey, int]
     nonces: dict[NonceKey, UUID]
-    """Which request has used a nonce."""
+    """The request that used each nonce."""
     now: datetime
 
 
 class ClaimQuery(msgspec.Struct, frozen=True):
-    """What of the standing a decision asks for; most events need their claim only."""
+    """The keys that one decision reads; most events need only their claim."""
 
     claim: ClaimKey
     total: TotalKey | None = None
     usage: Address | None = None
-    """The brand, if it limits itself."""
+    """The brand, if it has limits of its own."""
     nonce: NonceKey | None = None
 
 
-async def read_snapshot(connection: Connection, those: Sequence[ClaimQuery]) -> ClaimSnapshot:
-    """Read without locks; `insert` refuses what has changed since."""
-    claims, now = await _claims(connection, {wanted.claim for wanted in those})
+async def read_snapshot(connection: Connection, queries: Sequence[ClaimQuery]) -> ClaimSnapshot:
+    """Read without locks; `insert` refuses events whose rows have changed since."""
+    claims, now = await _claims(connection, {query.claim for query in queries})
     return ClaimSnapshot(
         claims=claims,
-        totals=await _totals(connection, {w.total for w in those if w.total is not None}),
-        usage=await _usage(connection, {w.usage for w in those if w.usage is not None}),
-        nonces=await _nonces(connection, {w.nonce for w in those if w.nonce is not None}),
+        totals=await _totals(
+            connection, {query.total for query in queries if query.total is not None}
+        ),
+        usage=await _usage(
+            connection, {query.usage for query in queries if query.usage is not None}
+        ),
+        nonces=await _nonces(
+            connection, {query.nonce for query in queries if query.nonce is not None}
+        ),
         now=now,
     )
 
@@ -116,7 +127,7 @@ async def _claims(
 
 
 async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKey, int]:
-    """The kept totals; one that nobody keeps yet is counted."""
+    """The stored totals; claims without a stored total are counted."""
     if not wanted:
         return {}
     rows = await connection.fetch(
@@ -136,7 +147,9 @@ async def _totals(connection: Connection, wanted: set[TotalKey]) -> dict[TotalKe
 
 
 async def _usage(connection: Connection, brands: set[Address]) -> dict[UsageKey, int]:
-    """The windows that may still be open; where a date is skipped a day has two days' hours."""
+    """The windows that may still be open; a day at a change of the clocks' offset has up to 50
+    hours.
+    """
     if not brands:
         return {}
     rows = await connection.fetch(
@@ -169,12 +182,12 @@ async def _nonces(connection: Connection, wanted: set[NonceKey]) -> dict[NonceKe
 
 
 class NewEvent(msgspec.Struct, frozen=True):
-    """An event to be written if its claim still stands at `claim.claims - 1`.
+    """An event to insert if its claim still counts `claim.claims - 1`.
 
-    `identity_subject` is None for a user who has a row; `maximum` is the global one, None without;
-    `budget` and `wallets` are the brand's own limits, the second with the one event of a group that
-    brings the user. `nonce` and `request_id` are a signed request's; `time_zone` is the brand's. At
-    most one new event of a claim goes into a `insert`.
+    `identity_subject` is None for a user who has a row. `maximum` is the global maximum or None.
+    `budget` and `wallets` are the brand's own limits; of a group of events of one new user, one
+    event has `wallets`. `nonce` and `request_id` belong to a signed request, and `time_zone` to the
+    brand. An `insert` takes at most one new event of a claim.
     """
 
     event: EventRow
@@ -190,7 +203,7 @@ class NewEvent(msgspec.Struct, frozen=True):
 
     @property
     def earned_on(self) -> date | None:
-        """The day in the brand's time zone on which it was decided."""
+        """The day of the decision in the brand's time zone."""
         at = self.claim.last_event_at
         return None if at is None else local_day(at, self.time_zone)
 
@@ -198,51 +211,46 @@ class NewEvent(msgspec.Struct, frozen=True):
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 
 
-class InsertedEvent(msgspec.Struct, frozen=True):
-    """An event that was written: its user, the wallet that its reward goes to, if he is new."""
+async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
+    """Insert events, with their claims, users, rewards, totals and wake-up, in one statement.
 
-    user_id: UUID
-    wallet: Address
-    is_new_user: bool
-
-
-async def insert(
-    connection: Connection, those: Sequence[NewEvent]
-) -> dict[ClaimKey, InsertedEvent]:
-    """Write events with all that hangs on them and the wake-up, in one statement.
-
-    Answers the claims that were written. A claim that changed since it was read is left out, with
-    its event, and so is an event whose nonce another request has used; nothing is written, and
-    nothing answered, when another writer has brought a count so far that a limit would be passed.
+    Returns the claims that were inserted. An event whose claim has changed since it was read, or
+    whose nonce another request has used, is left out. If a concurrent writer has brought a count to
+    its limit, nothing is inserted and the answer is empty.
     """
-    ordered = sorted(those, key=lambda new: new.key)
+    ordered = sorted(events, key=lambda new: new.key)
     try:
-        rows = await connection.fetch(_WRITE, *_columns(ordered))
+        rows = await connection.fetch(_INSERT, *_columns(ordered))
     except asyncpg.CheckViolationError as error:
         if error.constraint_name not in _LIMITS:
             raise
         return {}
-    whose = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
-    return {
-        (Address(row["brand_id"]), row["event_type"], row["email_key"]): InsertedEvent(
-            whose.get(row["id"], row["whose"]), Address(row["goes_to"]), row["is_new"]
+    users = await _reread_users(connection, [row for row in rows if row["is_unseen"]])
+    proposed = {new.key: new.event for new in ordered}
+    inserted: dict[ClaimKey, EventRow] = {}
+    for row in rows:
+        key = (Address(row["brand_id"]), row["event_type"], row["email_key"])
+        inserted[key] = structs.replace(
+            proposed[key],
+            user_id=users.get(row["id"], row["owner_id"]),
+            wallet=Address(row["goes_to"]),
+            is_new_user=row["is_new"],
         )
-        for row in rows
-    }
+    return inserted
 
 
 async def _reread_users(
     connection: Connection, unseen: Sequence[asyncpg.Record]
 ) -> dict[UUID, UUID]:
-    """Whose these events are, whose users came while they were written."""
+    """Read the users again that another process inserted while these events were being inserted."""
     if not unseen:
         return {}
     columns = [[row[name] for row in unseen] for name in ("id", "email_key", "goes_to")]
-    return {row["id"]: row["user_id"] for row in await connection.fetch(_MEND, *columns)}
+    return {row["id"]: row["user_id"] for row in await connection.fetch(_REREAD_USERS, *columns)}
 
 
 async def reward_wallets(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Address]:
-    """To which wallets these events' rewards go; one without a reward is missing."""
+    """The wallets of these events' rewards; an event without a reward is missing."""
     rows = await connection.fetch("SELECT id, wallet FROM rewards WHERE id = ANY($1::uuid[])", ids)
     return {row["id"]: Address(row["wallet"]) for row in rows}
 
@@ -278,15 +286,16 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
     ]
 
 
-# One statement, so one round trip and all or nothing. Nonces and claims come first, in one order;
-# all else hangs on the claims that were won, so writers never wait for each other in a circle.
-# A row's CHECK holds for what is proposed before its conflict is found, so `counted` proposes what
-# the decision was made on: the kept total, and only without one the sum of all claims. Events that
-# were let through before their type had a maximum are in no total, there as in the decision.
-# Otherwise what is refused here would be decided alike for ever.
-# A user's row may have come, or followed its owner to another wallet, since the event came. One
-# that came while this statement ran is in the way of `met` and cannot be seen: `_MEND` is for it.
-_WRITE = """
+# One statement: one round trip, all or nothing. Nonces and claims are written first, in one order,
+# and everything else depends on the claims that were counted, so no two writers deadlock.
+# PostgreSQL checks a row's CHECK before it finds the row's conflict. So `counted` proposes the
+# number that the decision used: the stored total, and only without one the sum of all claims.
+# Events that were accepted before their type had a maximum are in no total, here as in the
+# decision; otherwise each new decision would accept an event that is refused here, without an end.
+# A user's row may have been inserted, or moved to another wallet, since the request. A row that was
+# inserted while this statement ran conflicts with `new_users` but is not visible: see
+# `_REREAD_USERS`.
+_INSERT = """
 WITH new AS MATERIALIZED (
   SELECT *
     FROM unnest($1::bytea[], $2::text[], $3::text[], $4::bigint[], $5::uuid[], $6::timestamptz[],
@@ -307,7 +316,7 @@ WITH new AS MATERIALIZED (
      SET request_id = excluded.request_id
    WHERE request_nonces.request_id = excluded.request_id
   RETURNING brand_id, nonce
-), won AS (
+), claimed AS (
   INSERT INTO event_claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
   SELECT brand_id, event_type, email_key, claims, id, at
     FROM new
@@ -320,8 +329,8 @@ WITH new AS MATERIALIZED (
    WHERE event_claims.claims = excluded.claims - 1
   RETURNING brand_id, event_type, email_key, last_event_id
 ), accepted AS MATERIALIZED (
-  SELECT new.* FROM new JOIN won ON won.last_event_id = new.id
-), met AS (
+  SELECT new.* FROM new JOIN claimed ON claimed.last_event_id = new.id
+), new_users AS (
   INSERT INTO users (id, email_key, identity_subject, wallet)
   SELECT DISTINCT ON (email_key) user_id, email_key, subject, wallet
     FROM accepted
@@ -330,11 +339,11 @@ WITH new AS MATERIALIZED (
       ON CONFLICT DO NOTHING
   RETURNING email_key
 ), placed AS MATERIALIZED (
-  SELECT a.*, coalesce(u.id, a.user_id) AS whose, coalesce(u.wallet, a.wallet) AS goes_to,
-         met.email_key IS NOT NULL AS is_new,
-         a.subject IS NOT NULL AND met.email_key IS NULL AND u.id IS NULL AS is_unseen
+  SELECT a.*, coalesce(u.id, a.user_id) AS owner_id, coalesce(u.wallet, a.wallet) AS goes_to,
+         new_users.email_key IS NOT NULL AS is_new,
+         a.subject IS NOT NULL AND new_users.email_key IS NULL AND u.id IS NULL AS is_unseen
     FROM accepted a
-    LEFT JOIN met ON met.email_key = a.email_key
+    LEFT JOIN new_users ON new_users.email_key = a.email_key
     LEFT JOIN users u ON u.email_key = a.email_key
 ), counted AS (
   INSERT INTO event_claim_totals (brand_id, event_type, claims, maximum)
@@ -366,8 +375,8 @@ WITH new AS MATERIALIZED (
   SELECT brand_id, 'wallets_per_hour', hour, count(*), max(most_wallets)
     FROM (SELECT DISTINCT ON (email_key) brand_id, hour, most_wallets
             FROM accepted
-            JOIN met USING (email_key)
-           ORDER BY email_key, most_wallets NULLS LAST) AS newcomers
+            JOIN new_users USING (email_key)
+           ORDER BY email_key, most_wallets NULLS LAST) AS created
    WHERE most_wallets IS NOT NULL
    GROUP BY brand_id, hour
    ORDER BY 1, 2, 3
@@ -376,27 +385,27 @@ WITH new AS MATERIALIZED (
 ), recorded AS (
   INSERT INTO events (id, brand_id, event_type, email, user_id, domain, source, user_identifier,
                       metadata, ltz)
-  SELECT id, brand_id, event_type, email, whose, domain, source, user_identifier,
+  SELECT id, brand_id, event_type, email, owner_id, domain, source, user_identifier,
          metadata::jsonb, ltz
     FROM placed
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
   SELECT id, $24, brand_id, goes_to, ltz, earned_on FROM placed WHERE ltz > 0
-), told AS (
-  SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM won)
+), notified AS (
+  SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM claimed)
 )
-SELECT brand_id, event_type, email_key, whose, goes_to, is_new, id, is_unseen
+SELECT brand_id, event_type, email_key, owner_id, goes_to, is_new, id, is_unseen
   FROM placed
- CROSS JOIN told
+ CROSS JOIN notified
 """
 
-# Whoever was faster with the user may have met him under another subject, with another wallet.
-_MEND = """
+# The faster process may have inserted the user with another subject and another wallet.
+_REREAD_USERS = """
 WITH unseen AS (
   SELECT event.id, event.wallet, u.id AS user_id, u.wallet AS now_at
     FROM unnest($1::uuid[], $2::text[], $3::bytea[]) AS event (id, email_key, wallet)
     JOIN users u USING (email_key)
-), mended AS (
+), corrected AS (
   UPDATE events e SET user_id = unseen.user_id
     FROM unseen
    WHERE e.id = unseen.id AND e.user_id <> unseen.user_id
@@ -411,7 +420,9 @@ SELECT id, user_id FROM unseen
 
 @dataclass(frozen=True, slots=True)
 class StoredEvent:
-    """An event with what became of its reward. `hash` is the mint's, else the newest published."""
+    """An event and the state of its reward. `hash` is the mint's, or else the newest published
+    attempt's.
+    """
 
     id: UUID
     event_type: str
@@ -425,7 +436,7 @@ class StoredEvent:
 
 
 async def delete_expired(connection: Connection) -> None:
-    """Drop nonces whose signatures have become too old to be used again, and windows long over."""
+    """Delete nonces whose signatures have expired, and usage windows that are over."""
     await connection.execute(
         "DELETE FROM request_nonces WHERE created_at < now() - $1::interval", _NONCES_KEPT
     )

@@ -1,6 +1,6 @@
-"""An event with everything that became of it, for a person who looks into it.
+"""An event with its reward, transaction, attempts and mint, for `ltzd event show`.
 
-Read once in a while, so it spares no join; e-mail address and user identifier are left out.
+Rarely read, so its joins are not optimised. E-mail address and user identifier are left out.
 """
 
 from dataclasses import dataclass
@@ -23,12 +23,12 @@ class AttemptFacts:
     created_at: datetime
     published_at: datetime | None
     is_cancellation: bool = False
-    """A self-transfer, since nodes refuse the mint with this nonce."""
+    """A self-transfer: nodes refuse the mint with this nonce."""
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionFacts:
-    """The intent that carries the reward now; `attempts` oldest first."""
+    """The intent that carries the reward now; `attempts` are oldest first."""
 
     chain_id: int
     wallet: Address
@@ -53,7 +53,7 @@ class MintFacts:
 class RewardOfEvent:
     """`seq` is None until the first batch that took it.
 
-    `failed_at` is None again once a failed reward was put back; why it failed stays.
+    `failed_at` is None again after a failed reward was requeued; `failure` stays.
     """
 
     id: UUID
@@ -69,7 +69,7 @@ class RewardOfEvent:
 
 @dataclass(frozen=True, slots=True)
 class EventHistory:
-    """`reward` is None for an event worth 0 LTZ; `brand_name` for a brand that is gone."""
+    """`reward` is None for an event worth 0 LTZ, `brand_name` for a brand that is gone."""
 
     id: UUID
     brand_id: Address
@@ -87,7 +87,7 @@ class EventHistory:
 
     @property
     def status(self) -> str:
-        """The word that `GET /service-api/events/{eventId}` has for it."""
+        """The status that `GET /service-api/events/{eventId}` returns for it."""
         if self.reward is None or (self.mint is not None and self.mint.is_final):
             return "final"
         if self.mint is not None:
@@ -95,12 +95,12 @@ class EventHistory:
         if self.reward.failed_at is not None:
             return "failed"
         attempts = () if self.transaction is None else self.transaction.attempts
-        mints = [one for one in attempts if not one.is_cancellation]
-        return "published" if any(one.published_at for one in mints) else "queued"
+        mints = [attempt for attempt in attempts if not attempt.is_cancellation]
+        return "published" if any(mint.published_at for mint in mints) else "queued"
 
 
 async def history_of(connection: Connection, event_id: UUID) -> EventHistory | None:
-    """None for an unknown event. What it tells belongs to one moment."""
+    """Returns None for an unknown event. All rows are read at one moment."""
     async with connection.transaction(isolation="repeatable_read", readonly=True):
         row = await connection.fetchrow(
             """

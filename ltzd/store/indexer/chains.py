@@ -1,7 +1,7 @@
-"""The chain this database follows: its identity, the indexer's cursor, and the blocks behind it.
+"""The chain that this database follows: its identity, the indexer's cursor, and the kept blocks.
 
-The cursor moves by compare-and-set on its hash and the term's epoch, in the transaction that
-writes the facts; a holder whose term is over hears LaneLost.
+The cursor moves by compare-and-set on its hash and the term's epoch, in the database transaction
+that writes the facts. A holder whose term is over gets LaneLost.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class ChainIdentity:
-    """Which chain and which LTZ; `first_block` is the one that LTZ was deployed in."""
+    """The chain and its LTZ contract, which was deployed in `first_block`."""
 
     chain_id: int
     genesis_hash: Hash32
@@ -39,13 +39,13 @@ class BlockRow:
 
 
 async def identity(connection: Connection) -> ChainIdentity | None:
-    """The one chain of this database; None while it is new."""
+    """The one chain of this database; returns None while the database is new."""
     row = await connection.fetchrow("SELECT chain_id, genesis_hash, ltz, first_block FROM chains")
     return ChainIdentity(*row) if row else None
 
 
 async def start_following(connection: Connection, chain: ChainIdentity, base: BlockRow) -> None:
-    """Begin to follow a chain from `base`, the block before LTZ. Safe to repeat."""
+    """Start to follow a chain at `base`, the block before the LTZ contract. Safe to repeat."""
     await connection.execute(
         """
         INSERT INTO chains (chain_id, genesis_hash, ltz, first_block,
@@ -64,7 +64,7 @@ async def start_following(connection: Connection, chain: ChainIdentity, base: Bl
 
 
 async def begin_term(connection: Connection, chain_id: int) -> int:
-    """Count the indexer's epoch up and answer it."""
+    """Increment the indexer's epoch and return it."""
     epoch: int = await connection.fetchval(
         "UPDATE chains SET epoch = epoch + 1 WHERE chain_id = $1 RETURNING epoch", chain_id
     )
@@ -76,8 +76,9 @@ async def has_all_facts_of(
 ) -> bool:
     """Whether the facts of these contracts were written with every block up to the cursor.
 
-    They were not if other contracts were followed, or if a version that knows fewer had a term
-    since: it counts the epoch up and leaves the rest. Locks the row, as `begin_term` does.
+    They were not if other contracts were followed, or if a version that knows fewer contracts has
+    had a term since: it increments the epoch and does not update `contracts_epoch`. Locks the row,
+    as `begin_term` does.
     """
     whole: bool = await connection.fetchval(
         """
@@ -95,7 +96,7 @@ async def has_all_facts_of(
 async def record_contracts(
     connection: Connection, chain_id: int, contracts: Sequence[Address]
 ) -> None:
-    """From the term that has begun on, these contracts' facts come with every block."""
+    """Record that these contracts' facts are written with every block from this term on."""
     await connection.execute(
         "UPDATE chains SET contracts = $2, contracts_epoch = epoch WHERE chain_id = $1",
         chain_id,
@@ -104,7 +105,10 @@ async def record_contracts(
 
 
 async def rewind(connection: Connection, chain_id: int) -> int | None:
-    """Put the cursor to the first block that is kept; answers its number, None if it is there."""
+    """Move the cursor back to the first kept block.
+
+    Returns the block's number, or None if the cursor is there already.
+    """
     base: int | None = await connection.fetchval(
         """
         UPDATE chains
@@ -135,7 +139,7 @@ async def move_cursor(
     to: tuple[int, Hash32],
     head_number: int,
 ) -> None:
-    """Raises LaneLost when another holder moved it."""
+    """Raises LaneLost if another holder has moved the cursor."""
     number, block_hash = to
     moved = await connection.fetchval(
         """
@@ -173,7 +177,7 @@ async def raise_finality(
 
 
 async def settled_number(connection: Connection, depth: int, seconds: float) -> int | None:
-    """The highest block that is both `depth` below the cursor and was seen `seconds` ago.
+    """The highest block that is `depth` below the cursor and was seen `seconds` ago.
 
     This is finality for nodes that have no `finalized` tag (choices.md, Reorgs).
     """
@@ -192,7 +196,7 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
     return number
 
 
-async def insert_blocks(connection: Connection, those: Sequence[BlockRow]) -> None:
+async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
@@ -206,13 +210,13 @@ async def insert_blocks(connection: Connection, those: Sequence[BlockRow]) -> No
                 block.parent_hash,
                 datetime.fromtimestamp(block.timestamp, UTC),
             )
-            for block in those
+            for block in blocks
         ],
     )
 
 
 async def newest_blocks(connection: Connection, below: int, limit: int) -> list[tuple[int, Hash32]]:
-    """Kept blocks from `below` downwards, newest first."""
+    """Kept blocks at and below height `below`, newest first."""
     rows = await connection.fetch(
         "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT $2",
         below,

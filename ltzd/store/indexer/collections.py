@@ -1,10 +1,11 @@
-"""PerkNFT's collections as the chain has them. Prices are LTZ's smallest unit.
+"""PerkNFT's collections, rebuilt from their facts. Prices are in LTZ's smallest unit.
 
-Like a token's, a row is found anew from the facts that remain. `minted` is the newest token's
-serial number: PerkNFT counts them from 1 without gaps, and burns none.
+Like a token's row, a collection's row is rebuilt from the facts that remain whenever facts are
+inserted or undone. `minted` is the newest token's serial number: PerkNFT counts serial numbers from
+1 without gaps and burns no token.
 """
 
-from collections.abc import Collection as Some
+from collections.abc import Collection as Ids
 from dataclasses import dataclass
 
 from ltzd.store.database import Connection
@@ -15,7 +16,7 @@ _MOST_ID = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Collection:
-    """`max_supply` and `max_per_user` of 0 are no limit."""
+    """A `max_supply` or `max_per_user` of 0 is no limit."""
 
     id: int
     brand: Address
@@ -32,15 +33,19 @@ class Collection:
 
 @dataclass(frozen=True, slots=True)
 class CollectionOwner:
-    """Whose collection it is, and how many tokens it has, as of the block that is followed."""
+    """A collection's brand, its number of tokens, and the block up to which the chain is
+    followed.
+    """
 
     brand: Address
     minted: int
     block_hash: Hash32 | None
 
 
-async def rebuild(connection: Connection, collection_ids: Some[int]) -> None:
-    """Find these collections' rows anew, after facts have come or gone and tokens were settled."""
+async def rebuild(connection: Connection, collection_ids: Ids[int]) -> None:
+    """Rebuild the rows of these collections, after their facts have changed and tokens were
+    rebuilt.
+    """
     if not collection_ids:
         return
     await connection.execute(
@@ -117,22 +122,25 @@ async def find(connection: Connection, collection_id: int) -> Collection | None:
 
 
 async def read_owners(
-    connection: Connection, collection_ids: Some[int]
+    connection: Connection, collection_ids: Ids[int]
 ) -> dict[int, CollectionOwner]:
-    """Those that there are, in one statement; the cost of one row each however many tokens."""
+    """The owners of those collections that exist, in one statement.
+
+    Reads one row for each collection, however many tokens it has.
+    """
     rows = await connection.fetch(
         """
         SELECT collection_id, brand, minted, (SELECT cursor_hash FROM chains)
           FROM collections
          WHERE collection_id = ANY($1::bigint[])
         """,
-        [each for each in set(collection_ids) if 0 <= each <= _MOST_ID],
+        [collection_id for collection_id in set(collection_ids) if 0 <= collection_id <= _MOST_ID],
     )
     return {row[0]: CollectionOwner(Address(row[1]), row[2], row[3]) for row in rows}
 
 
 async def brand_of(connection: Connection, collection_id: int) -> Address | None:
-    """Whose collection it is; None where there is none."""
+    """Returns the collection's brand, or None for an unknown collection."""
     if not 0 <= collection_id <= _MOST_ID:
         return None
     brand: bytes | None = await connection.fetchval(

@@ -1,7 +1,7 @@
-"""BusinessEscrow's facts, and the deals that are settled from them. Amounts in LTZ's smallest unit.
+"""BusinessEscrow's facts, and the deals derived from them. Amounts are in LTZ's smallest unit.
 
-They come and go only together with the cursor, as `facts` says. A deal has at most two facts: it
-was locked, and it ended.
+Facts are inserted and undone only in the database transaction that moves the cursor. A deal has at
+most two facts: the lock and the end.
 """
 
 from collections.abc import Collection, Sequence
@@ -24,11 +24,11 @@ from ltzd.values import Address
 TABLES: Final = ("deal_facts", "deals")
 
 
-async def insert(connection: Connection, those: Sequence[EscrowFact]) -> None:
-    """Write facts, and settle the deals of those that are new."""
-    if not those:
+async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
+    """Insert facts, and rebuild the deals of those facts that are new."""
+    if not facts:
         return
-    said = list(map(_said, those))
+    columns = list(map(_columns, facts))
     new = await connection.fetch(
         """
         INSERT INTO deal_facts (block_hash, log_index, block_number, transaction_hash, deal_id,
@@ -40,25 +40,27 @@ async def insert(connection: Connection, those: Sequence[EscrowFact]) -> None:
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING deal_id
         """,
-        *position_columns(those),
-        [one.deal_id for one in those],
-        [one.user for one in those],
-        [one.business for one in those],
-        *map(list, zip(*said, strict=True)),
+        *position_columns(facts),
+        [fact.deal_id for fact in facts],
+        [fact.user for fact in facts],
+        [fact.business for fact in facts],
+        *map(list, zip(*columns, strict=True)),
     )
     await _settle(connection, new)
 
 
 async def undo_above(connection: Connection, fork: int) -> None:
-    """Take back every fact above block `fork`."""
+    """Delete every fact above block `fork` and rebuild its deal."""
     gone = await connection.fetch(
         "DELETE FROM deal_facts WHERE block_number > $1 RETURNING deal_id", fork
     )
     await _settle(connection, gone)
 
 
-def _said(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
-    """State, what is locked, what user and business got, when it may be reclaimed, who decided."""
+def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
+    """The state, the locked amount, the user's and the business's shares, when the deal may be
+    reclaimed, and who decided.
+    """
     nothing = Decimal(0)
     match fact:
         case DealLocked():
@@ -72,9 +74,9 @@ def _said(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None,
             return "split", nothing, to_user, to_business, None, None
 
 
-async def _settle(connection: Connection, those: Collection[asyncpg.Record]) -> None:
-    """Find the deals of these rows anew from the facts that remain."""
-    if not those:
+async def _settle(connection: Connection, rows: Collection[asyncpg.Record]) -> None:
+    """Rebuild the deals of these rows from the facts that remain."""
+    if not rows:
         return
     await connection.execute(
         """
@@ -105,5 +107,5 @@ async def _settle(connection: Connection, those: Collection[asyncpg.Record]) -> 
                to_business = excluded.to_business,
                block_number = excluded.block_number
         """,
-        sorted({row["deal_id"] for row in those}),
+        sorted({row["deal_id"] for row in rows}),
     )

@@ -1,4 +1,4 @@
-"""The columns that the rows of all facts have: the position of the fact's log on the chain."""
+"""The columns that every fact's row begins with: the position of its log on the chain."""
 
 from collections.abc import Sequence
 

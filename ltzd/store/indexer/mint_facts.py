@@ -1,8 +1,8 @@
-"""Facts of the chain and what is derived from them: balances, and how rewards learn of their mint.
+"""LTZ's facts and what is derived from them: balances, and the mints recorded on rewards.
 
-Facts go in and come out only together with the cursor (`chains.move_cursor`), in one database
-transaction of the indexer. Amounts are LTZ's smallest unit. LTZ's facts are here; those of the
-other contracts have modules of their own, and `undo` covers what all of them share.
+Facts are inserted and undone only in the database transaction that moves the cursor
+(`chains.move_cursor`). Amounts are in LTZ's smallest unit. The other contracts have modules of
+their own, and `undo` covers what all contracts share.
 """
 
 from collections import defaultdict
@@ -13,7 +13,7 @@ from uuid import UUID
 
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
-from ltzd.store.site_plugin import leaderboard_totals as standings
+from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
 
@@ -27,9 +27,9 @@ async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
     return len(mints) - await insert_mints(connection, mints)
 
 
-async def insert_transfers(connection: Connection, those: Sequence[Transfer]) -> None:
-    """Write transfers and move the balances by them."""
-    if not those:
+async def insert_transfers(connection: Connection, facts: Sequence[Transfer]) -> None:
+    """Insert transfers and apply them to the balances."""
+    if not facts:
         return
     await connection.copy_records_to_table(
         "transfers",
@@ -52,20 +52,21 @@ async def insert_transfers(connection: Connection, those: Sequence[Transfer]) ->
                 row.recipient,
                 Decimal(row.amount),
             )
-            for row in those
+            for row in facts
         ],
     )
-    await _move_balances(connection, ((row.sender, row.recipient, row.amount) for row in those))
+    await _move_balances(connection, ((row.sender, row.recipient, row.amount) for row in facts))
 
 
-async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) -> int:
-    """Write mints and tell their rewards; answers how many matched a reward of ours exactly.
+async def insert_mints(connection: Connection, facts: Sequence[RewardMinted]) -> int:
+    """Insert mints and record them on their rewards.
 
-    Those that did not know of one count as earned from here on. What a brand is to hear of is
-    written with it, once for each reward: a reorg's second mint finds the row of the first, and an
-    index that is read again tells final rewards what they know.
+    Returns how many mints match a reward exactly. Rewards that had no mint yet count as earned from
+    here on, and their brands' webhooks are inserted with them. A second mint after a reorg finds
+    the webhook of the first one, so each reward is announced once. When the index is rebuilt,
+    rewards whose mint is final already have it.
     """
-    if not those:
+    if not facts:
         return 0
     await connection.copy_records_to_table(
         "mints",
@@ -88,12 +89,12 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
                 row.reference,
                 Decimal(row.amount),
             )
-            for row in those
+            for row in facts
         ],
     )
-    told = await connection.fetchrow(
+    row = await connection.fetchrow(
         """
-        WITH told AS (
+        WITH minted AS (
           UPDATE rewards
              SET mint_block_number = fact.block_number,
                  mint_block_hash = fact.block_hash,
@@ -104,44 +105,44 @@ async def insert_mints(connection: Connection, those: Sequence[RewardMinted]) ->
            WHERE rewards.id = fact.id AND rewards.kind = fact.kind AND rewards.seq = fact.seq
              AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
        RETURNING rewards.id, rewards.kind, rewards.brand_id,
-                 -- As it was before this statement.
+                 -- The value before this statement.
                  (SELECT mint_block_hash IS NULL FROM rewards was WHERE was.id = rewards.id)
-                   AS is_news
-        ), news AS (
-          -- Brand by brand, so that each one's file is looked into once.
+                   AS is_new
+        ), announced AS (
+          -- Grouped by brand, so that each configuration is read once.
           SELECT brand_id, array_agg(id) AS rewards
-            FROM told
-           WHERE kind <> 2 AND is_news  -- who bought LTZ was told by the payment
+            FROM minted
+           WHERE kind <> 2 AND is_new  -- a buyer was notified by the payment
            GROUP BY brand_id
         ), written AS (
           INSERT INTO webhooks (brand_id, kind, subject)
-          SELECT news.brand_id, 'ltz_distributed', unnest(news.rewards)
-            FROM news
-            JOIN brands ON brands.id = news.brand_id
+          SELECT announced.brand_id, 'ltz_distributed', unnest(announced.rewards)
+            FROM announced
+            JOIN brands ON brands.id = announced.brand_id
            WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
               ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
        RETURNING 1)
-        SELECT (SELECT count(*) FROM told) AS matched,
-               ARRAY(SELECT id FROM told WHERE is_news) AS news,
+        SELECT (SELECT count(*) FROM minted) AS matched,
+               ARRAY(SELECT id FROM minted WHERE is_new) AS new_rewards,
                (SELECT pg_notify($9, '') WHERE EXISTS (SELECT FROM written))
         """,
-        [UUID(bytes=row.reference[:16]) for row in those],
-        # With other padding than ours (values.reward_reference) it is nobody's reward either.
-        [row.reference[16] if not any(row.reference[17:24]) else -1 for row in those],
-        [int.from_bytes(row.reference[24:], "big", signed=True) for row in those],
-        [row.recipient for row in those],
-        # An amount that is not whole LTZ is nobody's reward.
+        [UUID(bytes=row.reference[:16]) for row in facts],
+        # Other padding (values.reward_reference) belongs to no reward: -1 is no kind.
+        [row.reference[16] if not any(row.reference[17:24]) else -1 for row in facts],
+        [int.from_bytes(row.reference[24:], "big", signed=True) for row in facts],
+        [row.recipient for row in facts],
+        # No reward has an amount that is not whole LTZ.
         [
             row.amount // LTZ if row.amount % LTZ == 0 and row.amount // LTZ < 2**63 else -1
-            for row in those
+            for row in facts
         ],
-        [row.position.block_number for row in those],
-        [row.position.block_hash for row in those],
-        [row.position.transaction_hash for row in those],
+        [row.position.block_number for row in facts],
+        [row.position.block_hash for row in facts],
+        [row.position.transaction_hash for row in facts],
         WEBHOOKS,
     )
-    await standings.add(connection, told["news"])
-    matched: int = told["matched"]
+    await leaderboard_totals.add(connection, row["new_rewards"])
+    matched: int = row["matched"]
     return matched
 
 
@@ -157,6 +158,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
 
 
 async def undo_mints_above(connection: Connection, fork: int) -> None:
+    """Delete the mints above block `fork`, and clear them on their rewards."""
     unminted = await connection.fetch(
         """
         WITH gone AS (
@@ -172,7 +174,7 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
         """,
         fork,
     )
-    await standings.subtract(connection, [row["id"] for row in unminted])
+    await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
 
 
 async def balance(connection: Connection, wallet: Address) -> int:
@@ -193,7 +195,7 @@ async def _move_balances(
         deltas[recipient] += amount
     deltas.pop(ZERO_ADDRESS, None)
     changed = sorted((wallet, delta) for wallet, delta in deltas.items() if delta)
-    # Two statements: a new row's CHECK would see a bare negative delta of an upsert.
+    # Two statements: the CHECK of an upsert's new row would see a negative delta alone.
     await connection.execute(
         """
         INSERT INTO balances (wallet, amount)

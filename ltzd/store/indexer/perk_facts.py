@@ -1,8 +1,8 @@
-"""PerkNFT's facts, and the tokens and collections that are settled from them.
+"""PerkNFT's facts, and the tokens and collections derived from them.
 
-They come and go only together with the cursor, as `facts` says. What a block brings and what a
-reorg takes away touches rows in the same way: they are found anew from the facts that remain, and
-what constraints said of the wallets that a token went between is forgotten.
+Facts are inserted and undone only in the database transaction that moves the cursor. Inserting and
+undoing have the same effect on derived rows: these are rebuilt from the facts that remain, and the
+constraint results of the wallets that a token moved between are deleted.
 """
 
 from collections.abc import Collection, Sequence
@@ -40,26 +40,28 @@ TABLES: Final = (
 )
 
 
-async def insert(connection: Connection, those: Sequence[PerkFact]) -> None:
-    """Write facts whose blocks are written, and settle what they touch; known ones do nothing."""
-    if not those:
+async def insert(connection: Connection, facts: Sequence[PerkFact]) -> None:
+    """Insert facts whose blocks are inserted, and rebuild the affected rows. Known facts do
+    nothing.
+    """
+    if not facts:
         return
-    moved = await _insert_transfers(connection, _of(TokenTransferred, those))
-    await _insert_claims(connection, _of(Claimed, those))
-    redeemed = await _insert_redemptions(connection, _of(ChargeRedeemed, those))
+    moved = await _insert_transfers(connection, _of(TokenTransferred, facts))
+    await _insert_claims(connection, _of(Claimed, facts))
+    redeemed = await _insert_redemptions(connection, _of(ChargeRedeemed, facts))
     changed = await _insert_collections(
         connection,
         [
-            one
-            for one in those
-            if isinstance(one, CollectionCreated | CollectionUpdated | CollectionBrandSet)
+            fact
+            for fact in facts
+            if isinstance(fact, CollectionCreated | CollectionUpdated | CollectionBrandSet)
         ],
     )
-    await _settle(connection, moved, redeemed, changed)
+    await _rebuild(connection, moved, redeemed, changed)
 
 
 async def undo_above(connection: Connection, fork: int) -> None:
-    """Take back every fact above block `fork`, while its block is still there."""
+    """Delete every fact above block `fork`, while its block is still in the database."""
     moved = await connection.fetch(
         "DELETE FROM perk_transfers WHERE block_number > $1 RETURNING token_id, sender, recipient",
         fork,
@@ -71,10 +73,10 @@ async def undo_above(connection: Connection, fork: int) -> None:
     changed = await connection.fetch(
         "DELETE FROM collection_facts WHERE block_number > $1 RETURNING collection_id", fork
     )
-    await _settle(connection, moved, redeemed, changed)
+    await _rebuild(connection, moved, redeemed, changed)
 
 
-async def _settle(
+async def _rebuild(
     connection: Connection,
     moved: Collection[asyncpg.Record],
     redeemed: Collection[asyncpg.Record],
@@ -85,18 +87,18 @@ async def _settle(
         tokens.collection_of(int(row["token_id"])) for row in moved if row["sender"] == ZERO_ADDRESS
     }
     await collections.rebuild(connection, minted | {row["collection_id"] for row in changed})
-    touched = {Address(one) for row in moved for one in (row["sender"], row["recipient"])}
+    touched = {Address(wallet) for row in moved for wallet in (row["sender"], row["recipient"])}
     await constraint_results.invalidate(connection, touched - {ZERO_ADDRESS})
 
 
-def _of(kind: type[Kind], those: Sequence[PerkFact]) -> list[Kind]:
-    return [one for one in those if isinstance(one, kind)]
+def _of(kind: type[Kind], facts: Sequence[PerkFact]) -> list[Kind]:
+    return [fact for fact in facts if isinstance(fact, kind)]
 
 
 async def _insert_transfers(
-    connection: Connection, those: Sequence[TokenTransferred]
+    connection: Connection, facts: Sequence[TokenTransferred]
 ) -> list[asyncpg.Record]:
-    if not those:
+    if not facts:
         return []
     rows: list[asyncpg.Record] = await connection.fetch(
         """
@@ -107,16 +109,16 @@ async def _insert_transfers(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING token_id, sender, recipient
         """,
-        *position_columns(those),
-        [Decimal(one.token_id) for one in those],
-        [one.sender for one in those],
-        [one.recipient for one in those],
+        *position_columns(facts),
+        [Decimal(fact.token_id) for fact in facts],
+        [fact.sender for fact in facts],
+        [fact.recipient for fact in facts],
     )
     return rows
 
 
-async def _insert_claims(connection: Connection, those: Sequence[Claimed]) -> None:
-    if not those:
+async def _insert_claims(connection: Connection, facts: Sequence[Claimed]) -> None:
+    if not facts:
         return
     await connection.execute(
         """
@@ -126,20 +128,20 @@ async def _insert_claims(connection: Connection, those: Sequence[Claimed]) -> No
                              $6::bigint[], $7::numeric[], $8::numeric[], $9::int[], $10::bytea[])
             ON CONFLICT (block_hash, log_index) DO NOTHING
         """,
-        *position_columns(those),
-        [one.user for one in those],
-        [one.collection_id for one in those],
-        [Decimal(one.token_id) for one in those],
-        [Decimal(one.price) for one in those],
-        [one.claims for one in those],
-        [one.reference for one in those],
+        *position_columns(facts),
+        [fact.user for fact in facts],
+        [fact.collection_id for fact in facts],
+        [Decimal(fact.token_id) for fact in facts],
+        [Decimal(fact.price) for fact in facts],
+        [fact.claims for fact in facts],
+        [fact.reference for fact in facts],
     )
 
 
 async def _insert_redemptions(
-    connection: Connection, those: Sequence[ChargeRedeemed]
+    connection: Connection, facts: Sequence[ChargeRedeemed]
 ) -> list[asyncpg.Record]:
-    if not those:
+    if not facts:
         return []
     rows: list[asyncpg.Record] = await connection.fetch(
         """
@@ -150,23 +152,23 @@ async def _insert_redemptions(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING token_id
         """,
-        *position_columns(those),
-        [Decimal(one.token_id) for one in those],
-        [one.holder for one in those],
-        [one.reference for one in those],
-        [one.amount for one in those],
-        [one.remaining for one in those],
+        *position_columns(facts),
+        [Decimal(fact.token_id) for fact in facts],
+        [fact.holder for fact in facts],
+        [fact.reference for fact in facts],
+        [fact.amount for fact in facts],
+        [fact.remaining for fact in facts],
     )
     return rows
 
 
 async def _insert_collections(
-    connection: Connection, those: Sequence[CollectionFact]
+    connection: Connection, facts: Sequence[CollectionFact]
 ) -> list[asyncpg.Record]:
-    """They are rare: one statement each."""
+    """One statement for each fact, since they are rare."""
     return [
         row
-        for one in those
+        for fact in facts
         for row in await connection.fetch(
             """
             INSERT INTO collection_facts (block_hash, log_index, block_number, transaction_hash,
@@ -176,18 +178,18 @@ async def _insert_collections(
                 ON CONFLICT (block_hash, log_index) DO NOTHING
          RETURNING collection_id
             """,
-            one.position.block_hash,
-            one.position.log_index,
-            one.position.block_number,
-            one.position.transaction_hash,
-            one.collection_id,
-            *_said(one),
+            fact.position.block_hash,
+            fact.position.log_index,
+            fact.position.block_number,
+            fact.position.transaction_hash,
+            fact.collection_id,
+            *_columns(fact),
         )
     ]
 
 
-def _said(fact: CollectionFact) -> tuple[object, ...]:
-    """Brand, terms, and what never changes; None for what the log does not tell."""
+def _columns(fact: CollectionFact) -> tuple[object, ...]:
+    """The brand, the terms, and what never changes; a value that the log does not hold is None."""
     match fact:
         case CollectionBrandSet():
             return (fact.brand, *(None,) * 8)

@@ -1,8 +1,8 @@
-"""PointsSale's facts, and the items that are derived from them. Prices are LTZ's smallest unit.
+"""PointsSale's facts, and the items derived from them. Prices are in LTZ's smallest unit.
 
-They come and go only together with the cursor, as `facts` says. An item's settings are those of
-its newest fact; what was sold moves by the purchases that come or go, since a popular item has
-more of them than a block may add up.
+Facts are inserted and undone only in the database transaction that moves the cursor. An item's
+settings are those of its newest fact. `sold` is moved by each purchase that is inserted or undone,
+since a popular item has too many purchases to add up in every block.
 """
 
 from collections import Counter
@@ -19,22 +19,22 @@ from ltzd.store.indexer.fact_rows import position_columns
 TABLES: Final = ("item_settings", "purchases", "items")
 
 
-async def insert(connection: Connection, those: Sequence[SaleFact]) -> None:
-    """Write facts, and move their items by those that are new."""
-    if not those:
+async def insert(connection: Connection, facts: Sequence[SaleFact]) -> None:
+    """Insert facts, and update the items of those facts that are new."""
+    if not facts:
         return
     settings = await _insert_settings(
-        connection, [one for one in those if isinstance(one, ItemSet)]
+        connection, [fact for fact in facts if isinstance(fact, ItemSet)]
     )
     await _settle(connection, settings)
     bought = await _insert_purchases(
-        connection, [one for one in those if isinstance(one, Purchased)]
+        connection, [fact for fact in facts if isinstance(fact, Purchased)]
     )
     await _move_sold(connection, ((row["item_id"], row["quantity"]) for row in bought))
 
 
 async def undo_above(connection: Connection, fork: int) -> None:
-    """Take back every fact above block `fork`."""
+    """Delete every fact above block `fork`."""
     bought = await connection.fetch(
         "DELETE FROM purchases WHERE block_number > $1 RETURNING item_id, quantity", fork
     )
@@ -46,7 +46,7 @@ async def undo_above(connection: Connection, fork: int) -> None:
 
 
 async def _settle(connection: Connection, settings: Collection[asyncpg.Record]) -> None:
-    """Find the settings of these rows' items anew."""
+    """Rebuild the settings of these rows' items."""
     if not settings:
         return
     await connection.execute(
@@ -100,9 +100,9 @@ async def _move_sold(connection: Connection, moves: Iterable[tuple[Decimal, int]
 
 
 async def _insert_settings(
-    connection: Connection, those: Sequence[ItemSet]
+    connection: Connection, facts: Sequence[ItemSet]
 ) -> list[asyncpg.Record]:
-    if not those:
+    if not facts:
         return []
     rows: list[asyncpg.Record] = await connection.fetch(
         """
@@ -115,24 +115,24 @@ async def _insert_settings(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING item_id
         """,
-        *position_columns(those),
-        [Decimal(one.item_id) for one in those],
-        [one.brand for one in those],
-        [one.payout for one in those],
-        [Decimal(one.price) for one in those],
-        [one.stock for one in those],
-        [one.max_per_order for one in those],
-        [one.is_active for one in those],
-        [one.burns for one in those],
-        [one.metadata for one in those],
+        *position_columns(facts),
+        [Decimal(fact.item_id) for fact in facts],
+        [fact.brand for fact in facts],
+        [fact.payout for fact in facts],
+        [Decimal(fact.price) for fact in facts],
+        [fact.stock for fact in facts],
+        [fact.max_per_order for fact in facts],
+        [fact.is_active for fact in facts],
+        [fact.burns for fact in facts],
+        [fact.metadata for fact in facts],
     )
     return rows
 
 
 async def _insert_purchases(
-    connection: Connection, those: Sequence[Purchased]
+    connection: Connection, facts: Sequence[Purchased]
 ) -> list[asyncpg.Record]:
-    if not those:
+    if not facts:
         return []
     rows: list[asyncpg.Record] = await connection.fetch(
         """
@@ -143,11 +143,11 @@ async def _insert_purchases(
             ON CONFLICT (block_hash, log_index) DO NOTHING
      RETURNING item_id, quantity
         """,
-        *position_columns(those),
-        [one.buyer for one in those],
-        [Decimal(one.item_id) for one in those],
-        [one.reference for one in those],
-        [one.quantity for one in those],
-        [Decimal(one.paid) for one in those],
+        *position_columns(facts),
+        [fact.buyer for fact in facts],
+        [Decimal(fact.item_id) for fact in facts],
+        [fact.reference for fact in facts],
+        [fact.quantity for fact in facts],
+        [Decimal(fact.paid) for fact in facts],
     )
     return rows

@@ -1,7 +1,7 @@
-"""PerkNFT's tokens as the chain has them: who holds each, and what is left of its charges.
+"""PerkNFT's tokens, rebuilt from their facts: the holder of each, and the charges it has left.
 
-A row is what its token's facts say, newest first, so it is found anew from those that remain
-whenever some come or go. No token ever ends: PerkNFT burns none.
+A row is rebuilt from the facts that remain, newest first, whenever facts are inserted or undone. A
+token is never removed otherwise: PerkNFT burns none.
 """
 
 from collections.abc import Collection, Sequence
@@ -23,7 +23,7 @@ def collection_of(token_id: int) -> int:
 
 
 async def rebuild(connection: Connection, token_ids: Collection[int]) -> None:
-    """Find these tokens' rows anew, after facts about them have come or gone."""
+    """Rebuild the rows of these tokens, after their facts have changed."""
     if not token_ids:
         return
     ids = sorted(set(token_ids))
@@ -89,9 +89,9 @@ async def find(connection: Connection, token_id: int) -> Token | None:
 
 @dataclass(frozen=True, slots=True)
 class TokenLookup:
-    """A collection's brand, its token, and how far the chain was followed: of one moment.
+    """A collection's brand, its token, and how far the chain was followed, all of one moment.
 
-    `brand` is None where there is no such collection, `token` where it has none such.
+    `brand` is None for an unknown collection, `token` if the collection has no such token.
     """
 
     brand: Address | None
@@ -103,7 +103,10 @@ class TokenLookup:
 async def look_up(
     connection: Connection, chain_id: int, wanted: Sequence[tuple[int, int]]
 ) -> list[TokenLookup]:
-    """One statement for any number of collections, each with one of its tokens; in their order."""
+    """Look up collections, each with one of its tokens, in one statement.
+
+    The answer has the order of `wanted`.
+    """
     rows = await connection.fetch(
         """
         SELECT t.*, c.charges, c.brand, chain.cursor_number, chain.final_number
@@ -116,10 +119,13 @@ async def look_up(
          ORDER BY wanted.place
         """,
         chain_id,
-        [each if 0 <= each <= _MOST_COLLECTION_ID else None for each, _ in wanted],
-        [Decimal(each) for _, each in wanted],
+        [
+            collection_id if 0 <= collection_id <= _MOST_COLLECTION_ID else None
+            for collection_id, _ in wanted
+        ],
+        [Decimal(token_id) for _, token_id in wanted],
     )
-    assert len(rows) == len(wanted), "the chain is followed before anybody looks"
+    assert len(rows) == len(wanted), "the chain is followed before the first look-up"
     return [
         TokenLookup(
             brand=None if row["brand"] is None else Address(row["brand"]),
@@ -133,9 +139,9 @@ async def look_up(
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class TokenPage:
-    """Tokens as they were when the chain was followed up to this block; None: nobody knows.
+    """Tokens as they were when the chain was followed up to this block; None if it is unknown.
 
-    `total`: how many the collection has in all then.
+    `total` is the number of tokens of the collection at that block.
     """
 
     tokens: Sequence[Token]
@@ -149,13 +155,13 @@ _NOTHING = TokenPage((), 0, None)
 async def read_page(
     connection: Connection, collection_id: int, after: int, limit: int
 ) -> TokenPage:
-    """A collection's tokens behind the token `after`, in the order of their ids.
+    """A collection's tokens after the token `after`, in the order of their ids.
 
-    A token has its place in this order for ever, so that pages hold each once however they move.
+    A token keeps its place in this order, so pages return each token once, whoever holds it.
     """
     if not 0 <= collection_id <= _MOST_COLLECTION_ID:
         return _NOTHING
-    # Its tokens lie side by side in the order of all tokens.
+    # Token ids of one collection are consecutive.
     first = collection_id << SERIAL_BITS
     rows = await connection.fetch(
         """
@@ -174,18 +180,18 @@ async def read_page(
     )
     if not rows:
         return _NOTHING
-    found = [
+    page = [
         Token(first | serial, collection_id, holder, *rest)
         for serial, holder, *rest, _minted, _hash in rows
     ]
-    return TokenPage(found, rows[0]["minted"], rows[0]["cursor_hash"])
+    return TokenPage(page, rows[0]["minted"], rows[0]["cursor_hash"])
 
 
 async def count_held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:
-    """How many tokens of a collection a wallet holds; counted up to `most`."""
+    """How many tokens of a collection a wallet holds, counted up to `most`."""
     if not 0 <= collection_id <= _MOST_COLLECTION_ID:
         return 0
-    found: int = await connection.fetchval(
+    count: int = await connection.fetchval(
         """
         SELECT count(*)
           FROM (SELECT FROM tokens
@@ -196,11 +202,11 @@ async def count_held(connection: Connection, holder: Address, collection_id: int
         collection_id,
         most,
     )
-    return found
+    return count
 
 
 def of_row(row: asyncpg.Record) -> Token:
-    """A row of tokens with its collection's charges."""
+    """A row of `tokens` joined with its collection's charges."""
     charges: int = row["charges"]
     remaining: int | None = row["remaining"]
     return Token(

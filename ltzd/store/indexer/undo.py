@@ -33,9 +33,8 @@ async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -
 async def delete_all(connection: Connection, final_number: int, tables: Iterable[str]) -> None:
     """Empties the contracts' tables and deletes every block but the first.
 
-    Rewards keep what they know of final mints, and count. What they know of other mints is
-    forgotten and learnt again: a reorg meanwhile would leave no fact to undo. Redemptions keep
-    final payments likewise.
+    Rewards keep final mints, and count. Other mints are cleared and indexed again: a reorg
+    meanwhile would leave no fact to undo. Redemptions keep final payments likewise.
     """
     await mint_facts.undo_mints_above(connection, final_number)
     for table in tables:

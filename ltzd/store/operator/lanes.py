@@ -1,7 +1,7 @@
 """Lanes: the wallets that sign, their next nonce, and the counter of references.
 
-Every write of a lane's holder names its epoch (`transactions.store_signed`, `transactions.save`); a
-holder whose term is over hears LaneLost.
+Every write of a lane's holder names its epoch (`transactions.store_signed`, `transactions.save`). A
+holder whose term is over gets LaneLost.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from ltzd.store.database import Connection
 from ltzd.values import Address
 
 SHOWN_FOR_SECONDS = 60.0
-"""How long a lane that told of itself counts as served."""
+"""A lane counts as served this long after its last report."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Lane:
 
 
 async def next_nonce(connection: Connection, chain_id: int, wallet: Address) -> int | None:
-    """The nonce that the next intent will take; None for a wallet without a lane."""
+    """The nonce that the next intent will take; returns None for a wallet without a lane."""
     nonce: int | None = await connection.fetchval(
         "SELECT next_nonce FROM lanes WHERE chain_id = $1 AND wallet = $2", chain_id, wallet
     )
@@ -33,7 +33,7 @@ async def next_nonce(connection: Connection, chain_id: int, wallet: Address) -> 
 async def begin_term(
     connection: Connection, chain_id: int, wallet: Address, kind: str, first_nonce: int
 ) -> Lane:
-    """Count the lane's epoch up, making the lane with `first_nonce` if it is new."""
+    """Increment the lane's epoch, creating the lane with `first_nonce` if it is new."""
     epoch: int = await connection.fetchval(
         """
         INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
@@ -51,9 +51,9 @@ async def begin_term(
 
 
 async def report_working(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
-    """Somebody works in this lane now, and waits for `paused_for`, if for anything.
+    """Record that this lane is served, and why it signs nothing, if it is paused.
 
-    Raises LaneLost when another process serves it by now.
+    Raises LaneLost if another process serves the lane.
     """
     done = await connection.fetchval(
         """
@@ -76,7 +76,7 @@ async def report_working(connection: Connection, lane: Lane, paused_for: str | N
 async def report_pause(
     connection: Connection, chain_id: int, wallet: Address, paused_for: str
 ) -> None:
-    """The holder of the lane's lock cannot begin a term; nobody works in the lane."""
+    """Record that the holder of the lane's lock cannot begin a term; nothing is signed."""
     await connection.execute(
         """
         UPDATE lanes
@@ -91,7 +91,7 @@ async def report_pause(
 
 
 async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
-    """Wallets whose lane somebody has served a moment ago, those with most work done first."""
+    """Wallets whose lane was served within the last minute, the highest nonce first."""
     rows = await connection.fetch(
         """
         SELECT wallet FROM lanes
@@ -106,7 +106,7 @@ async def list_served(connection: Connection, chain_id: int, kind: str) -> list[
 
 
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:
-    """The next reference's seq; None where no counter exists yet."""
+    """The next reference's seq; returns None before the counter is created."""
     seq: int | None = await connection.fetchval(
         "SELECT next_seq FROM reference_counters WHERE chain_id = $1 AND ltz = $2", chain_id, ltz
     )

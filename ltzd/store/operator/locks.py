@@ -1,8 +1,8 @@
-"""Who holds a lane or a chain: one advisory lock each, on a connection of its own.
+"""The election of a lane's or a chain's holder: one advisory lock each, on its own connection.
 
-PostgreSQL elects: a session that ends gives its lock away. Losing the connection ends the holder's
-term at once here (`lost`), and the fencing epoch in the row (`lanes.epoch`, `chains.epoch`)
-refuses whatever an unaware holder still tries to write.
+PostgreSQL elects: a session that ends releases its lock. Here a lost connection ends the holder's
+term at once (`lost`), and the fencing epoch in the row (`lanes.epoch`, `chains.epoch`) refuses
+every write of a holder that has not noticed.
 """
 
 import asyncio
@@ -30,13 +30,13 @@ def _key(name: str) -> int:
 
 @asynccontextmanager
 async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
-    """Wait until the lock called `name` is ours; hold it to the end of the block.
+    """Wait for the lock called `name`, and hold it to the end of the block.
 
-    Raises DatabaseUnavailable when the database cannot be reached, or is lost while we wait.
+    Raises DatabaseUnavailable if the database cannot be reached, or is lost during the wait.
     """
     try:
         connection = await database.connect(url, f"lock {name}"[:60])
-    except Misconfigured as error:  # at a start it was right, so it may be again
+    except Misconfigured as error:  # the same URL worked at the start
         raise DatabaseUnavailable(error.message) from error
     try:
         await _take(connection, _key(name))
@@ -49,7 +49,7 @@ async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
 
 async def _take(connection: Connection, key: int) -> None:
     try:
-        # No event tells that another process's session ended.
+        # PostgreSQL sends no event when another session ends.
         while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):  # noqa: ASYNC110
             await asyncio.sleep(RETRY_SECONDS)
     except database.LOST as error:
@@ -57,7 +57,7 @@ async def _take(connection: Connection, key: int) -> None:
 
 
 async def _close(connection: Connection) -> None:
-    """End the session so that the server gives the lock away now, not when it notices."""
+    """End the session, so that the server releases the lock now and not when it notices."""
     try:
         await connection.close(timeout=1.0)
     except database.LOST:

@@ -1,4 +1,4 @@
-"""Rewards: what is owed to a wallet in LTZ, and how far each one has come."""
+"""Rewards: the LTZ owed to wallets, and the progress of each to its mint."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from ltzd.store.webhooks import queue as webhooks
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 BRANDS_AT_ONCE = 100
-"""Brands in one answer of `queued`: as many as rewards in one mint."""
+"""Brands in one answer of `queued`: as many as one mint has rewards."""
 
 _BEHIND_ALL = b"\xff" * 21
-"""Behind every address, where bytes are compared."""
+"""Greater than every address in a comparison of bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedReward:
     """`seq` is None until the reward's first batch gives it one; then it never changes.
 
-    `has_failed` says that LTZ has refused it before, and that a person put it back.
+    `has_failed` says that LTZ refused the reward before, and that a person put it back.
     """
 
     id: UUID
@@ -43,12 +43,13 @@ async def queued(
 ) -> list[QueuedReward]:
     """Rewards that wait for a transaction, in the order in which they should be minted.
 
-    Payments come first, the oldest before the others; then the reward `saver`, if it still waits;
-    then up to BRANDS_AT_ONCE brands in turn from the one behind `after` on, each its oldest reward,
-    then each its second oldest. Those of paused brands and those above the mint limit's capacity
-    are passed over. The caller checks when it stores the mint that they still wait.
+    Payments come first, oldest first. Then comes the reward `saver`, if it still waits. Then come
+    up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
+    reward, then each brand's second oldest. Rewards of paused brands and rewards above the mint
+    limit's capacity are left out. The caller checks that the rewards still wait when it stores the
+    mint.
 
-    Answers up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
+    Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
     return [
         QueuedReward(*row)
@@ -169,11 +170,11 @@ async def last_brand(connection: Connection, next_seq: int) -> bytes:
 
 
 async def set_above_limit(
-    connection: Connection, lane: Lane, those: Collection[UUID]
+    connection: Connection, lane: Lane, rewards: Collection[UUID]
 ) -> list[UUID]:
-    """Take rewards out of the queue that the mint limit can never hold; answers which it was.
+    """Take rewards that the mint limit can never hold out of the queue; returns their ids.
 
-    A reward that has a transaction by now stays, and all do when the lane's term is over.
+    A reward that has a transaction by now stays in the queue. All stay if the lane's term is over.
     """
     rows = await connection.fetch(
         """
@@ -186,7 +187,7 @@ async def set_above_limit(
                           FOR SHARE)
      RETURNING id
         """,
-        list(those),
+        list(rewards),
         lane.chain_id,
         lane.wallet,
         lane.epoch,
@@ -195,9 +196,9 @@ async def set_above_limit(
 
 
 async def set_within_limit(connection: Connection, lane: Lane, ltz: int, limit: int) -> int:
-    """Put up to `limit` rewards back that a mint limit of `ltz` whole LTZ holds; answers how many.
+    """Requeue up to `limit` rewards that a mint limit of `ltz` whole LTZ holds; returns how many.
 
-    Each has the place in its brand's queue that it had before.
+    Each keeps its place in its brand's queue.
     """
     rows = await connection.fetch(
         """
@@ -219,10 +220,10 @@ async def set_within_limit(connection: Connection, lane: Lane, ltz: int, limit: 
 
 
 async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str]) -> list[UUID]:
-    """Take rewards out of the queue that LTZ refuses, for these reasons; answers which it was.
+    """Take rewards that LTZ refuses out of the queue, with the reasons; returns their ids.
 
-    One that has a transaction by now stays as it is, and so do all when the lane's term is over.
-    A brand that may have heard of such a reward's mint is told, in the same commit.
+    A reward that has a transaction or a mint by now stays. Brands that were notified of a failed
+    reward get an `ltz_reverted` webhook.
     """
     async with connection.transaction():
         rows = await connection.fetch(
@@ -249,10 +250,7 @@ async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str])
 
 
 async def retry(connection: Connection, reward: UUID) -> bool:
-    """Put a failed reward back into the queue, and wake the lane; False when it is not failed.
-
-    Why it failed stays with it: the lane simulates its next mint before it signs.
-    """
+    """Requeue a failed reward and wake the lane; returns False if it is not failed."""
     put_back: bool | None = await connection.fetchval(
         """
         UPDATE rewards
@@ -268,7 +266,7 @@ async def retry(connection: Connection, reward: UUID) -> bool:
 
 
 async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, Hash32]:
-    """Hashes that may be shown for these rewards; one without is missing from the answer."""
+    """The published hashes of these rewards; a reward without a published hash is missing."""
     rows = await connection.fetch(
         """
         SELECT DISTINCT ON (r.id) r.id, coalesce(r.mint_transaction_hash, a.hash) AS hash
@@ -288,9 +286,9 @@ async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[
 async def requeue(
     connection: Connection, transaction_id: int, *, is_cancelled: bool = False
 ) -> int:
-    """Give a settled transaction's unminted rewards back to the queue; answers how many.
+    """Requeue the unminted rewards of a settled transaction; returns how many.
 
-    Each keeps its seq: whatever becomes of the old bytes, LTZ mints a reference once.
+    Each keeps its seq, so that its reference never changes.
     """
     rows = await connection.fetch(
         """
@@ -307,7 +305,9 @@ async def requeue(
 
 
 async def cancelled_mints(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """How often a mint with these rewards was cancelled; a reward with none is missing."""
+    """How often a mint with each reward was cancelled; a reward without cancellations is
+    missing.
+    """
     rows = await connection.fetch(
         """
         SELECT id, cancelled_mints FROM rewards

@@ -1,6 +1,6 @@
-"""Intents and their attempts: what a lane signed, published and saw mined.
+"""Intents and their attempts: signed, published, mined and settled.
 
-Every statement that changes something names what it expects to find; zero rows is a conflict.
+Every statement that changes a state names the state it expects; zero rows is a conflict.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """What a lane wants done next.
+    """A call that a lane is about to sign, with the rewards it mints.
 
     `rewards` and `seqs` go together; `fresh_seqs` of them come from the counter at `next_seq`.
     """
@@ -57,12 +57,13 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """A transaction whose end is not final.
+    """A transaction whose outcome is not final.
 
-    `hashes` are its attempts, newest first; `raw` and `fees` are the newest's, which pays the most.
-    `gas_limit` is the call's; of an abandoned one the newest attempt is a self-transfer,
-    `cancellations` are the hashes of all such, and `call_wei` is what the call may still cost.
-    `ltz` is what it mints while in flight; `rewards` are told only by the term that signed it.
+    `hashes` are its attempts, newest first; `raw` and `fees` are those of the newest attempt, which
+    pays the most. `gas_limit` is the call's. The newest attempt of an abandoned transaction is a
+    self-transfer: `cancellations` are the hashes of its self-transfers, and `call_wei` is the most
+    that the call may still cost. `ltz` is the amount it mints while in flight; `rewards` is set
+    only in the term that signed it.
     """
 
     id: int
@@ -80,7 +81,7 @@ class OpenTransaction:
 
     @property
     def max_cost_wei(self) -> int:
-        """What it can cost at most, whichever attempt is mined."""
+        """The most that it can cost, whichever attempt is mined."""
         gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
         return max(gas * self.fees.max_fee_per_gas, self.call_wei)
 
@@ -88,10 +89,10 @@ class OpenTransaction:
 async def store_signed(
     connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
 ) -> tuple[int, datetime]:
-    """Write intent and attempt, take the nonce and the seqs, tie the rewards: all or nothing.
+    """Insert intent and attempt, take nonce and seqs, and assign the rewards: all or nothing.
 
-    Answers the intent's id and time. Raises LaneLost when nonce, counter, epoch or a reward are no
-    longer as the lane knows them: somebody else works with them.
+    Returns the intent's id and time. Raises LaneLost if nonce, counter, epoch or a reward is not as
+    the lane expects: another process works with them.
     """
     row = await connection.fetchrow(
         """
@@ -154,7 +155,7 @@ async def store_signed(
 
 
 async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes]:
-    """What an intent calls: the contract and the data, for another attempt of it."""
+    """An intent's contract and data, for another attempt."""
     row = await connection.fetchrow(
         "SELECT to_address, data FROM transactions WHERE id = $1", intent
     )
@@ -162,9 +163,9 @@ async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes
 
 
 async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt: Attempt) -> None:
-    """Write another attempt of an intent that has no receipt.
+    """Insert another attempt of an intent that has no receipt.
 
-    Raises LaneLost when it has one by now, or the lane's term is over.
+    Raises LaneLost if the intent has a receipt by now, or the lane's term is over.
     """
     done = await connection.fetchval(
         """
@@ -195,7 +196,7 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
 
 
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
-    """A node holds these attempts' bytes. Safe to repeat; a later state stays."""
+    """Record that a node holds these attempts' bytes. Safe to repeat; a later state stays."""
     await connection.execute(
         """
         WITH attempt AS (
@@ -217,14 +218,14 @@ async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> 
 
 
 async def save(
-    connection: Connection, lane: Lane, those: Sequence[tuple[Transaction, OpenTransaction]]
+    connection: Connection, lane: Lane, transitions: Sequence[tuple[Transaction, OpenTransaction]]
 ) -> None:
-    """Write what `advance` decided: each transaction as it was, and as it is now.
+    """Write the transitions that `advance` decided, each as the transaction before and after.
 
-    Raises LaneLost when a row or the lane's term is another. A row may still be `signed` when it
-    was published: marking it comes later.
+    Raises LaneLost if a row or the lane's term has changed. A row may still be `signed` although
+    the transaction was published: `mark_published` runs later.
     """
-    inclusions = [after.tx.inclusion for _, after in those]
+    inclusions = [after.tx.inclusion for _, after in transitions]
     gas_costs = [inclusion.gas_cost if inclusion else None for inclusion in inclusions]
     done = await connection.fetch(
         """
@@ -254,9 +255,9 @@ async def save(
                           FOR SHARE)
      RETURNING t.id
         """,
-        [after.id for _, after in those],
-        [before.state is State.MINED for before, _ in those],
-        [after.tx.state.value for _, after in those],
+        [after.id for _, after in transitions],
+        [before.state is State.MINED for before, _ in transitions],
+        [after.tx.state.value for _, after in transitions],
         [inclusion.succeeded if inclusion else None for inclusion in inclusions],
         [inclusion.block_number if inclusion else None for inclusion in inclusions],
         [inclusion.block_hash if inclusion else None for inclusion in inclusions],
@@ -268,12 +269,12 @@ async def save(
         [gas_cost.effective_gas_price if gas_cost else None for gas_cost in gas_costs],
         [inclusion is not None and inclusion.is_cancellation for inclusion in inclusions],
     )
-    if len(done) != len(those):
+    if len(done) != len(transitions):
         raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
 
 
 async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:
-    """Everything of this lane without a receipt, in the order of nonces."""
+    """The lane's transactions without a receipt, in the order of nonces."""
     rows = await connection.fetch(
         """
         SELECT *, (SELECT coalesce(sum(r.ltz), 0)::bigint
@@ -290,8 +291,8 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
 
 
 async def has_reverted(connection: Connection, lane: Lane) -> bool:
-    """Whether a transaction of this lane is mined, failed, and not final yet."""
-    found: bool = await connection.fetchval(
+    """Whether a transaction of this lane is mined, reverted, and not final yet."""
+    is_reverted: bool = await connection.fetchval(
         """
         SELECT EXISTS (SELECT FROM transactions
                         WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
@@ -300,13 +301,13 @@ async def has_reverted(connection: Connection, lane: Lane) -> bool:
         lane.chain_id,
         lane.wallet,
     )
-    return found
+    return is_reverted
 
 
 async def indexed_inclusions(connection: Connection, lane: Lane) -> dict[int, Inclusion]:
-    """Where indexed mints have shown transactions in flight to be mined, by nonce.
+    """Inclusions of transactions in flight that indexed mints prove, by nonce.
 
-    A mint's logs exist only where its transaction succeeded, so no receipt is needed.
+    A mint's logs exist only if its transaction succeeded, so no receipt is needed.
     """
     rows = await connection.fetch(
         """
@@ -328,9 +329,9 @@ async def indexed_inclusions(connection: Connection, lane: Lane) -> dict[int, In
 
 @dataclass(frozen=True, slots=True)
 class MinedTransaction:
-    """A mined transaction and what the indexed chain says of its block.
+    """A mined transaction, and the indexer's view of its block.
 
-    `unminted` counts its rewards that have no fact though the indexer has passed the block.
+    `unminted` counts its rewards without an indexed mint although the indexer has passed the block.
     """
 
     transaction: OpenTransaction
@@ -340,9 +341,9 @@ class MinedTransaction:
 
 
 async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> list[MinedTransaction]:
-    """Mined transactions that are past finality, or whose block the indexer does not hold.
+    """Mined transactions that are past finality, or whose block the indexer does not have.
 
-    The second kind needs a fresh receipt: the block was orphaned, or the indexer is behind.
+    The latter need a fresh receipt: the block was orphaned, or the indexer is behind.
     """
     rows = await connection.fetch(
         """
@@ -448,7 +449,7 @@ def _inclusion(row: asyncpg.Record) -> Inclusion | None:
 
 
 def _gas_cost(row: asyncpg.Record) -> GasCost | None:
-    """None for a mint that the indexer saw before any receipt was asked for."""
+    """Returns None for a mint that was indexed before its receipt was read."""
     attempt = row["mined_attempt"]
     if attempt is None:
         return None

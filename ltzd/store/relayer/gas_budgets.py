@@ -1,8 +1,8 @@
-"""The gas that relays cost by UTC day, each identity's and everybody's.
+"""The gas that relays cost by UTC day, for each identity and for everybody.
 
-A relay's row says what of it is counted, and whoever changes that row counts the difference in the
-same transaction. So a death leaves rows and sums in agreement. The day is the database's; a relay
-counts on the day on which it was let in, also when it is mined on the next.
+A relay's row holds the part of it that is counted. A writer that changes this part counts the
+difference in the same transaction, so a crash leaves rows and sums in agreement. The day is the
+database's. A relay counts on the day of its admission, even if it is mined on the next.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ EVERYBODY = ""
 
 @dataclass(frozen=True, slots=True)
 class GasChange:
-    """`identity` is None for what counts for everybody alone."""
+    """`identity` is None for gas that counts only for everybody."""
 
     day: date
     identity: str | None
@@ -27,7 +27,9 @@ class GasChange:
 
 
 async def lock_identities(connection: Connection, identities: Sequence[str]) -> None:
-    """Until the transaction ends nobody else lets in relays of theirs; always in one order."""
+    """Serialise admissions of relays of these identities until the transaction ends; in one
+    order.
+    """
     await connection.execute(
         """
         SELECT pg_advisory_xact_lock(hashtextextended('gas of ' || identity, 0))
@@ -39,7 +41,7 @@ async def lock_identities(connection: Connection, identities: Sequence[str]) -> 
 
 
 async def spent(connection: Connection, identities: Sequence[str]) -> GasSpent:
-    """What these identities and everybody have cost today."""
+    """The gas of these identities and of everybody today."""
     rows = await connection.fetch(
         """
         SELECT account.identity, coalesce(sum(g.wei), 0) AS wei, now() AS at
@@ -58,11 +60,14 @@ async def spent(connection: Connection, identities: Sequence[str]) -> GasSpent:
 async def spent_for(
     connection: Connection, budgets: GasBudgets, identities: Sequence[str], asked_wei: int
 ) -> GasSpent:
-    """The same before a write of `asked_wei`. While little is left of the total, its writers take
-    turns until they commit, so that they do not pass it together."""
-    found = await spent(connection, identities)
-    if is_far_from_spent(budgets, found, asked_wei):
-        return found
+    """As `spent`, before a write of `asked_wei`.
+
+    While little is left of the total, its writers are serialised until they commit, so that they do
+    not exceed it together.
+    """
+    current = await spent(connection, identities)
+    if is_far_from_spent(budgets, current, asked_wei):
+        return current
     await connection.execute(
         """
         INSERT INTO gas_spent AS g (day, identity, slot, wei)
@@ -74,8 +79,10 @@ async def spent_for(
 
 
 async def count(connection: Connection, changes: Sequence[GasChange]) -> None:
-    """Add what changed, in the transaction that changed it. Each connection has a slot of its own
-    for everybody's sum; rows are taken in one order."""
+    """Add the changes, in the transaction that made them.
+
+    Each connection has a slot of its own in everybody's sum; rows are locked in one order.
+    """
     if not any(change.wei for change in changes):
         return
     await connection.execute(

@@ -1,16 +1,16 @@
-"""Check-ins, streaks and milestones of wallets at brands' sites, and who is ranked by them.
+"""Check-ins, streaks and milestones of wallets at brands' sites, and the wallets ranked by streak.
 
 Each write is one statement: claim, reward, ranks and the brand's budget are written together or not
-at all. It compares what was decided on: a check-in stands on the streak's last day, which only ever
-grows, so of those who come at once one is written and the others decide again; a milestone is a
+at all. A write compares the rows it was decided on. A check-in expects the streak's last day, which
+only grows, so of concurrent check-ins one is written and the others decide again. A milestone is a
 unique row. The budget is a CHECK of the table that counts it.
 
-A check-in locks its member's row and goes by the wallet that stands there, as a link does
-(`site_links.py`): so a member with two wallets, one after the other, checks in once a day.
+A check-in locks its member's row and uses the wallet that stands there, as a link does
+(`links.py`). So a member with two wallets, one after the other, checks in once a day.
 
-Streaks are the wallet's, whoever made them. What a member himself has earned is told apart:
-`own_streak` are his own days in a row with this wallet, `own_ltz` is what they account for of a
-reward.
+Streaks belong to the wallet, whichever member made them. The member's own part is stored
+separately: `own_streak` is the member's own days in a row with this wallet, and `own_ltz` is their
+part of a reward.
 """
 
 from collections.abc import Iterator
@@ -36,11 +36,11 @@ MILESTONE_REWARD = 4
 
 @dataclass(frozen=True, slots=True)
 class CheckInSnapshot:
-    """What is decided on, and the database's time; `claimed` are the days of milestones.
+    """The rows that a check-in is decided on, and the database's time.
 
-    `checked_in_on`: the member's last check-in, with whatever wallet. `own_days`: the days in a row
-    up to the streak's last one on which this very member checked in. `wallet` is what the member's
-    row says now; None for a member who is not on record.
+    `claimed` are the days of claimed milestones. `checked_in_on` is the member's last check-in,
+    with any wallet. `own_days` counts the days in a row, up to the streak's last one, on which this
+    member checked in. `wallet` is the stored wallet of the member, or None for an unknown member.
     """
 
     streak: Streak | None
@@ -85,11 +85,10 @@ async def read_snapshot(connection: Connection, member: Member) -> CheckInSnapsh
 
 @dataclass(frozen=True, slots=True)
 class NewCheckIn:
-    """A check-in to be written if the streak is still `before`; `reward_id` for what it earns, if
-    that is more than 0.
+    """A check-in to write if the streak is still `before`; `reward_id` is for a reward of more than
+    0.
 
-    `own_days` of the streak, this one included, are the member's own, and so is `own_ltz` of the
-    reward.
+    `own_days` of the streak, this one included, and `own_ltz` of the reward are the member's own.
     """
 
     member: Member
@@ -102,10 +101,10 @@ class NewCheckIn:
 
 
 async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
-    """False, and nothing written, when another check-in has come first, of the wallet or of the
-    member, or the member has another wallet by now.
+    """Returns False, and writes nothing, if the decision is outdated.
 
-    Raises BudgetExhausted when the brand may not give so much any more today.
+    Another check-in of the wallet or the member has been written, or the member has another wallet.
+    Raises BudgetExhausted if the reward exceeds the brand's budget of the day.
     """
     streak, reward = new.check_in.streak, new.check_in.reward
     with _budget_kept():
@@ -131,9 +130,10 @@ async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
     return row is not None
 
 
-# `member` waits for whoever links or checks in the same member, and then sees what was written.
-# A wallet that is new on a period's board is counted there, in the slot that its last byte names.
-# `grown` passes over the rows that `ranked` makes: all parts of a statement see what was before it.
+# `member` waits for a concurrent link or check-in of the same member, and then reads its rows.
+# A wallet that is new on a period's leaderboard is counted there, in the slot of its last byte.
+# `grown` does not update the rows that `ranked` inserts: every part of a statement reads the rows
+# from before the statement.
 _CHECK_IN = """
 WITH member AS (
   SELECT brand_id, wallet
@@ -141,7 +141,7 @@ WITH member AS (
    WHERE brand_id = $1 AND host = $13 AND site_user_id = $14 AND wallet = $2
      AND (checked_in_on IS NULL OR checked_in_on < $4)
      FOR UPDATE
-), won AS (
+), written AS (
   INSERT INTO streaks (brand_id, wallet, days, last_day, best)
   SELECT brand_id, wallet, $3::integer, $4::date, $5::integer FROM member
       ON CONFLICT (brand_id, wallet) DO UPDATE
@@ -151,17 +151,17 @@ WITH member AS (
 ), checked_in AS (
   INSERT INTO check_ins (brand_id, wallet, day, streak, ltz, reward_id,
                         host, site_user_id, own_streak, own_ltz)
-  SELECT brand_id, wallet, last_day, days, $7, $8, $13, $14, $15, $16 FROM won
+  SELECT brand_id, wallet, last_day, days, $7, $8, $13, $14, $15, $16 FROM written
 ), dated AS (
   UPDATE site_members m
-     SET checked_in_on = won.last_day
-    FROM won
-   WHERE m.brand_id = won.brand_id AND m.host = $13 AND m.site_user_id = $14
+     SET checked_in_on = written.last_day
+    FROM written
+   WHERE m.brand_id = written.brand_id AND m.host = $13 AND m.site_user_id = $14
 ), places AS (
   SELECT brand_id, wallet, days, period,
          CASE period WHEN 'all' THEN date '1970-01-01'
                      ELSE date_trunc(period, last_day::timestamp)::date END AS starts
-    FROM won
+    FROM written
    CROSS JOIN unnest(ARRAY['all', 'month', 'week']) AS each (period)
 ), ranked AS (
   INSERT INTO leaderboard_streaks (brand_id, period, starts, wallet, days)
@@ -184,23 +184,23 @@ WITH member AS (
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
   SELECT brand_id, 'ltz_per_day', $10::timestamptz, $7, $11::bigint
-    FROM won
+    FROM written
    WHERE $10 IS NOT NULL AND $7 > 0
       ON CONFLICT (brand_id, kind, window_start) DO UPDATE
      SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
-  SELECT $8, $9, brand_id, wallet, $7, last_day FROM won WHERE $7 > 0
+  SELECT $8, $9, brand_id, wallet, $7, last_day FROM written WHERE $7 > 0
   RETURNING id
-), told AS (
+), notified AS (
   SELECT pg_notify('ltzd_rewards', $12) FROM owed
 )
-SELECT (SELECT count(*) FROM told) FROM won
+SELECT (SELECT count(*) FROM notified) FROM written
 """
 
 
 async def own_best(connection: Connection, member: Member) -> int:
-    """The most days in a row on which this very member checked in with this wallet."""
+    """The longest streak of this member alone with this wallet."""
     days: int | None = await connection.fetchval(
         """
         SELECT max(own_streak)
@@ -217,7 +217,7 @@ async def own_best(connection: Connection, member: Member) -> int:
 
 @dataclass(frozen=True, slots=True)
 class NewMilestone:
-    """A milestone to be claimed on `day`; `own_ltz` of its bonus is the member's own doing."""
+    """A milestone to claim on `day`; `own_ltz` of its bonus is the member's own."""
 
     member: Member
     milestone: Milestone
@@ -228,7 +228,7 @@ class NewMilestone:
 
 
 async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
-    """False, and nothing written, when it is claimed already, or the streak never was so long.
+    """Returns False, and writes nothing, if it is claimed already or the streak never was so long.
 
     Raises BudgetExhausted as `write_check_in` does.
     """
@@ -253,7 +253,7 @@ async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
 
 
 _MILESTONE = """
-WITH won AS (
+WITH written AS (
   INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id,
                                 host, site_user_id, own_ltz)
   SELECT brand_id, wallet, $3, $4, $5, $11, $12, $13
@@ -264,18 +264,18 @@ WITH won AS (
 ), used AS (
   INSERT INTO brand_usage (brand_id, kind, window_start, used, maximum)
   SELECT brand_id, 'ltz_per_day', $8::timestamptz, ltz, $9::bigint
-    FROM won
+    FROM written
    WHERE $8 IS NOT NULL
       ON CONFLICT (brand_id, kind, window_start) DO UPDATE
      SET used = brand_usage.used + excluded.used, maximum = excluded.maximum
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
-  SELECT reward_id, $6, brand_id, wallet, ltz, $7 FROM won
+  SELECT reward_id, $6, brand_id, wallet, ltz, $7 FROM written
   RETURNING id
-), told AS (
+), notified AS (
   SELECT pg_notify('ltzd_rewards', $10) FROM owed
 )
-SELECT (SELECT count(*) FROM told) FROM won
+SELECT (SELECT count(*) FROM notified) FROM written
 """
 
 

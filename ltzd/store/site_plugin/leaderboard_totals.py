@@ -1,8 +1,8 @@
-"""What wallets have earned of each brand, and the leaderboards that are read from it.
+"""LTZ that wallets have earned from each brand, and the leaderboards read from these totals.
 
-Earnings are derived from mined rewards: whoever changes what a reward knows of its mint moves them
-in the same database transaction, which is the indexer's, so that nobody else writes them meanwhile.
-Amounts are whole LTZ. What was bought counts for all time, and in no rank.
+Earnings are derived from mined rewards. Code that changes a reward's mint moves them in the same
+database transaction, which is the indexer's, so there are no concurrent writers. Amounts are whole
+LTZ. Purchases count for all time, and in no rank.
 """
 
 from collections.abc import Sequence
@@ -16,19 +16,19 @@ from ltzd.values import Address
 
 
 async def add(connection: Connection, rewards: Sequence[UUID]) -> None:
-    """Count rewards that have just learned of their mint."""
+    """Count rewards whose mint has just been recorded."""
     if rewards:
         await connection.execute(_MOVE, rewards, 1)
 
 
 async def subtract(connection: Connection, rewards: Sequence[UUID]) -> None:
-    """Count no longer what `add` has counted: the mints of these rewards are undone."""
+    """Stop counting rewards that `add` has counted: their mints are undone."""
     if rewards:
         await connection.execute(_MOVE, rewards, -1)
 
 
-# Not an upsert: what it answers could not tell who was ranked before. That is looked up anyway, so
-# which rows are new is known, and a plain INSERT looks for no conflict.
+# Not an upsert: its answer would not tell which wallets were ranked before. The earlier rows are
+# read first, so it is known which rows are new, and a plain INSERT checks for no conflict.
 _MOVE = """
 WITH moves AS (
   SELECT brand_id, period, starts, wallet,
@@ -75,8 +75,11 @@ SELECT brand_id, 'earnings', period, starts, 0,
 
 @dataclass(frozen=True, slots=True)
 class RankedWallet:
-    """One wallet on a leaderboard. `user_id` is None for a wallet that no user is known to have;
-    `username` for one that nobody logs in with at the brand's sites."""
+    """A wallet on a leaderboard.
+
+    `user_id` is None if no user has the wallet; `username` if no member logs in with it at the
+    brand's sites.
+    """
 
     wallet: Address
     value: int
@@ -86,16 +89,16 @@ class RankedWallet:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """The first places in their order, and how many are ranked."""
+    """The first ranks in order, and the number of ranked wallets."""
 
     places: tuple[RankedWallet, ...]
     total: int
 
 
 async def member_key(connection: Connection, brand_id: Address) -> tuple[bytes, datetime]:
-    """By which the brand's users are told apart in public, and the database's time."""
+    """The key that makes the brand's public member ids, and the database's time."""
     row = await connection.fetchrow("SELECT member_key, now() FROM brands WHERE id = $1", brand_id)
-    assert row is not None, "a brand's row stays for ever"
+    assert row is not None, "brands' rows are never deleted"
     return row[0], row[1]
 
 
@@ -107,7 +110,7 @@ async def read_top(
     starts: date,
     limit: int,
 ) -> Leaderboard:
-    """`starts` is the period's first day. Equal values are in the order of their wallets."""
+    """`starts` is the period's first day. Equal values are ordered by wallet."""
     rows = await connection.fetch(TOP, brand_id, period, starts, limit, metric)
     places = (
         RankedWallet(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows
@@ -115,9 +118,9 @@ async def read_top(
     return Leaderboard(tuple(places), rows[0]["total"] if rows else 0)
 
 
-# Of the three only the metric's own is read, and of that, in its index's order, no more rows than
-# are answered. A wallet's user is the one whose e-mail address leads to it; a wallet that he was
-# linked to, or has left, has none: he stands on the board with his own.
+# Only the metric's part is read, in the order of its index, and no more rows than are answered.
+# A wallet's user is the one whose e-mail address leads to it. A wallet that a user is linked to, or
+# has left, has no user: the user is ranked with the own wallet.
 TOP = """
 SELECT first.wallet, first.value,
        (SELECT u.id

@@ -1,10 +1,10 @@
-"""Links of brands' site members with wallets, and the codes that make them.
+"""Links of brands' site members to wallets, and the codes that make them.
 
-A link lasts while its member's row names it (the view `active_site_links`). It ends with that row:
-when the member or the owner ends it, when the member gets another e-mail address, and by its date.
-Whoever makes a link or spends through one locks the member's row.
+A link is active while its member's row names it (the view `active_site_links`). So it ends with a
+change of that row: when the member or the owner ends it, when the member gets another e-mail
+address, and when it expires. Writers that make a link or spend through one lock the member's row.
 
-Codes are kept as keyed hashes, which the caller makes. Order of locks: owner, code, member.
+Codes are stored as keyed hashes, which the caller computes. Order of locks: owner, code, member.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class NewCode:
 
 @dataclass(frozen=True, slots=True)
 class OpenCodes:
-    """Of one owner. `first_end` is when the first of them expires."""
+    """One owner's codes. `first_end` is the earliest expiry."""
 
     number: int
     first_end: datetime | None
@@ -46,7 +46,7 @@ class OpenCodes:
 
 @dataclass(frozen=True, slots=True)
 class ConsumedCode:
-    """What a code says that nobody else can use any more."""
+    """The contents of a code that has been used and deleted."""
 
     subject: str
     wallets: tuple[Address, ...]
@@ -55,8 +55,11 @@ class ConsumedCode:
 
 @dataclass(frozen=True, slots=True)
 class LockedMember:
-    """What a link is decided on. `own_wallet` is that of the member's e-mail address; `subjects`
-    are the owners whose links he has had with this address."""
+    """The facts that a link is decided on.
+
+    `own_wallet` is the wallet of the member's e-mail address; `subjects` are the owners whose links
+    the member has had with this address.
+    """
 
     user_id: UUID
     own_wallet: Address
@@ -82,14 +85,16 @@ class Link:
 
 
 async def lock_owner(connection: Connection, subject: str) -> None:
-    """Until the transaction ends nobody else makes or ends this owner's codes."""
+    """Serialise changes of this owner's codes until the transaction ends."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('site links of ' || $1, 0))", subject
     )
 
 
 async def open_codes(connection: Connection, subject: str) -> OpenCodes:
-    """Under the owner's lock. Expired codes, whosever they are, are deleted by the way."""
+    """The owner's open codes, under the owner's lock. Also deletes some expired codes of all
+    owners.
+    """
     await connection.execute(
         """
         DELETE FROM site_link_codes
@@ -114,7 +119,7 @@ async def open_codes(connection: Connection, subject: str) -> OpenCodes:
 
 
 async def add_code(connection: Connection, new: NewCode) -> datetime | None:
-    """When it expires; None if another code has this hash."""
+    """Returns the code's expiry, or None if another code has this hash."""
     expires_at: datetime | None = await connection.fetchval(
         """
         INSERT INTO site_link_codes (code_hash, brand_id, host, subject, wallets, daily_allowance,
@@ -135,7 +140,7 @@ async def add_code(connection: Connection, new: NewCode) -> datetime | None:
 
 
 async def consume_code(connection: Connection, hashes: Sequence[bytes]) -> ConsumedCode | None:
-    """None if there is none with any of these hashes, or it has expired."""
+    """Delete and return the code; returns None if no unexpired code has any of these hashes."""
     row = await connection.fetchrow(
         """
         DELETE FROM site_link_codes
@@ -153,7 +158,7 @@ async def consume_code(connection: Connection, hashes: Sequence[bytes]) -> Consu
 
 
 async def lock_member(connection: Connection, member: Member) -> LockedMember | None:
-    """Until the transaction ends nobody else links this member, checks in or spends as him."""
+    """Serialise linking, check-ins and spending of this member until the transaction ends."""
     row = await connection.fetchrow(
         """
         SELECT user_id, failed_code_count, failed_codes_since
@@ -193,7 +198,7 @@ async def lock_member(connection: Connection, member: Member) -> LockedMember | 
 
 
 async def save_tries(connection: Connection, member: Member, tries: CodeAttempts) -> None:
-    """Of a locked member."""
+    """Store the failed tries of a locked member."""
     await connection.execute(
         """
         UPDATE site_members SET failed_code_count = $4, failed_codes_since = $5
@@ -235,7 +240,9 @@ async def link(connection: Connection, member: Member, code: ConsumedCode, walle
 
 
 async def clear_ended_link(connection: Connection, member: Member) -> None:
-    """Give the member the wallet of his e-mail address if the link that his row names has ended."""
+    """Give the member the wallet of the e-mail address if the link in the member's row has
+    ended.
+    """
     await connection.execute(
         """
         UPDATE site_members m
@@ -252,7 +259,7 @@ async def clear_ended_link(connection: Connection, member: Member) -> None:
 
 
 async def end_member_link(connection: Connection, member: Member) -> bool:
-    """Whether there was a link."""
+    """Returns whether there was a link."""
     ended = await connection.fetchval(
         """
         UPDATE site_members m
@@ -270,9 +277,11 @@ async def end_member_link(connection: Connection, member: Member) -> bool:
 
 
 async def end_owner_links(connection: Connection, subject: str, host: str) -> int:
-    """How many links and open codes of the owner at this host there were.
+    """End the owner's links and delete the owner's open codes at this host; returns how many there
+    were.
 
-    Codes go first: whoever is using one has linked a member before the links are ended.
+    Codes are deleted first: a concurrent user of a code has linked a member before the links are
+    ended.
     """
     codes = await connection.fetch(
         "DELETE FROM site_link_codes WHERE subject = $1 AND host = $2 RETURNING true", subject, host
@@ -301,7 +310,7 @@ async def end_owner_links(connection: Connection, subject: str, host: str) -> in
 
 
 async def list_of_owner(connection: Connection, subject: str) -> list[Link]:
-    """Those that last, the oldest first."""
+    """The owner's active links, the oldest first."""
     rows: list[asyncpg.Record] = await connection.fetch(
         """
         SELECT brand_id, host, username, wallet, daily_allowance, linked_at, expires_at

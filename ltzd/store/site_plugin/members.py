@@ -1,8 +1,8 @@
-"""Who logs in at the brands' sites, and the wallet that each of them has there.
+"""Members of brands' sites, and the wallet that each of them has there.
 
-A member has the wallet of the e-mail address that the site names, or while a link lasts
-(`site_links.py`) the wallet that its owner gave. With another address the member is somebody else,
-who has earned nothing there and is not linked.
+A member has the wallet of the e-mail address that the site names or, while a link is active
+(`links.py`), the wallet that its owner gave. With another address the member is another person, who
+has earned nothing there and is not linked.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ltzd.values import Address
 class Member:
     """A user of one brand's site.
 
-    `subject` is the owner of the link that lasts, at the identity provider; None without a link.
-    `email_confirmed` is what the site says of the address with this log-in, and is not on record.
+    `subject` is the active link's owner at the identity provider, or None without a link.
+    `email_confirmed` is the site's statement about the address at this log-in, and is not stored.
     """
 
     brand_id: Address
@@ -32,10 +32,10 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class MemberRecord:
-    """A member, and the e-mail address under which he is known, in lower case.
+    """A member, and the stored e-mail address in lower case.
 
-    `has_ended_link`: the row names a link that has ended, whose wallet is not the member's any more
-    (`site_links.settle`).
+    `has_ended_link`: the row names a link that has ended, whose wallet is no longer the member's
+    (`links.clear_ended_link`).
     """
 
     member: Member
@@ -64,9 +64,12 @@ async def find(
     return MemberRecord(Member(*member), email_key, has_ended_link)
 
 
-async def save(connection: Connection, met: Member, email_key: str) -> Member:
-    """The member as he is now known. With the address that he had, only his name is taken from
-    `met`: he may have been linked meanwhile."""
+async def save(connection: Connection, new: Member, email_key: str) -> Member:
+    """Store the member as logged in, and return the stored member.
+
+    If the address is unchanged, only the username is taken from the log-in: the member may have
+    been linked meanwhile.
+    """
     await connection.execute(
         """
         INSERT INTO site_members AS m
@@ -80,14 +83,14 @@ async def save(connection: Connection, met: Member, email_key: str) -> Member:
                link_id = CASE WHEN m.email_key = $7 THEN m.link_id END,
                seen_at = now()
         """,
-        met.brand_id,
-        met.host,
-        met.site_user_id,
-        met.username,
-        met.user_id,
-        met.wallet,
+        new.brand_id,
+        new.host,
+        new.site_user_id,
+        new.username,
+        new.user_id,
+        new.wallet,
         email_key,
     )
-    known = await find(connection, met.brand_id, met.host, met.site_user_id)
+    known = await find(connection, new.brand_id, new.host, new.site_user_id)
     assert known is not None, "members are never deleted"
     return known.member

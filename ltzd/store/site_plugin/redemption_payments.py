@@ -117,10 +117,10 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
            WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
               ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
        RETURNING 1
-        ), told AS (
+        ), notified AS (
           SELECT (SELECT pg_notify($2, '') WHERE EXISTS (SELECT FROM news))
         )
-        SELECT true FROM told CROSS JOIN reversed
+        SELECT true FROM notified CROSS JOIN reversed
         """,
         redemption,
         wakeups.WEBHOOKS,

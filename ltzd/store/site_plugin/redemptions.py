@@ -1,8 +1,8 @@
-"""Perks that site sessions redeem, from the moment before anything is signed.
+"""Perks that site sessions redeem, stored before anything is signed.
 
-A redemption is begun under its wallet's lock. Its relay bears its id in the idempotency key, which
-is remembered for a day, and in the fingerprint, which stays; its fact on chain in the reference.
-Prices are LTZ's smallest unit.
+A redemption is inserted under its wallet's lock. Its relay carries the redemption's id in the
+idempotency key, which is kept for a day, and in the fingerprint, which stays. Its fact on chain
+carries the id in the reference. Prices are in LTZ's smallest unit.
 """
 
 import hashlib
@@ -24,15 +24,15 @@ from ltzd.values import Address
 class RedemptionState(Enum):
     OPEN = "open"
     DONE = "done"
-    """It is on chain, and the user was told its code."""
+    """Paid on chain; the user was given the confirmation code."""
     FAILED = "failed"
     REVERSED = "reversed"
-    """It was done, and a reorganisation has taken its payment back for good."""
+    """The redemption was done, and a reorganisation has undone its payment for good."""
 
 
 @dataclass(frozen=True, slots=True)
 class NewSiteRedemption:
-    """Of a collection or an item: the other id is None."""
+    """A redemption of a collection or an item; the other id is None."""
 
     id: UUID
     brand: Address
@@ -60,8 +60,11 @@ class NewSiteRedemption:
 
 @dataclass(frozen=True, slots=True)
 class SiteRedemption(NewSiteRedemption):
-    """`failure` is what its user is told of one that failed. `is_payment_lost`: a reorganisation
-    has taken the payment of a redemption back, and the payment may come again."""
+    """`failure` is the reason that the user of a failed redemption is given.
+
+    `is_payment_lost`: a reorganisation has undone the redemption's payment, which may be mined
+    again.
+    """
 
     state: RedemptionState = RedemptionState.OPEN
     failure: str | None = None
@@ -70,10 +73,10 @@ class SiteRedemption(NewSiteRedemption):
 
 @dataclass(frozen=True, slots=True)
 class RedemptionProgress:
-    """How far a redemption came: a fact that pays it, or the relay that will make one.
+    """Whether a fact pays the redemption, and the relay that will cause one.
 
-    A fact pays if it is of the redemption's kind, of its collection or one of its item, by its
-    wallet, with its reference and at least its price (`redemption_payments`).
+    A fact pays if it has the redemption's kind, its collection or one of its item, its wallet, its
+    reference, and at least its price (`redemption_payments`).
     """
 
     is_paid: bool
@@ -82,18 +85,18 @@ class RedemptionProgress:
 
 @dataclass(frozen=True, slots=True)
 class ChainOffers:
-    """What the index has of the collections and items asked for."""
+    """Indexed collections and items by id."""
 
     collections: Mapping[int | None, Offer]
     items: Mapping[int | None, Offer]
 
     def of(self, collection_id: int | None, item_id: int | None) -> Offer | None:
-        """One of the ids is None."""
+        """The offer of the id that is not None."""
         return self.collections.get(collection_id) or self.items.get(item_id)
 
 
 async def lock_wallet(connection: Connection, wallet: Address) -> None:
-    """Until the transaction ends nobody else begins a redemption of this wallet's."""
+    """Serialise new redemptions of this wallet until the transaction ends."""
     await connection.execute(
         "SELECT pg_advisory_xact_lock(hashtextextended('redemptions of ' || encode($1, 'hex'), 0))",
         wallet,
@@ -103,11 +106,11 @@ async def lock_wallet(connection: Connection, wallet: Address) -> None:
 async def find_joinable(
     connection: Connection, member: Member, perk_id: UUID
 ) -> SiteRedemption | None:
-    """The redemption that asking again means: one that is open, or was answered a minute ago.
+    """The redemption that a repeated request joins: open, or completed within the last minute.
 
-    Of this very member: another one with the same wallet may be a stranger who has typed its
-    owner's e-mail address, and is told nobody else's code. A redemption of a version that wrote
-    down no member is anybody's who has the wallet.
+    The redemption belongs to this very member: another member with the same wallet may be a
+    stranger who has typed its owner's e-mail address, and gets no other member's code. A redemption
+    without a stored member (an older version's) belongs to every member with the wallet.
     """
     row = await connection.fetchrow(
         """
@@ -131,8 +134,10 @@ async def find_joinable(
 
 
 async def insert(connection: Connection, new: NewSiteRedemption) -> SiteRedemption | None:
-    """None if another redemption has this code already. Who pays it with what, the same transaction
-    writes next (`site_spending.charge`)."""
+    """Returns None if another redemption has this confirmation code.
+
+    The same transaction then stores the pots that pay (`spending.write_charge`).
+    """
     row = await connection.fetchrow(
         """
         INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, collection_id,
@@ -156,7 +161,7 @@ async def insert(connection: Connection, new: NewSiteRedemption) -> SiteRedempti
 
 
 async def by_id(connection: Connection, redemption: UUID) -> SiteRedemption:
-    """Of one that was begun: none is ever deleted."""
+    """The redemption must exist; none is ever deleted."""
     row = await connection.fetchrow("SELECT * FROM site_redemptions WHERE id = $1", redemption)
     return _redemption(row)
 
@@ -164,9 +169,9 @@ async def by_id(connection: Connection, redemption: UUID) -> SiteRedemption:
 async def list_abandoned(
     connection: Connection, brand: Address, wallet: Address
 ) -> Sequence[SiteRedemption]:
-    """Those that somebody began ten minutes ago and came to nothing: he must have died.
+    """Open redemptions that began more than ten minutes ago and are not paid: their process died.
 
-    One that is on chain stays open until its user comes for the code; it is paid for.
+    A paid redemption stays open until its user asks for the code.
     """
     rows = await connection.fetch(
         """
@@ -179,12 +184,21 @@ async def list_abandoned(
         brand,
     )
     redemptions = [_redemption(row) for row in rows]
-    return [each for each in redemptions if not (await read_progress(connection, each)).is_paid]
+    return [
+        redemption
+        for redemption in redemptions
+        if not (await read_progress(connection, redemption)).is_paid
+    ]
 
 
-async def read_progress(connection: Connection, one: NewSiteRedemption) -> RedemptionProgress:
-    """The relay is known by its fingerprint: a caller of /relay chooses idempotency keys freely,
-    and could give the redemption's key to a call of another kind."""
+async def read_progress(
+    connection: Connection, redemption: NewSiteRedemption
+) -> RedemptionProgress:
+    """The relay is found by its fingerprint.
+
+    Callers of /relay choose idempotency keys freely, and could use the redemption's key for another
+    kind of call.
+    """
     row = await connection.fetchrow(
         """
         SELECT EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $4) AS is_paid,
@@ -194,22 +208,21 @@ async def read_progress(connection: Connection, one: NewSiteRedemption) -> Redem
                  (SELECT id FROM relays WHERE user_address = $1 AND window_start IS NOT NULL
                                           AND fingerprint = $3 LIMIT 1)) AS relay
         """,
-        one.wallet,
-        one.idempotency_key,
-        one.fingerprint,
-        one.id,
+        redemption.wallet,
+        redemption.idempotency_key,
+        redemption.fingerprint,
+        redemption.id,
     )
     return RedemptionProgress(row["is_paid"], row["relay"])
 
 
-async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> bool:
-    """In a transaction: nothing will ever be sent for it. False if something was, and may come,
-    or if a fact pays it.
+async def fail(connection: Connection, redemption: NewSiteRedemption, failure: str) -> bool:
+    """Fail the redemption in a transaction; returns False if it may still be paid, or is paid.
 
-    The key is used up by a relay that failed before anybody sent it, so that another process that
-    is about to send one finds it there.
+    A failed relay takes the idempotency key, so that another process that is about to send a relay
+    for the redemption finds the key used.
     """
-    await relays.lock_users(connection, [one.wallet])
+    await relays.lock_users(connection, [redemption.wallet])
     is_alive = await connection.fetchval(
         """
         SELECT EXISTS (
@@ -219,9 +232,9 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
                   AND (r.state IN ('queued', 'sent') OR t.succeeded))
             OR EXISTS (SELECT FROM site_redemption_payments WHERE redemption_id = $3)
         """,
-        one.wallet,
-        one.fingerprint,
-        one.id,
+        redemption.wallet,
+        redemption.fingerprint,
+        redemption.id,
     )
     if is_alive:
         return False
@@ -232,9 +245,9 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
         VALUES ($1, '', '', 'none', false, $2, $3, 0, 0, 'failed', $4)
             ON CONFLICT (user_address, idempotency_key) WHERE idempotency_key IS NOT NULL DO NOTHING
         """,
-        one.wallet,
-        one.idempotency_key,
-        one.fingerprint,
+        redemption.wallet,
+        redemption.idempotency_key,
+        redemption.fingerprint,
         failure,
     )
     await connection.execute(
@@ -242,7 +255,7 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
         UPDATE site_redemptions SET state = 'failed', failure = $2
          WHERE id = $1 AND state = 'open'
         """,
-        one.id,
+        redemption.id,
         failure,
     )
     return True
@@ -251,7 +264,7 @@ async def fail(connection: Connection, one: NewSiteRedemption, failure: str) -> 
 async def read_offers(
     connection: Connection, collection_ids: Sequence[int], item_ids: Sequence[int]
 ) -> ChainOffers:
-    """Those of them that are on chain."""
+    """The collections and items that are on chain."""
     collections = await connection.fetch(
         """
         SELECT collection_id AS id, brand, price, is_active, max_per_user, requires_signature,

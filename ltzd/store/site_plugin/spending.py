@@ -1,9 +1,9 @@
-"""What is on record about the money that a site session may spend, and what its redemptions charge.
+"""The money that a site session may spend, and the charges of its redemptions.
 
-Every remainder is a sum over rows: rewards that are mined, and redemptions that have not failed.
-Whoever decides to spend holds the wallet's lock (`site_redemptions.lock_wallet`) and the member's
-(`lock_member`) until the redemption is written, so that no LTZ are spent twice and no link that has
-ended pays. Amounts are LTZ's smallest unit, unless they say LTZ.
+Every remainder is a sum over rows: mined rewards, and redemptions that have not failed. The caller
+holds the wallet's lock (`redemptions.lock_wallet`) and the member's (`lock_member`) until the
+redemption is inserted, so that no LTZ are spent twice and no ended link pays. Amounts are in LTZ's
+smallest unit, unless they say LTZ.
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from ltzd.values import LTZ, Address
 
 @dataclass(frozen=True, slots=True)
 class ActiveLink:
-    """`day` is today in UTC, on which `allowance` is counted."""
+    """`day` is today in UTC, the day on which `allowance` is counted."""
 
     id: UUID
     expires_at: datetime
@@ -31,7 +31,7 @@ class ActiveLink:
 
 @dataclass(frozen=True, slots=True)
 class SpendingAccount:
-    """What is decided on. `user_id` and `wallet` are the member's now."""
+    """The facts that spending is decided on. `user_id` and `wallet` are the stored ones."""
 
     user_id: UUID
     wallet: Address
@@ -40,12 +40,14 @@ class SpendingAccount:
     link: ActiveLink | None
 
     def is_of(self, member: Member) -> bool:
-        """False if the member has got another address or wallet since the log-in."""
+        """False if the member has another address or wallet since the log-in."""
         return (self.user_id, self.wallet) == (member.user_id, member.wallet)
 
 
 async def lock_member(connection: Connection, member: Member) -> None:
-    """Until the transaction ends nobody else links this member or ends a link of his."""
+    """Keep others from linking this member or ending a link of the member until the transaction
+    ends.
+    """
     await connection.execute(
         """
         SELECT FROM site_members
@@ -59,14 +61,14 @@ async def lock_member(connection: Connection, member: Member) -> None:
 
 
 async def read_account(connection: Connection, member: Member) -> SpendingAccount | None:
-    """Of the member with his wallet of this moment; None for one who is not on record."""
+    """The account of the member with the stored wallet; returns None for an unknown member."""
     row = await connection.fetchrow(
         _ACCOUNT, member.brand_id, member.host, member.site_user_id, Decimal(LTZ)
     )
     return None if row is None else _account(row, member.email_confirmed)
 
 
-# A redemption of a version that knew no pots was paid from what the brand gave.
+# A redemption of a version without pots was paid from the grants of the brand.
 _ACCOUNT = """
 SELECT m.user_id, m.wallet,
        $4 * (coalesce((SELECT sum(c.own_ltz)
@@ -112,7 +114,7 @@ SELECT m.user_id, m.wallet,
 
 
 async def read_charge(connection: Connection, redemption: UUID) -> tuple[PotAmounts, UUID | None]:
-    """Which pots pay for a redemption, and by which link. An older version wrote down no pots."""
+    """The pots that pay for a redemption, and the link; rows of older versions have no pots."""
     row = await connection.fetchrow(
         """
         SELECT coalesce(from_earned, 0) AS earned, coalesce(from_given, 0) AS given,
@@ -133,7 +135,7 @@ async def write_charge(
     payment: PotAmounts,
     link: ActiveLink | None,
 ) -> None:
-    """Write which pots pay for a redemption, in the transaction that begins it."""
+    """Store the pots that pay for a redemption, in the transaction that inserts it."""
     read_charge = link if payment.linked else None
     await connection.execute(
         """

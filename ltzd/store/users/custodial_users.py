@@ -1,18 +1,19 @@
-"""Users whose wallets we keep ourselves, the names that lead to them, and who owns several.
+"""Users whose wallet keys ltzd keeps, the names that lead to them, and the owners of several users.
 
-A user has one wallet, for ever. A *name* is an e-mail address or an account at an OAuth provider:
-it leads to the user it was first given to, whatever is learned later. A *person* is a subject of
-the token issuer: he owns the users that his tokens have vouched for, one of which, the root, stands
-for all. Two kinds of rows beside the names say so, and their primary key makes each happen once:
+A user has one wallet, which never changes. A *name* is an e-mail address or an account at an OAuth
+provider, and leads to the user it was first given to. A *person* is a subject of the token issuer,
+who owns the users that the person's tokens have vouched for. The *root* is the user that stands for
+all users of a person. Two kinds of rows beside the names record this, and their primary key makes
+each happen once:
 
-    (subject, "ISSUER SUB") -> root     whose tokens these are
-    (owned, user)           -> root     whose the user is; the root owns itself
+    (subject, "ISSUER SUB") -> root     the login of the person with this root
+    (owned, user)           -> root     the user's owner; the root owns itself
 
-Subjects of users are our own. Nothing here decides who may own what: that is `link` in
+ltzd chooses the subjects of users. This module does not decide who may own what: see `link` in
 `actions/users/custodial_wallets.py`.
 
-A person's *home* is the oldest of his wallets that was pregenerated, for what that was answered
-never changes, or else the oldest of all: what is given later to any of his names goes there.
+A person's *home* is the oldest of the person's wallets that was pregenerated, since a pregenerated
+answer never changes, or else the oldest of all. New names and new grants lead to the home.
 """
 
 from collections.abc import Sequence
@@ -43,7 +44,7 @@ class CustodialUser:
 
 @dataclass(frozen=True, slots=True)
 class SealedUser:
-    """A user with his wallet's key, which opens only with subject and wallet."""
+    """A user with the sealed wallet key, which opens only with subject and wallet."""
 
     subject: str
     wallet: Address
@@ -53,7 +54,7 @@ class SealedUser:
 
 @dataclass(frozen=True, slots=True)
 class NameOwnership:
-    """Of a name: the user it leads to, and the root who owns that user; None for nobody yet."""
+    """The user that a name leads to, and the root that owns the user; None if there is none."""
 
     name: AccountName
     user: str | None
@@ -62,7 +63,9 @@ class NameOwnership:
 
 @dataclass(frozen=True, slots=True)
 class ListedUser:
-    """`names` with whether a token has vouched for each; logins are among a root's."""
+    """`names` holds each name and whether a token has vouched for it; a root's names include its
+    logins.
+    """
 
     subject: str
     wallet: Address
@@ -73,15 +76,17 @@ class ListedUser:
 
 
 async def find(connection: Connection, name: AccountName) -> CustodialUser | None:
-    """To whom goes what is given to the name: the home of the person whose it is, or else the user
-    that it leads to."""
+    """The user that receives what is given to the name: the home of its owner, or else the user
+    that it leads to.
+    """
     row = await connection.fetchrow(
         """
         SELECT u.subject, u.wallet
           FROM custodial_accounts a
           LEFT JOIN custodial_accounts mine ON mine.kind = 'owned' AND mine.name = a.subject
-          LEFT JOIN custodial_accounts his ON his.kind = 'owned' AND his.subject = mine.subject
-          JOIN custodial_users u ON u.subject = coalesce(his.name, a.subject)
+          LEFT JOIN custodial_accounts sibling
+            ON sibling.kind = 'owned' AND sibling.subject = mine.subject
+          JOIN custodial_users u ON u.subject = coalesce(sibling.name, a.subject)
          WHERE a.kind = $1 AND a.name = $2
          ORDER BY EXISTS (SELECT FROM pregenerations p WHERE p.wallet = u.wallet) DESC,
                   u.created_at, u.subject
@@ -94,9 +99,10 @@ async def find(connection: Connection, name: AccountName) -> CustodialUser | Non
 
 
 async def create(connection: Connection, name: AccountName, new: SealedUser) -> bool:
-    """A user for a name that somebody says; False, and nothing done, if it leads somewhere already.
+    """Create a user for an unverified name; returns False, and changes nothing, if the name has a
+    user.
 
-    One statement, so that of any number at once one makes the user.
+    One statement, so that of concurrent callers one creates the user.
     """
     made: bool | None = await connection.fetchval(
         """
@@ -121,7 +127,7 @@ async def create(connection: Connection, name: AccountName, new: SealedUser) -> 
 
 
 async def find_root(connection: Connection, login: AccountName) -> str | None:
-    """Of the person who logs in so; None for somebody new."""
+    """The root of the person with this login; returns None for a new person."""
     root: str | None = await connection.fetchval(
         "SELECT subject FROM custodial_accounts WHERE kind = 'subject' AND name = $1", login.text
     )
@@ -129,7 +135,7 @@ async def find_root(connection: Connection, login: AccountName) -> str | None:
 
 
 async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...]:
-    """Of the user and all that his owner owns, home first, then the oldest; none of a stranger."""
+    """The wallets of the user and of all users with the same owner, home first, then the oldest."""
     rows = await connection.fetch(
         """
         SELECT u.wallet
@@ -151,7 +157,7 @@ async def wallets_of(connection: Connection, subject: str) -> tuple[Address, ...
 
 
 async def accounts_of(connection: Connection, subject: str) -> tuple[OAuthAccount, ...]:
-    """The verified ones at OAuth providers, of the user and of all that his owner owns."""
+    """The verified accounts at OAuth providers of the user and of all users with the same owner."""
     rows = await connection.fetch(
         """
         SELECT a.kind, a.name
@@ -169,7 +175,7 @@ async def accounts_of(connection: Connection, subject: str) -> tuple[OAuthAccoun
 
 
 async def emails_of(connection: Connection, root: str) -> tuple[str, ...]:
-    """The addresses that the person's tokens have ever vouched for and nobody had before."""
+    """The addresses that the person's tokens have vouched for and that had no other owner."""
     rows = await connection.fetch(
         """
         SELECT a.name
@@ -197,10 +203,10 @@ async def read_ownership(
     rows = await connection.fetch(
         """
         SELECT a.subject AS user, owned.subject AS owner
-          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS asked (kind, name, number)
-          LEFT JOIN custodial_accounts a ON a.kind = asked.kind AND a.name = asked.name
+          FROM unnest($1::text[], $2::text[]) WITH ORDINALITY AS given (kind, name, number)
+          LEFT JOIN custodial_accounts a ON a.kind = given.kind AND a.name = given.name
           LEFT JOIN custodial_accounts owned ON owned.kind = 'owned' AND owned.name = a.subject
-         ORDER BY asked.number
+         ORDER BY given.number
         """,
         [name.kind for name in names],
         [name.text for name in names],
@@ -209,21 +215,23 @@ async def read_ownership(
 
 
 async def lock(connection: Connection, names: Sequence[AccountName]) -> None:
-    """To the end of the transaction nobody else settles any of these names; taken in one order by
-    all, so that no two wait for each other."""
+    """Serialise the linking of these names until the transaction ends.
+
+    Locks are taken in one order, so that no two callers deadlock.
+    """
     await connection.execute(
         """
-        SELECT pg_advisory_xact_lock(one)
-          FROM (SELECT DISTINCT hashtextextended('local name ' || text, 0) AS one
+        SELECT pg_advisory_xact_lock(key)
+          FROM (SELECT DISTINCT hashtextextended('local name ' || text, 0) AS key
                   FROM unnest($1::text[]) AS text
-                 ORDER BY one) AS locks
+                 ORDER BY key) AS locks
         """,
         [f"{name.kind} {name.text}" for name in names],
     )
 
 
 async def create_person(connection: Connection, login: AccountName, new: SealedUser) -> None:
-    """A user for somebody who logs in and for whom no name stands."""
+    """Create a user for a person whose login and names lead to no user."""
     await connection.execute(
         """
         INSERT INTO custodial_users (subject, wallet, key_id, sealed) VALUES ($1, $2, $3, $4)
@@ -238,7 +246,9 @@ async def create_person(connection: Connection, login: AccountName, new: SealedU
 
 
 async def set_owner(connection: Connection, user: str, root: str, proven: AccountName) -> bool:
-    """The user is the root's, as a token has vouched for his name; False if he is somebody's."""
+    """Make the root the owner of the user, whose name a token has vouched for; False if it has an
+    owner.
+    """
     owned: bool | None = await connection.fetchval(
         """
         INSERT INTO custodial_accounts (kind, name, subject, verified)
@@ -265,7 +275,7 @@ async def set_owner(connection: Connection, user: str, root: str, proven: Accoun
 
 
 async def add_name(connection: Connection, name: AccountName, user: str) -> bool:
-    """A proven name leads to the user; False if it leads somewhere already."""
+    """Let a proven name lead to the user; returns False if it leads to a user already."""
     given: bool | None = await connection.fetchval(
         """
         INSERT INTO custodial_accounts (kind, name, subject, verified)
@@ -281,7 +291,7 @@ async def add_name(connection: Connection, name: AccountName, user: str) -> bool
 
 
 async def read_home(connection: Connection, root: str) -> CustodialUser:
-    """New names lead to it, too."""
+    """The home of the person with this root, to which new names lead."""
     row = await connection.fetchrow(
         """
         SELECT u.subject, u.wallet
@@ -317,8 +327,8 @@ async def list_newest(connection: Connection, limit: int) -> list[ListedUser]:
 
 def _listed(row: asyncpg.Record) -> ListedUser:
     subject, wallet, key_id, created_at, owner, names = row
-    led = tuple((AccountName(kind, text), proven) for kind, text, proven in names)
-    return ListedUser(subject, Address(wallet), key_id, created_at, owner, led)
+    vouched = tuple((AccountName(kind, text), proven) for kind, text, proven in names)
+    return ListedUser(subject, Address(wallet), key_id, created_at, owner, vouched)
 
 
 async def count(connection: Connection) -> int:

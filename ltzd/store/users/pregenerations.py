@@ -1,7 +1,7 @@
-"""Wallets kept for accounts at OAuth providers: a row for each account, and one for each request.
+"""Wallets created for accounts at OAuth providers: a row for each account and each request.
 
-An account's row is written once and never changes; of all who would write it at the same time, in
-whatever process and for whatever brand, one does.
+An account's row is written once and never changes. Of concurrent writers, in any process and for
+any brand, one writes it.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class AccountWallet:
-    """Whose wallet it is, as the identity provider calls him."""
+    """A wallet, and its owner's subject at the identity provider."""
 
     subject: str
     wallet: Address
@@ -23,7 +23,7 @@ class AccountWallet:
 
 @dataclass(frozen=True, slots=True)
 class RecordedPregeneration:
-    """The wallet that counts, and whether this request made it so."""
+    """The stored wallet, and whether this request created it."""
 
     kept: AccountWallet
     created_new: bool
@@ -31,7 +31,7 @@ class RecordedPregeneration:
 
 @dataclass(frozen=True, slots=True)
 class DailyUsage:
-    """Of a brand's UTC day. Times are the database's."""
+    """A brand's use of its UTC day. Times are the database's."""
 
     is_within: bool
     seconds_left: int
@@ -77,7 +77,7 @@ async def find(connection: Connection, account: OAuthAccount) -> AccountWallet |
 async def ids_of_wallet(
     connection: Connection, wallet: Address, provider: OAuthProvider
 ) -> tuple[str, ...]:
-    """The accounts at this provider that the wallet is kept for."""
+    """The accounts at this provider that have the wallet."""
     rows = await connection.fetch(
         "SELECT oauth_user_id FROM pregenerations WHERE wallet = $1 AND oauth_provider = $2",
         wallet,
@@ -90,29 +90,31 @@ async def record(
     connection: Connection,
     brand: Address,
     account: OAuthAccount,
-    found: AccountWallet,
+    new: AccountWallet,
     metadata: Mapping[str, Any] | None,
 ) -> RecordedPregeneration:
-    """Write the request, and `found` for the account unless it has a wallet: then that one counts.
+    """Insert the request, and the wallet `new` unless the account has a wallet: then that one
+    counts.
 
-    For a connection outside a transaction: what another one has just written must be seen.
+    Takes a connection outside a transaction: rows that another process has just committed must be
+    visible.
     """
     created_new: bool = await connection.fetchval(
         _RECORD,
         account.provider,
         account.user_id,
         account.username,
-        found.subject,
-        found.wallet,
+        new.subject,
+        new.wallet,
         brand,
         metadata,
     )
-    kept = found if created_new else await find(connection, account)
+    kept = new if created_new else await find(connection, account)
     assert kept is not None, "rows of accounts are never deleted"
     return RecordedPregeneration(kept, created_new)
 
 
-# Foreign keys are looked at when the statement ends, and see what others have committed meanwhile.
+# Foreign keys are checked at the end of the statement, and see rows committed meanwhile.
 _RECORD = """
 WITH created AS (
   INSERT INTO pregenerations

@@ -1,8 +1,8 @@
 """Users: one e-mail address, one wallet, across all brands.
 
-An address follows the person who has proven it: once a verified token has listed it, its row leads
-to his wallet. The row's id never changes, nor what was given before; the wallet that it left stays
-known as the user's. Of several who prove an address the first one keeps it.
+A verified token that lists an address moves the address to the token's wallet. The id of the row
+never changes, nor do earlier grants, and the wallet that the address left stays known as the
+user's. Of several people who prove an address the first one keeps it.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ class User:
 
 @dataclass(frozen=True, slots=True)
 class MigratedUser:
-    """A user whose address leads elsewhere from now on; `left` is the wallet that it led to."""
+    """A user whose address leads to another wallet from now on; `left` is the previous wallet."""
 
     id: UUID
     left: Address
@@ -33,7 +33,7 @@ _NAMESPACE = UUID("1b9ad1a4-3c5e-4f0e-9c38-0d3a9b6f6a51")
 
 
 def user_id(subject: str, key: str) -> UUID:
-    """ltzd's stable id of a user: whoever meets him first, in any process, gives him the same."""
+    """A stable id: every process that creates the user computes the same."""
     return uuid5(_NAMESPACE, f"{subject} {key}")
 
 
@@ -51,7 +51,7 @@ async def find(connection: Connection, key: str) -> User | None:
 
 async def needs_migration(connection: Connection, person: str, keys: Sequence[str]) -> bool:
     """Whether `migrate_wallets` may have rows to change for a person with this subject."""
-    found: bool = await connection.fetchval(
+    is_needed: bool = await connection.fetchval(
         """
         SELECT EXISTS (SELECT FROM users
                         WHERE email_key = ANY($1::text[])
@@ -61,24 +61,24 @@ async def needs_migration(connection: Connection, person: str, keys: Sequence[st
         list(keys),
         person,
     )
-    return found
+    return is_needed
 
 
 async def migrate_wallets(
     connection: Connection, person: str, keys: Sequence[str], subject: str, wallet: Address
 ) -> list[MigratedUser]:
-    """Lead the addresses that the person has proven to his wallet, at brands' sites too; those
-    that somebody else was the first to prove stay where they are.
+    """Move the addresses that the person has proven to the person's wallet, at brands' sites too.
 
-    One statement: of two people at once who prove an address one gets it.
+    Addresses that somebody else proved first stay. One statement: of two people who prove an
+    address at once, one gets it.
     """
-    rows = await connection.fetch(_FOLLOW, list(keys), person, subject, wallet)
+    rows = await connection.fetch(_MIGRATE, list(keys), person, subject, wallet)
     return [
         MigratedUser(row["id"], Address(row["wallet"])) for row in rows if row["wallet"] != wallet
     ]
 
 
-_FOLLOW = """
+_MIGRATE = """
 WITH proven AS MATERIALIZED (
   SELECT id, wallet
     FROM users

@@ -20,12 +20,18 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Body = dict[str, Any]
 
 
-async def render(connection: Connection, those: Sequence[DueWebhook]) -> dict[UUID, bytes]:
-    """By the webhook's id; one whose fact does not stand at this moment is missing."""
+async def render(connection: Connection, webhooks: Sequence[DueWebhook]) -> dict[UUID, bytes]:
+    """Bodies by the webhook's id; a webhook whose fact does not hold at this moment is missing."""
     facts: dict[UUID, asyncpg.Record] = {}
     for read, kinds in _READERS.items():
-        facts |= await read(connection, [one.subject for one in those if one.kind in kinds])
-    bodies = {one.id: _body(one, facts[one.subject]) for one in those if one.subject in facts}
+        facts |= await read(
+            connection, [webhook.subject for webhook in webhooks if webhook.kind in kinds]
+        )
+    bodies = {
+        webhook.id: _body(webhook, facts[webhook.subject])
+        for webhook in webhooks
+        if webhook.subject in facts
+    }
     return {key: _JSON.encode(body) for key, body in bodies.items() if body is not None}
 
 
@@ -96,8 +102,9 @@ def _milliseconds(at: datetime) -> int:
 
 
 async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, asyncpg.Record]:
-    """Whose reward it is its event knows, or else the wallet's user, or who logs in at the brand's
-    site with it."""
+    """The user of a reward is the event's, or else the wallet's, or else the member's who logs in
+    at the brand's site with the wallet.
+    """
     if not ids:
         return {}
     rows = await connection.fetch(
@@ -119,7 +126,7 @@ async def _rewards(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, as
                  FROM site_members
                 WHERE brand_id = r.brand_id AND wallet = r.wallet
                   AND e.id IS NULL AND u.id IS NULL
-                -- He whose e-mail address it belongs to, then whoever was linked to it.
+                -- The member with the wallet's e-mail address, then a linked member.
                 ORDER BY linked_at NULLS FIRST, host, site_user_id
                 LIMIT 1) AS m ON true
          WHERE coalesce(e.user_id, u.id, m.user_id) IS NOT NULL
@@ -165,4 +172,4 @@ _READERS: dict[_Reader, frozenset[WebhookKind]] = {
     _reversals: frozenset(("payment_reversed",)),
     _redemptions: frozenset(("redemption_reversed",)),
 }
-"""What tells the facts of which kinds."""
+"""The reader of each kind's facts."""

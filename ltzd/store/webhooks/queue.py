@@ -1,8 +1,8 @@
-"""What brands are to be told: rows that wait, are claimed for one attempt, and settled in groups.
+"""The queue of webhooks: claimed for one attempt each, and settled in groups.
 
-A claim counts the attempt and moves `next_at` on before anything is sent: whoever is killed then
-has delayed a webhook, not lost it. `revoke` and whoever writes a reversal put rows in with the
-fact that they announce; those of mints are the indexer's (`facts.insert_mints`).
+A claim counts the attempt and moves `next_at` before anything is sent, so a process that is killed
+delays a webhook and loses none. `revoke` and the writers of reversals insert webhooks with the fact
+that they announce; those of mints are inserted by the indexer (`mint_facts.insert_mints`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _ROWS_A_STATEMENT = 5_000
 
 @dataclass(frozen=True, slots=True)
 class DueWebhook:
-    """Claimed for its attempt with this number, to `url`. `revision` is the brand's."""
+    """Claimed for the attempt with this number, to `url`. `revision` is the brand's."""
 
     id: UUID
     brand_id: Address
@@ -34,13 +34,16 @@ class DueWebhook:
     attempt: int
     created_at: datetime
     transaction_hash: Hash32 | None = None
-    """Of the mint that is told, or is told to be gone, or of the payment that is gone."""
+    """Of the announced mint, of the mint that was reverted, or of the payment that was lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeliveryOutcome:
-    """What an attempt came to. `closes` says why its endpoint is to be disabled, None if not;
-    `unless_succeeded_since` then spares one where something arrived since that moment."""
+    """The outcome of one attempt.
+
+    `closes` is the reason to disable the endpoint, or None. With `unless_succeeded_since` the
+    endpoint stays enabled if a delivery has succeeded since that moment.
+    """
 
     due: DueWebhook
     at: datetime
@@ -55,13 +58,15 @@ class DeliveryOutcome:
 async def notify_senders(connection: Connection) -> None:
     """Wake the senders when this database transaction commits.
 
-    Without an origin (signals.ORIGIN), so that the one in this process hears it, too.
+    Notifies without an origin (`wakeups.ORIGIN`), so that the sender in this process wakes too.
     """
     await connection.execute("SELECT pg_notify($1, '')", wakeups.WEBHOOKS)
 
 
 async def brands_with_due(connection: Connection, now: datetime) -> set[Address]:
-    """Whatever state their endpoints are in. From brand to brand by key, however long the queue."""
+    """Brands with due webhooks, whatever the state of their endpoints. Skips from brand to brand by
+    key.
+    """
     rows = await connection.fetch(
         """
         WITH RECURSIVE waiting (brand_id) AS (
@@ -89,10 +94,10 @@ async def brands_with_due(connection: Connection, now: datetime) -> set[Address]
 async def claim(
     connection: Connection, most: Mapping[Address, int], now: datetime, leased_until: datetime
 ) -> list[DueWebhook]:
-    """Up to so many of each brand's due webhooks, those first that are due longest.
+    """Up to the given number of each brand's due webhooks, the longest due first.
 
-    Nobody else gets them until `leased_until`. Those of a disabled brand or endpoint, or without
-    one, stay where they are.
+    No other process claims them until `leased_until`. Webhooks of a disabled brand or endpoint, or
+    of a brand without an endpoint, are not claimed.
     """
     rows = await connection.fetch(
         """
@@ -115,7 +120,7 @@ async def claim(
         )
         UPDATE webhooks
            SET attempts = attempts + 1, next_at = $4,
-               -- What a brand has heard of, however far a reorg goes back later.
+               -- The hash that the brand receives stays, however deep a later reorg is.
                transaction_hash = coalesce(
                  (SELECT mint_transaction_hash FROM rewards
                    WHERE rewards.id = webhooks.subject AND webhooks.kind = 'ltz_distributed'),
@@ -133,12 +138,14 @@ async def claim(
     return [DueWebhook(row[0], Address(row[1]), *row[2:]) for row in rows]
 
 
-async def defer(connection: Connection, those: Sequence[UUID], until: datetime) -> None:
-    """Give claimed ones back that cannot be sent yet; in the claim's transaction, so that nobody
-    sees the attempt that was none."""
+async def defer(connection: Connection, webhooks: Sequence[UUID], until: datetime) -> None:
+    """Return claimed webhooks that cannot be sent yet to the queue.
+
+    Call it in the claim's transaction, so that the attempt that was not made is never visible.
+    """
     await connection.execute(
         "UPDATE webhooks SET attempts = attempts - 1, next_at = $2 WHERE id = ANY($1::uuid[])",
-        those,
+        webhooks,
         until,
     )
 
@@ -146,12 +153,12 @@ async def defer(connection: Connection, those: Sequence[UUID], until: datetime) 
 async def settle(
     connection: Connection, outcomes: Sequence[DeliveryOutcome]
 ) -> list[DeliveryOutcome]:
-    """Write what attempts came to, all or nothing; answers those that disabled their endpoint.
+    """Write the outcomes of attempts, all or nothing; returns those that disabled their endpoint.
 
     A delivery always counts. A failure counts only while the webhook is as it was claimed: another
-    attempt, or a person, may have come in between.
+    attempt, or a person, may have changed it since.
     """
-    outcomes = sorted(outcomes, key=lambda one: one.due.id)  # nobody waits for us in a circle
+    outcomes = sorted(outcomes, key=lambda outcome: outcome.due.id)  # one order of locks
     async with connection.transaction():
         await connection.execute(
             """
@@ -167,23 +174,29 @@ async def settle(
                AND (made.state = 'delivered'
                     OR (webhooks.state = 'pending' AND webhooks.attempts = made.attempt))
             """,
-            [one.due.id for one in outcomes],
-            [one.due.attempt for one in outcomes],
-            [one.state for one in outcomes],
-            [one.next_at for one in outcomes],
-            [one.status for one in outcomes],
-            [one.error for one in outcomes],
-            [one.at for one in outcomes],
+            [outcome.due.id for outcome in outcomes],
+            [outcome.due.attempt for outcome in outcomes],
+            [outcome.state for outcome in outcomes],
+            [outcome.next_at for outcome in outcomes],
+            [outcome.status for outcome in outcomes],
+            [outcome.error for outcome in outcomes],
+            [outcome.at for outcome in outcomes],
         )
         await _note_successes(connection, outcomes)
-        return [one for one in outcomes if one.closes and await _disable(connection, one)]
+        return [
+            outcome
+            for outcome in outcomes
+            if outcome.closes and await _disable(connection, outcome)
+        ]
 
 
 async def _note_successes(connection: Connection, outcomes: Sequence[DeliveryOutcome]) -> None:
     latest: dict[Address, datetime] = {}
-    for one in outcomes:
-        if one.state == "delivered":
-            latest[one.due.brand_id] = max(one.at, latest.get(one.due.brand_id, one.at))
+    for outcome in outcomes:
+        if outcome.state == "delivered":
+            latest[outcome.due.brand_id] = max(
+                outcome.at, latest.get(outcome.due.brand_id, outcome.at)
+            )
     in_order = sorted(latest)
     await connection.execute(
         """
@@ -199,7 +212,7 @@ async def _note_successes(connection: Connection, outcomes: Sequence[DeliveryOut
 
 
 async def _disable(connection: Connection, outcome: DeliveryOutcome) -> bool:
-    """False if it is disabled already, or something arrived there meanwhile."""
+    """Returns False if the endpoint is disabled already, or a delivery has succeeded meanwhile."""
     disabled = await connection.fetchval(
         """
         INSERT INTO webhook_endpoints AS e (brand_id, disabled_url, disabled_at, disabled_reason)
@@ -222,14 +235,17 @@ async def _disable(connection: Connection, outcome: DeliveryOutcome) -> bool:
 
 
 async def revoke(connection: Connection, rewards: Sequence[UUID]) -> None:
-    """Announced rewards failed for good: say so to whoever may have heard of them, nothing to the
-    others. If one is minted later after all, that is news again."""
+    """Announce that announced rewards have failed for good.
+
+    Brands that may have received `ltz_distributed` get `ltz_reverted`. The other brands get
+    nothing. A mint of the reward after this is announced again.
+    """
     if not rewards:
         return
     rows = await connection.fetch(
         """
         SELECT id, brand_id, kind, subject, state, transaction_hash,
-               attempts > 0 OR delivered_at IS NOT NULL OR last_error IS NOT NULL AS may_be_heard
+               attempts > 0 OR delivered_at IS NOT NULL OR last_error IS NOT NULL AS may_be_received
           FROM webhooks
          WHERE subject = ANY($1::uuid[]) AND kind IN ('ltz_distributed', 'ltz_reverted')
            AND NOT revoked
@@ -248,25 +264,25 @@ async def revoke(connection: Connection, rewards: Sequence[UUID]) -> None:
         """,
         [row["id"] for row in rows],
     )
-    heard = [row for row in rows if row["kind"] == "ltz_distributed" and row["may_be_heard"]]
-    if not heard:
+    received = [row for row in rows if row["kind"] == "ltz_distributed" and row["may_be_received"]]
+    if not received:
         return
     await connection.execute(
         """
         INSERT INTO webhooks (brand_id, kind, subject, transaction_hash)
         SELECT brand_id, 'ltz_reverted', subject, transaction_hash
           FROM unnest($1::bytea[], $2::uuid[], $3::bytea[])
-               AS heard (brand_id, subject, transaction_hash)
+               AS received (brand_id, subject, transaction_hash)
         """,
-        [row["brand_id"] for row in heard],
-        [row["subject"] for row in heard],
-        [row["transaction_hash"] for row in heard],
+        [row["brand_id"] for row in received],
+        [row["subject"] for row in received],
+        [row["transaction_hash"] for row in received],
     )
     await notify_senders(connection)
 
 
 async def delete_expired(connection: Connection) -> None:
-    """Forget what was delivered 30 days ago, and everything after 90; call it now and then."""
+    """Delete delivered webhooks after 30 days and all webhooks after 90 days."""
     while True:
         done = await connection.execute(
             """

@@ -1,4 +1,4 @@
-"""Webhooks as their operator sees them: listed, sent anew, and how far they are behind."""
+"""Webhooks for the operator's commands: listed, replayed, and their backlog."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,9 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class WebhookRecord:
-    """`next_at` means something while it is pending; `revoked`: an ltz_reverted followed."""
+    """`next_at` is meaningful while the webhook is pending; `revoked` means that an ltz_reverted
+    followed.
+    """
 
     id: UUID
     brand_id: Address
@@ -29,12 +31,12 @@ class WebhookRecord:
 
     @property
     def name(self) -> str:
-        """As receivers see it."""
+        """The id that receivers see."""
         return f"msg_{self.id.hex}"
 
     @property
     def may_be_replayed(self) -> bool:
-        """Not one that was taken back: its reward's mint has another webhook, if ever."""
+        """False for a revoked `ltz_distributed`: a later mint of its reward has another webhook."""
         return not (self.revoked and self.kind == "ltz_distributed")
 
 
@@ -47,10 +49,12 @@ class DisabledEndpoint:
 
 @dataclass(frozen=True, slots=True)
 class WebhookFacts:
-    """`pending` wait for an endpoint that is open, and `held` for one that is disabled or missing;
-    of each brand at most MOST_COUNTED are counted. `oldest_seconds`: since the oldest of the
-    pending was written; `overdue_seconds`: since one of them could have been sent, 0 if none
-    could."""
+    """`pending` webhooks wait for an enabled endpoint, `held` for a disabled or missing one.
+
+    At most MOST_COUNTED are counted of each brand. `oldest_seconds` is the age of the oldest
+    pending webhook; `overdue_seconds` is the time since a pending webhook became due, 0 if none is
+    due.
+    """
 
     pending: int
     oldest_seconds: float | None
@@ -123,7 +127,7 @@ async def list_webhooks(
 
 
 async def lock_by_id(connection: Connection, ids: Sequence[UUID]) -> list[WebhookRecord]:
-    """Locked for the rest of the database transaction; an id that is nobody's is left out."""
+    """Locked for the rest of the database transaction; an unknown id is left out."""
     rows = await connection.fetch(
         """
         SELECT id, brand_id, kind, subject, state, revoked, attempts, next_at, last_status,
@@ -141,7 +145,7 @@ async def lock_by_id(connection: Connection, ids: Sequence[UUID]) -> list[Webhoo
 async def disabled_endpoints(
     connection: Connection, brand: Address | None
 ) -> list[DisabledEndpoint]:
-    """Those whose brand's file still names the same URL."""
+    """Disabled endpoints whose URL is still in the brand's file."""
     rows = await connection.fetch(
         """
         SELECT e.brand_id, e.disabled_at, e.disabled_reason
@@ -157,15 +161,14 @@ async def disabled_endpoints(
 
 
 async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
-    """Make these due now, with all attempts before them; answers which it was.
-
-    One that was taken back stays as it is.
+    """Make these webhooks due now with no attempts counted; returns the ids. A revoked webhook
+    stays as it is.
     """
     rows = await connection.fetch(
         """
         UPDATE webhooks
            SET state = 'pending', attempts = 0, next_at = now(),
-               -- An attempt without an outcome may have arrived (webhooks.take_back).
+               -- An attempt without an outcome may have arrived (queue.revoke).
                last_error = CASE WHEN attempts > 0 THEN coalesce(last_error, 'replayed')
                                  ELSE last_error END
          WHERE id = ANY($1::uuid[]) AND NOT (kind = 'ltz_distributed' AND revoked)
@@ -181,7 +184,7 @@ async def replay(connection: Connection, ids: Sequence[UUID]) -> list[UUID]:
 async def replay_since(
     connection: Connection, brand: Address, since: datetime, state: WebhookState | None
 ) -> int:
-    """`replay` everything that was written for a brand since; answers how many."""
+    """`replay` every webhook that was inserted for a brand since then; returns how many."""
     rows = await connection.fetch(
         """
         SELECT id
@@ -197,8 +200,10 @@ async def replay_since(
 
 
 async def enable(connection: Connection, brand: Address) -> int | None:
-    """Open a disabled endpoint again; answers how many webhooks of the brand wait, which begin
-    anew. None, having done nothing, if it is not disabled."""
+    """Enable a disabled endpoint; returns how many of the brand's webhooks wait, which start again.
+
+    Returns None, and changes nothing, if the endpoint is not disabled.
+    """
     async with connection.transaction():
         enabled = await connection.fetchval(
             """

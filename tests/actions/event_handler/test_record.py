@@ -10,7 +10,8 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import writer as event_writing
-from ltzd.actions.event_handler.record import EventRequest, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.dev.sandbox import Sandbox
 from ltzd.dev.sandbox.faults import Fault
@@ -32,7 +33,7 @@ from ltzd.errors import (
 from ltzd.rules.brands.configuration import EventRule
 from ltzd.store.database import Connection, Pool
 from ltzd.store.event_handler import events as store_events
-from ltzd.store.event_handler.events import ClaimKey, InsertedEvent, NewEvent
+from ltzd.store.event_handler.events import ClaimKey, EventRow, NewEvent
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import a_wallet, value
@@ -172,7 +173,7 @@ async def test_a_trickle_of_first_events_finds_its_user_every_time(
     types = [f"type_{number}" for number in range(60)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
     async with a_handler(database_url, sandbox, brand) as handler:
-        handler._writer._commits._largest = 3
+        handler._writer._writer._max_batch = 3
         outcomes = await record_all(
             [handler],
             [a_request(f"u{n % 4}@shop.example", event_type=kind) for n, kind in enumerate(types)],
@@ -428,9 +429,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
 ) -> None:
     write, lost = store_events.insert, [0]
 
-    async def lossy(
-        connection: Connection, those: Sequence[NewEvent]
-    ) -> dict[ClaimKey, InsertedEvent]:
+    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
         lost[0] += 1
         if lost[0] > 1:
             return await write(connection, those)
@@ -454,8 +453,8 @@ async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
     async def gone(*_: object) -> NoReturn:
         raise DatabaseUnavailable("The database was lost: ConnectionRefusedError")
 
-    monkeypatch.setattr(event_writing, "_UNSURE_SECONDS", 0.1)
-    monkeypatch.setattr(event_writing, "_UNSURE_PAUSE_SECONDS", 0.02)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.1)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_PAUSE_SECONDS", 0.02)
     async with a_handler(database_url, sandbox) as handler:
         await handler.record(a_request())
         monkeypatch.setattr(store_events, "insert", gone)

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from ltzd.actions.event_handler.record import EventHandler, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler
 from ltzd.cache.rate_limits import RateLimit, RateLimitStatus
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import RateLimited

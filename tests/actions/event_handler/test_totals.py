@@ -78,5 +78,5 @@ async def test_events_from_before_the_maximum_that_came_late_hold_nobody_up(
 
     outcomes = await write(writer, *(a_claim(name, under(3)) for name in ("bob", "cid", "dan")))
 
-    assert kinds(outcomes) == {"Written": 2, "MaxClaimsReached": 1}  # type: ignore[arg-type]
+    assert kinds(outcomes) == {"RecordedEvent": 2, "MaxClaimsReached": 1}  # type: ignore[arg-type]
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 3

@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from ltzd.actions.event_handler import writer as event_writing
-from ltzd.actions.event_handler.record import EventHandler, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
@@ -33,7 +34,7 @@ async def record(handler: EventHandler, *emails: str) -> list[object]:
 async def test_a_full_database_is_told_to_every_caller_and_not_asked_for_ever(
     database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_writing, "_UNSURE_SECONDS", 0.5)
+    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.5)
     async with session(pool) as connection:
         await connection.execute(FULL)
     async with a_handler(database_url, sandbox) as handler:

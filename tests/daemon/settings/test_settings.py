@@ -105,8 +105,8 @@ def test_the_example_is_right(folder: Path) -> None:
 def test_gas_budgets_are_told_in_wei(folder: Path) -> None:
     assert read_settings(a_file(folder)).relay.budgets() == NO_BUDGETS
     section = "[relay]\ngas_budget_wei_per_day = 5\ntotal_gas_budget_wei_per_day = 7\n"
-    told = read_settings(a_file(folder, SHORT.replace("[identity]", f"{section}[identity]")))
-    assert told.relay.budgets() == GasBudgets(5, 7)
+    settings = read_settings(a_file(folder, SHORT.replace("[identity]", f"{section}[identity]")))
+    assert settings.relay.budgets() == GasBudgets(5, 7)
     for name in ("gas_budget_wei_per_day", "total_gas_budget_wei_per_day"):
         wrong = SHORT.replace("[identity]", f"[relay]\n{name} = -1\n[identity]")
         (fault,) = faults_of(a_file(folder, wrong))
@@ -245,20 +245,20 @@ def test_every_fault_is_told_at_once_with_its_place(
         (
             "[identity]",
             '[http]\ntrusted_proxies = ["10.0.0.0/8"]\n[identity]',
-            "ltzd.toml:14: http: trusted_proxies are asked nothing without proxies_count",
+            "ltzd.toml:14: http: trusted_proxies has no effect without proxies_count",
         ),
         (
             "[identity]",
             "[http]\nproxies_count = 1\n[identity]",
-            "ltzd.toml:14: http: proxies_count counts nothing without trusted_proxies",
+            "ltzd.toml:14: http: proxies_count has no effect without trusted_proxies",
         ),
         (
             "[identity]",
             "[http]\nproxies_count = -1\n[identity]",
             "ltzd.toml:15: http.proxies_count: must be greater",
         ),
-        ("[node]", 'redis_url = "redis://h/zero"\n[node]', "ltzd.toml:3: redis_url: may end in"),
-        ("[node]", 'redis_url = "redis://h/0/1"\n[node]', "ltzd.toml:3: redis_url: may end in"),
+        ("[node]", 'redis_url = "redis://h/zero"\n[node]', "ltzd.toml:3: redis_url: may have only"),
+        ("[node]", 'redis_url = "redis://h/0/1"\n[node]', "ltzd.toml:3: redis_url: may have only"),
         ("[node]", 'redis_url = "unix://"\n[node]', "ltzd.toml:3: redis_url: must name a socket"),
         ("[node]", 'redis_url = "http://h"\n[node]', "ltzd.toml:3: redis_url: must be a URL"),
         ("[node]", 'redis_url = "redis://h:x"\n[node]', "ltzd.toml:3: redis_url: must be a valid"),
@@ -267,7 +267,7 @@ def test_every_fault_is_told_at_once_with_its_place(
 def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:
     faults = faults_of(a_file(folder, SHORT.replace(old, new)))
 
-    assert [found for found in faults if found.startswith(fault)]
+    assert [line for line in faults if line.startswith(fault)]
     assert "hunter2" not in "".join(faults)
 
 
@@ -296,9 +296,12 @@ def test_proxies_are_networks_or_addresses_of_both_families(
         ("10.1.0.0/33", "must be an address, or a network such as 10.1.0.0/16"),
         ("", "must be an address, or a network such as 10.1.0.0/16"),
         ("16777217", "must be an address, or a network such as 10.1.0.0/16"),
-        ("0.0.0.0/0", "trusts everybody: name the networks that only your proxies are in"),
-        ("::/0", "trusts everybody: name the networks that only your proxies are in"),
-        ("::ffff:0.0.0.0/96", "trusts everybody: name the networks that only your proxies are in"),
+        ("0.0.0.0/0", "contains every address: name the networks that contain only your proxies"),
+        ("::/0", "contains every address: name the networks that contain only your proxies"),
+        (
+            "::ffff:0.0.0.0/96",
+            "contains every address: name the networks that contain only your proxies",
+        ),
     ],
 )
 def test_what_is_no_network_of_proxies_is_a_fault(folder: Path, network: str, fault: str) -> None:
@@ -326,7 +329,7 @@ def test_a_fault_of_a_variable_names_the_variable(
 
     monkeypatch.delenv("LTZD_HTTP__TRUSTED_PROXIES")
     [fault] = faults_of(a_file(folder))
-    assert "proxies_count counts nothing without trusted_proxies" in fault
+    assert "proxies_count has no effect without trusted_proxies" in fault
 
 
 @pytest.mark.parametrize(
@@ -342,9 +345,9 @@ def test_a_fault_of_a_variable_names_the_variable(
 def test_redis_is_reached_over_tcp_tls_or_a_socket(folder: Path, url: str) -> None:
     text = SHORT.replace("[node]", f'redis_url = "{url}"\n[node]')
 
-    found = read_settings(a_file(folder, text)).redis_url
-    assert found is not None
-    assert found.get_secret_value() == url
+    redis_url = read_settings(a_file(folder, text)).redis_url
+    assert redis_url is not None
+    assert redis_url.get_secret_value() == url
 
 
 def test_an_empty_secret_file_is_a_fault(folder: Path) -> None:
@@ -534,10 +537,10 @@ def test_keys_of_the_other_kind_are_faults_with_all_the_rest(folder: Path) -> No
 )
 def test_a_fault_about_the_issuer_is_named(folder: Path, old: str, new: str, fault: str) -> None:
     assert old in OIDC
-    [found] = faults_of(a_file(folder, OIDC.replace(old, new)))
+    [line] = faults_of(a_file(folder, OIDC.replace(old, new)))
 
-    assert found.startswith(f"ltzd.toml:{fault}")
-    assert "hunter2" not in found
+    assert line.startswith(f"ltzd.toml:{fault}")
+    assert "hunter2" not in line
 
 
 @pytest.mark.parametrize(

@@ -585,7 +585,7 @@ async def test_a_kept_name_that_is_not_the_callers_is_asked_for_again(
 
 
 async def test_no_more_answers_are_kept_than_allowed(providers: Providers, base: str) -> None:
-    policy = policy_at(base, max_kept=2)
+    policy = policy_at(base, max_cached=2)
     ids = [f"30899413296821043{n}" for n in range(4)]
     async with AccountLookups(policy) as look_ups:
         for id_ in ids:

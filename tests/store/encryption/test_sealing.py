@@ -96,7 +96,7 @@ def test_a_missing_or_binary_key_file_is_a_sentence(tmp_path: Path) -> None:
     binary.chmod(0o600)
     with pytest.raises(Misconfigured, match="it is not UTF-8 text"):
         Sealer.from_file(binary)
-    with pytest.raises(Misconfigured, match="cannot be made"):
+    with pytest.raises(Misconfigured, match="cannot be created"):
         Sealer.from_file(tmp_path / "no such folder" / "master.key", create=True)
 
 

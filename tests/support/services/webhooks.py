@@ -266,7 +266,7 @@ class World:
         """Runs a sender, which is cancelled at the end of the block as by a kill."""
         policy = brand_webhooks.guard_policy(allow_loopback=True)
         http = BrandWebhooks(changed.pop("policy", policy), changed.pop("resolve", None))
-        sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now)
+        sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now, **changed)
         try:
             async with running(sender.run(), self.wakeups.listen()):
                 yield

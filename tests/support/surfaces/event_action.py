@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 
 from ltzd.actions.event_handler import record as event_handler
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
-from ltzd.actions.event_handler.record import EventHandler, EventRequest, RecordedEvent
+from ltzd.actions.event_handler.record import EventHandler, EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
@@ -101,10 +102,10 @@ async def two_handlers(
         yield [first, second]
 
 
-OutcomeWriter = list[RecordedEvent | LtzdError]
+Outcomes = list[RecordedEvent | LtzdError]
 
 
-async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> OutcomeWriter:
+async def record_all(handlers: list[EventHandler], requests: list[EventRequest]) -> Outcomes:
     """Record all requests at once, spread over the handlers in turn."""
     answers = await asyncio.gather(
         *(
@@ -119,11 +120,11 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: OutcomeWriter) -> Counter[str]:
+def kinds(outcomes: Outcomes) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
-def recorded(outcomes: OutcomeWriter) -> list[RecordedEvent]:
+def recorded(outcomes: Outcomes) -> list[RecordedEvent]:
     return [outcome for outcome in outcomes if isinstance(outcome, RecordedEvent)]
 
 

@@ -14,7 +14,8 @@ from uuid import UUID, uuid4
 
 import aiohttp
 
-from ltzd.actions.event_handler.record import EventRequest, EventStatus, RecordedEvent
+from ltzd.actions.event_handler.batch_decision import RecordedEvent
+from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many

@@ -1,4 +1,4 @@
-"""First light: brands, events, rewards, the mint lane and the indexed LTZ."""
+"""Brands, events, rewards, the mint lane and the indexed LTZ."""
 
 from ltzd.store.migrations import plain_sql
 

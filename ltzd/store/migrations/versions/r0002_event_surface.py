@@ -1,4 +1,4 @@
-"""The event surface: switches, key rotation, a brand's own limits, nonces, failed rewards."""
+"""The event surface: switches, key rotation, brands' own limits, nonces and failed rewards."""
 
 from ltzd.store.migrations import plain_sql
 

@@ -1,4 +1,4 @@
-"""Relayed calls, and what they cost."""
+"""Relayed calls and their costs."""
 
 from ltzd.store.migrations import plain_sql
 

@@ -1,4 +1,4 @@
-"""Collections, tokens, items and deals as the chain has them, and what constraints said."""
+"""Indexed collections, tokens, items and deals, and the results of purchase constraints."""
 
 from ltzd.store.migrations import plain_sql
 

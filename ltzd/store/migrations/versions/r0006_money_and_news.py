@@ -1,4 +1,4 @@
-"""Payments, and what brands are told."""
+"""Payments, their reversals, and webhooks."""
 
 from ltzd.store.migrations import plain_sql
 

@@ -1,4 +1,4 @@
-"""Accounts with wallets, and the users of who runs without a vendor."""
+"""Wallets of OAuth accounts, and users whose keys ltzd keeps."""
 
 from ltzd.store.migrations import plain_sql
 

@@ -1,4 +1,4 @@
-"""Addresses that follow their owners: who has proven them, and the wallets that they left."""
+"""E-mail addresses that move to the wallets of their proven owners."""
 
 from ltzd.store.migrations import plain_sql
 

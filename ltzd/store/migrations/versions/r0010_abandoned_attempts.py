@@ -1,4 +1,4 @@
-"""Signed bytes that every node refuses, and the nonce they leave to a self-transfer."""
+"""Attempts that every node refuses, and the self-transfers that take their nonces."""
 
 from ltzd.store.migrations import plain_sql
 

@@ -1,4 +1,4 @@
-"""The mint queue by brand, and why a lane waits."""
+"""The mint queue by brand, and the reasons for which lanes pause."""
 
 from ltzd.store.migrations import plain_sql
 

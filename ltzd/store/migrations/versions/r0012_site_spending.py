@@ -1,4 +1,4 @@
-"""What a site session may spend: earnings per member, links by code, the split of each payment."""
+"""The spending of site sessions: members' earnings, links by code, and split payments."""
 
 from ltzd.store.migrations import plain_sql
 

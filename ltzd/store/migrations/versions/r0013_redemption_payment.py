@@ -1,4 +1,4 @@
-"""Which fact on chain paid a site redemption."""
+"""The fact on chain that paid a site redemption."""
 
 from ltzd.store.migrations import plain_sql
 

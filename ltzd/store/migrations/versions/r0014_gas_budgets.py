@@ -1,4 +1,4 @@
-"""The gas that each identity, and everybody together, cost a day."""
+"""The daily gas of each identity and of everybody."""
 
 from ltzd.store.migrations import plain_sql
 
