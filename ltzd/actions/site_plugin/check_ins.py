@@ -30,8 +30,8 @@ from ltzd.rules.site_plugin.streaks import (
     Milestone,
     StreakSummary,
     checked_in,
-    days_with,
-    own_share,
+    own_days_after,
+    own_reward,
     shown,
 )
 from ltzd.store.brands.configurations import BrandCache
@@ -105,7 +105,7 @@ class CheckIns:
             claim = checked_in(standing.streak, today, site)
             if claim is None or _has_checked_in(standing, today):
                 return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
-            own_days = days_with(claim, standing.own_days)
+            own_days = own_days_after(claim, standing.own_days)
             if most and claim.reward > most:
                 raise CheckInRefused(_UNMINTABLE)
             new = NewCheckIn(
@@ -115,7 +115,7 @@ class CheckIns:
                 reward_id=uuid4(),
                 budget=budget_of(brand, standing.now),
                 own_days=own_days,
-                own_ltz=own_share(claim, own_days, site),
+                own_ltz=own_reward(claim, own_days, site),
             )
             # What comes in between is another check-in or another wallet: the next look shows it.
             if await check_ins.write_check_in(connection, new):

@@ -56,7 +56,7 @@ class RedemptionRequests:
         except RpcError as error:
             name = reverts.error_name(error.data or b"")
             if name in {"UnknownCollection", "UnknownItem"}:
-                raise RedemptionRefused(redeeming.sentence_of_revert(name)) from error
+                raise RedemptionRefused(redeeming.revert_sentence(name)) from error
             raise NodeUnavailable(f"eth_call: {error.message}") from error
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error

@@ -183,7 +183,7 @@ class SiteRedemptions:
         try:
             await self._relayer.precheck(member.wallet, perk.collection_id, token_user_of(member))
         except Refused as refusal:
-            raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
+            raise RedemptionRefused(redeeming.refusal_sentence(refusal)) from refusal
 
     async def _begin(
         self, order: _Order, perk: Perk, standing: RedemptionFacts
@@ -292,7 +292,7 @@ class SiteRedemptions:
     ) -> RedeemedPerk | None:
         """None if it was refused for what the chain said before and no longer says: a permit's
         nonce that was used meanwhile, say. That, or something else, is for another redemption."""
-        sentence = redeeming.sentence_of(refusal)
+        sentence = redeeming.refusal_sentence(refusal)
         if (
             standing is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
@@ -310,7 +310,7 @@ class SiteRedemptions:
             case RelayStatus.PENDING:
                 return _told(one, "pending")
             case RelayStatus.FAILED:
-                sentence = redeeming.sentence_of_revert(relayed.reason or "")
+                sentence = redeeming.revert_sentence(relayed.reason or "")
                 if not await self._fail(one, sentence):
                     return None
                 raise RedemptionRefused(sentence)
@@ -353,7 +353,7 @@ class SiteRedemptions:
 
 def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
     verified_emails = brand.site is not None and brand.site.verified_emails
-    return site_spending.is_believed(account.address, verified_emails=verified_emails)
+    return site_spending.is_address_trusted(account.address, verified_emails=verified_emails)
 
 
 def _pots(brand: Brand, account: SpendingAccount, balance: int) -> PotAmounts:

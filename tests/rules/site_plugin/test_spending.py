@@ -14,7 +14,7 @@ from ltzd.rules.site_plugin.spending import (
     Allowance,
     PotAmounts,
     SpendingRecord,
-    is_believed,
+    is_address_trusted,
     pay,
     payment_of,
     pots,
@@ -91,7 +91,7 @@ def test_the_sites_word_for_the_member_goes_before_the_operators_for_the_site(
     confirmed: bool | None, verified_emails: bool, believed: bool
 ) -> None:
     address = AddressFacts(confirmed, is_proven=False, leads_to_wallet=True)
-    assert is_believed(address, verified_emails=verified_emails) is believed
+    assert is_address_trusted(address, verified_emails=verified_emails) is believed
 
 
 @given(st.none() | st.booleans(), st.booleans())
@@ -102,7 +102,7 @@ def test_nobodys_word_counts_for_a_proven_address_or_a_wallet_that_a_link_gave(
         AddressFacts(confirmed, is_proven=True, leads_to_wallet=True),
         AddressFacts(confirmed, is_proven=False, leads_to_wallet=False),
     ):
-        assert not is_believed(address, verified_emails=verified_emails)
+        assert not is_address_trusted(address, verified_emails=verified_emails)
 
 
 def test_what_is_missing_is_said_with_the_way_to_it() -> None:

@@ -21,8 +21,8 @@ from ltzd.rules.site_plugin.streaks import (
     Streak,
     StreakSummary,
     checked_in,
-    days_with,
-    own_share,
+    own_days_after,
+    own_reward,
     shown,
 )
 
@@ -314,11 +314,11 @@ def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[
         check_in = checked_in(streak, date(2026, 3, 1) + timedelta(days=number), site)
         assert check_in is not None
         streak = check_in.streak
-        own_days = days_with(check_in, own_days) if is_mine else 0
+        own_days = own_days_after(check_in, own_days) if is_mine else 0
         alone = alone + 1 if is_mine else 0
         assert own_days == alone
         if is_mine:
-            assert own_share(check_in, own_days, site) == site.reward_of(alone) <= check_in.reward
+            assert own_reward(check_in, own_days, site) == site.reward_of(alone) <= check_in.reward
 
 
 def test_a_days_own_share_is_never_more_than_its_reward() -> None:
@@ -327,4 +327,4 @@ def test_a_days_own_share_is_never_more_than_its_reward() -> None:
     )
     check_in = checked_in(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
     assert check_in is not None
-    assert own_share(check_in, 1, falling) == check_in.reward == 10
+    assert own_reward(check_in, 1, falling) == check_in.reward == 10
