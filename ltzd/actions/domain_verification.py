@@ -1,7 +1,7 @@
-"""Whose a domain is, as the domain's own TXT record says (spec 4.1, verify-dns).
+"""Finds the brand that a domain's own TXT record names (spec 4.1, verify-dns).
 
-A record counts that names a brand we know together with one of its keys. One of an unknown or a
-disabled brand, or with a wrong key, is no more than none.
+A record counts if it names a known brand together with one of its keys. A record of an unknown or
+disabled brand, or with a wrong key, is ignored.
 """
 
 from ltzd.providers.dns_txt import TxtResolver
@@ -23,7 +23,7 @@ class DomainVerification:
         self._records = records
 
     async def brand_of(self, domain: str) -> Address | None:
-        """Of several right records the first in their own order. Raises DnsUnavailable."""
+        """Return the brand of the first valid record, if there is one. Raises DnsUnavailable."""
         texts = await self._records.resolve(record_name(domain))
         claims = [claim for claim in map(parse_record, texts) if claim is not None]
         known = {claim.brand for claim in claims if self._brands.get(claim.brand) is not None}

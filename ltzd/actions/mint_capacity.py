@@ -1,7 +1,7 @@
-"""How much LTZ the mint limit can ever hold, as the chain says it, remembered for a while.
+"""Caches the most LTZ that the contract's mint limit can ever hold.
 
-Only to refuse what could never be minted. While the node does not answer, the last answer counts;
-without any, everything is accepted, and waits in the queue by itself if it must.
+The capacity serves to refuse rewards that could never be minted. While the node does not answer,
+the last answer counts; without one every reward is accepted and waits in the queue if it must.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ _PATIENCE_SECONDS = 1.0
 _FRESH_SECONDS = 60.0
 _FAILED_SECONDS = 5.0
 _REFUSING_SECONDS = 1.0
-"""No refusal rests on an older answer: the limit may have been raised."""
+"""A reward is refused only on an answer this fresh: the limit may have been raised since."""
 
 
 class MintCapacity:
-    """Of the wallet that can hold most, of those whose lanes are being served."""
+    """The capacity of the largest limit among the wallets whose mint lanes are being served."""
 
     def __init__(
         self,
@@ -49,9 +49,10 @@ class MintCapacity:
         self._one_at_a_time = asyncio.Lock()
 
     async def whole_ltz(self) -> int | None:
-        """None while nobody mints yet, or the node has never said. Raises DatabaseUnavailable.
+        """Return the capacity, or None if no lane is served or the node has never answered.
 
-        One caller a minute waits for the node; the others have the answer before.
+        One caller a minute waits for the node; the others get the cached answer. Raises
+        DatabaseUnavailable.
         """
         if self._known is not None and self._one_at_a_time.locked():
             return self._known
@@ -61,9 +62,9 @@ class MintCapacity:
         return self._known
 
     async def exceeded_by(self, ltz: int) -> int | None:
-        """The capacity, if `ltz` whole LTZ are more; None if they are not, or nobody knows.
+        """Return the capacity if `ltz` whole LTZ exceed it, and None otherwise or if it is unknown.
 
-        No reward exceeds a capacity of 0: minting is switched off for a while, and everybody waits.
+        No reward exceeds a capacity of 0: minting is switched off for a while, and rewards wait.
         Raises DatabaseUnavailable.
         """
         most = await self.whole_ltz()

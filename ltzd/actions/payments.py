@@ -1,8 +1,8 @@
-"""Sells LTZ: opens checkout sessions, and mints those that are paid, each once (spec 2.5, 2.6).
+"""Sells LTZ: opens checkout sessions, and mints each paid session once (spec 2.5, 2.6).
 
-A session is minted from what the provider says of it when we ask, never from what a caller or an
-event says. One statement writes payment and reward, so of all who come, through either door, in
-whatever process, one has minted and the others find it done.
+A session is minted from the provider's record of it, which is fetched for this; what a caller or a
+webhook claims is not trusted. One statement writes payment and reward, so of all concurrent
+requests and webhooks for a session exactly one mints and the others find it done.
 """
 
 import hashlib
@@ -54,14 +54,14 @@ from ltzd.values import Address, Hash32, hex_of
 log = structlog.get_logger()
 
 HASH_WAIT_SECONDS = 5.0
-"""How long an answer waits for its hash before it is "ask again" (choices.md, Payments)."""
+"""How long an answer waits for its hash before it says to ask again (choices.md, Payments)."""
 
 _QUEUED = telemetry.REWARDS_QUEUED.labels("payment")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckoutRequest:
-    """A well-formed request; `idempotency_key` is the caller's own."""
+    """A well-formed request; the caller chooses `idempotency_key`."""
 
     brand_id: Address
     usd_cents: int
@@ -81,7 +81,7 @@ class MintedPayment:
 
 
 class Payments:
-    """`provider` is None where no payment provider is configured: then nothing is sold."""
+    """Without a `provider` nothing is sold: every method raises PaymentsUnavailable."""
 
     def __init__(
         self,
@@ -141,7 +141,7 @@ class Payments:
     # --- minting --------------------------------------------------------------------------------
 
     async def mint(self, session_id: str) -> MintedPayment:
-        """Raises PaymentRefused, and Unavailable while asking again may bring the hash."""
+        """Raises PaymentRefused, and Unavailable while the same request may succeed later."""
         payment, is_new = await self._counted(session_id)
         return MintedPayment(payment, await self._hash(payment, is_new), not is_new)
 
@@ -158,20 +158,20 @@ class Payments:
         return payment, is_new
 
     async def _recorded(self, session_id: str) -> tuple[Payment, bool]:
-        """The payment, and whether it was written just now."""
+        """Return the payment, and whether this call wrote it."""
         async with session(self._pool) as connection:
             known = await payments.find(connection, session_id)
         if known is not None:
             return known, False
-        return await self._record(await self._asked(session_id))
+        return await self._record(await self._fetch_payment(session_id))
 
-    async def _asked(self, session_id: str) -> Payment:
-        """What the provider says that we owe."""
-        found = await self._configured().session(session_id)
-        if found is None:
+    async def _fetch_payment(self, session_id: str) -> Payment:
+        """Fetch the paid session from the provider."""
+        checkout = await self._configured().session(session_id)
+        if checkout is None:
             raise not_found()
-        payment = payment_of(found)
-        # A disabled brand's too: its money was taken.
+        payment = payment_of(checkout)
+        # A disabled brand's payment counts, too: its customer has paid.
         is_ours = self._brands.revision_of(payment.brand_id) > 0
         return payment if is_ours else replace(payment, brand_id=NO_BRAND)
 
@@ -182,11 +182,11 @@ class Payments:
         if recorded.outcome is PaymentOutcome.REFUNDED:
             raise refused_refund()
         if recorded.outcome is PaymentOutcome.NEW:
-            self._tell(payment, recorded.reversals)
+            self._announce(payment, recorded.reversals)
         return payment, recorded.outcome is PaymentOutcome.NEW
 
-    def _tell(self, payment: Payment, reversals: Sequence[ReversalRow]) -> None:
-        """What has been committed."""
+    def _announce(self, payment: Payment, reversals: Sequence[ReversalRow]) -> None:
+        """Log a committed payment and wake the mint lane."""
         log.info(
             "payment.recorded",
             session=payment.session_id,
@@ -197,7 +197,7 @@ class Payments:
         _QUEUED.inc()
         self._wakeups.notify(REWARDS)
         for reversal in reversals:
-            self._tell_reversal(reversal)
+            self._announce_reversal(reversal)
 
     async def _hash(self, payment: Payment, is_new: bool) -> Hash32:
         """Raises MintPending."""
@@ -215,22 +215,22 @@ class Payments:
     # --- the provider's events ------------------------------------------------------------------
 
     async def process_event(self, raw: bytes, signature: str | None) -> None:
-        """Do what an event asks for; done, and committed, when this returns.
+        """Apply a webhook event of the provider; its effect is committed when this returns.
 
-        Raises PaymentRefused for what is no event of the provider's, and Unavailable, after which
-        the provider sends it again.
+        Raises PaymentRefused if the event is not the provider's, and Unavailable, after which the
+        provider sends it again.
         """
-        told = parse_event(self._configured().event(raw, signature))
-        match told:
+        event = parse_event(self._configured().event(raw, signature))
+        match event:
             case SessionPaid():
-                await self._mint_told(told.session_id)
+                await self._mint_told(event.session_id)
             case Refund() | RefundedCharge() | Dispute():
-                await self._reverse(told)
+                await self._reverse(event)
             case Unrelated():
-                log.debug("payment.event_unrelated", type=told.type)
+                log.debug("payment.event_unrelated", type=event.type)
 
     async def _mint_told(self, session_id: str) -> None:
-        """A refusal is final: sent again, the event would tell the same."""
+        """A refusal is not raised: the provider would only send the same event again."""
         try:
             await self._counted(session_id)
         except PaymentRefused as refusal:
@@ -241,19 +241,19 @@ class Payments:
             telemetry.PAYMENTS_NOT_MINTED.labels(reason).inc()
             log.error("payment.not_minted", session=session_id, reason=reason)
 
-    async def _reverse(self, told: Refund | RefundedCharge | Dispute) -> None:
+    async def _reverse(self, event: Refund | RefundedCharge | Dispute) -> None:
         async with transaction(self._pool) as connection:
-            await payments.lock_intent(connection, told.payment_intent_id)
-            known = await payments.refunds_of(connection, told.payment_intent_id)
-            reversal = reversal_of(told, known)
+            await payments.lock_intent(connection, event.payment_intent_id)
+            known = await payments.refunds_of(connection, event.payment_intent_id)
+            reversal = reversal_of(event, known)
             if reversal is None:
                 return
             written = await payments.record_reversal(connection, reversal)
         if written is not None:
-            self._tell_reversal(written)
+            self._announce_reversal(written)
 
-    def _tell_reversal(self, row: ReversalRow) -> None:
-        """An error once the payment is ours: somebody must decide what becomes of its LTZ."""
+    def _announce_reversal(self, row: ReversalRow) -> None:
+        """Log an error if the payment was minted: an operator decides about its LTZ."""
         reversal = row.reversal
         of = "unknown" if row.session_id is None else "minted"
         telemetry.PAYMENT_REVERSALS.labels(reversal.kind, of).inc()
@@ -271,9 +271,11 @@ class Payments:
 
 
 def _key(request: CheckoutRequest) -> str:
-    """The provider's idempotency key: the caller's in its brand's name, or one that is new, so that
-    the repeats of one request make one session."""
+    """Return the idempotency key for the provider, so that repeats of a request open one session.
+
+    The key is derived from the brand and the caller's key, or random if the caller gives none.
+    """
     if request.idempotency_key is None:
         return f"ltzd-{secrets.token_hex(16)}"
-    said = request.brand_id + request.idempotency_key.encode()
-    return f"ltzd-{hashlib.sha256(said).hexdigest()}"
+    digest_input = request.brand_id + request.idempotency_key.encode()
+    return f"ltzd-{hashlib.sha256(digest_input).hexdigest()}"

@@ -1,8 +1,9 @@
-"""What brands do with their perks' tokens: redeem charges, look at one, list who holds them.
+"""Brands redeem charges of their perks' tokens, read a token, and list the holders.
 
-A redemption is written once, under its token's lock, with the nonce of its signature; how many
-charges are left before it is in the call, so that the chain refuses what other facts decided.
-Several of one token may be under way, each counting on those before it.
+A redemption is written once, under its token's lock, together with the nonce of its signature. The
+call names how many charges are left before it, so the chain refuses a redemption that was decided
+on outdated facts. Several redemptions of one token may be in flight, each counting on those before
+it.
 """
 
 import asyncio
@@ -54,17 +55,17 @@ log = structlog.get_logger()
 Found = TypeVar("Found")
 
 GAS_LIMIT = 100_000
-"""The ceiling of a redemption is 56,000 (contracts.md)."""
+"""A redemption needs at most 56,000 (contracts.md)."""
 WAIT_SECONDS = 60.0
 _PAGES_KEPT = 100
-"""Those that everybody asks for; each is good until the next block."""
+"""The most requested pages of holders; each is valid until the next block."""
 READ_NONCE_SECONDS = 660
-"""A nonce works once; of a reading request it is remembered as long as a signature counts."""
+"""How long the nonce of a reading request is kept: as long as its signature is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class RedeemRequest:
-    """`user`: who is to hold the token; None: whoever does."""
+    """`user` is the expected holder of the token; without it any holder is accepted."""
 
     brand: Address
     nonce: str
@@ -79,7 +80,7 @@ class RedeemRequest:
 
 @dataclass(frozen=True, slots=True)
 class SignedReader:
-    """Who has signed a reading request, and the nonce in it, which is to be spent."""
+    """The brand that signed a reading request, and the request's nonce, not yet used up."""
 
     brand: Address
     nonce: str
@@ -93,7 +94,7 @@ class RedeemedCharges:
 
 @dataclass(frozen=True, slots=True)
 class IndexedHeight:
-    """How far the chain was followed when this was read."""
+    """The indexer's position when the answer was read."""
 
     block: int
     final_block: int
@@ -121,12 +122,12 @@ class PerkCharges:
         self._brands = brands
         self._signatures = signatures
         self._limits = limits
-        # Reads that come together are one question. One at a time: so more come together.
-        self._looks: Batcher[tuple[int, int], TokenLookup] = Batcher(
-            self._looked_at, max_concurrent=1
+        # Concurrent reads share a query; one query at a time, so that more of them share it.
+        self._token_reads: Batcher[tuple[int, int], TokenLookup] = Batcher(
+            self._read_tokens, max_concurrent=1
         )
         self._read_nonces: Batcher[tuple[str, str], bool] = Batcher(
-            self._are_fresh, max_concurrent=1
+            self._use_nonces, max_concurrent=1
         )
         self._pages: LRUCache[tuple[int, int, int], TokenPage] = LRUCache(_PAGES_KEPT)
         self._collections: Batcher[int, CollectionOwner | None] = Batcher(
@@ -134,7 +135,10 @@ class PerkCharges:
         )
 
     async def brand_of(self, signed: SignedRequest | None) -> Address:
-        """Who signed. Raises SignatureRefused, in one way for unknown brands and bad signatures."""
+        """Return the brand that signed.
+
+        Raises SignatureRefused, with one text for unknown brands and invalid signatures.
+        """
         if signed is None:
             raise SignatureRefused("The request is not signed: X-LTZ headers are missing")
         brand = _brand_in(signed.brand_id)
@@ -144,26 +148,27 @@ class PerkCharges:
         return brand
 
     async def spend(self, reader: SignedReader) -> None:
-        """Raises SignatureRefused for a reading request that is repeated byte for byte."""
-        await _fresh(self._begin_spending(reader))
+        """Use up the nonce of a reading request. Raises SignatureRefused if it was used before."""
+        await _require_unused(self._begin_using_nonce(reader))
 
-    def _begin_spending(self, reader: SignedReader) -> asyncio.Future[bool]:
-        # In hex, since the names of windows do not tell capitals from small letters.
+    def _begin_using_nonce(self, reader: SignedReader) -> asyncio.Future[bool]:
+        # In hex, since window names are not case-sensitive.
         name = checksummed(reader.brand), reader.nonce.encode().hex()
         return self._read_nonces.begin(name)
 
-    async def _are_fresh(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
+    async def _use_nonces(self, nonces: Sequence[tuple[str, str]]) -> list[bool]:
         return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        """Answers when the redemption is a block deep, or after a minute.
+        """Return once the redemption is one block deep, or after a minute.
 
-        Raises TokenNotFound and the other rules of perk_charges, SignatureRefused for a nonce that
-        was used, IdempotencyKeyReused, TransactionFailed, Unavailable where nothing was redeemed.
+        Raises TokenNotFound and the other refusals of `rules/perk_charges`, SignatureRefused for a
+        used nonce, IdempotencyKeyReused, TransactionFailed, and Unavailable if nothing was
+        redeemed.
         """
         deadline = self._clock() + WAIT_SECONDS
         try:
-            redeemed = await self._redeemed(request, deadline)
+            redeemed = await self._redeem(request, deadline)
         except LtzdError as error:
             telemetry.REDEMPTIONS.labels(_outcome_of(error)).inc()
             count_gas_refusal(error)
@@ -175,29 +180,29 @@ class PerkCharges:
     async def token(
         self, reader: SignedReader, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
-        """Spends the reader's nonce."""
-        looking = self._looks.begin((collection_id, token_id))
-        looked = await self._spent(reader, looking)
-        perk_charges.check_collection_owner(collection_id, looked.brand, reader.brand)
-        token = perk_charges.token_of(looked.token, token_id, collection_id)
-        return token, IndexedHeight(looked.block, looked.final_block)
+        """Return a token of the brand's; uses up the reader's nonce."""
+        result = self._token_reads.begin((collection_id, token_id))
+        lookup = await self._after_nonce(reader, result)
+        perk_charges.check_collection_owner(collection_id, lookup.brand, reader.brand)
+        token = perk_charges.token_of(lookup.token, token_id, collection_id)
+        return token, IndexedHeight(lookup.block, lookup.final_block)
 
-    async def _spent(self, reader: SignedReader, looking: asyncio.Future[Found]) -> Found:
-        """What is found, once the nonce is known to be fresh: two round trips in one's time."""
+    async def _after_nonce(self, reader: SignedReader, result: asyncio.Future[Found]) -> Found:
+        """Return the result once the nonce is used up; both round trips run at the same time."""
         try:
-            await _fresh(self._begin_spending(reader))
-            return await looking
+            await _require_unused(self._begin_using_nonce(reader))
+            return await result
         finally:
-            looking.cancel()
+            result.cancel()
 
     async def holders(
         self, reader: SignedReader, collection_id: int, after: int, limit: int
     ) -> TokenPage:
-        """Tokens behind `after` in their order; the same page as before while no block came.
+        """Return the tokens after the id `after`; the page is cached until the next block.
 
-        Spends the reader's nonce.
+        Uses up the reader's nonce.
         """
-        collection = await self._spent(reader, self._collections.begin(collection_id))
+        collection = await self._after_nonce(reader, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
         perk_charges.check_collection_owner(collection_id, owner, reader.brand)
         assert collection is not None
@@ -213,7 +218,7 @@ class PerkCharges:
             self._pages[wanted] = page
         return page if page.tokens else replace(page, total=collection.minted)
 
-    async def _looked_at(self, wanted: Sequence[tuple[int, int]]) -> list[TokenLookup]:
+    async def _read_tokens(self, wanted: Sequence[tuple[int, int]]) -> list[TokenLookup]:
         async with session(self._pool) as connection:
             return await tokens.look_up(connection, self._chain_id, wanted)
 
@@ -222,14 +227,13 @@ class PerkCharges:
             owned = await collections.read_owners(connection, wanted)
         return [owned.get(each) for each in wanted]
 
-    async def _redeemed(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
+    async def _redeem(self, request: RedeemRequest, deadline: float) -> RedeemedCharges:
         try:
-            earlier, id_, relay = await self._let_in(request)
+            earlier, id_, relay = await self._admit(request)
         except Refused as refusal:
-            # A request that is refused is not good for another time either, and if it is that
-            # other time, this is all that is said of it.
+            # A refused request uses up its nonce, too; a replay of it is refused for the nonce.
             async with session(self._pool) as connection:
-                await _spend_nonce(connection, request, refusal)
+                await _use_nonce(connection, request, refusal)
             raise
         if earlier is None:
             self._wakeups.notify(RELAYS)
@@ -237,16 +241,19 @@ class PerkCharges:
         else:
             self._waiters.poll()
         await self._waiters.settled(relay, deadline)
-        return RedeemedCharges(await self._ended(id_, relay), already_processed=earlier is not None)
+        return RedeemedCharges(
+            await self._outcome(id_, relay), already_processed=earlier is not None
+        )
 
-    async def _let_in(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
-        """The earlier one with its key if there is one; which redemption, by which relay."""
-        await self._rehearse(request)
+    async def _admit(self, request: RedeemRequest) -> tuple[ChargeRedemption | None, UUID, int]:
+        """Return the earlier redemption with the same key, if any, and the redemption's and relay's
+        ids."""
+        await self._simulate(request)
         max_cost_wei = GAS_LIMIT * await self._simulator.max_fee()
         wallet = perk_charges.wallet_of(request.token_id, await self._wallets.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
-            await _spend_nonce(connection, request)
+            await _use_nonce(connection, request)
             earlier = await self._earlier(connection, request)
             if earlier is not None:
                 return earlier, earlier.id, earlier.relay_id
@@ -254,20 +261,20 @@ class PerkCharges:
             return None, *await self._write(connection, request, wallet, max_cost_wei)
 
     async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
-        """The relay wallets pay for redemptions, too. Raises ValidationFailed."""
+        """Redemptions count in the relay wallets' total gas budget. Raises ValidationFailed."""
         if self._budgets.total_wei:
             spent = await gas_budgets.spent_for(connection, self._budgets, [], max_cost_wei)
             GasLedger(self._budgets, spent).admit(None, max_cost_wei)
 
-    async def _rehearse(self, request: RedeemRequest) -> None:
-        """Simulate what would be redeemed, unless others of the token go before it.
+    async def _simulate(self, request: RedeemRequest) -> None:
+        """Simulate the redemption, unless others of the same token are in flight before it.
 
-        The index may be a block behind the chain: a token that was sold a moment ago shows here.
+        The index may be a block behind the chain: the simulation sees a token sold just now.
         """
         async with session(self._pool) as connection:
             if await self._earlier(connection, request) is not None:
                 return
-            token, before = await self._standing(connection, request)
+            token, before = await self._read_token(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
         if before:
             return
@@ -279,7 +286,7 @@ class PerkCharges:
         if revert.data is None:
             raise NodeUnavailable(f"eth_call: {revert.text}")
         if reverts.error_name(revert.data) != "ChargesMismatch":
-            # Else others of the token went before it meanwhile: decided anew under its lock.
+            # On ChargesMismatch another redemption came between: decided again under the lock.
             raise _refusal(revert.data)
 
     async def _earlier(
@@ -299,7 +306,7 @@ class PerkCharges:
         wallet: Address | None,
         max_cost_wei: int,
     ) -> tuple[UUID, int]:
-        token, before = await self._standing(connection, request)
+        token, before = await self._read_token(connection, request)
         left = perk_charges.remaining_before(token, request.amount, request.user, before)
         new = NewChargeRedemption(
             id=uuid4(),
@@ -320,15 +327,15 @@ class PerkCharges:
         )
         return new.id, relay
 
-    async def _ended(self, redemption: UUID, relay: int) -> ChargeRedemption:
-        """Raises TransactionFailed and its like for one that reverted, Unavailable for none."""
+    async def _outcome(self, id_: UUID, relay: int) -> ChargeRedemption:
+        """Raises TransactionFailed or HolderChanged for a revert, and Unavailable if not sent."""
         async with session(self._pool) as connection:
-            found = await redemptions.by_id(connection, redemption)
-            if found is not None and found.transaction_hash is None:
+            redemption = await redemptions.by_id(connection, id_)
+            if redemption is not None and redemption.transaction_hash is None:
                 await relays.withdraw(connection, relay)
-                found = await redemptions.by_id(connection, redemption)
+                redemption = await redemptions.by_id(connection, id_)
             progress = (await relays.progress(connection, [relay])).get(relay)
-        if found is None or progress is None:
+        if redemption is None or progress is None:
             raise Unavailable("No relay wallet could send the redemption in time")
         if progress.transaction_hash is None:
             if progress.status is RelayStatus.FAILED:
@@ -336,9 +343,9 @@ class PerkCharges:
                     f"Transaction would fail: {progress.reason}", reason=progress.reason
                 )
             raise RelayPending("No node has taken the redemption yet")
-        if found.succeeded is False:
+        if redemption.succeeded is False:
             raise await self._failure(progress)
-        return found
+        return redemption
 
     async def _failure(self, relay: RelayProgress) -> LtzdError:
         if relay.is_cancelled:
@@ -352,27 +359,31 @@ class PerkCharges:
         )
         return _refusal(data or b"")
 
-    async def _own(self, connection: Connection, brand: Address, collection_id: int) -> None:
+    async def _check_owner(
+        self, connection: Connection, brand: Address, collection_id: int
+    ) -> None:
         owner = await collections.brand_of(connection, collection_id)
         perk_charges.check_collection_owner(collection_id, owner, brand)
 
-    async def _standing(self, connection: Connection, request: RedeemRequest) -> tuple[Token, int]:
-        await self._own(connection, request.brand, request.collection_id)
-        found = await redemptions.read_token_charges(connection, request.token_id)
-        token, under_way = (None, 0) if found is None else (found.token, found.under_way)
+    async def _read_token(
+        self, connection: Connection, request: RedeemRequest
+    ) -> tuple[Token, int]:
+        await self._check_owner(connection, request.brand, request.collection_id)
+        charges = await redemptions.read_token_charges(connection, request.token_id)
+        token, under_way = (None, 0) if charges is None else (charges.token, charges.under_way)
         return perk_charges.token_of(token, request.token_id, request.collection_id), under_way
 
 
-async def _spend_nonce(
+async def _use_nonce(
     connection: Connection, request: RedeemRequest, instead_of: Refused | None = None
 ) -> None:
-    """Raises SignatureRefused for one that was used before."""
+    """Raises SignatureRefused if the nonce was used before."""
     if not await redemptions.use_nonce(connection, request.brand, request.nonce, uuid4()):
         raise SignatureRefused("X-LTZ-Nonce has been used") from instead_of
 
 
-async def _fresh(spending: asyncio.Future[bool]) -> None:
-    if not await spending:
+async def _require_unused(use: asyncio.Future[bool]) -> None:
+    if not await use:
         raise SignatureRefused("X-LTZ-Nonce has been used")
 
 

@@ -1,11 +1,12 @@
-"""Gives an account at an OAuth provider its wallet before its owner logs in (spec 4.5).
+"""Creates the wallet of an OAuth account before its owner logs in (spec 4.5).
 
-Who the wallet belongs to is asked outside any database transaction, and asking again brings the
-same wallet; our row decides who was first. So whoever dies between the two is cured by asking
-again, and of all who ask for an account, for whatever brand, one hears `created_new`.
+The identity provider is asked for the wallet outside any database transaction and always returns
+the same one; ltzd's row decides which request was first. A request that dies between the two is
+repaired by repeating it. Of all requests for an account, from any brand, exactly one is answered
+with `created_new`.
 
-Nothing that a caller says of an account links it to anybody: his user name is compared with the
-provider's, and an e-mail address goes no further than to whoever keeps the wallets.
+Nothing that a caller claims about an account links it to a person: the user name is compared with
+the OAuth provider's, and an e-mail address is passed to the identity provider only.
 """
 
 import math
@@ -51,17 +52,17 @@ log = structlog.get_logger()
 
 PER_MINUTE = RateLimit("pregenerate_minute", 100, 60)
 PER_DAY = RateLimit("pregenerate_day", 10_000, 86_400)
-"""Spec 8, of a brand. What the minute refuses does not use up the day of UTC, which is counted in
-the database."""
+"""The limits of a brand (spec 8). A request that the minute's limit refuses does not count for the
+day, which is a day in UTC and counted in the database."""
 
 NONCE_SECONDS = 660
-"""A nonce is remembered for longer than a signature counts."""
+"""Longer than a signature is valid."""
 _MOST_WAITING = 10_000
 
 
 @dataclass(frozen=True, slots=True)
 class PregenerationRequest:
-    """A well-formed request. The account is as the caller tells it; `metadata` is kept for him."""
+    """A well-formed request; `account` is the caller's claim, `metadata` is stored as it is."""
 
     brand_id: Address
     account: OAuthAccount
@@ -69,7 +70,7 @@ class PregenerationRequest:
 
 
 class AccountVerifier(Protocol):
-    """What the OAuth providers say of their accounts."""
+    """Looks accounts up at their OAuth providers."""
 
     async def verify(self, account: OAuthAccount) -> AccountVerification: ...
 
@@ -95,16 +96,16 @@ class Pregeneration:
         )
 
     async def close(self) -> None:
-        """Ends what is under way; its callers hear Unavailable."""
+        """Cancel the requests under way; their callers get Unavailable."""
         await self._flights.close()
 
     async def admit(
         self, brand_id: Address, signed: SignedRequest | None = None
     ) -> RateLimitStatus:
-        """Counts a request of the brand; answers its window of a minute.
+        """Count a request for the brand; return the brand's window of a minute.
 
-        What the brand has signed counts apart from what anybody sends in its name. Raises
-        BrandUnknown and SignatureRefused, which count nothing, RateLimited, and
+        Signed requests are counted apart from unsigned ones, which anybody may send. Raises
+        BrandUnknown and SignatureRefused, for requests that are not counted, RateLimited, and
         DatabaseUnavailable.
         """
         if self._brands.get(brand_id) is None:
@@ -125,16 +126,16 @@ class Pregeneration:
         return window
 
     async def _check(self, signed: SignedRequest, brand_id: Address) -> None:
-        """Raises SignatureRefused, also for a nonce that was used."""
+        """Raises SignatureRefused, also for a used nonce."""
         await self._signatures.check(signed, brand_id)
-        # In hex, since the names of windows do not tell capitals from small letters.
+        # In hex, since window names are not case-sensitive.
         nonce = (hex_of(brand_id), signed.nonce.encode().hex())
         (is_fresh,) = await self._limits.use_once("signed_pregenerations", NONCE_SECONDS, [nonce])
         if not is_fresh:
             raise SignatureRefused("X-LTZ-Nonce has been used")
 
     async def pregenerate(self, request: PregenerationRequest) -> RecordedPregeneration:
-        """Raises AccountRefused, and Unavailable while asking again may help."""
+        """Raises AccountRefused, and Unavailable while the same request may succeed later."""
         try:
             recorded = await self._recorded(request)
         except Refused:
@@ -159,14 +160,14 @@ class Pregeneration:
         refuse_fakes(account, datetime.now(UTC))
         async with session(self._pool) as connection:
             known = await pregenerations.find(connection, account)
-        found = known or await self._flights.call(account, lambda: self._found(account))
+        wallet = known or await self._flights.call(account, lambda: self._find_wallet(account))
         async with session(self._pool) as connection:
             return await pregenerations.record(
-                connection, request.brand_id, account, found, request.metadata
+                connection, request.brand_id, account, wallet, request.metadata
             )
 
-    async def _found(self, account: OAuthAccount) -> AccountWallet:
-        """Nothing is written here: who comes later asks again, and hears the same."""
+    async def _find_wallet(self, account: OAuthAccount) -> AccountWallet:
+        """Return the account's wallet; writes nothing, and returns the same wallet each time."""
         proven = proven_account(account, await self._accounts.verify(account))
         try:
             user = await self._identities.wallet_of_account(proven)
@@ -181,23 +182,27 @@ def _limited(limit: RateLimit, seconds: int) -> RateLimited:
 
 
 def proven_account(account: OAuthAccount, verified: AccountVerification) -> OAuthAccount:
-    """The account with what its provider says of it in place of what the caller says.
+    """Replace the caller's claims about the account by its provider's answer.
 
-    Raises AccountRefused, and Unavailable for a provider that does not answer: that is no proof
-    that there is no such account.
+    Raises AccountRefused, and Unavailable if the provider does not answer, which does not prove
+    that the account is missing.
     """
-    title, told = TITLES[account.provider], verified.username
+    title, username = TITLES[account.provider], verified.username
     match verified.verdict:
         case "missing":
             hint = verified.reason or f"{title} knows no account with this id"
             raise invalid_credentials(account, hint)
         case "unavailable":
             raise Unavailable(f"{title} does not tell whether the account exists")
-    if account.username and told and not is_same_username(account.provider, account.username, told):
+    if (
+        account.username
+        and username
+        and not is_same_username(account.provider, account.username, username)
+    ):
         raise invalid_credentials(account, f"The account at {title} has another username")
     return replace(
         account,
-        username=bare_username(told or account.username or "") or None,
+        username=bare_username(username or account.username or "") or None,
         name=verified.name or account.name,
         email=verified.email or account.email,
     )
@@ -208,8 +213,11 @@ def invalid_credentials(account: OAuthAccount, hint: str) -> AccountRefused:
 
 
 def _hint_in(account: OAuthAccount, refusal: AccountRefused) -> str:
-    """In the words of the request: what others call `username` is its `oauth_username`, and
-    e-mail address and name of a Google account are in its metadata."""
+    """Return the refusal's hint with the request's field names.
+
+    A `username` is the request's `oauth_username`, and the e-mail address and name of a Google
+    account are in its metadata.
+    """
     hint = str(refusal.details.get("hint", refusal.message))
     if account.provider == "google" and hint.startswith(("email:", "name:")):
         return "A Google account needs its e-mail address and name: metadata.email and .name"

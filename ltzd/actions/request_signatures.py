@@ -1,4 +1,4 @@
-"""Tells whether a brand has really signed a request (LTZ-HMAC v1, rules/request_signatures.py)."""
+"""Verifies brands' signatures of requests (LTZ-HMAC v1, `rules/request_signatures.py`)."""
 
 import time
 from datetime import UTC, datetime
@@ -30,13 +30,13 @@ class RequestSignatures:
         self._sealer = sealer
         self._brands = brands
         self._wall_clock = wall_clock
-        # A rotation changes the brand's revision, so a key is never older than the book.
+        # Keyed by revision: rotating a key changes it, so cached keys are never out of date.
         self._keys: LRUCache[tuple[Address, int], list[BrandSecret]] = LRUCache(_KEPT)
 
     async def check(self, signed: SignedRequest, brand_id: Address) -> None:
-        """Raises SignatureRefused, with one text for another brand's and a wrong signature.
+        """Raises SignatureRefused, with one text for another brand's and an invalid signature.
 
-        Whether the nonce is fresh is for those to see who write it down with what they do.
+        Does not check for replay: the caller inserts the nonce in its own transaction.
         """
         now = self._wall_clock()
         check_form(signed, now)
@@ -45,7 +45,7 @@ class RequestSignatures:
             raise SignatureRefused("The request is not signed by this brand")
 
     async def _current(self, brand_id: Address) -> list[BrandSecret]:
-        """None of a brand that is unknown: nothing is asked for an id that anybody may invent."""
+        """Return no keys for an unknown brand, without a query: anybody may invent an id."""
         at = (brand_id, self._brands.revision_of(brand_id))
         if at[1] == 0:
             return []

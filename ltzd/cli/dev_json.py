@@ -22,7 +22,7 @@ class DevInstance:
 
 
 @dataclass(frozen=True, slots=True)
-class DevChain:
+class DevContracts:
     """`contracts` are addresses by name."""
 
     rpc_url: str
@@ -38,12 +38,12 @@ def read(data_dir: Path) -> DevInstance:
         raise _malformed(data_dir) from error
 
 
-def read_chain(data_dir: Path) -> DevChain:
+def read_chain(data_dir: Path) -> DevContracts:
     """Raises Misconfigured like `read`."""
     content = _content(data_dir)
     try:
         addresses = {name: address_of(content["contracts"][name]) for name in _CONTRACTS}
-        return DevChain(content["rpcUrl"], addresses)
+        return DevContracts(content["rpcUrl"], addresses)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _malformed(data_dir) from error
 

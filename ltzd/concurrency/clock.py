@@ -1,6 +1,6 @@
 """The clock that deadlines, pauses and ages are measured with.
 
-Whatever measures time takes a `clock` parameter, so that a test can move time by itself.
+Code that measures time takes a `clock` parameter, so that a test can move time by itself.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.chain.signing import Signer
 from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
-from ltzd.daemon.sites import LinkDependencies, site_services
+from ltzd.daemon.site_services import LinkDependencies, build_site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
@@ -176,7 +176,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 provider,
                 capacity,
             ),
-            site=site_services(
+            site=build_site_services(
                 settings.site,
                 context,
                 relayer,

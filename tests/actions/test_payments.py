@@ -722,7 +722,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
     world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch, had_happened: bool
 ) -> None:
     session_id = shop.make()
-    tell = Payments._tell
+    tell = Payments._announce
 
     def die(*_: object) -> None:
         raise DatabaseUnavailable("The database was lost")
@@ -732,13 +732,13 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
 
     with monkeypatch.context() as patched:
         if had_happened:
-            patched.setattr(Payments, "_tell", die)
+            patched.setattr(Payments, "_announce", die)
         else:
             patched.setattr(payments, "record", lost)
         with pytest.raises(DatabaseUnavailable):
             await world.mint(session_id)
 
-    assert Payments._tell is tell
+    assert Payments._announce is tell
     again = await world.mint(session_id)
     assert again.already_processed is had_happened
     assert len(await rewards(world)) == 1

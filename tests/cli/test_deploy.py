@@ -1,4 +1,4 @@
-"""`ltzd deploy`: what it prints, remembers and refuses."""
+"""The output, the records and the refusals of `ltzd deploy`."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ CONTRACTS = ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"]
 
 
 class Yard:
-    """A folder with settings that name a node and little else, and a funded key."""
+    """A folder with a funded key and settings that name little more than a node."""
 
     def __init__(self, folder: Path, site: Site) -> None:
         self.site = site
@@ -123,7 +123,7 @@ async def test_a_file_that_tells_of_no_deployment_is_refused_and_kept(yard: Yard
 
 
 async def test_a_file_that_has_lost_ltz_is_refused(yard: Yard) -> None:
-    """The three others hold its address for ever."""
+    """The three other contracts hold its address permanently."""
     done = (await yard.deploy()).json
     del done["contracts"]["LTZ"]
     yard.out.write_text(json.dumps(done))

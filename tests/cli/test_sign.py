@@ -1,4 +1,4 @@
-"""`ltzd sign`: headers that the surface takes, and a key that nobody sees."""
+"""`ltzd sign` prints headers that the surfaces accept, and never the key."""
 
 import asyncio
 import json
@@ -193,7 +193,7 @@ async def test_curl_sends_what_was_signed(
 
 
 async def curl(options: str, more: str) -> dict[str, object]:
-    """As a shell runs it, which splits what `ltzd sign` printed."""
+    """Run curl in a shell, which splits the printed options at spaces."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"curl -s $OPTIONS {more}"),
         env={"OPTIONS": options, "PATH": "/usr/local/bin:/usr/bin:/bin"},

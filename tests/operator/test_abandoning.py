@@ -1,4 +1,4 @@
-"""Bytes that nodes refuse for good: their nonce goes to a self-transfer, their work comes back.
+"""Transactions that nodes refuse for good: a self-transfer takes the nonce, the work is redone.
 
 Decision 0021. The node of these tests refuses chosen calls in geth's words and takes all others.
 """
@@ -31,24 +31,24 @@ async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[Rela
 
 
 def refuse(world: RelayWorld, is_bad: Callable[[Sent], bool]) -> None:
-    """For good, whatever it pays."""
+    """The node refuses these calls for good, whatever they pay."""
     world.node.refuses = lambda sent: FOR_GOOD if is_bad(sent) else False
 
 
 def refuse_nonce(world: RelayWorld, nonce: int) -> None:
-    """The call with this nonce, and not the self-transfer."""
+    """The node refuses the call with this nonce, but not the self-transfer."""
     refuse(world, lambda sent: sent.nonce == nonce and not sent.is_self_transfer)
 
 
 async def self_transfer(world: RelayWorld) -> Sent:
-    """In the node's pool."""
+    """Waits for a self-transfer in the node's pool."""
 
     async def there() -> Sent | None:
-        return next((one for one in world.node.pool.values() if one.is_self_transfer), None)
+        return next((sent for sent in world.node.pool.values() if sent.is_self_transfer), None)
 
-    found = await until(there)
-    assert found is not None
-    return found
+    transfer = await until(there)
+    assert transfer is not None
+    return transfer
 
 
 def counted(name: str, **labels: str) -> float:
@@ -61,13 +61,13 @@ async def final(world: RelayWorld, *wanted: str) -> None:
 
 
 async def all_minted_by_now(world: RelayWorld) -> bool:
-    """One block more: what was given back to the queue may be signed only now."""
+    """Mines one more block, since requeued rewards may be signed only now."""
     world.node.mine()
     return await world.unminted() == 0
 
 
 async def mint_once(world: RelayWorld) -> None:
-    """Every reward, on the canonical chain, and at most one call for each nonce."""
+    """Each reward is minted once on the canonical chain, with at most one call for each nonce."""
     await world.minted()
     assert set(world.node.minted().values()) == {1}
     assert sorted(world.node.minted()) == sorted(await world.references())
@@ -113,7 +113,7 @@ async def test_of_many_refused_at_once_each_leaves_its_nonce(world: RelayWorld) 
 
 
 async def test_a_relay_that_is_mined_all_the_same_is_done(world: RelayWorld) -> None:
-    """Another node had taken its bytes."""
+    """Another node had taken the relay's bytes."""
     refuse_nonce(world, 0)
     (relay,) = await world.ask()
     async with world.relaying(ONLY_FOR_PRICE):
@@ -203,10 +203,10 @@ async def test_nobody_is_told_the_hash_of_a_self_transfer_as_his_mints(world: Re
         empty = await self_transfer(world)
         await world.settled("published")
         await world.some_looks()
-        assert empty.hash not in [hash_ for _, hash_ in world.told]
+        assert empty.hash not in [hash_ for _, hash_ in world.published]
         await final(world, "cancelled", "published")
-        await until(lambda: true(bool(world.told)))
-    assert empty.hash not in [hash_ for _, hash_ in world.told]
+        await until(lambda: true(bool(world.published)))
+    assert empty.hash not in [hash_ for _, hash_ in world.published]
 
 
 async def test_a_mint_that_is_mined_all_the_same_is_not_minted_again(world: RelayWorld) -> None:
@@ -223,7 +223,7 @@ async def test_a_mint_that_is_mined_all_the_same_is_not_minted_again(world: Rela
 
 
 async def test_a_mint_that_comes_back_by_a_reorg_is_minted_once(world: RelayWorld) -> None:
-    """The self-transfer was mined, and on the new chain the mint is."""
+    """The self-transfer was mined on the old chain, and the mint is mined on the new one."""
     world.node.final_depth = 50
     refuse_nonce(world, 0)
     async with world.serving(ONLY_FOR_PRICE):
@@ -243,7 +243,7 @@ async def test_a_mint_that_comes_back_by_a_reorg_is_minted_once(world: RelayWorl
 async def test_a_batch_that_is_too_much_for_a_node_is_minted_in_smaller_ones(
     world: RelayWorld,
 ) -> None:
-    """A node's own cap of a transaction's fee, say, which a batch of a hundred passes."""
+    """As with a node that caps a transaction's fee, which a batch of a hundred exceeds."""
     most = ltz.mint_gas_limit(20)
     refuse(world, lambda sent: sent.gas_limit > most)
     async with world.serving(ONLY_FOR_PRICE):
@@ -258,7 +258,7 @@ async def test_a_batch_that_is_too_much_for_a_node_is_minted_in_smaller_ones(
 async def test_after_a_small_mint_was_refused_large_ones_are_as_large_as_before(
     world: RelayWorld,
 ) -> None:
-    """One refusal must not make everybody's mints small."""
+    """One refusal must not make all mints small."""
     refuse_nonce(world, 0)
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
@@ -285,11 +285,11 @@ async def test_a_reward_that_nodes_refuse_in_any_company_is_left_alone_by_the_ot
     assert world.node.minted().total() == 39
 
 
-# --- dying between any two steps --------------------------------------------------------------
+# --- crashes between any two steps ------------------------------------------------------------
 
 
 def lost(*_: object) -> None:
-    """As a connection that breaks."""
+    """As when a connection breaks."""
     raise ConnectionResetError("gone")
 
 
@@ -370,13 +370,13 @@ async def settled_first(world: RelayWorld) -> bool:
     return "cancelled" in await states(world.eyes)
 
 
-# --- what may stand in the way of a self-transfer ---------------------------------------------
+# --- obstacles to a self-transfer -------------------------------------------------------------
 
 
 async def test_a_refused_self_transfer_pauses_its_lane_and_is_offered_ever_more_slowly(
     world: RelayWorld,
 ) -> None:
-    """As of a wallet that the network has banned."""
+    """As for a wallet that the network has banned."""
     pauses = replace(PAUSES, longest_cancellation=0.4)
     refuse(world, lambda _sent: True)
     await world.ask()
@@ -439,8 +439,8 @@ async def test_a_self_transfer_that_is_stuck_is_made_dearer_and_stays_one(
         world.node.mine()
 
         async def dearer() -> bool:
-            found = (one for one in world.node.pool.values() if one.is_self_transfer)
-            return any(one.max_fee_per_gas > cheap.max_fee_per_gas for one in found)
+            transfers = (sent for sent in world.node.pool.values() if sent.is_self_transfer)
+            return any(sent.max_fee_per_gas > cheap.max_fee_per_gas for sent in transfers)
 
         await until(dearer)
         await final(world, "cancelled")
@@ -449,7 +449,7 @@ async def test_a_self_transfer_that_is_stuck_is_made_dearer_and_stays_one(
 
 
 async def test_a_self_transfer_needs_only_its_own_gas_money(world: RelayWorld) -> None:
-    """The refused call was reserved, and it may be mined or the self-transfer, never both."""
+    """Either the refused call or the self-transfer may be mined, so only the dearer is reserved."""
     refuse_nonce(world, 0)
     async with world.relaying(ONLY_FOR_PRICE):
         fee = 2 * GWEI + world.node.tip
@@ -484,13 +484,13 @@ async def _is_mining(world: RelayWorld, count: int) -> bool:
     return world.node.executed().total() == count
 
 
-# --- what is not signed at all ----------------------------------------------------------------
+# --- calls that are not signed -----------------------------------------------------------------
 
 
 async def test_a_relay_whose_gas_limit_no_node_would_take_is_never_signed(
     world: RelayWorld,
 ) -> None:
-    """Whoever queued it, and however: the last look is the lane's own."""
+    """The lane itself checks each relay last, whatever was checked before it was queued."""
     bad, good, too_much = await world.ask(3)
     await value(world.eyes, "UPDATE relays SET gas_limit = 0 WHERE id = $1", bad)
     await value(world.eyes, "UPDATE relays SET gas_limit = 30000001 WHERE id = $1", too_much)
@@ -539,7 +539,7 @@ async def test_a_block_that_holds_no_mint_pauses_the_lane_which_says_why(
 
 
 async def test_what_no_block_holds_any_more_gives_its_nonce_up(world: RelayWorld) -> None:
-    """Blocks became smaller than a transaction that waits for one."""
+    """Blocks have become smaller than a waiting transaction."""
     await world.ask()
     async with world.relaying(ONLY_FOR_PRICE):
         await world.settled("published")

@@ -19,7 +19,7 @@ MAINNET_BLOCK_GAS = 30_000_000
 async def queue(
     world: World, brand: Address, count: int = 1, ltz: int = 100, kind: int = 1
 ) -> UUID:
-    """Answers the last reward's id."""
+    """Returns the last reward's id."""
     last = uuid4()
     async with transaction(world.eyes) as connection:
         await connection.execute(
@@ -49,7 +49,7 @@ async def is_minted(world: World, reward: UUID) -> bool:
 
 
 async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int:
-    """Blocks until this reward is in one; each is mined once the lane has done what it can."""
+    """Blocks until this reward is minted. Each is mined after the lane has done its work."""
     for number in range(1, most + 1):
         await world.some_looks()
         world.node.mine()
@@ -68,7 +68,7 @@ async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int
 
 
 async def test_two_rewards_as_large_as_the_mint_limit_stop_nobody(world: World) -> None:
-    """Each fits the limit's capacity, and not what the bucket holds: they came first, and wait."""
+    """The first rewards fit the limit's capacity, but not the bucket's content, so they wait."""
     world.node.mint_capacity = 1_000 * LTZ
     world.node.mint_filled = 400 * LTZ
     world.node.mint_window_seconds = 10
@@ -79,7 +79,7 @@ async def test_two_rewards_as_large_as_the_mint_limit_stop_nobody(world: World) 
         for reward in others:
             await until(lambda reward=reward: is_minted(world, reward))  # type: ignore[misc]
 
-        for _ in range(40):  # and they are minted too, though B always asks for more
+        for _ in range(40):  # They are minted too, though B's queue is never empty.
             await queue(world, B, count=4, ltz=10)
             world.node.mint_filled = min(
                 world.node.mint_filled + 100 * LTZ, world.node.head.minted + 1_000 * LTZ
@@ -109,7 +109,7 @@ async def test_rewards_above_a_lowered_limit_wait_and_the_rewards_behind_them_go
         waiting = "SELECT count(*) FROM rewards WHERE above_limit AND mint_block_hash IS NULL"
         assert await value(world.eyes, waiting) == 350
 
-    async with world.serving():  # a new term knows them, and passes them by
+    async with world.serving():  # A new term skips them too.
         await until(lambda: is_minted(world, other))
         world.node.mint_capacity = world.node.mint_filled = 10**30
         world.node.mine()
@@ -136,8 +136,8 @@ async def test_while_minting_is_switched_off_no_reward_leaves_the_queue(world: W
 async def test_a_brand_with_thousands_delays_anothers_reward_by_two_blocks_at_most(
     world: World,
 ) -> None:
-    """Alone, B's reward would be in the next block. What is in flight before it comes is the worst
-    case: its nonces are mined first."""
+    """Alone, B's reward would be in the next block. The worst case is the transactions that are in
+    flight before it: they are mined first."""
     world.node.block_gas_limit = MAINNET_BLOCK_GAS
     world.node.mine()
     async with world.serving():
@@ -206,13 +206,13 @@ async def test_bytes_in_flight_never_need_more_than_two_blocks(world: World) -> 
 
 
 async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
-    """While nothing of a batch passes nobody is blamed: a batch of one brand alone would wait."""
+    """No reward fails while no part of a batch passes, so a batch of one brand alone would wait."""
     world.node.bad_wallets.add(a_wallet(7))
     world.node.mines_at_once = True
     await queue(world, A, count=150)
     async with world.serving():
         await world.some_looks()
-        world.node.mine(4)  # the reverts are final, and the rewards queued again
+        world.node.mine(4)  # The reverts are final, and the rewards are queued again.
         await world.some_looks()
         async with transaction(world.eyes) as connection:
             other = await queue_reward(connection, a_wallet(8), brand=B)
@@ -223,7 +223,7 @@ async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world
 
 
 async def first_of(world: World, brand: Address) -> UUID:
-    found: UUID = await value(
+    first: UUID = await value(
         world.eyes, "SELECT id FROM rewards WHERE brand_id = $1 ORDER BY position LIMIT 1", brand
     )
-    return found
+    return first

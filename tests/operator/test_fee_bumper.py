@@ -19,7 +19,7 @@ ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
 
 
 async def published_at(world: World, base_fee: int, count: int = 1) -> Sent:
-    """A mint that was signed while the base fee was this one; it waits in the pool."""
+    """A mint that was signed at this base fee, and waits in the pool."""
     world.node.base_fee = base_fee
     world.node.mine()
     await world.some_looks()
@@ -44,13 +44,13 @@ async def in_the_pool(world: World, is_wanted: Callable[[Sent], bool]) -> Sent:
     async def there() -> Sent | None:
         return next(filter(is_wanted, world.node.pool.values()), None)
 
-    found = await until(there)
-    assert found is not None
-    return found
+    sent = await until(there)
+    assert sent is not None
+    return sent
 
 
 async def repeated(world: World, times: int = 3) -> None:
-    """The lane has published something so many times more."""
+    """Waits until the lane has published so many times more."""
     before = len(world.node.arrived)
     await until(lambda: true(len(world.node.arrived) >= before + times))
 
@@ -101,9 +101,9 @@ async def test_callers_are_told_the_newest_published_hash(world: World) -> None:
         world.node.base_fee = 20 * GWEI
         world.node.mine()
         new = await in_the_pool(world, lambda sent: sent.hash != old.hash)
-        await until(lambda: true(any(hash_ == new.hash for _, hash_ in world.told)))
+        await until(lambda: true(any(hash_ == new.hash for _, hash_ in world.published)))
     # On a slow machine the old bytes go out a second time before they are replaced.
-    assert list(dict.fromkeys(hash_ for _, hash_ in world.told)) == [old.hash, new.hash]
+    assert list(dict.fromkeys(hash_ for _, hash_ in world.published)) == [old.hash, new.hash]
 
 
 async def test_a_mint_that_blocks_pass_over_is_replaced_by_a_tenth(world: World) -> None:
@@ -141,7 +141,7 @@ async def test_without_enough_time_nothing_is_replaced_however_fast_blocks_come(
 
 
 async def test_only_the_oldest_is_passed_over(world: World) -> None:
-    """The others wait for it, and their time begins when it is mined."""
+    """The other transactions wait for the first, and their time begins when it is mined."""
     async with world.serving(IMPATIENT):
         await world.queue(250)
         await world.settled("published", "published", "published")
@@ -212,7 +212,7 @@ async def test_where_the_cap_forbids_a_tenth_more_the_same_bytes_go_out_until_fe
 
 
 async def test_while_fees_are_over_the_cap_a_published_mint_keeps_its_price(world: World) -> None:
-    """A tenth more would not be mined either, and would be missing later."""
+    """A tenth more would not be enough either, and would be lost for a later attempt."""
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
         world.node.base_fee = 150 * GWEI
@@ -250,7 +250,7 @@ async def test_whatever_fees_do_nothing_above_the_cap_is_ever_signed(world: Worl
 async def test_a_node_that_refuses_a_price_below_the_market_gets_a_better_one_at_once(
     world: World,
 ) -> None:
-    """The base fee rose between the look at it and the publication."""
+    """The base fee rose after the lane had read it, before the publication."""
     world.node.refuses_cheap = True
     async with world.serving(replace(ONLY_FOR_PRICE, repeat_seconds=3600.0)):
 
@@ -269,7 +269,7 @@ async def test_a_node_that_refuses_a_price_below_the_market_gets_a_better_one_at
 async def test_a_node_that_wants_more_than_the_market_gets_a_tenth_more_now_and_then(
     world: World,
 ) -> None:
-    """As one whose pool holds something dearer with the same nonce."""
+    """As a node whose pool holds a dearer transaction with the same nonce."""
     world.node.refusal = "replacement transaction underpriced"
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
@@ -288,7 +288,7 @@ async def test_a_node_that_wants_more_than_the_market_gets_a_tenth_more_now_and_
 
 
 async def test_a_node_that_refuses_any_price_does_not_wedge_the_lane(world: World) -> None:
-    """At the cap the same bytes are offered again and again, and taken once the node takes them."""
+    """At the cap the same bytes are published repeatedly, until the node takes them."""
     policy = replace(ONLY_FOR_PRICE, fees=FeePolicy(cap=3 * GWEI), repeat_seconds=0.03)
     world.node.refusal = "transaction underpriced"
     async with world.serving(policy):
@@ -381,7 +381,7 @@ async def _epoch(world: World, at_least: int) -> bool:
 
 
 async def test_the_old_attempt_may_be_mined_after_the_replacement_went_out(world: World) -> None:
-    """Another node had it, and mined it."""
+    """Another node had the earlier attempt, and mined it."""
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
         world.node.base_fee = 20 * GWEI

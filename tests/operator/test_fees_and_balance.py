@@ -1,4 +1,4 @@
-"""Fees that wobble, and a balance that a mint has just used."""
+"""Fees that go up and down, and a balance that a mint has just used."""
 
 import itertools
 
@@ -29,12 +29,12 @@ async def test_a_refused_mint_is_made_dearer_though_fees_wobble(world: World) ->
         turns = itertools.count()
 
         async def made_dearer() -> bool:
-            """Asked every few milliseconds, and with each question a block comes."""
+            """Each call, every few milliseconds, mines a block with another base fee."""
             world.node.base_fee = (10 - next(turns) % 2) * GWEI
             world.node.mine()
             return await attempts(world) > 1
 
-        await until(made_dearer, 4.0)  # forty times POLICY.repeat_seconds
+        await until(made_dearer, 4.0)  # Forty times POLICY.repeat_seconds.
 
 
 async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mined(
@@ -51,9 +51,9 @@ async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mine
         await world.settled("published")
         await world.queue()
         await world.some_looks()
-        assert len({one.nonce for one in world.node.sent()}) == 1
-        world.node.balance = worst - 1  # what the mint has cost
+        assert len({sent.nonce for sent in world.node.sent()}) == 1
+        world.node.balance = worst - 1  # The mint's cost is gone.
         world.node.mine()
         await world.some_looks()
-        nonces = {one.nonce for one in world.node.sent()}
+        nonces = {sent.nonce for sent in world.node.sent()}
         assert len(nonces) == 1, nonces

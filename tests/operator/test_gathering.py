@@ -1,4 +1,4 @@
-"""An idle lane signs at once; what comes close behind it goes out together."""
+"""An idle lane signs at once; rewards that follow soon go out together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,13 +12,13 @@ from tests.support.rows.core import value
 from tests.support.waiting import until
 
 LONG = 60.0
-"""Seconds that no test waits for."""
+"""Longer than any test runs, in seconds."""
 
 
 @asynccontextmanager
-async def a_lane(world: World, gather: float, crowd: float) -> AsyncIterator[None]:
+async def a_lane(world: World, linger: float, batch_linger: float) -> AsyncIterator[None]:
     world.node.mines_at_once = True
-    policy = replace(POLICY, linger_seconds=gather, batch_linger_seconds=crowd)
+    policy = replace(POLICY, linger_seconds=linger, batch_linger_seconds=batch_linger)
     async with world.serving(policy):
         yield
 
@@ -101,7 +101,7 @@ async def test_behind_a_full_batch_nothing_gathers(world: World) -> None:
 
 
 async def test_gathering_holds_up_no_publication(world: World) -> None:
-    """Bytes that a node forgot go out again while rewards gather."""
+    """Bytes that a node has dropped go out again while rewards gather."""
     world.node.mines_at_once = False
     async with world.serving(replace(POLICY, linger_seconds=LONG, batch_linger_seconds=LONG)):
         await world.queue(1)

@@ -1,4 +1,4 @@
-"""Whatever node, database and other signers do: one nonce an intent, one mint a reward."""
+"""Each intent has one nonce and each reward one mint, despite faults of node and database."""
 
 import asyncio
 import random
@@ -39,9 +39,9 @@ async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> No
     wakeup = world.wakeups.subscribe(PUBLISHED)
     async with world.serving():
         ids = await world.queue(2)
-        await until(lambda: true(bool(world.told)))
+        await until(lambda: true(bool(world.published)))
         await world.settled("published")
-    ((rewards, hash_),) = world.told
+    ((rewards, hash_),) = world.published
     assert list(rewards) == ids
     assert hash_ in world.node.pool
 
@@ -288,10 +288,10 @@ async def test_what_was_mined_since_the_bucket_was_looked_at_is_no_longer_in_it(
 
 async def test_of_two_lanes_one_serves_and_the_other_takes_over(world: World) -> None:
     world.node.mines_at_once = True
-    async with world.lane() as one, world.lane() as other:
+    async with world.lane() as first, world.lane() as second:
 
         async def one_serves() -> bool:
-            return one.is_ready != other.is_ready
+            return first.is_ready != second.is_ready
 
         for _ in range(4):
             await until(one_serves)
@@ -409,7 +409,7 @@ async def test_a_new_database_starts_at_the_wallets_nonce(world: World) -> None:
 async def test_a_nonce_that_somebody_else_took_gives_its_rewards_back_once_it_is_final(
     world: World,
 ) -> None:
-    """Not before: the block of the foreign transaction may go away again."""
+    """Only at finality: a reorg may remove the block of the foreign transaction."""
     world.node.lost_requests = 1_000_000
     await world.queue(2)
     async with world.serving():
@@ -589,7 +589,7 @@ async def test_a_reorg_below_finality_is_survived_where_it_is_followed(world: Wo
 
 
 class Trouble:
-    """What strikes a world, at random."""
+    """Random faults."""
 
     def __init__(self, world: World, chance: random.Random) -> None:
         self._world = world

@@ -1,4 +1,4 @@
-"""One bad reward holds up nobody and is set aside; what is nobody's fault is waited for."""
+"""A bad reward is marked failed and delays no other; causes outside the rewards only delay them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.operator.mints import simulation as rehearsing
+from ltzd.operator.mints import simulation
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.store.database import transaction
 from ltzd.store.operator import rewards
@@ -44,7 +44,7 @@ async def all_but(world: World, count: int) -> None:
 
 
 async def reverted_once(world: World) -> None:
-    """A mint of another reward reverts, so that the lane is careful from now on."""
+    """A mint of another reward reverts, so that the lane simulates from now on."""
     world.node.reverts = lambda _data: True
     await world.queue(1)
     await world.settled("published")
@@ -160,9 +160,9 @@ async def test_a_lost_role_is_nobodys_fault_and_is_not_searched_for(world: World
 async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every single reward reverts in turn, for another reason each time, and then all pass."""
-    monkeypatch.setattr(rehearsing, "_TRANSIENT", frozenset())
-    monkeypatch.setattr(rehearsing, "_EVERY_MINT", frozenset())
+    """Each single reward reverts in turn, and then all pass."""
+    monkeypatch.setattr(simulation, "_TRANSIENT", frozenset())
+    monkeypatch.setattr(simulation, "_EVERY_MINT", frozenset())
     async with world.serving():
         await reverted_once(world)
         await world.some_looks()
@@ -180,7 +180,7 @@ async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
 async def test_what_the_bucket_cannot_hold_is_not_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The limit fell after it was looked at, so that the larger reward reverts alone."""
+    """The limit fell after the lane had read it, so the larger reward reverts alone."""
     monkeypatch.setattr(MintLimitTracker, "select", lambda _self, batch, *_: list(batch))
     async with world.serving():
         await reverted_once(world)
@@ -198,7 +198,7 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
 
 
 async def test_a_node_that_cannot_simulate_fails_nobody(world: World) -> None:
-    """It answers with an error that is none of the contract's, to all calls or to one."""
+    """The node answers all calls, or one, with an error that is not the contract's."""
     async with world.serving():
         await reverted_once(world)
         world.node.cannot_simulate = lambda _data: True
@@ -239,7 +239,7 @@ async def test_one_that_is_put_back_too_early_fails_again_and_reverts_nothing(
         await reverted_once(world)
         bad, _ = await queue_for(world, [BAD, a_wallet(1)])
         await failed(world, bad)
-        world.node.mine(5)  # the first revert is final, so that nothing else asks for care
+        world.node.mine(5)  # The first revert is final, so nothing else requires simulations.
         await all_but(world, 1)
     async with transaction(world.eyes) as connection:
         assert await rewards.retry(connection, bad)
@@ -259,7 +259,7 @@ async def test_a_lane_whose_term_is_over_fails_nobody(world: World) -> None:
         await queue_for(world, [BAD, a_wallet(1)])
         async with asyncio.timeout(10):
             await world.some_looks()
-        # The lane's next term finds it: its epoch is the newest again.
+        # The lane's next term finds the reward, since its epoch is the newest again.
         await until(lambda: _failures(world, 1))
     assert await value(world.eyes, "SELECT epoch FROM lanes") >= 3
 

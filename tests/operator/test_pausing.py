@@ -1,4 +1,4 @@
-"""A lane that waits says why: in its row, which every process can read, and in its metric."""
+"""A waiting lane shows the reason in its row, which every process can read, and in its metric."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -22,16 +22,16 @@ def metric(reason: str, kind: str = "mint") -> float:
     return telemetry.REGISTRY.get_sample_value("ltzd_operator_lanes_paused", labels) or 0.0
 
 
-async def told(world: World) -> str | None:
-    """What a process without lanes can tell."""
+async def shown_reason(world: World) -> str | None:
+    """The reason that a process without lanes reads from the row."""
     async with session(world.eyes) as connection:
         facts = await read_status(connection)
     return facts.lanes[0].paused_for if facts.lanes else None
 
 
-def tells(world: World, reason: str | None) -> Callable[[], Awaitable[bool]]:
+def shows(world: World, reason: str | None) -> Callable[[], Awaitable[bool]]:
     async def is_told() -> bool:
-        return await told(world) == reason
+        return await shown_reason(world) == reason
 
     return is_told
 
@@ -71,7 +71,7 @@ async def test_a_lane_that_waits_says_why_until_it_goes_on(
             world.node.mine()
             await world.some_looks()
         await world.queue()
-        await until(tells(world, reason))
+        await until(shows(world, reason))
         assert metric(reason) == 1
 
         for name in ("mint_filled", "balance", "base_fee", "is_down"):
@@ -79,7 +79,7 @@ async def test_a_lane_that_waits_says_why_until_it_goes_on(
         world.node.mines_at_once = True
         world.node.mine()
         await world.minted()
-        await until(tells(world, None))
+        await until(shows(world, None))
         assert metric(reason) == 0
 
 
@@ -90,7 +90,7 @@ async def test_a_lane_whose_mints_would_all_revert_says_so(world: World) -> None
     async with world.serving(QUICK):
         await world.settled("mined")
         await world.queue()
-        await until(tells(world, "would_revert"))
+        await until(shows(world, "would_revert"))
 
 
 async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World) -> None:
@@ -98,11 +98,11 @@ async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World)
         pass
     world.node.is_down = True
     async with world.lane(QUICK):
-        await until(tells(world, "node"))
+        await until(shows(world, "node"))
         assert metric("node") == 1
 
         world.node.is_down = False
-        await until(tells(world, None))
+        await until(shows(world, None))
         await until(lambda: true(metric("node") == 0))
 
 

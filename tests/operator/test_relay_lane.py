@@ -1,4 +1,4 @@
-"""Whatever node, database and other signers do: one nonce a relay, one execution, one outcome."""
+"""Each relay has one nonce, execution and outcome, despite faults of node and database."""
 
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,7 +34,7 @@ from tests.support.waiting import until
 GAS_USED = 50_000
 """Of everything that the node mines."""
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
-"""Nothing goes out a second time by itself."""
+"""Long enough that no bytes go out a second time."""
 
 
 @pytest_asyncio.fixture
@@ -45,8 +45,8 @@ async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[Rela
 
 async def found_by(world: RelayWorld, sent: Sent, user: Address = USER) -> int | None:
     async with session(world.eyes) as connection:
-        found = await relays.by_hash(connection, sent.hash, [user])
-    return None if found is None else found.id
+        relay = await relays.by_hash(connection, sent.hash, [user])
+    return None if relay is None else relay.id
 
 
 async def working(world: RelayWorld) -> list[Address]:
@@ -247,7 +247,7 @@ async def test_a_crash_between_receipt_and_its_saving_sends_nothing_again(
 
 
 def asyncpg_lost() -> OSError:
-    """As a connection that breaks."""
+    """As when a connection breaks."""
     return ConnectionResetError("gone")
 
 
@@ -277,9 +277,9 @@ async def test_of_two_lanes_of_one_wallet_one_serves_and_the_other_takes_over(
     world: RelayWorld,
 ) -> None:
     world.node.mines_at_once = True
-    async with world.relay_lane() as one, world.relay_lane() as other:
+    async with world.relay_lane() as first, world.relay_lane() as second:
         for _ in range(3):
-            await until(lambda: true(one.is_ready != other.is_ready))
+            await until(lambda: true(first.is_ready != second.is_ready))
             await world.ask(3)
             await world.kill("ltzd lock ltzd lane%")
             await world.ask(3)
@@ -578,7 +578,7 @@ async def shown(world: RelayWorld, wallets: list[Address]) -> bool:
 
 
 class Trouble:
-    """What strikes a world, at random. A relay that was taken back is gone, or it is sent."""
+    """Random faults. A revoked relay is gone, or it is sent."""
 
     def __init__(self, world: RelayWorld, chance: random.Random) -> None:
         self._world = world
@@ -667,7 +667,7 @@ async def test_whatever_happens_each_relay_is_executed_once(
 
 
 class LastingTrouble(Trouble):
-    """And nodes that refuse some calls for good, each time others."""
+    """Random faults, with nodes that refuse some calls for good, other calls each time."""
 
     def __init__(self, world: RelayWorld, chance: random.Random) -> None:
         super().__init__(world, chance)

@@ -1,4 +1,4 @@
-"""Figures add up, amounts keep every digit, and every reference that only one side has is found."""
+"""Figures add up, amounts keep every digit, and differences of references are all found."""
 
 import pytest
 from hypothesis import given
@@ -11,10 +11,10 @@ seqs = st.sets(st.one_of(st.integers(0, 1_000), st.integers(0, 2**64 - 1)))
 
 
 def words(of: set[int]) -> dict[int, int]:
-    found: dict[int, int] = {}
+    words: dict[int, int] = {}
     for seq in of:
-        found[seq // 256] = found.get(seq // 256, 0) | 1 << seq % 256
-    return found
+        words[seq // 256] = words.get(seq // 256, 0) | 1 << seq % 256
+    return words
 
 
 @given(seqs, seqs)
@@ -28,9 +28,9 @@ def test_references_that_only_one_side_has_are_found(chain: set[int], index: set
 @given(seqs, st.integers(0, 10_000))
 def test_every_word_that_may_hold_a_reference_is_asked_for(used: set[int], next_seq: int) -> None:
     indexed = IndexedLtz(1, Address(b""), 1, 1, Hash32(b""), 0, next_seq, words(used))
-    asked = set(indexed.words())
-    assert {seq // 256 for seq in used} <= asked
-    assert set(range(next_seq // 256 + 2)) <= asked
+    requested = set(indexed.words())
+    assert {seq // 256 for seq in used} <= requested
+    assert set(range(next_seq // 256 + 2)) <= requested
 
 
 @given(st.integers(0, 2**256 - 1))
@@ -49,8 +49,11 @@ def test_an_amount_is_shown_without_idle_zeros(units: int, shown: str) -> None:
 
 
 def test_the_total_of_figures_is_theirs_and_of_none_is_nothing() -> None:
-    one, two = Figures(answered=1, bought_ltz=10, on_chain_units=7), Figures(answered=2, failed=3)
-    assert Figures.total([one, two]) == Figures(
+    first, second = (
+        Figures(answered=1, bought_ltz=10, on_chain_units=7),
+        Figures(answered=2, failed=3),
+    )
+    assert Figures.total([first, second]) == Figures(
         answered=3, bought_ltz=10, failed=3, on_chain_units=7
     )
     assert Figures.total([]) == Figures()

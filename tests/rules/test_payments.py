@@ -1,4 +1,4 @@
-"""What of a session is minted, what an event tells, and how often money counts that went back."""
+"""Checkout sessions that are minted, the provider's events, and each reversal counted once."""
 
 import json
 import random
@@ -45,7 +45,7 @@ BRAND_TEXT = "0x" + "ab" * 20
 WALLET = address_of(WALLET_TEXT)
 
 
-def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> CheckoutSession:
+def a_session(fields: Mapping[str, str] | None = None, **changes: Any) -> CheckoutSession:
     session = CheckoutSession(
         id="cs_test_1",
         mode="payment",
@@ -55,7 +55,7 @@ def a_session(said: Mapping[str, str] | None = None, **changes: Any) -> Checkout
         amount_total=500,
         payment_intent_id="pi_1",
         refunded_cents=0,
-        metadata=metadata() if said is None else said,
+        metadata=metadata() if fields is None else fields,
     )
     return replace(session, **changes)
 
@@ -170,14 +170,14 @@ def test_a_missing_amount_is_an_invalid_amount(name: str) -> None:
         ("5", "5001", "amount_mismatch"),
         ("5", "50000", "amount_mismatch"),
         ("5.00", "4999", "amount_mismatch"),
-        # A float would say that these agree.
+        # As floats these would be equal.
         ("999999.99", "999999990.000000001", "amount"),
         ("5.000000000000000001", "5000", "amount"),
     ],
 )
 def test_amounts_that_do_not_agree_are_refused(usd: str, ltz: str, reason: str) -> None:
-    said = metadata(usd_amount=usd, ltz_amount=ltz)
-    assert refusal_of(a_session(said))[0] == reason
+    fields = metadata(usd_amount=usd, ltz_amount=ltz)
+    assert refusal_of(a_session(fields))[0] == reason
 
 
 @pytest.mark.parametrize("usd", ["5", "5.0", "5.00", "5.000000", "005", "05.00"])
@@ -222,9 +222,9 @@ def test_nothing_is_minted_but_what_all_three_amounts_agree_on(
 
 @given(st.text(max_size=40), st.text(max_size=40))
 def test_whatever_the_metadata_hold_is_minted_or_refused(usd: str, wallet: str) -> None:
-    said = metadata(usd_amount=usd, wallet=wallet, brand_id=usd)
+    fields = metadata(usd_amount=usd, wallet=wallet, brand_id=usd)
     with pytest.raises(PaymentRefused):
-        payment_of(a_session(said))
+        payment_of(a_session(fields))
 
 
 def test_only_what_can_never_be_held_is_over_capacity() -> None:
@@ -254,7 +254,7 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
 
 
 @pytest.mark.parametrize(
-    ("event", "told"),
+    ("event", "notice"),
     [
         (a_refund("pi_1", 200), Refund("re_1", "pi_1", 200, None)),
         (a_refund("pi_1", status="pending"), Refund("re_1", "pi_1", 500, None)),
@@ -268,8 +268,8 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
         (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
     ],
 )
-def test_money_that_goes_back_is_heard_of(event: object, told: ProviderNotice) -> None:
-    assert parse_event(event) == told
+def test_money_that_goes_back_is_heard_of(event: object, notice: ProviderNotice) -> None:
+    assert parse_event(event) == notice
 
 
 @pytest.mark.parametrize(
@@ -325,11 +325,11 @@ def test_rubbish_is_no_event(event: object) -> None:
 # --- reversals ----------------------------------------------------------------------------------
 
 
-def recorded(those: list[Refund | RefundedCharge]) -> dict[str, int]:
-    """Cents by the provider's id, once all have been told in this order."""
+def recorded(notices: list[Refund | RefundedCharge]) -> dict[str, int]:
+    """Cents by the provider's id, after all notices in this order."""
     known: dict[str, int] = {}
-    for told in those:
-        reversal = reversal_of(told, known)
+    for notice in notices:
+        reversal = reversal_of(notice, known)
         if reversal is not None:
             assert reversal.provider_id not in known
             known[reversal.provider_id] = reversal.usd_cents
@@ -367,15 +367,15 @@ def test_in_any_order_and_however_often_exactly_what_went_back_is_recorded(
     amounts: list[int], sent: str, order: random.Random, data: st.DataObject
 ) -> None:
     refunds, sums = both_kinds(amounts)
-    told: list[Refund | RefundedCharge] = []
-    told += refunds if sent != "sums" else []
-    told += sums if sent != "refunds" else []
-    told += data.draw(st.lists(st.sampled_from(told), max_size=4))
-    order.shuffle(told)
+    notices: list[Refund | RefundedCharge] = []
+    notices += refunds if sent != "sums" else []
+    notices += sums if sent != "refunds" else []
+    notices += data.draw(st.lists(st.sampled_from(notices), max_size=4))
+    order.shuffle(notices)
 
-    for so_far in range(len(told)):
-        assert sum(recorded(told[:so_far]).values()) <= sum(amounts)
-    assert sum(recorded(told).values()) == sum(amounts)
+    for count in range(len(notices)):
+        assert sum(recorded(notices[:count]).values()) <= sum(amounts)
+    assert sum(recorded(notices).values()) == sum(amounts)
 
 
 def test_a_dispute_is_its_own_whatever_was_refunded() -> None:

@@ -1,4 +1,4 @@
-"""Ten attempts over three days, endpoints that ask for patience, and places for each brand."""
+"""Ten attempts over three days, Retry-After, and the concurrency of each endpoint."""
 
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -101,10 +101,12 @@ def test_no_header_breaks_the_schedule(text: str) -> None:
 def test_only_a_2xx_is_a_delivery_and_only_410_closes_the_endpoint() -> None:
     verdicts = {status: verdict_of(status) for status in range(100, 600)}
 
-    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.DELIVERED] == list(
-        range(200, 300)
-    )
-    assert [status for status, one in verdicts.items() if one is DeliveryVerdict.GONE] == [410]
+    assert [
+        status for status, verdict in verdicts.items() if verdict is DeliveryVerdict.DELIVERED
+    ] == list(range(200, 300))
+    assert [status for status, verdict in verdicts.items() if verdict is DeliveryVerdict.GONE] == [
+        410
+    ]
 
 
 def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> None:

@@ -236,7 +236,7 @@ async def test_the_sites_name_may_be_another_than_the_platforms(
         ),
     ],
 )
-async def test_only_what_proves_a_log_in_is_forwarded_headers(
+async def test_only_what_proves_a_log_in_is_handed_on(
     site: StubbedSite,
     upstream: Upstream,
     given: Mapping[str, str],

@@ -1,7 +1,7 @@
-"""Whether a user is the chat platform's member that a constraint wants, by any account of his.
+"""Checks chat constraints against all of a user's accounts on the chat platform.
 
-His are the accounts that his verified token names, those that the identity provider has for the
-token's subject, and those that his wallet was made for before he ever logged in.
+A user's accounts are those that the verified token names, those that the identity provider has for
+the token's subject, and those that the wallet was created for before its owner ever logged in.
 """
 
 import asyncio
@@ -19,12 +19,15 @@ from ltzd.values import Address
 
 PLATFORM: OAuthProvider = "discord"
 MOST_ACCOUNTS = 5
-"""Of one user; each costs the platform a question."""
+"""The most accounts of a user that are checked; each costs one request."""
 
 
 class ChatMembers:
-    """Where no `platform` is configured nothing can be found out; without `identities` only what a
-    token names itself, and what a wallet was made for, is a user's."""
+    """Without a `platform` every check fails.
+
+    Without `identities` a user has only the accounts that the token names and those that the wallet
+    was created for.
+    """
 
     def __init__(
         self,
@@ -37,30 +40,30 @@ class ChatMembers:
         self._platform = platform
 
     async def accounts(self, wallet: Address, speaker: TokenUser | None) -> tuple[str, ...]:
-        """In a fixed order. Raises IdentityUnavailable if it is not known whether there is one."""
+        """Return the accounts' ids, sorted. Raises IdentityUnavailable if they are not known."""
         async with session(self._pool) as connection:
-            found = set(await pregenerations.ids_of_wallet(connection, wallet, PLATFORM))
+            ids = set(await pregenerations.ids_of_wallet(connection, wallet, PLATFORM))
         try:
             linked = () if speaker is None else await self._linked(speaker)
         except IdentityUnavailable:
-            if not found:
+            if not ids:
                 raise
             linked = ()
-        found |= {account.user_id for account in linked if account.provider == PLATFORM}
-        return tuple(sorted(found)[:MOST_ACCOUNTS])
+        ids |= {account.user_id for account in linked if account.provider == PLATFORM}
+        return tuple(sorted(ids)[:MOST_ACCOUNTS])
 
     async def is_met(self, constraint: ChatConstraint, accounts: tuple[str, ...]) -> bool:
         """Raises ChatUnavailable."""
-        heard = await asyncio.gather(*(self._heard(constraint, account) for account in accounts))
-        failures = [one for one in heard if isinstance(one, ChatUnavailable)]
+        results = await asyncio.gather(*(self._check(constraint, account) for account in accounts))
+        failures = [result for result in results if isinstance(result, ChatUnavailable)]
         verdict = combine_verdicts(
-            None if isinstance(one, ChatUnavailable) else one for one in heard
+            None if isinstance(result, ChatUnavailable) else result for result in results
         )
         if verdict is None:
             raise failures[0]
         return verdict
 
-    async def _heard(self, constraint: ChatConstraint, account: str) -> bool | ChatUnavailable:
+    async def _check(self, constraint: ChatConstraint, account: str) -> bool | ChatUnavailable:
         if self._platform is None:
             return ChatUnavailable("no chat platform is configured")
         try:
@@ -69,7 +72,7 @@ class ChatMembers:
             return failure
 
     async def _linked(self, speaker: TokenUser) -> tuple[OAuthAccount, ...]:
-        """An identity token names them itself; of an access token the provider knows."""
+        """Return the accounts of an identity token, or ask the provider about an access token."""
         if speaker.wallets is not None or self._identities is None:
             return speaker.accounts
         return await self._identities.accounts_of(speaker.subject)

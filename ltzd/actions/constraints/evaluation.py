@@ -1,9 +1,9 @@
-"""Purchase constraints: whether a user may claim from a collection, as its brand has said.
+"""Evaluates the purchase constraints that a brand has set on a collection's claims.
 
-What the index knows (tokens held, LTZ) is read anew each time, which costs no more than reading a
-result would. What an outside service says, a brand's API or the chat platform, is kept for its TTL,
-unless somebody invalidates it. One that fails has said nothing: the constraint is not satisfied,
-and nothing is kept.
+Constraints on indexed facts (tokens held, LTZ) are evaluated each time: reading a cached result
+would cost as much. The answer of an outside service, a brand's API or the chat platform, is cached
+for its TTL unless it is invalidated. If the service fails, the constraint is not satisfied and
+nothing is cached.
 """
 
 import asyncio
@@ -45,14 +45,17 @@ from ltzd.values import Address
 log = structlog.get_logger()
 
 _EVALUATION_SECONDS = 15.0
-"""Longer than any API is waited for: a row of a process that died is no obstacle for long."""
+"""Longer than the timeout of any API: the row of a process that died blocks no longer than this."""
 
 _MAX_EVALUATIONS = 100_000
 """At a time; far more than a process has requests under way."""
 
 _MOST_EVALUATIONS = 3
-"""Of one claim. Invalidating needs no key, so a stranger may do it faster than an API answers: the
-claim is then judged by the last answer, which was asked for after the claim came."""
+"""How often one claim is evaluated if its result keeps being invalidated meanwhile.
+
+Invalidating needs no key, so a stranger may do it faster than an API answers. The claim is then
+decided by the last answer, which was requested after the claim came.
+"""
 
 Kept = Mapping[int, tuple[ConstraintSubject, bool]]
 
@@ -66,7 +69,7 @@ _HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """For an outside service; `accounts` are the user's on the chat platform, if it is for that."""
+    """A question for an outside service. `accounts` are the user's on the chat platform."""
 
     key: ResultKey
     subject: ConstraintSubject
@@ -75,7 +78,7 @@ class _Question:
 
 
 class PurchaseConstraints:
-    """One evaluation of a user's constraint is under way at a time, whoever waits for it."""
+    """Concurrent claims of a user share one evaluation of each constraint."""
 
     def __init__(
         self,
@@ -99,11 +102,12 @@ class PurchaseConstraints:
         speaker: TokenUser | None = None,
         claims: int | None = None,
     ) -> None:
-        """`speaker` is whose token it was, and `user` a wallet of his. `claims` is the number of
-        the claim that goes out if nothing is raised; None: nothing goes out yet.
+        """Check a claim by `user`, a wallet of the token's user `speaker`.
 
-        Raises ValidationFailed that names the first of the file that is not satisfied, Unavailable
-        while it is not known whose file counts, IdentityUnavailable if not whose account.
+        `claims` is the number of the claim that will be sent if nothing is raised, or None if none
+        will be sent yet. Raises ValidationFailed that names the first constraint, in the order of
+        the brand's file, that is not satisfied; Unavailable while the collection's brand is
+        unknown; and IdentityUnavailable while the user's accounts are.
         """
         async with session(self._pool) as connection:
             brand = await collections.brand_of(connection, collection_id)
@@ -131,7 +135,7 @@ class PurchaseConstraints:
         await self._reserve(claim, constraints, usable)
 
     async def _usable(self, claim: ChatClaim, accounts: tuple[str, ...]) -> tuple[str, ...]:
-        """The accounts that have not satisfied other claims as often as the collection allows."""
+        """Return the accounts that have not yet served as many claims as the collection allows."""
         if not accounts:
             return ()
         async with session(self._pool) as connection:
@@ -141,7 +145,7 @@ class PurchaseConstraints:
     async def _reserve(
         self, claim: ChatClaim, constraints: Sequence[Constraint], accounts: tuple[str, ...]
     ) -> None:
-        """Raises ValidationFailed if another wallet's claim was faster with one of the accounts."""
+        """Raises ValidationFailed if another wallet has just claimed with one of the accounts."""
         if claim.number is None or not accounts:
             return
         async with session(self._pool) as connection:
@@ -158,9 +162,9 @@ class PurchaseConstraints:
         user: Address | None,
         collection_id: int | None,
     ) -> int:
-        """Forget what an API said; answers how much. A key narrows it to its brand's own.
+        """Delete cached answers of an API; returns how many. A key limits this to its brand's.
 
-        Raises Unauthorized for a key of nobody.
+        Raises Unauthorized for an unknown key.
         """
         async with session(self._pool) as connection:
             brand = None
@@ -175,19 +179,19 @@ class PurchaseConstraints:
         return gone
 
     def _refuse_in_doubt(self, collection_id: int) -> None:
-        """The index may be behind the chain, or be read again from the beginning."""
+        """The index may be behind the chain, or be rebuilding."""
         if self._brands.is_constrained(collection_id):
             raise Unavailable("The collection is not indexed yet, and has constraints")
 
     def _configured(self, brand: Address, collection_id: int) -> Sequence[Constraint]:
-        """A disabled brand's too: what it has closed stays closed."""
+        """A disabled brand's constraints stay in force."""
         configuration = self._brands.configuration(brand)
         return () if configuration is None else configuration.constraints_on(collection_id)
 
     async def _accounts(
         self, constraints: Sequence[Constraint], user: Address, speaker: TokenUser | None
     ) -> tuple[str, ...]:
-        if not any(one.kind in CHAT_KINDS for one in constraints):
+        if not any(constraint.kind in CHAT_KINDS for constraint in constraints):
             return ()
         return await self._members.accounts(user, speaker)
 
@@ -210,10 +214,10 @@ class PurchaseConstraints:
         return await self._outside(_chat_question(key, brand, constraint, accounts), kept)
 
     async def _outside(self, question: _Question, kept: Kept) -> bool:
-        found = _result(kept, question)
-        if found is not None:
+        result = _result(kept, question)
+        if result is not None:
             telemetry.CONSTRAINT_RESULTS.labels("hit").inc()
-            return found
+            return result
         telemetry.CONSTRAINT_RESULTS.labels("miss").inc()
         return await self._evaluations.call(
             (question.key, question.subject), lambda: self._ask(question)
@@ -233,16 +237,16 @@ class PurchaseConstraints:
         return is_met
 
     async def _ask(self, question: _Question) -> bool:
-        """Asks again when what was found is invalidated meanwhile: those who wait for it now may
-        have come after that."""
+        """Evaluate again if the result is invalidated meanwhile: some of its waiters may have come
+        after the invalidation."""
         key = question.key
         for _ in range(_MOST_EVALUATIONS):
             async with session(self._pool) as connection:
-                # One that ended since its caller looked, or another process's.
+                # Another evaluation may have ended since the caller read the cache.
                 kept = await constraint_results.get(connection, key.user, key.collection_id)
-                found = _result(kept, question)
-                if found is not None:
-                    return found
+                result = _result(kept, question)
+                if result is not None:
+                    return result
                 ticket = await constraint_results.begin(
                     connection, key, question.subject, _EVALUATION_SECONDS
                 )
@@ -252,10 +256,10 @@ class PurchaseConstraints:
         return bool(is_met)
 
     async def _evaluated(self, question: _Question) -> bool | None:
-        """None where the service has said nothing."""
+        """Return None if the service failed."""
         constraint = question.constraint
         try:
-            is_met = await self._said(question)
+            is_met = await self._ask_service(question)
         except (ExternalApiUnavailable, ChatUnavailable) as failure:
             log.warning(
                 "constraint.service_failed",
@@ -268,7 +272,7 @@ class PurchaseConstraints:
         _count(constraint, "met" if is_met else "not_met")
         return is_met
 
-    async def _said(self, question: _Question) -> bool:
+    async def _ask_service(self, question: _Question) -> bool:
         match question.constraint:
             case ExternalApi() as constraint:
                 return is_satisfied(constraint, await self._apis.ask(constraint, question.key.user))
@@ -287,34 +291,34 @@ class PurchaseConstraints:
 
 
 def _api_question(key: ResultKey, brand: Address, constraint: ExternalApi) -> _Question:
-    said = hashlib.sha256(constraint.model_dump_json().encode()).digest()
+    fingerprint = hashlib.sha256(constraint.model_dump_json().encode()).digest()
     return _Question(
-        key, ConstraintSubject(brand, constraint.kind, constraint.url, said), constraint
+        key, ConstraintSubject(brand, constraint.kind, constraint.url, fingerprint), constraint
     )
 
 
 def _chat_question(
     key: ResultKey, brand: Address, constraint: ChatConstraint, accounts: tuple[str, ...]
 ) -> _Question:
-    """Another account of the user's is another question."""
-    asked = ChatQuery(constraint=constraint, accounts=accounts).as_bytes()
-    subject = ConstraintSubject(brand, constraint.kind, fingerprint=asked)
+    """The accounts are part of the question: a changed account invalidates the answer."""
+    chat_query = ChatQuery(constraint=constraint, accounts=accounts).as_bytes()
+    subject = ConstraintSubject(brand, constraint.kind, fingerprint=chat_query)
     return _Question(key, subject, constraint, accounts)
 
 
 def _result(kept: Kept, question: _Question) -> bool | None:
-    """Unless it was a result of something else, which stood there in the file before."""
-    found = kept.get(question.key.position)
-    return found[1] if found is not None and found[0] == question.subject else None
+    """Return the cached result, unless it belongs to a former constraint at this position."""
+    result = kept.get(question.key.position)
+    return result[1] if result is not None and result[0] == question.subject else None
 
 
 def _plausible(claims: int | None) -> int | None:
-    """The caller's number of the claim; None for a number that PerkNFT refuses whatever it is."""
+    """Return the caller's number of the claim, or None for one that PerkNFT always refuses."""
     return None if claims is None or claims > MOST_CLAIMS else claims
 
 
 def _shortage(accounts: tuple[str, ...], usable: tuple[str, ...]) -> str | None:
-    """Why there is no account to ask about; None if there is one."""
+    """Return why there is no account to check, or None if there is one."""
     if usable:
         return None
     return _IN_USE if accounts else _NOT_LINKED

@@ -50,7 +50,7 @@ class EventCheck(msgspec.Struct, frozen=True):
     signed: SignedRequest | None
 
     def query(self) -> ClaimQuery:
-        """What must be read to decide; only totals that have a limit are counted."""
+        """Return the keys to read before deciding; only totals that have a limit are counted."""
         brand_id = self.key[0]
         is_limited = self.brand.daily_mint_budget or self.brand.max_new_wallets_per_hour
         return ClaimQuery(
@@ -91,7 +91,7 @@ class EventCheck(msgspec.Struct, frozen=True):
         return claim
 
     def quotas(self, snapshot: ClaimSnapshot) -> tuple[Quota | None, Quota | None]:
-        """The brand's LTZ budget and its limit of new wallets; None for no limit."""
+        """Return the brand's LTZ budget and its limit of new wallets, as far as they are set."""
         return budget_of(self.brand, snapshot.now), wallets_of(self.brand, snapshot.now)
 
     def _refuse_used_nonce(self, snapshot: ClaimSnapshot) -> None:

@@ -41,7 +41,7 @@ class RelaySimulator:
     async def gas_limit(self, plan: RelayPlan, sender: Address, requested: int | None) -> int:
         """Return the gas limit to send the call with, after a simulation that passed.
 
-        It is the requested one, or a quarter more than the call needs now. The call is never
+        The limit is the requested one, or a quarter more than the call needs now. The call is never
         simulated with more gas than it is sent with, nor with so little that nodes would disagree
         about its result.
         """

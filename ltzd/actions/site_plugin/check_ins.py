@@ -1,7 +1,7 @@
 """Daily check-ins, streaks and milestones of a site's members (spec 3, 4.4).
 
-A claim is kept once it is committed, with its reward in the mint lane's queue; the answer waits for
-no block. What counts as today is the database's time in the brand's time zone.
+A claim is committed together with its reward in the mint lane's queue; the answer does not wait for
+a block. Today is the database's date in the brand's time zone.
 """
 
 from collections.abc import Iterator
@@ -29,10 +29,10 @@ from ltzd.rules.site_plugin.streaks import (
     CheckIn,
     Milestone,
     StreakSummary,
-    checked_in,
+    extend_streak,
     own_days_after,
     own_reward,
-    shown,
+    summarize,
 )
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
@@ -56,7 +56,7 @@ _BUDGET_SPENT = "Today's rewards have all been given out. Please come back tomor
 
 @dataclass(frozen=True, slots=True)
 class CheckInResult:
-    """`reward` is in whole LTZ, and 0 when today was claimed already."""
+    """`reward` is in whole LTZ, and 0 if the member has already checked in today."""
 
     streak: StreakSummary
     reward: int
@@ -96,13 +96,13 @@ class CheckIns:
     async def _check_in(
         self, connection: Connection, member: Member, brand: Brand, site: Site, most: int | None
     ) -> CheckInResult:
-        """`most`: the LTZ that the mint limit can ever hold, if that is known and not 0."""
+        """`most` is the LTZ that the mint limit can ever hold, None if that is unknown."""
         while True:
             standing = await check_ins.read_snapshot(connection, member)
             today = local_day(standing.now, brand.time_zone)
             if standing.wallet != member.wallet:
                 raise CheckInRefused(_MOVED)
-            claim = checked_in(standing.streak, today, site)
+            claim = extend_streak(standing.streak, today, site)
             if claim is None or _has_checked_in(standing, today):
                 return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
             own_days = own_days_after(claim, standing.own_days)
@@ -117,14 +117,14 @@ class CheckIns:
                 own_days=own_days,
                 own_ltz=own_reward(claim, own_days, site),
             )
-            # What comes in between is another check-in or another wallet: the next look shows it.
+            # Only another check-in or a change of wallet can come between: decide again.
             if await check_ins.write_check_in(connection, new):
-                self._tell(member, claim)
-                streak = shown(claim.streak, today, site, standing.claimed)
+                self._announce(member, claim)
+                streak = summarize(claim.streak, today, site, standing.claimed)
                 return CheckInResult(streak, claim.reward, already_claimed=False)
 
-    def _tell(self, member: Member, claim: CheckIn) -> None:
-        """What has been committed."""
+    def _announce(self, member: Member, claim: CheckIn) -> None:
+        """Log a committed check-in and wake the mint lane."""
         log.info(
             "checkin.claimed",
             brand=hex_of(member.brand_id),
@@ -138,7 +138,7 @@ class CheckIns:
             self._wakeups.notify(REWARDS)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
-        """The bonus. Raises MilestoneRefused with a message for the member."""
+        """Return the bonus. Raises MilestoneRefused with a message for the member."""
         with _counted(telemetry.SITE_MILESTONES):
             brand, site = self._site_of(member)
             if not brand.automation:
@@ -168,7 +168,7 @@ class CheckIns:
                 budget=budget_of(brand, standing.now),
                 own_ltz=milestone.bonus if own_days >= milestone.days else 0,
             )
-            # A streak's best never shrinks, so who comes too late here met another claim.
+            # A streak's best never shrinks: only another claim of this milestone can come between.
             if not await check_ins.write_milestone(connection, new):
                 raise MilestoneRefused(_CLAIMED)
         log.info(
@@ -182,7 +182,7 @@ class CheckIns:
         self._wakeups.notify(REWARDS)
 
     def _site_of(self, member: Member) -> tuple[Brand, Site]:
-        """Raises SiteUnknown: the brand was disabled, or lost its site, a moment ago."""
+        """Raises SiteUnknown if the brand was disabled, or lost its site, just now."""
         brand = self._brands.get(member.brand_id)
         if brand is None or brand.site is None:
             raise SiteUnknown("No brand has this site")
@@ -191,11 +191,11 @@ class CheckIns:
 
 def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
     today = local_day(standing.now, brand.time_zone)
-    return shown(standing.streak, today, site, standing.claimed)
+    return summarize(standing.streak, today, site, standing.claimed)
 
 
 def _has_checked_in(standing: CheckInSnapshot, today: date) -> bool:
-    """With the wallet that he had before, if not with this one."""
+    """Return whether the member has checked in today, also with a former wallet."""
     return standing.checked_in_on is not None and standing.checked_in_on >= today
 
 
@@ -210,7 +210,7 @@ def _refuse_unreached(standing: CheckInSnapshot, milestone: Milestone) -> None:
 
 @contextmanager
 def _counted(counter: Counter) -> Iterator[None]:
-    """Counts what goes wrong in this block."""
+    """Count the refusals and failures of this block."""
     try:
         yield
     except Refused:

@@ -1,7 +1,7 @@
-"""Leaderboards of a brand's users: who has earned most, done most, or come longest in a row.
+"""Leaderboards of a brand's users: by LTZ earned, rewards received, or longest streak.
 
-Anybody may read them, so a user is shown by an identifier of this brand alone, from which nobody
-learns who he is elsewhere, and never by an e-mail address.
+They are public, so a user is shown by an identifier that is specific to this brand and cannot be
+linked to other brands, and never by an e-mail address.
 """
 
 import hmac
@@ -33,7 +33,7 @@ class LeaderboardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Leaderboard:
-    """`total`: how many are ranked, shown here or not."""
+    """`total` is how many users are ranked, including those not listed."""
 
     entries: tuple[LeaderboardEntry, ...]
     total: int
@@ -44,7 +44,7 @@ class Leaderboards:
         self._pool = pool
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
-        """Of the week or month that it is now where the brand is; `limit` is at least 1."""
+        """Read the current week or month in the brand's time zone; `limit` is at least 1."""
         async with session(self._pool) as connection:
             key, now = await standings.member_key(connection, brand.address)
             starts = first_day(period, local_day(now, brand.time_zone))
@@ -60,9 +60,10 @@ def _entry(key: bytes, place: RankedWallet, rank: int) -> LeaderboardEntry:
 
 
 def _shown(username: str | None, identifier: str) -> str:
-    """Sites let people log in by their e-mail address, and some take it for a name.
+    """Return the name to show: some sites use the e-mail address of a user as the name.
 
-    The sign of an address has look-alikes, and may be behind what is shown.
+    The name is normalized before the check, since `@` has look-alikes, and checked whole, since
+    the sign may stand behind the part that is shown.
     """
     if not username or "@" in unicodedata.normalize("NFKC", username):
         return f"member-{identifier[:_NAME_DIGITS]}"

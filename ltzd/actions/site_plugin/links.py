@@ -1,13 +1,13 @@
-"""Lets a wallet's owner link a member of a brand's site with his wallet, by a code.
+"""Links a member of a brand's site with the wallet of an owner who has logged in to ltzd.
 
-The owner asks ltzd for a code, with an access token, and the member types it at the site: so the
-site never holds a token, and a link is for one member, a time and a daily allowance. A code names
-its site, lives ten minutes, works once, and is kept as a keyed hash.
+The owner gets a code from ltzd, with an access token, and the member types it at the site. So the
+site never holds a token, and a link is for one member, a limited time and a daily allowance. A code
+names its site, is valid for ten minutes, works once, and is stored as a keyed hash.
 
-A linked member has the wallet of his e-mail address if it is the owner's, else the owner's first
-wallet. With this address he is never linked to a second owner's wallet, whatever has ended since:
-with a wallet for each of many he would check in and claim what is free as many times. Back to his
-address's own wallet he may.
+A linked member uses the wallet of the member's e-mail address if that is one of the owner's, and
+the owner's first wallet otherwise. A member with the same address is never linked to a second
+owner's wallet, even after the first link has ended: with many wallets in turn a member could check
+in and claim free perks once with each. Returning to the address's own wallet is allowed.
 """
 
 import secrets
@@ -46,7 +46,7 @@ _LINKED = "Your account at this site is linked to another wallet already."
 
 @dataclass(frozen=True, slots=True)
 class LinkCode:
-    """`daily_allowance` is in whole LTZ. The code itself is kept nowhere."""
+    """`daily_allowance` is in whole LTZ. The code itself is not stored."""
 
     code: str
     host: str
@@ -78,9 +78,9 @@ class SiteLinks:
         return await self._users.user_of(token)
 
     async def new_code(self, owner: TokenUser, host: str, daily_allowance: int) -> LinkCode:
-        """`host` is in normal form.
+        """Create a code for the site at `host`, which is in normal form.
 
-        Raises NotFound for a host of no brand's site, ValidationFailed for an owner without a
+        Raises NotFound if no brand has a site at the host, ValidationFailed for an owner without a
         wallet, RateLimited for too many open codes, IdentityUnavailable.
         """
         try:
@@ -106,12 +106,12 @@ class SiteLinks:
         return LinkCode(code, host, daily_allowance, expires_at)
 
     async def links_of(self, owner: TokenUser) -> list[Link]:
-        """Those that last, the oldest first."""
+        """Return the owner's active links, oldest first."""
         async with session(self._pool) as connection:
             return await site_links.list_of_owner(connection, owner.subject)
 
     async def end_at(self, owner: TokenUser, host: str) -> None:
-        """End the owner's links at this host, and his codes for it. Raises NotFound for none."""
+        """End the owner's links and codes at this host. Raises NotFound if there are none."""
         async with transaction(self._pool) as connection:
             await site_links.lock_owner(connection, owner.subject)
             ended = await site_links.end_owner_links(connection, owner.subject, host)
@@ -153,7 +153,7 @@ class SiteLinks:
     async def _linked(self, member: Member, code: str) -> LinkedWallet:
         hashes = self._sealer.keyed_hashes(_place(member.brand_id, member.host, code))
         async with transaction(self._pool) as connection:
-            # A refusal from here on undoes this: the code still works.
+            # A refusal from here on rolls this back, and the code still works.
             taken = await site_links.consume_code(connection, hashes)
             locked = await site_links.lock_member(connection, member)
             if locked is None or locked.user_id != member.user_id:
@@ -193,7 +193,7 @@ def _wallet_for(member: LockedMember, code: ConsumedCode) -> Address:
 
 
 def _place(brand: Address, host: str, code: str) -> bytes:
-    """What a code's hash is bound to. A host holds no zero byte."""
+    """Return the text that is hashed for a code. A host holds no zero byte."""
     return b"ltzd site_link_codes " + brand + host.encode() + b"\0" + code.encode()
 
 

@@ -1,8 +1,8 @@
-"""Who asks at a brand's site: the Host names the brand, and the site itself its user.
+"""Authenticates the members of brands' sites: the Host names the brand, the site names the user.
 
-A user of the site is a member, whose wallet is that of his e-mail address, as it is for events. A
-member, or an administrator of the site, may have typed anybody's address; only a wallet's owner can
-link a member with it (`site_links.py`). Addresses are neither logged nor shown.
+A user of a site is a member, with the wallet of the user's e-mail address, as for events. The
+member, or an administrator of the site, may have entered somebody else's address; so only the
+wallet's owner can link a member with it (`links.py`). Addresses are neither logged nor shown.
 """
 
 from dataclasses import dataclass, replace
@@ -31,17 +31,17 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 LONGEST_USERNAME = 320
-"""Characters; no e-mail address is longer, and one that is cut is not known for one any more."""
+"""Characters. No e-mail address is longer; a shortened one could not be recognised as one."""
 _MOST_USERS = 2**63 - 1
 
 
 class NoEmailAddress(Refused):
-    """The site names no e-mail address of its user's, or what is none: he has no wallet then."""
+    """The site gives no usable e-mail address for its user, who has no wallet then."""
 
 
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
-    """Where the sites are asked who their users are."""
+    """Where sites are asked about a log-in."""
 
     base_url: str = "https://{host}"
     rest_prefix: str = "wp-json"
@@ -49,7 +49,7 @@ class SitePolicy:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticatedMember:
-    """`nonce` is a fresh one of the same log-in, to be passed back."""
+    """`nonce` is a new nonce of the same log-in, to be returned to the site's page."""
 
     member: Member
     nonce: str | None
@@ -71,14 +71,14 @@ class SiteMembers:
         self._policy = policy
 
     def brand_of(self, host: str) -> Brand:
-        """Whose site is at this host, in normal form. Raises SiteUnknown."""
+        """Return the brand whose site is at `host`, in normal form. Raises SiteUnknown."""
         brand = self._brands.with_site(host)
         if brand is None:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return brand
 
     async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
-        """Who has logged in with these credentials.
+        """Return the member that these credentials log in.
 
         Raises SiteUnknown, NotLoggedIn, NoEmailAddress, RateLimited for too many new wallets, and
         Unavailable.
@@ -90,7 +90,7 @@ class SiteMembers:
             known = await site_members.find(connection, brand.address, host, user.id)
         username, key = _shown_name(user.username), users.email_key(email)
         if known is None or known.email_key != key:
-            member = await self._meet(brand, host, user.id, username, email)
+            member = await self._add_member(brand, host, user.id, username, email)
         elif known.has_ended_link:
             member = await self._settle(known)
         elif known.member.username != username:
@@ -102,7 +102,7 @@ class SiteMembers:
         )
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
-        """Whether the site has confirmed this log-in within the hour and not denied it since."""
+        """Return whether the site has confirmed this log-in in the last hour, and not denied it."""
         return self._host_sites.was_recently_valid(
             self._base_url(host), credentials, self._policy.rest_prefix
         )
@@ -120,10 +120,10 @@ class SiteMembers:
             raise HostSiteUnavailable("The host site gave no usable answer: the id is too large")
         return user
 
-    async def _meet(
+    async def _add_member(
         self, brand: Brand, host: str, site_user_id: int, username: str, email: str
     ) -> Member:
-        """A user who is new here, or has another e-mail address than he had."""
+        """Add a member who is new, or whose e-mail address has changed."""
         try:
             user = await self._newcomers.user_of(email, brand)
         except InvalidFields as refusal:
@@ -140,7 +140,7 @@ class SiteMembers:
             return await site_members.save(connection, met, known.email_key)
 
     async def _settle(self, known: MemberRecord) -> Member:
-        """A member whose link has ended has the wallet of his e-mail address again."""
+        """Give a member whose link has ended the wallet of the e-mail address again."""
         member = known.member
         async with session(self._pool) as connection:
             await site_links.clear_ended_link(connection, member)
@@ -153,8 +153,10 @@ class SiteMembers:
 
 
 def _email_of(user: SiteUser) -> str:
-    """Raises NoEmailAddress, also for an address that would be taken for somebody else's. Its form
-    is the business of whoever makes wallets of addresses."""
+    """Raises NoEmailAddress, also for an address that could be mistaken for another person's.
+
+    The form of the address is checked by the identity provider.
+    """
     if user.email is None or proven_address(user.email) is None:
         raise no_email()
     return user.email
@@ -168,7 +170,7 @@ def no_email() -> NoEmailAddress:
 
 
 def _shown_name(username: str) -> str:
-    """Without what could not be stored, or would turn a page's text around."""
+    """Drop characters that cannot be stored or that change the direction of a page's text."""
     return "".join(filter(str.isprintable, username))[:LONGEST_USERNAME]
 
 

@@ -1,7 +1,7 @@
-"""What the chain says of a perk and a wallet, and the request that redeems one for the other.
+"""Reads what the chain says of a perk and a wallet, and builds the relay request that redeems it.
 
-A priced perk comes with a permit for exactly its price, signed by the wallet through whoever keeps
-its key; a free one needs none.
+The request for a perk with a price carries a permit for exactly that price, which the identity
+provider signs with the wallet's key; a free perk needs no permit.
 """
 
 import time
@@ -24,11 +24,11 @@ from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
 
 PERMIT_SECONDS = 1_200
-"""A lane begins to send a relay within ten minutes, or never."""
+"""A lane sends a relay within ten minutes of its admission, or never."""
 
 
 class OnChain(Protocol):
-    """A perk or a redemption: of a collection, or else of an item."""
+    """A perk or a redemption, of a collection or of an item; the other id is None."""
 
     @property
     def collection_id(self) -> int | None: ...
@@ -38,7 +38,7 @@ class OnChain(Protocol):
 
 
 def token_user_of(member: Member) -> TokenUser | None:
-    """Who a linked member is to whoever keeps the wallets."""
+    """Return a linked member's user at the identity provider, if the member is linked."""
     return None if member.subject is None else TokenUser(member.subject, None)
 
 
@@ -49,7 +49,7 @@ class RedemptionRequests:
         self._identity = identity
 
     async def standing(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
-        """Raises RedemptionRefused for what is not on chain."""
+        """Raises RedemptionRefused if the collection or item is not on chain."""
         try:
             answers = await self._node.views(_questions(sold, wallet, self._contracts))
             return _standing_in(sold, answers)
@@ -61,36 +61,42 @@ class RedemptionRequests:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    async def request(self, one: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
-        to = self._contracts.perk_nft if one.item_id is None else self._contracts.points_sale
-        permit = await self._permit(one, to, standing.permit_nonce) if one.price > 0 else None
+    async def request(self, redemption: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
+        to = self._contracts.perk_nft if redemption.item_id is None else self._contracts.points_sale
+        permit = (
+            await self._permit(redemption, to, standing.permit_nonce)
+            if redemption.price > 0
+            else None
+        )
         return RelayRequest(
             to,
-            _call(one, standing.claims),
-            one.wallet,
+            _call(redemption, standing.claims),
+            redemption.wallet,
             permit=permit,
-            idempotency_key=one.idempotency_key,
-            fingerprint=one.fingerprint,
+            idempotency_key=redemption.idempotency_key,
+            fingerprint=redemption.fingerprint,
         )
 
-    async def _permit(self, one: SiteRedemption, spender: Address, nonce: int) -> SignedPermit:
-        """For this price and once. Raises RedemptionRefused for a key that is not kept for us."""
+    async def _permit(
+        self, redemption: SiteRedemption, spender: Address, nonce: int
+    ) -> SignedPermit:
+        """Sign a permit for the price. Raises RedemptionRefused if the key is not available."""
         head, _ = await self._node.head_and_final()
-        # A chain that nobody uses has an old head, and one that was hurried a head of tomorrow.
+        # An idle chain has an old head, and a dev chain may be ahead of the clock.
         deadline = max(head.timestamp, int(time.time())) + PERMIT_SECONDS
         message = {
-            "owner": hex_of(one.wallet),
+            "owner": hex_of(redemption.wallet),
             "spender": hex_of(spender),
-            "value": one.price,
+            "value": redemption.price,
             "nonce": nonce,
             "deadline": deadline,
         }
         data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
         try:
-            signature = await self._identity.sign_typed_data(one.wallet, data)
+            signature = await self._identity.sign_typed_data(redemption.wallet, data)
         except ValueError as error:
             raise RedemptionRefused(redeeming.EXTERNAL_WALLET) from error
-        return SignedPermit(one.wallet, spender, one.price, deadline, signature)
+        return SignedPermit(redemption.wallet, spender, redemption.price, deadline, signature)
 
 
 def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
@@ -139,13 +145,19 @@ def _item(answer: bytes) -> Offer:
     )
 
 
-def _call(one: SiteRedemption, claims: int) -> bytes:
-    if one.collection_id is not None:
+def _call(redemption: SiteRedemption, claims: int) -> bytes:
+    if redemption.collection_id is not None:
         return perk_nft.claim_for_call(
-            one.wallet, one.collection_id, one.price, claims, one.reference
+            redemption.wallet,
+            redemption.collection_id,
+            redemption.price,
+            claims,
+            redemption.reference,
         )
-    assert one.item_id is not None, "a redemption is of one thing"
-    return points_sale.buy_for_call(one.wallet, one.item_id, 1, one.price, one.reference)
+    assert redemption.item_id is not None, "a redemption is of one thing"
+    return points_sale.buy_for_call(
+        redemption.wallet, redemption.item_id, 1, redemption.price, redemption.reference
+    )
 
 
 def _typed(message: dict[str, object], chain_id: int, token: Address) -> dict[str, Any]:

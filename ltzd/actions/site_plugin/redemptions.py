@@ -1,12 +1,12 @@
-"""Redeems perks for whoever is logged in at a brand's site: a claim or a purchase by his wallet.
+"""Redeems perks for members who are logged in at a brand's site: a claim or a purchase on chain.
 
-A row is written before anything is signed, and everything that follows bears its id: the relay's
-idempotency key, the reference on chain. So whoever goes on after a death, or comes along meanwhile,
-finds what was done, and no perk is paid for twice. What stands in the way is told before a relay
-exists, as long as the chain can tell; then no wallet of the operator's has spent anything.
+A row is written before anything is signed, and every later step carries its id: the relay's
+idempotency key and the reference on chain. So a request that continues after a crash, or that comes
+meanwhile, finds what was done, and no perk is paid for twice. Obstacles are reported before a relay
+exists, as far as the chain shows them; the operator has spent nothing then.
 
-How much the session may spend, and which pot pays, is decided with the row, under the locks of the
-wallet and of the member (`rules/site_plugin/spending.py`, docs/decisions/0023).
+How much the session may spend, and from which pot, is decided together with the row, under the
+locks of the wallet and of the member (`rules/site_plugin/spending.py`, docs/decisions/0023).
 """
 
 import asyncio
@@ -48,11 +48,10 @@ log = structlog.get_logger()
 
 WAIT_SECONDS = 60.0
 _MOST_BEGINNINGS = 4
-"""Of one request, each because something else of the wallet came between."""
+"""How often one request begins anew because another transaction of the wallet came between."""
 _FIRST_PAUSE_SECONDS = 0.02
 _LONGEST_PAUSE_SECONDS = 0.5
-"""Between two looks for the fact that pays, which the indexer writes a moment after the relay is
-mined."""
+"""Between two reads of the fact that pays, which is indexed soon after the relay is mined."""
 _MOVED = "Your account at this site has just changed. Please try again."
 
 
@@ -67,7 +66,7 @@ class PerkOffer:
 
 @dataclass(frozen=True, slots=True)
 class RedeemedPerk:
-    """`is_pending`: no fact on chain pays it yet; its code is nobody's to know until one does."""
+    """`is_pending`: no fact on chain pays for it yet, and its code is secret until one does."""
 
     redemption: SiteRedemption
     is_pending: bool
@@ -75,9 +74,9 @@ class RedeemedPerk:
 
 @dataclass(frozen=True, slots=True)
 class MemberFunds:
-    """What a member's wallet holds, as of the indexed block, and what this session may spend of it.
+    """The wallet's balance at the indexed block, and how much of it this session may spend.
 
-    In LTZ's smallest unit. `link` is the one that lasts.
+    Both are in LTZ's smallest unit. `link` is the member's active link.
     """
 
     balance: int
@@ -87,7 +86,7 @@ class MemberFunds:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """`max_cost` is in LTZ's smallest unit; None for whatever the perk costs."""
+    """`max_cost` is in LTZ's smallest unit; without it any cost is accepted."""
 
     brand: Brand
     member: Member
@@ -105,7 +104,7 @@ class SiteRedemptions:
         self._orders = RedemptionRequests(context.node, context.contracts, identity)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
-        """What the brand lists and the chain knows for its own, in the file's order."""
+        """Return the brand's configured perks that are its own on chain, in the file's order."""
         perks = brand.perks
         async with session(self._pool) as connection:
             offered = await site_redemptions.read_offers(
@@ -113,10 +112,10 @@ class SiteRedemptions:
                 [perk.collection_id for perk in perks if perk.collection_id is not None],
                 [perk.item_id for perk in perks if perk.item_id is not None],
             )
-        found = [(perk, offered.of(perk.collection_id, perk.item_id)) for perk in perks]
+        offers = [(perk, offered.of(perk.collection_id, perk.item_id)) for perk in perks]
         return [
             PerkOffer(perk, offer.price, redeeming.is_available(offer))
-            for perk, offer in found
+            for perk, offer in offers
             if offer is not None and offer.brand == brand.address
         ]
 
@@ -131,36 +130,36 @@ class SiteRedemptions:
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None = None
     ) -> RedeemedPerk:
-        """Answers when the perk is the wallet's, or after a minute. A perk that costs more than
-        `max_cost` is refused.
+        """Return once the wallet has the perk, or after a minute.
 
-        The same perk again, while one is open or within a minute of its answer, is the same
-        redemption. Raises RedemptionRefused, and Unavailable where the next try goes on with it.
+        A perk that costs more than `max_cost` is refused. A request for the same perk while a
+        redemption is open, or within a minute of its answer, joins that redemption. Raises
+        RedemptionRefused, and Unavailable if the next request will continue this redemption.
         """
         deadline = self._clock() + WAIT_SECONDS
         try:
-            return await self._redeemed(_Order(brand, member, perk_id, max_cost, deadline))
+            return await self._redeem(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:
             outcome = "refused" if isinstance(error, Refused) else "unavailable"
             telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
             raise
 
-    async def _redeemed(self, order: _Order) -> RedeemedPerk:
+    async def _redeem(self, order: _Order) -> RedeemedPerk:
         wallet = order.member.wallet
         for _ in range(_MOST_BEGINNINGS):
-            begun = await self._begun(order)
+            begun = await self._find_or_begin(order)
             if begun.state is RedemptionState.DONE:
                 return _repeated(begun)
             async with self._waiters.user_lock(wallet):
-                redeemed = await self._carried_on(order, begun.id)
+                redeemed = await self._continue(order, begun.id)
             if redeemed is not None:
                 return redeemed
         raise Unavailable("Other transactions of this wallet came between, one after the other")
 
     # --- beginning ------------------------------------------------------------------------------
 
-    async def _begun(self, order: _Order) -> SiteRedemption:
-        """The one that asking again means, or a new one that nothing known stands against."""
+    async def _find_or_begin(self, order: _Order) -> SiteRedemption:
+        """Return the redemption to join, or a new one after every check that needs no relay."""
         async with session(self._pool) as connection:
             earlier = await self._joinable(connection, order)
         if earlier is not None:
@@ -171,14 +170,14 @@ class SiteRedemptions:
         standing = await self._orders.standing(perk, order.member.wallet)
         redeeming.check_cost(standing.offer.price, order.max_cost)
         redeeming.check(standing, order.brand.address)
-        await self._refuse_hopeless(order, perk)
+        await self._precheck(order, perk)
         while True:
             begun = await self._begin(order, perk, standing)
             if begun is not None:
                 return begun
 
-    async def _refuse_hopeless(self, order: _Order, perk: Perk) -> None:
-        """Before there is a row, since whoever tries may try for ever."""
+    async def _precheck(self, order: _Order, perk: Perk) -> None:
+        """Refuse before a row is written, so that repeated attempts leave no rows."""
         member = order.member
         try:
             await self._relayer.precheck(member.wallet, perk.collection_id, token_user_of(member))
@@ -188,15 +187,15 @@ class SiteRedemptions:
     async def _begin(
         self, order: _Order, perk: Perk, standing: RedemptionFacts
     ) -> SiteRedemption | None:
-        """None if its code was another's."""
+        """Return None if the drawn confirmation code is already in use."""
         brand, wallet, price = order.brand.address, order.member.wallet, standing.offer.price
         async with transaction(self._pool) as connection:
             await site_redemptions.lock_wallet(connection, wallet)
             earlier = await self._joinable(connection, order)
             if earlier is not None:
                 return earlier
-            for one in await site_redemptions.list_abandoned(connection, brand, wallet):
-                await site_redemptions.fail(connection, one, ABANDONED_UNSENT)
+            for redemption in await site_redemptions.list_abandoned(connection, brand, wallet):
+                await site_redemptions.fail(connection, redemption, ABANDONED_UNSENT)
             await spending.lock_member(connection, order.member)
             account = await spending.read_account(connection, order.member)
             if account is None or not account.is_of(order.member):
@@ -215,70 +214,75 @@ class SiteRedemptions:
     async def _joinable(self, connection: Connection, order: _Order) -> SiteRedemption | None:
         return await site_redemptions.find_joinable(connection, order.member, order.perk_id)
 
-    # --- carrying on, as the only one of this wallet and process --------------------------------
+    # --- continuing, one redemption of a wallet at a time in this process -----------------------
 
-    async def _carried_on(self, order: _Order, redemption: UUID) -> RedeemedPerk | None:
-        """From wherever whoever came before has left it; None to begin anew."""
+    async def _continue(self, order: _Order, redemption_id: UUID) -> RedeemedPerk | None:
+        """Continue the redemption from its recorded state; return None to begin again."""
         async with session(self._pool) as connection:
-            one = await site_redemptions.by_id(connection, redemption)
-            traces = await site_redemptions.read_progress(connection, one)
-        match one.state:
+            redemption = await site_redemptions.by_id(connection, redemption_id)
+            traces = await site_redemptions.read_progress(connection, redemption)
+        match redemption.state:
             case RedemptionState.DONE:
-                return _repeated(one)
+                return _repeated(redemption)
             case RedemptionState.FAILED:
-                _raise_failure(one)
+                _raise_failure(redemption)
                 return None
             case RedemptionState.REVERSED:
                 return None
         if traces.is_paid:
-            return await self._finished(one)
+            return await self._finish(redemption)
         try:
             if traces.relay is not None:
-                return await self._joined(order, one, traces.relay)
-            return await self._sent(order, one)
-        except ValidationFailed as refusal:  # gas is too dear: all others are told as what they are
+                return await self._join(order, redemption, traces.relay)
+            return await self._send(order, redemption)
+        except ValidationFailed as refusal:  # gas is too dear
             raise Unavailable(refusal.message) from refusal
 
-    async def _joined(self, order: _Order, one: SiteRedemption, relay: int) -> RedeemedPerk | None:
-        """One that failed under whoever began it is begun anew: this one was told nothing yet."""
+    async def _join(
+        self, order: _Order, redemption: SiteRedemption, relay: int
+    ) -> RedeemedPerk | None:
+        """Join the relay; if it failed for the request that began it, begin a new redemption."""
         try:
             relayed = await self._relayer.outcome(relay, order.deadline)
         except TransactionFailed:
-            await self._fail(one, OVERTAKEN)
+            await self._fail(redemption, OVERTAKEN)
             return None
         if relayed is None:
             return None
         if relayed.status is RelayStatus.FAILED:
-            await self._fail(one, OVERTAKEN)
+            await self._fail(redemption, OVERTAKEN)
             return None
-        return await self._settled(order, one, relayed)
+        return await self._settled(order, redemption, relayed)
 
-    async def _sent(self, order: _Order, one: SiteRedemption) -> RedeemedPerk | None:
-        await self._waiters.user_idle(one.wallet, order.deadline)
+    async def _send(self, order: _Order, redemption: SiteRedemption) -> RedeemedPerk | None:
+        await self._waiters.user_idle(redemption.wallet, order.deadline)
         if self._clock() >= order.deadline:
             raise Unavailable("An earlier transaction of this wallet is still under way")
-        redeeming.check_cost(one.price, order.max_cost)
-        if not await self._is_still_paid_for(order, one):
-            await self._fail(one, OVERTAKEN)
+        redeeming.check_cost(redemption.price, order.max_cost)
+        if not await self._is_still_paid_for(order, redemption):
+            await self._fail(redemption, OVERTAKEN)
             return None
         standing: RedemptionFacts | None = None
         try:
-            standing = await self._orders.standing(one, one.wallet)
-            redeeming.check(standing, one.brand)
-            redeeming.check_price(standing.offer, one.price)
-            request = await self._orders.request(one, standing)
+            standing = await self._orders.standing(redemption, redemption.wallet)
+            redeeming.check(standing, redemption.brand)
+            redeeming.check_price(standing.offer, redemption.price)
+            request = await self._orders.request(redemption, standing)
             relayed = await self._relayer.send(token_user_of(order.member), request, order.deadline)
         except Refused as refusal:
             if redeeming.is_gas_too_dear(refusal):
                 raise
-            return await self._refused(one, standing, refusal)
-        return await self._settled(order, one, relayed)
+            return await self._refused(redemption, standing, refusal)
+        return await self._settled(order, redemption, relayed)
 
-    async def _is_still_paid_for(self, order: _Order, one: SiteRedemption) -> bool:
-        """Whether the pots that it charges are open to the member now: whoever began it may have
-        left, and meanwhile his link has ended, or somebody has proven the address."""
+    async def _is_still_paid_for(self, order: _Order, redemption: SiteRedemption) -> bool:
+        """Return whether the member may still spend from the pots that the redemption charges.
+
+        Since it began the member's link may have ended, or another person may have proven the
+        e-mail address.
+        """
         async with session(self._pool) as connection:
-            payment, link = await spending.read_charge(connection, one.id)
+            payment, link = await spending.read_charge(connection, redemption.id)
             account = await spending.read_account(connection, order.member)
         if account is None or not account.is_of(order.member):
             return False
@@ -288,66 +292,68 @@ class SiteRedemptions:
         )
 
     async def _refused(
-        self, one: SiteRedemption, standing: RedemptionFacts | None, refusal: Refused
+        self, redemption: SiteRedemption, standing: RedemptionFacts | None, refusal: Refused
     ) -> RedeemedPerk | None:
-        """None if it was refused for what the chain said before and no longer says: a permit's
-        nonce that was used meanwhile, say. That, or something else, is for another redemption."""
+        """Return None, to begin anew, if the chain has changed since the refusal's facts were read.
+
+        A permit's nonce may have been used meanwhile, for redemption.
+        """
         sentence = redeeming.refusal_sentence(refusal)
         if (
             standing is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
-            and await self._orders.standing(one, one.wallet) != standing
+            and await self._orders.standing(redemption, redemption.wallet) != standing
         ):
             sentence = OVERTAKEN
-        if not await self._fail(one, sentence) or sentence == OVERTAKEN:
+        if not await self._fail(redemption, sentence) or sentence == OVERTAKEN:
             return None
         raise RedemptionRefused(sentence) from refusal
 
     async def _settled(
-        self, order: _Order, one: SiteRedemption, relayed: RelayProgress
+        self, order: _Order, redemption: SiteRedemption, relayed: RelayProgress
     ) -> RedeemedPerk | None:
         match relayed.status:
             case RelayStatus.PENDING:
-                return _told(one, "pending")
+                return _answer(redemption, "pending")
             case RelayStatus.FAILED:
                 sentence = redeeming.revert_sentence(relayed.reason or "")
-                if not await self._fail(one, sentence):
+                if not await self._fail(redemption, sentence):
                     return None
                 raise RedemptionRefused(sentence)
-        await self._await_payment(one, order.deadline)
-        return await self._finished(one)
+        await self._await_payment(redemption, order.deadline)
+        return await self._finish(redemption)
 
-    async def _await_payment(self, one: SiteRedemption, deadline: float) -> None:
-        """Returns when a fact pays the redemption, or at the deadline.
+    async def _await_payment(self, redemption: SiteRedemption, deadline: float) -> None:
+        """Return once an indexed fact pays for the redemption, or at the deadline.
 
-        A receipt says that the relay was mined; the code is given for the indexed fact alone,
-        which a reorganisation takes back in the same transaction as the block.
+        The receipt is not enough: the code is shown for the indexed fact alone, which a reorg
+        removes in the same transaction as its block.
         """
         pause = _FIRST_PAUSE_SECONDS
         while self._clock() < deadline:
             async with session(self._pool) as connection:
-                traces = await site_redemptions.read_progress(connection, one)
+                traces = await site_redemptions.read_progress(connection, redemption)
             if traces.is_paid:
                 return
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
-    async def _finished(self, one: SiteRedemption) -> RedeemedPerk:
-        """Pending if no fact pays the redemption, or if its payment was lost again."""
+    async def _finish(self, redemption: SiteRedemption) -> RedeemedPerk:
+        """Finish the redemption; it stays pending if no fact pays for it, or not any longer."""
         async with transaction(self._pool) as connection:
-            is_ours = await redemption_payments.finish(connection, one.id)
-            ended = await site_redemptions.by_id(connection, one.id)
+            is_ours = await redemption_payments.finish(connection, redemption.id)
+            ended = await site_redemptions.by_id(connection, redemption.id)
         if not is_ours:
             return _repeated(ended)
-        log.info("site_redemption.done", redemption=str(one.id))
-        return _told(ended, "redeemed")
+        log.info("site_redemption.done", redemption=str(redemption.id))
+        return _answer(ended, "redeemed")
 
-    async def _fail(self, one: SiteRedemption, failure: str) -> bool:
-        """False if it may come yet."""
+    async def _fail(self, redemption: SiteRedemption, failure: str) -> bool:
+        """Mark the redemption as failed; return False if its relay may still be mined."""
         async with transaction(self._pool) as connection:
-            is_over = await site_redemptions.fail(connection, one, failure)
+            is_over = await site_redemptions.fail(connection, redemption, failure)
         if is_over:
-            log.info("site_redemption.failed", redemption=str(one.id))
+            log.info("site_redemption.failed", redemption=str(redemption.id))
         return is_over
 
 
@@ -358,7 +364,7 @@ def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
 
 def _pots(brand: Brand, account: SpendingAccount, balance: int) -> PotAmounts:
     believed = _is_believed(brand, account)
-    return site_spending.pots(account.ledger, believed=believed, balance=balance)
+    return site_spending.available_pots(account.ledger, believed=believed, balance=balance)
 
 
 def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:
@@ -376,18 +382,18 @@ def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:
     )
 
 
-def _repeated(one: SiteRedemption) -> RedeemedPerk:
-    """The code again, unless nothing pays for it at this moment."""
-    is_paid = one.state is RedemptionState.DONE and not one.is_payment_lost
-    return _told(one, "repeated" if is_paid else "pending")
+def _repeated(redemption: SiteRedemption) -> RedeemedPerk:
+    """Return the code again, unless no fact pays for the redemption at the moment."""
+    is_paid = redemption.state is RedemptionState.DONE and not redemption.is_payment_lost
+    return _answer(redemption, "repeated" if is_paid else "pending")
 
 
-def _told(one: SiteRedemption, outcome: str) -> RedeemedPerk:
+def _answer(redemption: SiteRedemption, outcome: str) -> RedeemedPerk:
     telemetry.SITE_REDEMPTIONS.labels(outcome).inc()
-    return RedeemedPerk(one, is_pending=outcome == "pending")
+    return RedeemedPerk(redemption, is_pending=outcome == "pending")
 
 
-def _raise_failure(one: SiteRedemption) -> None:
-    """It failed while the next in turn waited, who hears the same: RedemptionRefused."""
-    if one.failure is not None and one.failure not in {OVERTAKEN, ABANDONED_UNSENT}:
-        raise RedemptionRefused(one.failure)
+def _raise_failure(redemption: SiteRedemption) -> None:
+    """Raise the failure of a redemption for a request that waited behind it."""
+    if redemption.failure is not None and redemption.failure not in {OVERTAKEN, ABANDONED_UNSENT}:
+        raise RedemptionRefused(redemption.failure)

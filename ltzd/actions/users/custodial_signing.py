@@ -1,9 +1,9 @@
-"""What ltzd signs with the keys of users' wallets: typed data that it builds itself, nothing else.
+"""Signs typed data with the keys of users' wallets: only messages that ltzd builds itself.
 
-There is a builder for each message that may be signed. It reads the data strictly, refuses whatever
-its type does not have, and makes the digest from our own types (`chain/typed_data.py`): whatever
-`types` a caller writes, the signature is over the message that it says it is. Nothing here takes a
-hash, a transaction, or text to sign.
+Each message type that may be signed has a builder that reads the data strictly, refuses unknown
+members, and computes the digest from ltzd's own types (`chain/typed_data.py`). So the signature is
+over the stated message, whatever `types` the caller sends. Nothing here signs a hash, a transaction
+or a text.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -22,7 +22,7 @@ PrimaryType = Literal["Permit"]
 
 @dataclass(frozen=True, slots=True)
 class AllowedMessage:
-    """One kind of message that may be signed, in the one domain that it may be signed for."""
+    """A message type that may be signed, and the only domain that it may be signed for."""
 
     primary_type: PrimaryType
     domain_name: str
@@ -35,7 +35,7 @@ def ltz_permits(chain_id: int, ltz: Address) -> AllowedMessage:
 
 
 def new_key() -> tuple[bytes, Address]:
-    """Of the operating system's randomness."""
+    """Create a key from the operating system's randomness."""
     key = coincurve.PrivateKey()
     return key.secret, _address_of(key)
 
@@ -46,8 +46,10 @@ def sign(
     typed_data: Mapping[str, Any],
     allowed: Collection[AllowedMessage],
 ) -> bytes:
-    """65 bytes (r, s, v of 27 or 28). Raises ValueError for what is not in `allowed`, is not the
-    wallet's to say, or is no such message."""
+    """Return 65 bytes (r, s, v of 27 or 28).
+
+    Raises ValueError for a message that is not in `allowed`, not well-formed, or not the wallet's.
+    """
     digest = digest_of(wallet, typed_data, allowed)
     signed = coincurve.PrivateKey(secret).sign_recoverable(digest, hasher=None)
     return signature_of(signed[64], signed[:32], signed[32:64])
@@ -62,7 +64,7 @@ def digest_of(
         message = _BUILDERS[kind.primary_type](typed_data["message"], wallet)
         _check_types(typed_data["types"], kind.primary_type)
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"this is no typed data: {type(error).__name__}") from error
+        raise ValueError(f"the typed data is malformed: {type(error).__name__}") from error
     return eip712.digest(message, domain_separator(kind.domain_name, kind.chain_id, kind.contract))
 
 
@@ -113,7 +115,7 @@ _TYPES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
 
 
 def _check_types(types: Mapping[str, Any], primary_type: PrimaryType) -> None:
-    """The domain's type may be left out."""
+    """Raises ValueError for unexpected types; the domain's type is optional."""
     if types.keys() - {"EIP712Domain"} != {primary_type}:
         raise ValueError("the data has other types than its message needs")
     for name, fields in types.items():
@@ -135,7 +137,7 @@ def _address(value: object) -> Address:
 
 
 def _uint(value: object) -> int:
-    """A number, or its decimal digits. What is too large the digest refuses."""
+    """Parse an integer or its decimal digits; the digest refuses one that is too large."""
     if isinstance(value, int) and not isinstance(value, bool):
         return value
     if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 78:

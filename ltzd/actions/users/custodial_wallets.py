@@ -1,10 +1,10 @@
-"""Users' wallets for operators without a vendor: the keys lie in our database, sealed.
+"""Users' wallets without an identity vendor: the sealed keys are stored in ltzd's database.
 
-A wallet's key is made here, sealed with the master key to its user and wallet, opened only to sign
-what `local_signing.py` lets through, and told to nobody. Who is the same person is decided in
-`link` alone, and by nothing but a verified token (docs/decisions/0019).
+A wallet's key is created here, sealed with the master key for its user and wallet, opened only to
+sign what `custodial_signing.py` allows, and never exported. `link` alone decides which users are
+one person, and only by a verified token (docs/decisions/0019).
 
-Raises DatabaseUnavailable when nobody can tell.
+Every method raises DatabaseUnavailable while the database is away.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -15,7 +15,7 @@ from uuid import uuid4
 
 import structlog
 
-from ltzd.actions.users import custodial_signing as local_signing
+from ltzd.actions.users import custodial_signing
 from ltzd.actions.users.custodial_signing import AllowedMessage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.providers.identity.client import IdentityUser, UserProfile
@@ -32,7 +32,7 @@ log = structlog.get_logger()
 
 
 class CustodialWallets:
-    """`issuer` makes the tokens: another issuer's subjects are other people."""
+    """`issuer` issues the tokens: equal subjects of two issuers are different people."""
 
     def __init__(
         self, pool: Pool, sealer: Sealer, issuer: str, signed_here: Collection[AllowedMessage]
@@ -48,16 +48,16 @@ class CustodialWallets:
         return self._under_way
 
     async def wallet_of_email(self, email: str) -> IdentityUser:
-        return await self._found_or_made(AccountName("email", email.lower()))
+        return await self._find_or_create(AccountName("email", email.lower()))
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
-        """The account's e-mail address and names play no part: a caller may have said them."""
-        return await self._found_or_made(AccountName(account.provider, account.user_id))
+        """The account's e-mail address and names are ignored: they may be a caller's claims."""
+        return await self._find_or_create(AccountName(account.provider, account.user_id))
 
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        """His home first, then the oldest."""
+        """Return the user's wallets: the home wallet first, then the oldest."""
         async with session(self._pool) as connection:
             user = await self._user_called(connection, subject)
             return () if user is None else await custodial_users.wallets_of(connection, user)
@@ -77,15 +77,15 @@ class CustodialWallets:
         return UserProfile(root, IdentityUser(home.subject, home.wallet), emails)
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
-        """Raises ValueError for whatever ltzd does not sign, and for a wallet that is not kept
-        here; Misconfigured if no master key opens the wallet's."""
-        local_signing.digest_of(wallet, typed_data, self._signed_here)
+        """Raises ValueError for a message that ltzd does not sign and for an unknown wallet, and
+        Misconfigured if no master key opens the wallet's key."""
+        custodial_signing.digest_of(wallet, typed_data, self._signed_here)
         async with session(self._pool) as connection:
             kept = await custodial_users.read_sealed_user(connection, wallet)
         if kept is None:
             raise ValueError("the wallet is not kept here")
         secret = self._sealer.open_wallet_key(kept.sealed, kept.key_id, kept.subject, wallet)
-        return local_signing.sign(secret, wallet, typed_data, self._signed_here)
+        return custodial_signing.sign(secret, wallet, typed_data, self._signed_here)
 
     async def ping(self) -> bool:
         with suppress(DatabaseUnavailable):
@@ -95,11 +95,11 @@ class CustodialWallets:
         return False
 
     async def link(self, user: OidcUser) -> tuple[Address, ...]:
-        """The wallets of who has logged in, home first; his first one is made if need be.
+        """Return the wallets of the person who has logged in, home first; creates the first one.
 
-        Every user to whom a name leads that the token vouches for, and whom nobody owns yet,
-        becomes his; a name that leads nowhere yet leads to his home from now on. What is another
-        person's stays another person's.
+        Every user without an owner whom a vouched name of the token leads to becomes this person's.
+        A name that leads nowhere leads to the home wallet from now on. Users and names of other
+        persons are left alone.
         """
         names = self._names_in(user)
         async with session(self._pool) as connection:
@@ -121,12 +121,12 @@ class CustodialWallets:
         return [self._login(user.subject), *emails, *accounts]
 
     async def _user_called(self, connection: Connection, subject: str) -> str | None:
-        """No issuer has subjects that begin as ours do (`oidc_claims.py`)."""
+        """No issuer's subjects begin with ltzd's prefix (`providers/oidc/claims.py`)."""
         if subject.startswith(RESERVED_SUBJECT_PREFIX):
             return subject
         return await custodial_users.find_root(connection, self._login(subject))
 
-    async def _found_or_made(self, name: AccountName) -> IdentityUser:
+    async def _find_or_create(self, name: AccountName) -> IdentityUser:
         self._under_way += 1
         try:
             async with session(self._pool) as connection:
@@ -142,8 +142,7 @@ class CustodialWallets:
         return IdentityUser(user.subject, user.wallet)
 
     async def _root(self, connection: Connection, names: Sequence[AccountName]) -> str:
-        """The user that stands for the person: of somebody new any that is to be his, or a new
-        one."""
+        """Return the person's root user; for a new person an unowned user, or a new one."""
         login, *others = await custodial_users.read_ownership(connection, names)
         if login.user is not None:
             return login.user
@@ -160,19 +159,22 @@ class CustodialWallets:
     async def _settle(
         self, connection: Connection, root: str, names: Sequence[AccountName]
     ) -> None:
-        """Whoever was faster with a name has committed when our row is refused, so that the next
-        look shows where it leads."""
+        """Link the names to the person.
+
+        If a concurrent log-in was first with a name, it has committed when this row is refused, so
+        the next read shows where the name leads.
+        """
         while pending := _open(await custodial_users.read_ownership(connection, names)):
             for name, user in _unowned(pending):
                 if await custodial_users.set_owner(connection, user, root, name):
                     log.info("local_wallets.owned", user=user, root=root, by=name.kind)
             home = await custodial_users.read_home(connection, root)
-            for standing in pending:
-                if standing.user is None:
-                    await custodial_users.add_name(connection, standing.name, home.subject)
+            for state in pending:
+                if state.user is None:
+                    await custodial_users.add_name(connection, state.name, home.subject)
 
     def _new_user(self) -> SealedUser:
-        secret, wallet = local_signing.new_key()
+        secret, wallet = custodial_signing.new_key()
         subject = f"{RESERVED_SUBJECT_PREFIX}{uuid4()}"
         sealed = self._sealer.seal_wallet_key(secret, subject, wallet)
         return SealedUser(subject, wallet, self._sealer.key_id, sealed)
@@ -183,7 +185,7 @@ class _VouchingTokens(Protocol):
 
 
 class LinkingTokenVerifier:
-    """Tokens whose users are linked as they come, and named with all their wallets."""
+    """Verifies tokens, links their users, and returns the users with all their wallets."""
 
     def __init__(self, tokens: _VouchingTokens, wallets: CustodialWallets) -> None:
         self._tokens = tokens
@@ -195,13 +197,13 @@ class LinkingTokenVerifier:
         return replace(user, wallets=await self._wallets.link(user))
 
 
-def _open(standings: Sequence[NameOwnership]) -> list[NameOwnership]:
-    """Those that lead nowhere, or to a user whom nobody owns."""
-    return [each for each in standings if each.owner is None]
+def _open(states: Sequence[NameOwnership]) -> list[NameOwnership]:
+    """Return the names that lead nowhere, or to a user without an owner."""
+    return [each for each in states if each.owner is None]
 
 
-def _unowned(standings: Sequence[NameOwnership]) -> list[tuple[AccountName, str]]:
-    """The users to be had."""
+def _unowned(states: Sequence[NameOwnership]) -> list[tuple[AccountName, str]]:
+    """Return the users without an owner."""
     return [
-        (each.name, each.user) for each in standings if each.user is not None and each.owner is None
+        (each.name, each.user) for each in states if each.user is not None and each.owner is None
     ]

@@ -1,8 +1,8 @@
-"""What ltzd asks of whoever keeps its users' wallets and makes their tokens.
+"""The interface to the service that keeps users' wallets and issues their tokens.
 
-Two answer it: the client of a vendor (`providers/identity/client.py`) and wallets of our own
-(`actions/users/custodial_wallets.py`). When nobody can tell, everything raises Unavailable: of the
-identity provider, or of the database where the wallets are ours.
+There are two implementations: the client of a vendor (`providers/identity/client.py`) and ltzd's
+own wallets (`actions/users/custodial_wallets.py`). Every method raises Unavailable while the
+service cannot answer: IdentityUnavailable for a vendor, DatabaseUnavailable for ltzd's own wallets.
 """
 
 from collections.abc import Mapping
@@ -17,37 +17,43 @@ from ltzd.values import Address
 class IdentityProvider(Protocol):
     @property
     def under_way(self) -> int:
-        """How many users are being looked up or made now."""
+        """How many users are being looked up or created now."""
         ...
 
     async def wallet_of_email(self, email: str) -> IdentityUser:
-        """The same for an address at any time; made if need be. Raises InvalidFields."""
+        """Return the address's user, who is created on first use and never changes.
+
+        Raises InvalidFields.
+        """
         ...
 
     async def wallet_of_account(self, account: OAuthAccount) -> IdentityUser:
-        """The same for an account at any time; made if need be. Raises AccountRefused."""
+        """Return the account's user, who is created on first use and never changes.
+
+        Raises AccountRefused.
+        """
         ...
 
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        """Every wallet of the user, none of one that nobody knows."""
+        """Return every wallet of the user; empty for an unknown user."""
         ...
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
-        """The accounts that are proven to be the user's."""
+        """Return the OAuth accounts that are proven to be the user's."""
         ...
 
     async def profile_of(self, subject: str) -> UserProfile | None:
-        """Who he is, if he is known and has a wallet."""
+        """Return the person that the subject belongs to, if known and with a wallet."""
         ...
 
     async def sign_typed_data(self, wallet: Address, typed_data: Mapping[str, Any]) -> bytes:
-        """65 bytes (r, s, v of 27 or 28) by the wallet's key over EIP-712 data that ltzd made."""
+        """Sign EIP-712 data that ltzd built; returns 65 bytes (r, s, v of 27 or 28)."""
         ...
 
     async def ping(self) -> bool:
-        """Whether it answers; never raises."""
+        """Return whether the service answers; never raises."""
         ...
 
 

@@ -1,7 +1,7 @@
-"""The user of an e-mail address, met by another door than an event.
+"""Finds or creates the user of an e-mail address, for every request that is not an event.
 
-He has a row once this answers, so that a later event of his brings no new wallet; until then he
-counts towards the new wallets that the brand allows itself in an hour.
+The user has a row once this returns, so a later event creates no second wallet. A created wallet
+counts towards the brand's limit of new wallets an hour.
 """
 
 from ltzd.actions.users.identity_provider import IdentityProvider
@@ -19,7 +19,7 @@ class UserRegistration:
         self._identity = identity
 
     async def user_of(self, email: str, brand: Brand) -> User:
-        """Raises RateLimited, InvalidFields, and Unavailable while nobody can tell his wallet."""
+        """Raises RateLimited, InvalidFields, and Unavailable while the wallet cannot be found."""
         key = users.email_key(email)
         async with session(self._pool) as connection:
             known = await users.find(connection, key)
@@ -28,12 +28,12 @@ class UserRegistration:
             made, now = await payments.wallets_this_hour(connection, brand.address)
         quota = wallets_of(brand, now)
         refuse_more_wallets(quota, made, now)
-        found = await self._identity.wallet_of_email(email)
-        user = User(users.user_id(found.subject, key), key, found.subject, found.wallet)
+        identity = await self._identity.wallet_of_email(email)
+        user = User(users.user_id(identity.subject, key), key, identity.subject, identity.wallet)
         async with session(self._pool) as connection:
             is_met = await payments.insert_user(connection, user, brand.address, quota)
             kept = await users.find(connection, key)
         if quota is not None and not is_met:
             raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
-        # Whoever was faster may have met him under another subject, with another wallet.
+        # A concurrent request may have created the user under another subject and wallet.
         return kept or user

@@ -1,4 +1,4 @@
-"""Whose token it is, and which wallets its user may speak for."""
+"""Authenticates tokens, and tells which wallets their users may act for."""
 
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.actions.users.wallet_migration import WalletMigration
@@ -8,11 +8,10 @@ from ltzd.values import Address
 
 
 class TokenAuthenticator:
-    """An identity token names its user's wallets itself; for an access token we ask the provider.
+    """An identity token names its user's wallets; for an access token the provider is asked.
 
-    Once his wallets are known, the addresses that he has proven follow him.
-
-    Raises Unauthorized for a token that does not count, IdentityUnavailable if nobody can tell.
+    Once the wallets are known, the user's proven e-mail addresses are migrated to them. Raises
+    Unauthorized for an invalid token, and IdentityUnavailable if that cannot be verified.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class TokenAuthenticator:
         return await self._wallets(user, wanted)
 
     async def require_wallet(self, user: TokenUser, wallet: Address) -> None:
-        """Raises ValidationFailed for a wallet of anybody else's."""
+        """Raises ValidationFailed if the wallet is not the user's."""
         if wallet not in await self._wallets(user, wallet):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
 

@@ -1,9 +1,9 @@
-"""An e-mail address follows the person who has proven it to his wallet (docs/decisions/0019).
+"""Moves an e-mail address to the wallet of the person who has proven it (docs/decisions/0019).
 
-Proven is what a verified identity token lists, or what whoever keeps the wallets answers for a
-token's subject; what callers say plays no part. Nothing that was given before moves. Following
-never fails the request that it came with: what could not be found out or written is tried again
-with the next token after a minute.
+An address is proven by a verified identity token that lists it, or by the identity provider's
+answer for the token's subject; what callers claim is ignored. Rewards that were given before stay
+where they are. A migration never fails the request that carried the token: user_row that failed is
+tried again with the next token after a minute.
 """
 
 from time import monotonic
@@ -23,7 +23,7 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 _AGAIN_SECONDS = 60.0
-"""What one process knows to be settled, another, or an event on its way, may have unsettled."""
+"""How long a user counts as migrated: another process may since have created another row."""
 _MOST_USERS = 20_000
 
 
@@ -34,7 +34,7 @@ class WalletMigration:
         self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
 
     async def follow(self, user: TokenUser) -> None:
-        """Of a verified token. Once a minute for a subject with the same names and wallets."""
+        """Migrate the addresses of a verified token's user, once a minute for the same claims."""
         if user in self._looked_at:
             return
         self._looked_at[user] = None
@@ -56,17 +56,20 @@ class WalletMigration:
         emails = person.emails if user.emails is None else user.emails
         home = person.home
         async with session(self._pool) as connection:
-            followed = await users.migrate_wallets(
+            migrated = await users.migrate_wallets(
                 connection, person.id, emails, home.subject, home.wallet
             )
-        for one in followed:
+        for user_row in migrated:
             telemetry.WALLET_MIGRATIONS.labels("moved").inc()
             log.info(
-                "user.followed", user=str(one.id), left=hex_of(one.left), wallet=hex_of(home.wallet)
+                "user.followed",
+                user=str(user_row.id),
+                left=hex_of(user_row.left),
+                wallet=hex_of(home.wallet),
             )
 
     async def _is_due(self, subject: str, emails: tuple[str, ...]) -> bool:
-        """A token that names all addresses spares its provider a question."""
+        """A token that lists all addresses saves a request to the provider."""
         if not emails:
             return False
         async with session(self._pool) as connection:

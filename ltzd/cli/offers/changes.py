@@ -20,7 +20,7 @@ from ltzd.cli.offers.options import (
     NewItem,
     parse_options,
 )
-from ltzd.cli.offers.registrar import (
+from ltzd.cli.offers.transaction_sender import (
     SigningOptions,
     open_sender,
     print_result,

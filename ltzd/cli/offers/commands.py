@@ -80,7 +80,7 @@ TARGET = (
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class ChangeCommand:
     """A command that sends one transaction; `function` is of `changes`."""
 
     help: str
@@ -89,22 +89,22 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class OfferGroup:
     """A group of the commands `create`, `set` and `list`; `view` is a function of `views`."""
 
     name: str
     help: str
-    create: Change
-    set: Change
+    create: ChangeCommand
+    set: ChangeCommand
     list_help: str
     view: str
 
 
 OFFERS = (
-    Offer(
+    OfferGroup(
         name="collection",
         help="Collections of perks on chain, for the holder of the REGISTRAR role.",
-        create=Change(
+        create=ChangeCommand(
             "Create a collection. By default it is free, once per user and unlimited.",
             "create_collection",
             (
@@ -116,7 +116,7 @@ OFFERS = (
                 _flag("requires_sig", "Require the user's signature for a relayed claim."),
             ),
         ),
-        set=Change(
+        set=ChangeCommand(
             "Change a collection. Options that are not given keep their values.",
             "set_collection",
             (
@@ -129,10 +129,10 @@ OFFERS = (
         list_help="List all collections with their current values.",
         view="list_collections",
     ),
-    Offer(
+    OfferGroup(
         name="item",
         help="Items for sale on chain, for the holder of the REGISTRAR role.",
-        create=Change(
+        create=ChangeCommand(
             "Put an item up for sale. Without a price it is free.",
             "create_item",
             (
@@ -142,7 +142,7 @@ OFFERS = (
                 _flag("inactive", "Do not offer the item for sale yet."),
             ),
         ),
-        set=Change(
+        set=ChangeCommand(
             "Change an item. Options that are not given keep their values; sales stand.",
             "set_item",
             (
@@ -155,11 +155,11 @@ OFFERS = (
         list_help="List all items with their current values.",
         view="list_items",
     ),
-    Offer(
+    OfferGroup(
         name="business",
         help="Businesses that users may lock LTZ for, for the holder of the REGISTRAR role.",
-        create=Change("Approve a business.", "set_business", (BUSINESS,)),
-        set=Change(
+        create=ChangeCommand("Approve a business.", "set_business", (BUSINESS,)),
+        set=ChangeCommand(
             "Approve a business, or revoke its approval.",
             "set_business",
             (
@@ -182,7 +182,7 @@ OFFERS = (
 )
 
 
-def offer_app(offer: Offer) -> typer.Typer:
+def offer_app(offer: OfferGroup) -> typer.Typer:
     app = typer.Typer(help=offer.help, no_args_is_help=True)
     app.command("create", help=offer.create.help)(_change_command(offer.create))
     app.command("set", help=offer.set.help)(_change_command(offer.set))
@@ -190,7 +190,7 @@ def offer_app(offer: Offer) -> typer.Typer:
     return app
 
 
-def _change_command(change: Change) -> Callable[..., None]:
+def _change_command(change: ChangeCommand) -> Callable[..., None]:
     def run(
         *,
         key: Path | None,
@@ -203,7 +203,7 @@ def _change_command(change: Change) -> Callable[..., None]:
     ) -> None:
         from ltzd.cli.chain_targets import resolve_chain_target
         from ltzd.cli.offers import changes
-        from ltzd.cli.offers.registrar import SigningOptions
+        from ltzd.cli.offers.transaction_sender import SigningOptions
 
         signing = SigningOptions(key, password_file, unsigned, sender)
         resolve_target = partial(resolve_chain_target, data_dir, config)

@@ -180,7 +180,7 @@ class TesterChain:
                 return False
             self._snapshots = {key: kept for key, kept in self._snapshots.items() if key < number}
             snapshot.head.state_root = snapshot.state_root
-            self.clock.offset_seconds = snapshot.offset_seconds
+            self.clock.restore_offset(snapshot.offset_seconds)
             self._set_head(snapshot.head)
             return True
 

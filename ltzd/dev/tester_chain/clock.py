@@ -25,6 +25,10 @@ class ChainClock:
         self.offset_seconds = timestamp - int(time.time())
         return self.offset_seconds
 
+    def restore_offset(self, seconds: int) -> None:
+        """Returns to an earlier offset from the wall clock."""
+        self.offset_seconds = seconds
+
     def set_next(self, timestamp: int) -> None:
         self._set_for_next = timestamp
 

@@ -1,9 +1,9 @@
 """EIP-712 data of any types: the signed digest, the signer, and the form that the provider takes.
 
 eth-account encodes. The first use imports it: the import takes half a second, and most processes
-never sign. eth-account is lenient: it takes a missing field for zero, any text for true
-or for bytes, and an array of any length for one of a fixed length. A signature would then stand for
-other data than the caller meant, so `_check` refuses these first.
+never sign. eth-account is lenient: it takes a missing field for zero, any text for true or for
+bytes, and an array of any length for one of a fixed length. A signature would then stand for other
+data than the caller meant, so `_check` refuses such data first.
 
 Data come in the usual JSON form (`types`, `primaryType`, `domain`, `message`), in which bytes may
 be bytes or 0x-hex and integers numbers or text.
@@ -44,11 +44,15 @@ def digest_of(typed_data: Mapping[str, Any]) -> bytes:
     """
     encode, encoding_errors = _eth_account()
     try:
-        types = _all_types(typed_data)
-        _check(types, _DOMAIN, typed_data["domain"])
+        types, domain = _all_types(typed_data), typed_data["domain"]
+        if types[_DOMAIN] != _domain_type(domain):
+            raise ValueError("the typed data are malformed: the domain's type is not the domain's")
+        _check(types, _DOMAIN, domain)
         _check(types, typed_data["primaryType"], typed_data["message"])
         wire = to_wire(typed_data)
-        message = encode(full_message={**wire, "primaryType": wire["primary_type"]})
+        # eth-account refuses types that the message does not use.
+        used = _used_types(wire["types"], wire["primary_type"], {})
+        message = encode(wire["domain"], used, wire["message"])
     except encoding_errors as error:
         raise ValueError(f"the typed data are malformed: {type(error).__name__}") from error
     return keccak(b"\x19" + message.version + message.header + message.body)
@@ -99,23 +103,33 @@ def _eth_account() -> tuple[Encoder, tuple[type[Exception], ...]]:
     recursion_limit = sys.getrecursionlimit()
     from eth_abi.exceptions import EncodingError, ParseError  # noqa: PLC0415 - see above
     from eth_account.messages import encode_typed_data  # noqa: PLC0415
-    from eth_utils.exceptions import ValidationError  # noqa: PLC0415
 
     # The import raises it to 100,000, which other decoders' stacks do not hold.
     sys.setrecursionlimit(recursion_limit)
     shape_errors = (KeyError, TypeError, AttributeError, RecursionError)
-    return encode_typed_data, (*shape_errors, EncodingError, ParseError, ValidationError)
+    return encode_typed_data, (*shape_errors, EncodingError, ParseError)
 
 
 def _all_types(typed_data: Mapping[str, Any]) -> dict[str, Any]:
-    """Adds the domain's type where it is left out: it has the fields that the domain has."""
+    """Adds the domain's type where it is left out."""
     types = dict(typed_data["types"])
-    domain = typed_data["domain"]
-    fields = [
-        {"name": name, "type": kind} for name, kind in _DOMAIN_FIELDS.items() if name in domain
-    ]
-    types.setdefault(_DOMAIN, fields)
+    types.setdefault(_DOMAIN, _domain_type(typed_data["domain"]))
     return types
+
+
+def _domain_type(domain: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The domain's fields in EIP-712's order."""
+    return [{"name": name, "type": kind} for name, kind in _DOMAIN_FIELDS.items() if name in domain]
+
+
+def _used_types(types: Types, kind: str, used: dict[str, Any]) -> dict[str, Any]:
+    """Adds the struct types that values of `kind` are made of to `used`, and returns it."""
+    name = kind.partition("[")[0]
+    if name in types and name not in used:
+        used[name] = types[name]
+        for field in types[name]:
+            _used_types(types, field["type"], used)
+    return used
 
 
 def _check(types: Types, kind: str, value: Any) -> None:

@@ -1,5 +1,7 @@
 """EIP-712 digests of any types, the data that are refused, and the signers of signatures."""
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -149,7 +151,63 @@ def test_what_is_no_typed_data_is_told_as_a_value_error(changes: dict[str, Any])
         digest_of({**MAIL, **changes})
 
 
-def test_a_fraction_has_no_place_to_wire() -> None:
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("uint8[2]", [1]),
+        ("uint8[2]", [1, 2, 3]),
+        ("uint8[]", None),
+        ("uint8", None),
+        ("uint8", 256),
+        ("uint8", True),
+        ("bool", 1),
+        ("bool", "false"),
+        ("string", 7),
+        ("bytes", "not hexadecimal"),
+        ("bytes4", b"123"),
+        ("bytes4", b"12345"),
+        ("address", "0x12"),
+    ],
+)
+def test_a_value_that_would_be_signed_as_another_one_is_refused(kind: str, value: object) -> None:
+    data = {
+        "types": {"Order": [{"name": "value", "type": kind}]},
+        "primaryType": "Order",
+        "domain": {"name": "Shop"},
+        "message": {"value": value},
+    }
+
+    with pytest.raises(ValueError, match=r"."):
+        digest_of(data)
+
+
+def test_a_domain_of_another_type_than_its_own_is_refused() -> None:
+    types = MAIL["types"] | {"EIP712Domain": [{"name": "name", "type": "string"}]}
+
+    with pytest.raises(ValueError, match="domain"):
+        digest_of(MAIL | {"types": types})
+
+
+def test_a_type_that_the_message_does_not_use_changes_nothing() -> None:
+    types = MAIL["types"] | {"Unused": [{"name": "name", "type": "string"}]}
+
+    assert digest_of(MAIL | {"types": types}) == digest_of(MAIL)
+
+
+def test_the_first_digest_leaves_the_recursion_limit_as_it_is() -> None:
+    code = """if True:
+        import sys
+        from ltzd.providers.identity.typed_data import digest_of
+        limit, domain = sys.getrecursionlimit(), {"name": "Shop"}
+        data = {"types": {"Empty": []}, "primaryType": "Empty", "domain": domain, "message": {}}
+        digest_of(data)
+        assert "eth_account" in sys.modules
+        assert sys.getrecursionlimit() == limit, sys.getrecursionlimit()
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_fraction_has_no_place_on_the_wire() -> None:
     with pytest.raises(ValueError, match="float"):
         to_wire({**MAIL, "message": {"contents": 1.5}})
 

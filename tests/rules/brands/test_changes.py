@@ -1,4 +1,4 @@
-"""What applying a brand file changes, told before it is done."""
+"""The described changes are those that applying a brand file makes."""
 
 from decimal import Decimal
 
@@ -97,19 +97,19 @@ def test_perks_are_told_by_their_ids() -> None:
 def test_constraints_are_told_by_their_collection_and_kind() -> None:
     longer = HOLDING.model_copy(update={"ttl_seconds": 90})
     elsewhere = HOLDING.model_copy(update={"holding_collection_id": 3})
-    one = a_brand(constraints=(HOLDING,))
+    before = a_brand(constraints=(HOLDING,))
 
     assert changes(None, a_brand(constraints=(MEMBERS,)))[-1] == (
         "+ constraint on collection 1 external_api: url https://api.example/{user_address}, "
         "json_path $.allowed, operator eq, value true"
     )
-    assert changes(one, a_brand(constraints=(longer,))) == [
+    assert changes(before, a_brand(constraints=(longer,))) == [
         "~ constraint on collection 1 nft_holding: ttl_seconds 60 -> 90"
     ]
-    assert changes(one, a_brand(constraints=(HOLDING, elsewhere))) == [
+    assert changes(before, a_brand(constraints=(HOLDING, elsewhere))) == [
         "+ constraint on collection 1 nft_holding #2: holding_collection_id 3"
     ]
-    assert changes(a_brand(constraints=(HOLDING, elsewhere)), one) == [
+    assert changes(a_brand(constraints=(HOLDING, elsewhere)), before) == [
         "- constraint on collection 1 nft_holding #2"
     ]
     assert changes(
@@ -118,7 +118,7 @@ def test_constraints_are_told_by_their_collection_and_kind() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "told"),
+    ("old", "new", "described"),
     [
         (True, 1, "true -> 1"),
         (1, True, "1 -> true"),
@@ -127,9 +127,9 @@ def test_constraints_are_told_by_their_collection_and_kind() -> None:
         (5, Decimal("5.5"), "5 -> 5.5"),
     ],
 )
-def test_a_value_of_another_type_is_a_change(old: object, new: object, told: str) -> None:
+def test_a_value_of_another_type_is_a_change(old: object, new: object, described: str) -> None:
     before, after = (MEMBERS.model_copy(update={"value": value}) for value in (old, new))
 
     assert changes(a_brand(constraints=(before,)), a_brand(constraints=(after,))) == [
-        f"~ constraint on collection 1 external_api: value {told}"
+        f"~ constraint on collection 1 external_api: value {described}"
     ]

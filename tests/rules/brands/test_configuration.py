@@ -1,4 +1,4 @@
-"""Brand files: what they mean, and every fault named with its place."""
+"""Brand files: their meaning, and each fault with its line."""
 
 from decimal import Decimal
 
@@ -271,9 +271,9 @@ def test_a_site_multiplies_by_the_longest_streak_that_was_reached_and_rounds_dow
     ],
 )
 def test_a_fault_is_named_with_its_file_line_and_field(addition: str, fault: str) -> None:
-    [found] = faults_of(HEAD + addition)
+    [only] = faults_of(HEAD + addition)
 
-    assert found.startswith(fault)
+    assert only.startswith(fault)
 
 
 @pytest.mark.parametrize(
@@ -352,10 +352,10 @@ def test_all_faults_are_told_at_once() -> None:
     ],
 )
 def test_other_shapes_are_faults_too(text: str, faults: list[str]) -> None:
-    found = faults_of(text)
+    reported = faults_of(text)
 
-    assert len(found) == len(faults)
-    assert [one.startswith(fault) for one, fault in zip(found, faults, strict=True)], found
+    assert len(reported) == len(faults)
+    assert [line.startswith(fault) for line, fault in zip(reported, faults, strict=True)], reported
 
 
 def test_lines_are_counted_as_editors_do() -> None:
@@ -443,9 +443,9 @@ def test_a_perks_fault_is_named_with_its_line(line: int, changed: str, fault: st
     lines = (HEAD + PERK + "collection_id = 1").split("\n")
     lines[line - 1] = changed
 
-    [found] = faults_of("\n".join(lines))
+    [only] = faults_of("\n".join(lines))
 
-    assert found.startswith(fault)
+    assert only.startswith(fault)
 
 
 def test_no_two_perks_have_the_same_id() -> None:

@@ -189,9 +189,9 @@ def test_what_a_sites_section_changes_is_told_field_by_field(brand: Brand, site:
 
 @given(TEXT | st.booleans() | COUNTS | TEXTS | decimals("0", 10**6))
 def test_a_value_is_the_same_when_it_is_read_again(value: object) -> None:
-    found = tomllib.loads(f"value = {toml_value(value)}", parse_float=Decimal)["value"]
+    read = tomllib.loads(f"value = {toml_value(value)}", parse_float=Decimal)["value"]
 
-    assert (tuple(found) if isinstance(found, list) else found) == value
+    assert (tuple(read) if isinstance(read, list) else read) == value
 
 
 def test_defaults_are_spelled_out_and_empty_lists_are_not_unless_they_mean_something() -> None:

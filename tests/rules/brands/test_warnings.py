@@ -1,4 +1,4 @@
-"""What is said of a brand file that leaves minting open to anybody."""
+"""Warnings of a brand file that leaves rewards open to anybody."""
 
 from pathlib import Path
 from typing import Any
@@ -14,12 +14,12 @@ PURCHASE = {"type": "purchase", "reward_per_dollar": 2}
 
 
 def a_brand(**changes: Any) -> Brand:
-    said: dict[str, Any] = {
+    required: dict[str, Any] = {
         "id": "0x00000000000000000000000000000000000000aa",
         "name": "Shop",
         "domains": ["shop.example"],
     }
-    return Brand.model_validate(said | changes)
+    return Brand.model_validate(required | changes)
 
 
 def test_the_example_file_leaves_nothing_open() -> None:
@@ -44,10 +44,10 @@ def test_the_example_file_leaves_nothing_open() -> None:
 def test_each_opening_is_told_with_the_line_that_closes_it(
     changes: dict[str, Any], words: list[str]
 ) -> None:
-    told = warnings(a_brand(**changes))
-    assert len(told) == bool(words)
+    sentences = warnings(a_brand(**changes))
+    assert len(sentences) == bool(words)
     for word in words:
-        assert word in told[0]
+        assert word in sentences[0]
 
 
 def test_types_with_a_maximum_of_all_users_need_no_budget() -> None:

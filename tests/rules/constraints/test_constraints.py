@@ -1,4 +1,4 @@
-"""Purchase constraints: what satisfies one, and how a file declares it."""
+"""Purchase constraints: the observations that satisfy one, and its section in a file."""
 
 from decimal import Decimal
 from typing import Any
@@ -61,7 +61,7 @@ def an_api(operator: str, value: object = None, path: str = "$.x", **other: obje
 
 
 def a_file(**changed: str | None) -> str:
-    """One `external_api` constraint, a field to a line from line 6 on; None leaves one out."""
+    """An `external_api` constraint, a field a line from line 6 on, without fields of None."""
     lines = {**API, **changed}
     return HEAD + "".join(f"{name} = {text}\n" for name, text in lines.items() if text is not None)
 
@@ -104,10 +104,10 @@ def test_each_operator_is_satisfied_by_what_it_says_only(
 ) -> None:
     constraint = an_api(operator, value)
 
-    for found in satisfied_by:
-        assert is_satisfied(constraint, {"x": found}), found
-    for found in not_by:
-        assert not is_satisfied(constraint, {"x": found}), found
+    for observed in satisfied_by:
+        assert is_satisfied(constraint, {"x": observed}), observed
+    for observed in not_by:
+        assert not is_satisfied(constraint, {"x": observed}), observed
 
 
 @pytest.mark.parametrize("document", [{}, None, [], "x", {"y": True}, [{"x": True}]])
@@ -132,14 +132,14 @@ NUMBERS = st.integers(-(10**30), 10**30) | st.decimals(
 
 
 @given(NUMBERS, NUMBERS)
-def test_numbers_have_one_exact_order(found: int | Decimal, wanted: int | Decimal) -> None:
+def test_numbers_have_one_exact_order(observed: int | Decimal, wanted: int | Decimal) -> None:
     held = {
-        operator: is_satisfied(an_api(operator, wanted), {"x": found})
+        operator: is_satisfied(an_api(operator, wanted), {"x": observed})
         for operator in ("eq", "ne", "gt", "gte", "lt", "lte")
     }
 
-    assert held["eq"] == (found == wanted)
-    assert held["lt"] == (found < wanted)
+    assert held["eq"] == (observed == wanted)
+    assert held["lt"] == (observed < wanted)
     assert held["gt"] == (not held["lte"])
     assert held["gte"] == (held["gt"] or held["eq"])
     assert held["lt"] == (not held["gte"])
@@ -185,8 +185,8 @@ GUILD, ROLE = "197038439483310086", "197038439483310087"
 
 
 def a_role(**changed: object) -> ChatRole:
-    said = {"collection_id": 1, "kind": "chat_role", "guild_id": GUILD, "role_id": ROLE}
-    return ChatRole.model_validate(said | changed)
+    fields = {"collection_id": 1, "kind": "chat_role", "guild_id": GUILD, "role_id": ROLE}
+    return ChatRole.model_validate(fields | changed)
 
 
 def test_a_member_with_the_role_satisfies_and_nobody_else() -> None:
@@ -206,9 +206,9 @@ def test_the_role_that_every_member_has_is_the_guild_itself() -> None:
 def test_a_level_is_satisfied_from_its_least_on() -> None:
     level = ChatLevel(collection_id=1, kind="chat_level", guild_id=GUILD, min=5)
 
-    assert [is_satisfied(level, one) for one in (4, 5, 6)] == [False, True, True]
+    assert [is_satisfied(level, observed) for observed in (4, 5, 6)] == [False, True, True]
     others: list[Json] = [None, "6", Decimal(6), [6]]
-    assert not any(is_satisfied(level, one) for one in others)
+    assert not any(is_satisfied(level, observed) for observed in others)
 
 
 def test_a_file_declares_chat_constraints_and_shows_them_again() -> None:
@@ -275,9 +275,9 @@ ttl_seconds = 600
 def test_the_faults_of_a_chat_constraint_are_named_with_their_lines(
     lines: str, faults: list[str]
 ) -> None:
-    found = faults_of(f"{HEAD}collection_id = 1\n{lines}\n")
+    reported = faults_of(f"{HEAD}collection_id = 1\n{lines}\n")
 
-    assert found == [f"demo.toml:{fault}" for fault in faults]
+    assert reported == [f"demo.toml:{fault}" for fault in faults]
 
 
 @pytest.mark.parametrize(
@@ -298,9 +298,9 @@ def test_the_faults_of_a_chat_constraint_are_named_with_their_lines(
     ],
 )
 def test_what_is_no_id_of_the_platform_is_a_fault(wrong: str) -> None:
-    said = f'collection_id = 1\nkind = "chat_role"\nguild_id = {wrong}\nrole_id = "{ROLE}"\n'
+    section = f'collection_id = 1\nkind = "chat_role"\nguild_id = {wrong}\nrole_id = "{ROLE}"\n'
 
-    assert faults_of(HEAD + said) == [
+    assert faults_of(HEAD + section) == [
         "demo.toml:8: constraints[0].guild_id: must be an id of the chat platform: 17 to 20 digits"
     ]
 
@@ -319,8 +319,8 @@ def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
 
     assert question.as_bytes() == again.as_bytes()
     assert question.as_bytes() not in [other.as_bytes() for other in others]
-    for one in (question, *others):
-        assert ChatQuery.from_bytes(one.as_bytes()) == one
+    for query in (question, *others):
+        assert ChatQuery.from_bytes(query.as_bytes()) == query
 
 
 @pytest.mark.parametrize(
@@ -432,9 +432,9 @@ def test_a_file_declares_constraints_with_their_defaults() -> None:
 def test_a_constraints_fault_is_named_with_its_line(
     changed: dict[str, str | None], fault: str
 ) -> None:
-    [found] = faults_of(a_file(**changed))
+    [only] = faults_of(a_file(**changed))
 
-    assert found.startswith(fault)
+    assert only.startswith(fault)
 
 
 @pytest.mark.parametrize(
@@ -450,9 +450,9 @@ def test_a_constraints_fault_is_named_with_its_line(
     ],
 )
 def test_the_fault_of_a_balance_is_named_with_its_line(line: str, fault: str) -> None:
-    [found] = faults_of(HEAD + f'collection_id = 1\nkind = "ltz_balance"\n{line}\n')
+    [only] = faults_of(HEAD + f'collection_id = 1\nkind = "ltz_balance"\n{line}\n')
 
-    assert found.startswith(fault)
+    assert only.startswith(fault)
 
 
 @pytest.mark.parametrize(
@@ -593,9 +593,9 @@ def test_all_faults_of_all_constraints_are_told_at_once() -> None:
 def test_other_shapes_are_faults_too(text: str, fault: str) -> None:
     text = text if "constraints = [3]" not in text else text.replace("[[constraints]]", "")
 
-    [found] = faults_of(text)
+    [only] = faults_of(text)
 
-    assert found.startswith(fault)
+    assert only.startswith(fault)
 
 
 def test_a_stored_decimal_is_not_taken_from_what_a_program_says() -> None:

@@ -1,4 +1,4 @@
-"""JSON paths: one grammar, one place, and nothing where nothing is."""
+"""JSON paths: their grammar, and the value that a path leads to."""
 
 from decimal import Decimal
 
@@ -19,7 +19,7 @@ DOCUMENTS: st.SearchStrategy[Json] = st.recursive(
 
 
 def written(path: JsonPath) -> str:
-    """As a person could write it: by the dot where that is allowed."""
+    """The path as a person could write it, with a dot where that is allowed."""
     text = "$"
     for step in path:
         if isinstance(step, int):
@@ -32,7 +32,7 @@ def written(path: JsonPath) -> str:
 
 
 def every_place(document: Json, path: JsonPath = ()) -> dict[JsonPath, Json]:
-    """All values of a document by their places: what looking one up must agree with."""
+    """All values of a document by their paths, with which look-ups must agree."""
     places = {path: document}
     if isinstance(document, dict):
         for name, value in document.items():

@@ -1,4 +1,4 @@
-"""Domains: one normal form, and nothing but whole labels matches."""
+"""Domains: the normal form, and matches of whole labels only."""
 
 import pytest
 from hypothesis import given

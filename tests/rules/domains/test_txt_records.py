@@ -1,4 +1,4 @@
-"""What a TXT record says of a domain, whose key is in it, and which domains can have one."""
+"""TXT records: their content, the check of their key, and the domains that can have one."""
 
 import hashlib
 
@@ -68,13 +68,13 @@ def test_what_is_no_record_of_ours_or_says_two_things_is_none(text: str) -> None
 
 @given(st.text())
 def test_any_text_at_all_is_a_record_or_none(text: str) -> None:
-    found = parse_record(text)
-    assert found is None or (len(found.brand) == 20 and found.key)
+    record = parse_record(text)
+    assert record is None or (len(record.brand) == 20 and record.key)
 
 
 def test_a_key_keeps_its_letter_case_and_whatever_follows_the_first_sign() -> None:
-    found = parse_record(f"brand_id={ID};api_key=aB=cD==")
-    assert found == DomainRecord(BRAND, "aB=cD==")
+    record = parse_record(f"brand_id={ID};api_key=aB=cD==")
+    assert record == DomainRecord(BRAND, "aB=cD==")
 
 
 def test_the_key_is_not_shown_with_the_record() -> None:

@@ -1,4 +1,4 @@
-"""A brand's own limits: which window a moment lies in, and what no longer fits into it."""
+"""A brand's own limits: the window of a moment, and the refusals in it."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -22,8 +22,8 @@ NOON = datetime(2026, 3, 10, 12, 30, 15, tzinfo=UTC)
 
 
 def a_brand(**changes: Any) -> Brand:
-    said = {"id": "0x" + "ab" * 20, "name": "Demo", "domains": ("shop.example",)}
-    return Brand.model_validate(said | changes)
+    required = {"id": "0x" + "ab" * 20, "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(required | changes)
 
 
 def day_at(zone: str, now: datetime) -> tuple[datetime, datetime]:
@@ -82,7 +82,7 @@ def test_days_hold_their_moments_and_join_without_gaps(zone: str, now: datetime)
 
 
 def local_date(zone: str, start: datetime, end: datetime) -> date:
-    """Of the day's middle, which no change of clocks reaches."""
+    """The middle of the day, which no change of clocks reaches."""
     return (start + (end - start) / 2).astimezone(ZoneInfo(zone)).date()
 
 

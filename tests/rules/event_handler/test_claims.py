@@ -120,11 +120,11 @@ def test_a_cooldown_tells_whole_seconds_rounded_up_and_the_previous_event() -> N
 
 
 def test_skip_cooldown_skips_nothing_else() -> None:
-    one = EventRule(type="form_submit")
+    rule = EventRule(type="form_submit")
     many = EventRule(type="form_submit", max_claims_per_user=999_999)
 
     assert refusal(many, a_claim(1, 100), skip_cooldown=True) is None
-    assert isinstance(refusal(one, a_claim(1, 100), skip_cooldown=True), MaxClaimsReached)
+    assert isinstance(refusal(rule, a_claim(1, 100), skip_cooldown=True), MaxClaimsReached)
 
 
 def test_bypass_sources_escape_cooldown_and_the_users_maximum() -> None:

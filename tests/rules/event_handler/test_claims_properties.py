@@ -1,4 +1,4 @@
-"""The rules of events beside a naive model that forgets nothing and counts everything again."""
+"""The rules of events agree with a naive model that recounts all events each time."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -42,7 +42,7 @@ ACCEPTED: Verdict = ("accepted",)
 
 @dataclass(frozen=True)
 class Attempt:
-    """One request: who, when, and what it says of itself."""
+    """A request: its time, user and flags."""
 
     at: datetime
     user: int
@@ -73,14 +73,14 @@ def verdict_of(error: Refused | None) -> Verdict:
 
 @dataclass
 class Ltzd:
-    """As ltzd keeps it: a counter and the last event of each user, and one total."""
+    """ltzd's record: a counter and the last event of each user, and one total."""
 
     rule: EventRule
     window_seconds: int
     claims: dict[int, ClaimRecord] = field(default_factory=dict)
     total: int | None = None
 
-    def hear(self, attempt: Attempt, event: UUID) -> Verdict:
+    def apply(self, attempt: Attempt, event: UUID) -> Verdict:
         claim = self.claims.get(attempt.user, ClaimRecord())
         try:
             decide(
@@ -101,23 +101,23 @@ class Ltzd:
 
 @dataclass
 class Naive:
-    """The specification's sentences over the list of all events that were ever accepted."""
+    """The specification's rules, over the list of all accepted events."""
 
     rule: EventRule
     window_seconds: int
     past: list[Past] = field(default_factory=list)
 
-    def hear(self, attempt: Attempt, event: UUID) -> Verdict:
+    def apply(self, attempt: Attempt, event: UUID) -> Verdict:
         refusal = self._refusal(attempt)
         if refusal is None:
             self.past.append(Past(attempt.at, attempt.user, event))
         return refusal or ACCEPTED
 
     def _refusal(self, attempt: Attempt) -> Verdict | None:
-        own = [one for one in self.past if one.user == attempt.user]
-        for one in reversed(own):
-            if (attempt.at - one.at).total_seconds() < self.window_seconds:
-                return ("duplicate", str(one.event))
+        own = [event for event in self.past if event.user == attempt.user]
+        for earlier in reversed(own):
+            if (attempt.at - earlier.at).total_seconds() < self.window_seconds:
+                return ("duplicate", str(earlier.event))
         most = self.rule.max_total_claims
         if most is not None and len(self.past) >= most:
             return ("maximum", len(self.past), most)
@@ -129,10 +129,10 @@ class Naive:
         if attempt.skip:
             return None
         cooldown = float(self.rule.cooldown_hours) * 3600
-        for one in reversed(own):
-            left = round(cooldown - (attempt.at - one.at).total_seconds(), 6)
+        for earlier in reversed(own):
+            left = round(cooldown - (attempt.at - earlier.at).total_seconds(), 6)
             if left > 0:
-                return ("cooldown", ceil(left), str(one.event))
+                return ("cooldown", ceil(left), str(earlier.event))
         return None
 
 
@@ -143,7 +143,7 @@ RULES = st.builds(
     max_claims_per_user=st.sampled_from([-1, 0, 1, 2, 3, 999_999]),
     max_total_claims=st.none() | st.integers(0, 6),
 )
-# Equal times, times just beside the edges of windows and cooldowns, and anything between.
+# Equal times, times at the edges of windows and cooldowns, and any other times.
 STEPS = st.sampled_from(
     [
         *(0.0, 0.0, 0.000001, 1.0, 4.999999, 5.0, 35.999999, 36.0, 59.999999, 60.0, 60.000001),
@@ -176,18 +176,18 @@ def test_whatever_comes_ltzd_says_what_a_list_of_all_events_says(
 ) -> None:
     ltzd, naive = Ltzd(rule, window), Naive(rule, window)
     for attempt, event in zip(timeline, events(), strict=False):
-        assert ltzd.hear(attempt, event) == naive.hear(attempt, event)
+        assert ltzd.apply(attempt, event) == naive.apply(attempt, event)
     assert (ltzd.total or 0) == len(naive.past)
 
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60]), timeline=timelines())
 def test_no_limit_is_ever_passed(rule: EventRule, window: int, timeline: list[Attempt]) -> None:
-    """Told from the accepted events alone, without asking why any was refused."""
+    """Checked from the accepted events alone, whatever the reasons of refusals."""
     ltzd = Ltzd(rule, window)
     accepted = [
         attempt
         for attempt, event in zip(timeline, events(), strict=False)
-        if ltzd.hear(attempt, event) == ACCEPTED
+        if ltzd.apply(attempt, event) == ACCEPTED
     ]
     if rule.max_total_claims is not None:
         assert len(accepted) <= rule.max_total_claims
@@ -202,23 +202,23 @@ def test_no_limit_is_ever_passed(rule: EventRule, window: int, timeline: list[At
                 _assert_apart(own[n - 1 : n + 1], rule.cooldown)
 
 
-def _assert_apart(those: Sequence[Attempt], least: timedelta) -> None:
-    for one, other in pairwise(those):
-        assert other.at - one.at >= least
+def _assert_apart(attempts: Sequence[Attempt], least: timedelta) -> None:
+    for earlier, later in pairwise(attempts):
+        assert later.at - earlier.at >= least
 
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60]), timeline=timelines())
 def test_bypass_and_skip_only_ever_let_more_in(
     rule: EventRule, window: int, timeline: list[Attempt]
 ) -> None:
-    """On the same standing: what a normal event may do, a bypass and a skipping one may too."""
+    """In the same state, bypass and skip are accepted wherever a normal event is."""
     ltzd = Ltzd(rule, window)
     for attempt, event in zip(timeline, events(), strict=False):
         before, total = dict(ltzd.claims), ltzd.total
         outcomes = {}
         for bypass, skip in ((False, False), (False, True), (True, False), (True, True)):
             ltzd.claims, ltzd.total = dict(before), total
-            outcomes[bypass, skip] = ltzd.hear(
+            outcomes[bypass, skip] = ltzd.apply(
                 Attempt(attempt.at, attempt.user, bypass, skip), event
             )
         if outcomes[False, False] == ACCEPTED:
@@ -227,12 +227,13 @@ def test_bypass_and_skip_only_ever_let_more_in(
             assert outcomes[True, True] == ACCEPTED
         assert outcomes[True, False] == outcomes[True, True]
         ltzd.claims, ltzd.total = dict(before), total
-        ltzd.hear(attempt, event)
+        ltzd.apply(attempt, event)
 
 
 # --- the brand's days and hours ----------------------------------------------------------------
 
-# Clocks that change at midnight, across midnight, by half an hour, at noon of the date line, twice.
+# Zones whose clocks change at midnight, across midnight, by half an hour, or twice a year, and
+# zones at the date line.
 ZONES = [
     "UTC",
     "Europe/Berlin",
@@ -254,34 +255,34 @@ ZONES = [
 ]
 YEAR = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC))
 _STEP = timedelta(minutes=15)
-"""No clock of these zones changes, and no midnight comes, between quarters of an hour."""
+"""Changes of clocks and midnights of these zones fall on quarters of an hour."""
 
 
 @lru_cache
 def first_moments(zone: str) -> list[datetime]:
-    """The first moment of each of the zone's days, found by looking at its clock all year."""
-    found, clock = [], ZoneInfo(zone)
+    """The first moment of each of the zone's days, found by stepping through the year."""
+    moments, clock = [], ZoneInfo(zone)
     moment = YEAR[0] - timedelta(days=3)
     date = moment.astimezone(clock).date()
     while moment < YEAR[1] + timedelta(days=3):
         moment += _STEP
         later = moment.astimezone(clock).date()
         if later != date:
-            found.append(moment)
+            moments.append(moment)
             assert later > date, "the model knows no day that comes back"
         date = later
-    return found
+    return moments
 
 
 def a_brand(**changes: object) -> Brand:
-    said = {"id": "0x" + "ab" * 20, "name": "Demo", "domains": ("shop.example",)}
-    return Brand.model_validate(said | changes)
+    fields = {"id": "0x" + "ab" * 20, "name": "Demo", "domains": ("shop.example",)}
+    return Brand.model_validate(fields | changes)
 
 
 def day_of(zone: str, now: datetime) -> tuple[datetime, datetime]:
-    found = first_moments(zone)
-    end = next(moment for moment in found if moment > now)
-    return found[found.index(end) - 1], end
+    moments = first_moments(zone)
+    end = next(moment for moment in moments if moment > now)
+    return moments[moments.index(end) - 1], end
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -301,7 +302,7 @@ def test_every_day_of_a_year_is_a_window_of_its_own_from_midnight_to_midnight(zo
 MOMENTS = st.datetimes(
     YEAR[0].replace(tzinfo=None), YEAR[1].replace(tzinfo=None), timezones=st.just(UTC)
 )
-# Around the changes of clocks there is most to go wrong.
+# Most faults would be around changes of clocks.
 CHANGES = st.builds(
     lambda day, minutes: day + timedelta(minutes=minutes),
     st.sampled_from(
@@ -347,7 +348,7 @@ def test_a_budget_is_what_a_list_of_the_days_mints_leaves(
     past: list[Mint] = []
     for mint in timeline:
         start, end = day_of(zone, mint.at)
-        today = sum(one.ltz for one in past if start <= one.at < end)
+        today = sum(earlier.ltz for earlier in past if start <= earlier.at < end)
         quota = budget_of(brand, mint.at)
         assert quota is not None
         refusal = over_budget(quota, used.get(quota.start, 0), mint)
@@ -376,7 +377,9 @@ def test_new_wallets_are_counted_from_full_hour_to_full_hour(
     made: dict[datetime, int] = {}
     past: list[datetime] = []
     for at in sorted(timeline):
-        hour = [one for one in past if one.timestamp() // 3600 == at.timestamp() // 3600]
+        hour = [
+            earlier for earlier in past if earlier.timestamp() // 3600 == at.timestamp() // 3600
+        ]
         quota = wallets_of(brand, at)
         assert quota is not None
         refusal = too_many(quota, made.get(quota.start, 0), at)

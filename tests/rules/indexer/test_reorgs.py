@@ -1,4 +1,4 @@
-"""A stale node is no reorg, another hash at a height is one, a short head needs a second look."""
+"""A stale node is not a reorg, another hash at a height is one, a short head is one later."""
 
 import pytest
 from hypothesis import given
@@ -8,8 +8,8 @@ from ltzd.rules.indexer.reorgs import (
     SECOND_LOOK_SECONDS,
     CursorVerdict,
     HeadObservation,
+    compare,
     fork_point,
-    judge,
 )
 from ltzd.values import Hash32
 
@@ -32,9 +32,9 @@ NOW = 1_000.0
         (CURSOR - 1, None, NOW, CursorVerdict.STALE),
         (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS / 2, CursorVerdict.STALE),
         (CURSOR - 1, None, NOW - SECOND_LOOK_SECONDS, CursorVerdict.REORGED),
-        # A node that has grown past us but cannot show the block: not yet proven either.
+        # A node above the cursor that cannot show the block at the cursor: not proven yet either.
         (CURSOR + 3, None, None, CursorVerdict.STALE),
-        # A head that was short and is whole again is judged by what it holds.
+        # A head that is no longer short is judged by its block at the cursor.
         (CURSOR, OURS, NOW - 60, CursorVerdict.CURRENT),
         (CURSOR + 1, OURS, NOW - 60, CursorVerdict.BEHIND),
         (CURSOR, OTHER, NOW - 60, CursorVerdict.REORGED),
@@ -43,14 +43,14 @@ NOW = 1_000.0
 def test_a_head_is_judged_by_what_it_holds_at_the_cursor(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: CursorVerdict
 ) -> None:
-    assert judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict
+    assert compare(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict
 
 
 @given(st.integers(0, 200), st.sampled_from([OURS, OTHER, None]), st.none() | st.floats(0, NOW))
 def test_a_block_that_is_still_there_is_never_a_reorg(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None
 ) -> None:
-    verdict = judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short)
+    verdict = compare(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short)
 
     assert (verdict in {CursorVerdict.CURRENT, CursorVerdict.BEHIND}) == (hash_at_cursor == OURS)
 

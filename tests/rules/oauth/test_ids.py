@@ -1,4 +1,4 @@
-"""Ids and usernames of the OAuth providers: forms, obvious fakes, and nothing in between."""
+"""Ids and usernames of the OAuth providers: their forms, and obvious fakes."""
 
 import re
 from datetime import UTC, datetime, timedelta
@@ -61,7 +61,7 @@ def is_username(provider: OAuthProvider, text: str) -> bool:
 
 
 def fault_of(provider: OAuthProvider, id_: str, username: str | None = None) -> str | None:
-    """What is said of a fake."""
+    """The reason of a refusal as a fake, or None."""
     try:
         refuse_fakes(OAuthAccount(provider, id_, username), NOW)
     except AccountRefused as error:
@@ -176,7 +176,7 @@ BAD_USERNAMES: dict[OAuthProvider, list[str]] = {
 
 
 @pytest.mark.parametrize(
-    ("provider", "name"), [(name, one) for name, good in GOOD_USERNAMES.items() for one in good]
+    ("provider", "name"), [(name, text) for name, good in GOOD_USERNAMES.items() for text in good]
 )
 def test_usernames_of_the_providers_form_pass(provider: OAuthProvider, name: str) -> None:
     check_username(provider, name)
@@ -184,7 +184,7 @@ def test_usernames_of_the_providers_form_pass(provider: OAuthProvider, name: str
 
 
 @pytest.mark.parametrize(
-    ("provider", "name"), [(name, one) for name, bad in BAD_USERNAMES.items() for one in bad]
+    ("provider", "name"), [(name, text) for name, bad in BAD_USERNAMES.items() for text in bad]
 )
 def test_other_usernames_are_refused_with_the_rule_and_without_the_name(
     provider: OAuthProvider, name: str
@@ -212,7 +212,7 @@ def test_only_one_at_sign_is_stripped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "one", "other", "is_same"),
+    ("provider", "first", "second", "is_same"),
     [
         ("github", "@Ann", "ann", True),
         ("discord", "ann#0", "ann", True),
@@ -221,9 +221,9 @@ def test_only_one_at_sign_is_stripped() -> None:
     ],
 )
 def test_usernames_are_compared_as_the_providers_do(
-    provider: OAuthProvider, one: str, other: str, is_same: bool
+    provider: OAuthProvider, first: str, second: str, is_same: bool
 ) -> None:
-    assert is_same_username(provider, one, other) is is_same
+    assert is_same_username(provider, first, second) is is_same
 
 
 # --- fakes --------------------------------------------------------------------------------------
@@ -323,7 +323,7 @@ def test_every_discord_account_ever_made_can_be_somebodys(made: datetime) -> Non
 
 @given(st.sampled_from(NUMBERED), st.integers(min_value=0, max_value=10**30))
 def test_no_account_has_two_ids(provider: OAuthProvider, number: int) -> None:
-    """The same number with zeros in front is refused by one rule or the other."""
+    """An id with leading zeros is refused by one of the two rules."""
     text = "0" + str(number)
 
     assert not is_id(provider, text) or fault_of(provider, text) is not None
@@ -333,7 +333,7 @@ def test_no_account_has_two_ids(provider: OAuthProvider, number: int) -> None:
 def test_every_text_is_either_good_or_refused_in_words(
     provider: OAuthProvider, id_: str, name: str | None
 ) -> None:
-    """Nothing else ever comes out, and what comes out does not repeat what came in."""
+    """No other error is raised, and the reason does not repeat the id."""
     if is_id(provider, id_):
         hint = fault_of(provider, id_, name)
         assert hint is None or len(id_) < 6 or id_ not in hint

@@ -1,4 +1,4 @@
-"""Fees never pass the cap and follow the market; what is stuck is told from what only waits."""
+"""Fees follow the gas price and never pass the cap; stuck attempts differ from waiting ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,7 +19,7 @@ from ltzd.rules.operator.fees import (
 wei = st.integers(0, 300 * GWEI)
 markets = st.builds(GasPrice, base_fee=wei, tip=wei)
 policies = st.builds(FeePolicy, cap=st.integers(1, 200 * GWEI), min_tip=st.integers(0, 3 * GWEI))
-# A tip is a part of the fee, so it is not above it.
+# The tip is a part of the fee, so it is at most the fee.
 attempts = st.builds(
     lambda fee, share: Fees(fee, fee * share // 100),
     st.integers(0, 150 * GWEI),
@@ -108,7 +108,7 @@ def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
 
 
 def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
-    """It could not be mined, and the tenth would be missing later."""
+    """The attempt could not be mined, and its tenth would be missing later."""
     assert replacement(Fees(GWEI, GWEI), GasPrice(100 * GWEI, GWEI), POLICY) is None
 
 
@@ -118,11 +118,11 @@ def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
 ) -> None:
     fees = replacement(highest, gas_price, policy)
 
-    asked = fees_for(gas_price, policy)
+    current = fees_for(gas_price, policy)
     if fees is None:
-        assert asked is None or highest.max_fee_per_gas * 11 > policy.cap * 10 - 10
+        assert current is None or highest.max_fee_per_gas * 11 > policy.cap * 10 - 10
         return
-    assert asked is not None
+    assert current is not None
     assert fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= policy.cap
     for new, old in (
         (fees.max_fee_per_gas, highest.max_fee_per_gas),
@@ -130,8 +130,8 @@ def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
     ):
         assert new * 10 >= old * 11
         assert new > old
-    assert fees.max_fee_per_gas >= max(asked.max_fee_per_gas, gas_price.base_fee)
-    assert fees.max_priority_fee_per_gas >= asked.max_priority_fee_per_gas
+    assert fees.max_fee_per_gas >= max(current.max_fee_per_gas, gas_price.base_fee)
+    assert fees.max_priority_fee_per_gas >= current.max_priority_fee_per_gas
 
 
 @given(attempts, st.lists(markets, max_size=200), policies)
@@ -167,8 +167,8 @@ PAYABLE = GasPrice(10 * GWEI, GWEI)
 TOO_DEAR = GasPrice(20 * GWEI, GWEI)
 
 
-def stuck(wait: Waited, gas_price: GasPrice) -> BumpReason | None:
-    return bump_reason(FEES, wait, gas_price, POLICY, PATIENCE)
+def stuck(waited: Waited, gas_price: GasPrice) -> BumpReason | None:
+    return bump_reason(FEES, waited, gas_price, POLICY, PATIENCE)
 
 
 def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
@@ -190,10 +190,10 @@ def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
 
 @given(attempts, waits, markets, policies)
 def test_without_blocks_what_can_pay_is_never_stuck(
-    fees: Fees, wait: Waited, gas_price: GasPrice, policy: FeePolicy
+    fees: Fees, waited: Waited, gas_price: GasPrice, policy: FeePolicy
 ) -> None:
-    found = bump_reason(fees, Waited(wait.seconds, 0), gas_price, policy, PATIENCE)
+    reason = bump_reason(fees, Waited(waited.seconds, 0), gas_price, policy, PATIENCE)
 
-    assert found in {None, BumpReason.BASE_FEE}
-    if found is BumpReason.BASE_FEE:
+    assert reason in {None, BumpReason.BASE_FEE}
+    if reason is BumpReason.BASE_FEE:
         assert fees.max_fee_per_gas < gas_price.base_fee + policy.min_tip

@@ -1,4 +1,4 @@
-"""What may be signed: by gas, by fees, by funds."""
+"""Transactions that may be signed, by gas, fees and funds."""
 
 import pytest
 from hypothesis import given
@@ -47,7 +47,7 @@ def test_no_gas_limit_passes_the_block_or_the_cap_of_transactions(
 
 
 @pytest.mark.parametrize(
-    ("gas", "fees", "limits", "found"),
+    ("gas", "fees", "limits", "expected"),
     [
         (0, FEES, ROOMY, Obstacle.INTRINSIC_GAS),
         (1, FEES, ROOMY, Obstacle.INTRINSIC_GAS),
@@ -68,13 +68,13 @@ def test_no_gas_limit_passes_the_block_or_the_cap_of_transactions(
     ],
 )
 def test_each_limit_is_an_obstacle_of_its_own(
-    gas: int, fees: Fees, limits: SigningLimits, found: Obstacle | None
+    gas: int, fees: Fees, limits: SigningLimits, expected: Obstacle | None
 ) -> None:
-    assert obstacle(gas, b"\x01", fees, limits) is found
+    assert obstacle(gas, b"\x01", fees, limits) is expected
 
 
 def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
-    assert {one for one in Obstacle if one.is_permanent} == {
+    assert {each for each in Obstacle if each.is_permanent} == {
         Obstacle.INTRINSIC_GAS,
         Obstacle.BLOCK_GAS,
     }
@@ -101,7 +101,7 @@ def test_no_mint_of_any_size_is_below_the_floor_of_its_data(count: int) -> None:
 def test_whatever_passes_every_node_could_take(
     gas: int, data: bytes, fees: Fees, limits: SigningLimits
 ) -> None:
-    found = obstacle(gas, data, fees, limits)
+    result = obstacle(gas, data, fees, limits)
     is_fine = (
         gas >= 21_000 + sum(10 if byte == 0 else 40 for byte in data)
         and gas <= 2**24
@@ -109,4 +109,4 @@ def test_whatever_passes_every_node_could_take(
         and fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= limits.fee_cap
         and gas * fees.max_fee_per_gas <= limits.funds_wei
     )
-    assert (found is None) is is_fine
+    assert (result is None) is is_fine

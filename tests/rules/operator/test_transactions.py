@@ -1,4 +1,4 @@
-"""A transaction's life: what may follow what, whatever is observed in whatever order."""
+"""The states of a transaction: legal changes, for any observations in any order."""
 
 from itertools import product
 
@@ -28,7 +28,7 @@ HERE = Inclusion(7, Hash32(b"\x07" * 32), succeeded=True)
 THERE = Inclusion(8, Hash32(b"\x08" * 32), succeeded=True)
 FAILED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False)
 CANCELLED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False, is_cancellation=True)
-"""Where a self-transfer is mined."""
+"""The inclusion of a self-transfer."""
 
 SETTLED = frozenset({State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED})
 MINED = frozenset({State.MINED, State.CONFIRMED, State.REVERTED, State.CANCELLED})
@@ -64,7 +64,7 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.SIGNED, NonceTaken): (State.DISPLACED, _ALARMED),
     (State.PUBLISHED, NonceTaken): (State.DISPLACED, _ALARMED),
 }
-"""Every pair that is legal for a transaction that succeeded wherever it was mined."""
+"""The legal pairs for a transaction that succeeds wherever it is mined."""
 
 
 def a_transaction(state: State, inclusion: Inclusion = HERE) -> Transaction:

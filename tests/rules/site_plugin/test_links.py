@@ -1,4 +1,4 @@
-"""Codes that people can read to each other and nobody guesses, and how often one is tried."""
+"""Link codes: readable and hard to guess, with a limit of attempts."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -25,10 +25,10 @@ ENTROPY = st.binary(min_size=CODE_ENTROPY_BYTES, max_size=CODE_ENTROPY_BYTES)
 
 
 @given(ENTROPY, ENTROPY)
-def test_codes_of_forty_bits_differ_as_their_randomness_does(one: bytes, other: bytes) -> None:
-    assert (code_of(one) == code_of(other)) is (one == other)
-    assert len(code_of(one)) == CODE_LENGTH
-    assert set(code_of(one)) <= set(ALPHABET)
+def test_codes_of_forty_bits_differ_as_their_randomness_does(first: bytes, second: bytes) -> None:
+    assert (code_of(first) == code_of(second)) is (first == second)
+    assert len(code_of(first)) == CODE_LENGTH
+    assert set(code_of(first)) <= set(ALPHABET)
 
 
 def test_the_alphabet_has_32_letters_and_none_that_is_read_as_another() -> None:

@@ -1,4 +1,4 @@
-"""What redeemers are told, and codes that can be read aloud."""
+"""Refusals for people, and codes that can be read aloud."""
 
 import hashlib
 import math
@@ -74,7 +74,7 @@ def test_a_code_is_not_made_of_too_little() -> None:
         code_of(b"\x01" * (CODE_ENTROPY_BYTES - 1))
 
 
-# --- what stands in the way -------------------------------------------------------------------
+# --- checks -------------------------------------------------------------------------------------
 
 
 def test_what_is_on_offer_and_paid_for_may_be_had() -> None:
@@ -106,8 +106,8 @@ def test_an_offer_without_limits_has_none() -> None:
 
 
 def test_an_empty_wallet_hears_both_amounts() -> None:
-    told = refusal_of(replace(STANDING, balance=5 * LTZ - 1))
-    assert told == "This perk costs 5 LTZ, but your wallet holds 4.999999999999999999 LTZ."
+    sentence = refusal_of(replace(STANDING, balance=5 * LTZ - 1))
+    assert sentence == "This perk costs 5 LTZ, but your wallet holds 4.999999999999999999 LTZ."
 
 
 def test_another_price_than_agreed_is_refused() -> None:
@@ -116,7 +116,7 @@ def test_another_price_than_agreed_is_refused() -> None:
             check_price(OFFER, price)
 
 
-# --- what was agreed to -----------------------------------------------------------------------
+# --- agreed prices ----------------------------------------------------------------------------
 
 
 def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> None:
@@ -170,9 +170,9 @@ def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) 
     ],
 )
 def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
-    told = revert_sentence(reason)
-    assert words in told
-    assert reason.partition("(")[0] not in told or not reason
+    sentence = revert_sentence(reason)
+    assert words in sentence
+    assert reason.partition("(")[0] not in sentence or not reason
 
 
 def test_only_dear_gas_is_about_the_market() -> None:

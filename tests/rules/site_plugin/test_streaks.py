@@ -20,10 +20,10 @@ from ltzd.rules.site_plugin.streaks import (
     Milestone,
     Streak,
     StreakSummary,
-    checked_in,
+    extend_streak,
     own_days_after,
     own_reward,
-    shown,
+    summarize,
 )
 
 DAY = date(2026, 3, 10)
@@ -31,23 +31,23 @@ ONE_DAY = timedelta(days=1)
 
 
 def a_site(**changes: Any) -> Site:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "hosts": ("site.example",),
         "checkin_reward": 10,
         "multipliers": {1: Decimal(1), 3: Decimal("1.55"), 5: Decimal(2)},
         "milestones": {5: 70, 2: 20, 3: 30},
     }
-    return Site.model_validate(said | changes)
+    return Site.model_validate(fields | changes)
 
 
 SITE = a_site()
 
 
 def after(*days: date, site: Site = SITE) -> Streak | None:
-    """The streak that check-ins on these days leave."""
+    """The streak after check-ins on these days."""
     streak = None
     for day in days:
-        claim = checked_in(streak, day, site)
+        claim = extend_streak(streak, day, site)
         assert claim is not None, day
         streak = claim.streak
     return streak
@@ -58,13 +58,13 @@ def days(count: int, first: date = DAY) -> list[date]:
 
 
 def test_the_first_check_in_begins_a_streak_of_one() -> None:
-    assert checked_in(None, DAY, SITE) == CheckIn(Streak(1, DAY, 1), 10)
+    assert extend_streak(None, DAY, SITE) == CheckIn(Streak(1, DAY, 1), 10)
 
 
 def test_days_in_a_row_make_a_streak_whose_rewards_grow_and_are_rounded_down() -> None:
     rewards, streak = [], None
     for day in days(6):
-        claim = checked_in(streak, day, SITE)
+        claim = extend_streak(streak, day, SITE)
         assert claim is not None
         streak = claim.streak
         rewards.append(claim.reward)
@@ -85,21 +85,21 @@ def test_a_missed_day_begins_again_and_the_best_stays() -> None:
 
 @pytest.mark.parametrize("back", [0, 1, 40])
 def test_a_day_that_is_not_after_the_last_one_is_claimed(back: int) -> None:
-    """An earlier one comes when the brand's time zone is moved to the west."""
-    assert checked_in(after(*days(3)), DAY + 2 * ONE_DAY - back * ONE_DAY, SITE) is None
+    """An earlier day comes when the brand's time zone is moved to the west."""
+    assert extend_streak(after(*days(3)), DAY + 2 * ONE_DAY - back * ONE_DAY, SITE) is None
 
 
 def test_a_site_without_rewards_keeps_streaks_too() -> None:
     site = a_site(checkin_reward=0)
-    assert checked_in(None, DAY, site) == CheckIn(Streak(1, DAY, 1), 0)
+    assert extend_streak(None, DAY, site) == CheckIn(Streak(1, DAY, 1), 0)
     free = a_site(multipliers={1: Decimal(0)})
-    assert checked_in(None, DAY, free) == CheckIn(Streak(1, DAY, 1), 0)
+    assert extend_streak(None, DAY, free) == CheckIn(Streak(1, DAY, 1), 0)
 
 
 def test_nobody_is_shown_what_the_first_day_would_bring() -> None:
-    assert shown(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
+    assert summarize(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
     started = a_site(multipliers={1: Decimal("1.5")})
-    assert shown(None, DAY, started, ()).multiplier == Decimal("1.5")
+    assert summarize(None, DAY, started, ()).multiplier == Decimal("1.5")
 
 
 @pytest.mark.parametrize(
@@ -110,23 +110,26 @@ def test_a_streak_is_shown_until_a_day_was_missed(
 ) -> None:
     streak = after(*days(4))
     assert streak is not None
-    seen = shown(streak, streak.last_day + later * ONE_DAY, SITE, ())
+    seen = summarize(streak, streak.last_day + later * ONE_DAY, SITE, ())
     assert (seen.current_streak, seen.multiplier) == (current, Decimal(multiplier))
 
 
 def test_a_streak_of_a_day_that_is_still_to_come_goes_on() -> None:
     """The brand's time zone was moved to the west."""
-    assert shown(after(*days(4)), DAY, SITE, ()).current_streak == 4
+    assert summarize(after(*days(4)), DAY, SITE, ()).current_streak == 4
 
 
 def test_milestones_stay_claimable_after_the_streak_is_lost() -> None:
     lost = after(*days(3), DAY + 9 * ONE_DAY)
     today = DAY + 9 * ONE_DAY
-    assert shown(lost, today, SITE, ()).unclaimed_milestones == (Milestone(2, 20), Milestone(3, 30))
-    assert shown(lost, today, SITE, {3}).unclaimed_milestones == (Milestone(2, 20),)
-    assert shown(lost, today, SITE, {2, 3, 9}).unclaimed_milestones == ()
-    assert shown(lost, today, SITE, ()).next_milestone == Milestone(5, 70)
-    assert shown(after(*days(5)), today, SITE, ()).next_milestone is None
+    assert summarize(lost, today, SITE, ()).unclaimed_milestones == (
+        Milestone(2, 20),
+        Milestone(3, 30),
+    )
+    assert summarize(lost, today, SITE, {3}).unclaimed_milestones == (Milestone(2, 20),)
+    assert summarize(lost, today, SITE, {2, 3, 9}).unclaimed_milestones == ()
+    assert summarize(lost, today, SITE, ()).next_milestone == Milestone(5, 70)
+    assert summarize(after(*days(5)), today, SITE, ()).next_milestone is None
 
 
 # --- calendars ----------------------------------------------------------------------------------
@@ -182,24 +185,24 @@ ZONES = [
 ]
 YEAR = datetime(2026, 1, 1, tzinfo=UTC)
 _STEP = timedelta(minutes=15)
-"""No midnight of these zones comes between quarters of an hour."""
+"""Midnights of these zones fall on quarters of an hour."""
 
 
 @lru_cache
 def midnights(zone: str) -> list[datetime]:
-    """When each of the zone's days begins, found by looking at its clock for more than a year."""
-    clock, moment, found = ZoneInfo(zone), YEAR - 2 * ONE_DAY, []
+    """The start of each of the zone's days, found by stepping through more than a year."""
+    clock, moment, starts = ZoneInfo(zone), YEAR - 2 * ONE_DAY, []
     day = moment.astimezone(clock).date()
     while moment < YEAR + 450 * ONE_DAY:
         moment += _STEP
         if (later := moment.astimezone(clock).date()) != day:
-            found.append(moment)
+            starts.append(moment)
             day = later
-    return found
+    return starts
 
 
 class Naive:
-    """The specification's sentences over the numbers of all days that were ever claimed."""
+    """The specification's rules, over the numbers of all claimed days."""
 
     def __init__(self, zone: str, site: Site) -> None:
         self.midnights = midnights(zone)
@@ -211,7 +214,7 @@ class Naive:
         return bisect_right(self.midnights, moment)
 
     def length(self, day: int) -> int:
-        """How many days in a row, up to this one, were claimed."""
+        """The number of claimed days in a row up to this day."""
         length = 0
         while day - length in self.claimed_days:
             length += 1
@@ -231,7 +234,7 @@ class Naive:
         self.claimed_days.add(today)
         return int(self.site.checkin_reward * self.multiplier(self.length(today)))
 
-    def shown(self, moment: datetime) -> StreakSummary:
+    def summarize(self, moment: datetime) -> StreakSummary:
         today = self.number(moment)
         current = self.length(today) or self.length(today - 1)
         best = max(map(self.length, self.claimed_days), default=0)
@@ -253,11 +256,11 @@ SITES = st.builds(
     multipliers=st.dictionaries(LENGTHS, st.decimals(0, 5, places=2), max_size=4),
     milestones=st.dictionaries(LENGTHS, st.integers(1, 500), max_size=4),
 )
-# Mostly about a day apart; then streaks grow, and hours that clocks skip or repeat matter.
+# Mostly about a day apart, so that streaks grow and skipped or repeated hours matter.
 STEPS = st.sampled_from([0.0, 0.000001, 0.9, 22.9, 23.0, 24.0, 25.0, 25.1, 47.0, 49.0]) | st.floats(
     0, 60
 )
-# From anywhere in the year, and from days before the clocks change.
+# From any time of the year, and from days before the clocks change.
 BEGINNINGS = st.floats(0, 300 * 24) | st.sampled_from(
     [
         24.0 * ((datetime(2026, month, day, tzinfo=UTC) - YEAR).days)
@@ -267,7 +270,7 @@ BEGINNINGS = st.floats(0, 300 * 24) | st.sampled_from(
 
 
 Steps = list[tuple[float, str]]
-"""Hours since the step before, and what is done."""
+"""Hours since the step before, and the action."""
 
 
 @settings(max_examples=120)
@@ -289,21 +292,21 @@ def test_whenever_they_come_a_streak_is_what_the_list_of_all_days_says(
         moment += timedelta(hours=hours)
         today = local_day(moment, zone)
         if act == "check in":
-            claim = checked_in(streak, today, site)
+            claim = extend_streak(streak, today, site)
             assert (None if claim is None else claim.reward) == naive.check_in(moment)
             streak = streak if claim is None else claim.streak
-        seen = shown(streak, today, site, naive.claimed_milestones)
-        assert seen == naive.shown(moment)
+        seen = summarize(streak, today, site, naive.claimed_milestones)
+        assert seen == naive.summarize(moment)
         if act == "claim" and seen.unclaimed_milestones:
             naive.claimed_milestones.add(seen.unclaimed_milestones[-1].days)
 
 
-# --- whose doing it was -------------------------------------------------------------------------
+# --- several members ----------------------------------------------------------------------------
 
 
 @given(st.lists(st.booleans(), min_size=1, max_size=40))
 def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[bool]) -> None:
-    """Of a wallet in which another member checks in on the other days."""
+    """The wallet's other member checks in on the other days."""
     site = Site(
         hosts=("site.example",),
         checkin_reward=10,
@@ -311,7 +314,7 @@ def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[
     )
     streak, own_days, alone = None, 0, 0
     for number, is_mine in enumerate(mine):
-        check_in = checked_in(streak, date(2026, 3, 1) + timedelta(days=number), site)
+        check_in = extend_streak(streak, date(2026, 3, 1) + timedelta(days=number), site)
         assert check_in is not None
         streak = check_in.streak
         own_days = own_days_after(check_in, own_days) if is_mine else 0
@@ -325,6 +328,6 @@ def test_a_days_own_share_is_never_more_than_its_reward() -> None:
     falling = Site(
         hosts=("site.example",), checkin_reward=10, multipliers={1: Decimal(3), 2: Decimal(1)}
     )
-    check_in = checked_in(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
+    check_in = extend_streak(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
     assert check_in is not None
     assert own_reward(check_in, 1, falling) == check_in.reward == 10

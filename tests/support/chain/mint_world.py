@@ -1,8 +1,8 @@
-"""A chain, its node, the indexer and mint lanes of one wallet, for tests of the operator.
+"""A chain, a fake node, the indexer and mint lanes of one wallet, for tests of the operator.
 
     from tests.support.mint_world import World, eyes, short_pauses, world  # in a conftest
 
-The lanes end as abruptly as in a kill; pauses are short.
+Lanes end as abruptly as a killed process; pauses are short.
 """
 
 from collections import Counter
@@ -50,18 +50,18 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class World:
-    """A chain, its node, the indexer, and as many lanes of one wallet as a test starts."""
+    """A chain, its node, the indexer, and the lanes that a test starts."""
 
     def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
         self.url = url
         self.pool = pool
         self.eyes = eyes
-        """The test's own connections, which no trouble reaches."""
+        """The test's own connections, which injected faults do not reach."""
         self.node = node
         self.wakeups = WakeupHub(url)
-        self.told: list[tuple[Sequence[UUID], Hash32]] = []
+        self.published: list[tuple[Sequence[UUID], Hash32]] = []
         self.on_the_way = 0
-        """Rewards that the lanes' process expects."""
+        """The number of rewards that the lanes expect."""
 
     async def follow(self) -> Follower:
         chain = await follow(self.pool, self.node)
@@ -69,7 +69,7 @@ class World:
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
-        """A lane that serves until the block ends: as abruptly as a kill."""
+        """A lane that works until the block ends, and is then cancelled like a killed process."""
         lane = MintLane(
             self.pool,
             self.url,
@@ -78,13 +78,13 @@ class World:
             MintTarget(CHAIN_ID, LTZ_AT),
             self.wakeups,
             policy,
-            InProcessHooks(self._tell, lambda: self.on_the_way),
+            InProcessHooks(self._on_published, lambda: self.on_the_way),
         )
         async with running(lane.run()):
             yield lane
 
-    def _tell(self, rewards: Sequence[UUID], hash_: Hash32) -> None:
-        self.told.append((rewards, hash_))
+    def _on_published(self, rewards: Sequence[UUID], hash_: Hash32) -> None:
+        self.published.append((rewards, hash_))
 
     @asynccontextmanager
     async def serving(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
@@ -99,7 +99,7 @@ class World:
         return ids
 
     async def some_looks(self) -> None:
-        """The lane has looked at the node a few times more."""
+        """Waits until the lane has asked the node a few times more."""
         before = self.node.asked["eth_getBlockByNumber"]
         await until(lambda: true(self.node.asked["eth_getBlockByNumber"] > before + 30))
 
@@ -122,7 +122,7 @@ class World:
         await until(all_of_them, 20.0)
 
     async def failures(self) -> dict[UUID, str]:
-        """The failed rewards, and why they are."""
+        """The failed rewards, with the reasons."""
         async with session(self.eyes) as connection:
             rows = await connection.fetch(
                 "SELECT id, failure FROM rewards WHERE failed_at IS NOT NULL"
@@ -135,7 +135,7 @@ class World:
         return [reward_reference(row["id"], row["kind"], row["seq"]) for row in rows]
 
     async def each_minted_once(self) -> None:
-        """On the canonical chain, under its own reference; and no nonce ever had two contents."""
+        """Each reward is minted once on the canonical chain, and no nonce ever had two contents."""
         assert self.node.minted() == Counter(await self.references())
         assert all(len(contents) == 1 for contents in self.node.nonces().values())
 
@@ -163,7 +163,7 @@ async def true(claim: bool) -> bool:
 
 
 async def stop_of(lane: MintLane) -> str:
-    """Why the lane stopped, once it has."""
+    """Waits until the lane has stopped, and returns the reason."""
     await until(lambda: true(lane.stopped is not None))
     assert lane.stopped is not None
     return lane.stopped

@@ -30,7 +30,7 @@ class LinkDependencies:
     sealer: Sealer
 
 
-def site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
+def build_site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
     settings: SiteSettings,
     desk: RelayContext,
     relayer: Relayer,
