@@ -14,7 +14,7 @@ from ltzd.providers.outbound.guarded_connector import HostResolver
 from ltzd.providers.outbound.guarded_http import GuardedHttpClient, GuardPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable, HttpResponse, RequestFailed
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
-from ltzd.rules.constraints.constraints import ExternalApi, filled_url, question
+from ltzd.rules.constraints.constraints import ExternalApi, fill_url, question
 from ltzd.rules.constraints.json_paths import Json
 from ltzd.values import Address
 
@@ -55,7 +55,7 @@ class ExternalApiClient(AsyncCloseable):
         if constraint.method == "POST":
             headers["Content-Type"] = "application/json"
             body = msgspec.json.encode(question(constraint, user))
-        url = filled_url(constraint, user)
+        url = fill_url(constraint, user)
         return await self._http.request(constraint.method, url, body=body, headers=headers)
 
 

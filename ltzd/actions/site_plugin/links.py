@@ -163,7 +163,7 @@ class SiteLinks:
                 wallet = _wallet_for(locked, taken)
                 await site_links.link(connection, member, taken, wallet)
                 return LinkedWallet(wallet, taken.daily_allowance)
-            tries = rules.with_wrong_code(locked.tries, locked.now)
+            tries = rules.add_wrong_code(locked.tries, locked.now)
             await site_links.save_tries(connection, member, tries)
         raise LinkRefused(_WRONG)
 

@@ -182,7 +182,7 @@ class SiteRedemptions:
         try:
             await self._relayer.precheck(member.wallet, perk.collection_id, token_user_of(member))
         except Refused as refusal:
-            raise RedemptionRefused(redeeming.sentence_of(refusal)) from refusal
+            raise RedemptionRefused(redeeming.refusal_sentence(refusal)) from refusal
 
     async def _begin(
         self, order: _Order, perk: Perk, standing: RedemptionFacts
@@ -298,7 +298,7 @@ class SiteRedemptions:
 
         A permit's nonce may have been used meanwhile, for redemption.
         """
-        sentence = redeeming.sentence_of(refusal)
+        sentence = redeeming.refusal_sentence(refusal)
         if (
             standing is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
@@ -316,7 +316,7 @@ class SiteRedemptions:
             case RelayStatus.PENDING:
                 return _answer(redemption, "pending")
             case RelayStatus.FAILED:
-                sentence = redeeming.sentence_of_revert(relayed.reason or "")
+                sentence = redeeming.revert_sentence(relayed.reason or "")
                 if not await self._fail(redemption, sentence):
                     return None
                 raise RedemptionRefused(sentence)
@@ -359,12 +359,12 @@ class SiteRedemptions:
 
 def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
     verified_emails = brand.site is not None and brand.site.verified_emails
-    return site_spending.is_believed(account.address, verified_emails=verified_emails)
+    return site_spending.is_address_trusted(account.address, verified_emails=verified_emails)
 
 
 def _pots(brand: Brand, account: SpendingAccount, balance: int) -> PotAmounts:
     believed = _is_believed(brand, account)
-    return site_spending.pots(account.ledger, believed=believed, balance=balance)
+    return site_spending.available_pots(account.ledger, believed=believed, balance=balance)
 
 
 def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:

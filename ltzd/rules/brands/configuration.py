@@ -31,7 +31,7 @@ from ltzd.rules.brands import value_types as brand_values
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, reason_of
 from ltzd.rules.brands.value_types import MAX_COUNT, IsNumber, OnChainId, Text
 from ltzd.rules.constraints.constraints import Constraint, constraint_fault, without_repeats
-from ltzd.rules.domains.customer_urls import refuse_unguarded
+from ltzd.rules.domains.customer_urls import check_public_url
 from ltzd.rules.domains.names import normal_domain
 from ltzd.values import Address, address_of
 
@@ -140,7 +140,7 @@ def _streak_days(key: object) -> object:
 def _webhook_url(text: str) -> str:
     if not text.isascii():
         raise ValueError("must be plain ASCII: percent-encode a path, write a host as xn--…")
-    refuse_unguarded(text)
+    check_public_url(text)
     return text
 
 

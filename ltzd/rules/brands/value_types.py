@@ -39,7 +39,7 @@ def printable(text: str) -> str:
     return text
 
 
-def truths_in(value: Value | None) -> list[bool]:
+def bools_in(value: Value | None) -> list[bool]:
     """For each part of the value, whether it is a bool. (In Python, 1 == True.)"""
     return [isinstance(part, bool) for part in (value if isinstance(value, tuple) else (value,))]
 

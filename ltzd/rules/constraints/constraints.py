@@ -29,9 +29,9 @@ from pydantic_core import ErrorDetails
 
 from ltzd.rules.amounts import DECIMALS, units_of
 from ltzd.rules.brands.toml_documents import FieldPath, reason_of
-from ltzd.rules.brands.value_types import MAX_COUNT, AnyValue, IsNumber, OnChainId, Value, truths_in
-from ltzd.rules.constraints.json_paths import Json, JsonPath, parsed_path, value_at
-from ltzd.rules.domains.customer_urls import refuse_unguarded
+from ltzd.rules.brands.value_types import MAX_COUNT, AnyValue, IsNumber, OnChainId, Value, bools_in
+from ltzd.rules.constraints.json_paths import Json, JsonPath, parse_path, value_at
+from ltzd.rules.domains.customer_urls import check_public_url
 from ltzd.values import Address, LtzUnits, checksummed
 
 KINDS: Final = ("external_api", "nft_holding", "ltz_balance", "chat_role", "chat_level")
@@ -62,12 +62,12 @@ def _template(text: str) -> str:
         rest = rest.replace(placeholder, "")
     if "{" in rest or "}" in rest:
         raise ValueError("may hold no braces but those of {user_address} and {collection_id}")
-    refuse_unguarded(text)
+    check_public_url(text)
     return text
 
 
 def _path(text: str) -> str:
-    parsed_path(text)
+    parse_path(text)
     return text
 
 
@@ -115,14 +115,14 @@ class ExternalApi(_OnCollection):
 
     @cached_property
     def path(self) -> JsonPath:
-        return parsed_path(self.json_path)
+        return parse_path(self.json_path)
 
     def __eq__(self, other: object) -> bool:
         # In Python True == 1, so a change from one to the other would go unnoticed.
         return (
             isinstance(other, ExternalApi)
             and super().__eq__(other)
-            and truths_in(self.value) == truths_in(other.value)
+            and bools_in(self.value) == bools_in(other.value)
         )
 
     __hash__ = _OnCollection.__hash__
@@ -171,7 +171,7 @@ _MODELS: Final[tuple[type[_OnCollection], ...]] = (
 )
 
 
-def filled_url(constraint: ExternalApi, user: Address) -> str:
+def fill_url(constraint: ExternalApi, user: Address) -> str:
     """Needs no percent-encoding, since an address and a number have no special characters."""
     url = constraint.url
     for name, value in question(constraint, user).items():

@@ -26,7 +26,7 @@ _STEP = re.compile(
 _ESCAPE = re.compile(r"\\(.)")
 
 
-def parsed_path(text: str) -> JsonPath:
+def parse_path(text: str) -> JsonPath:
     """Raises ValueError with the reason."""
     if not text.startswith("$"):
         raise ValueError("must begin with $")

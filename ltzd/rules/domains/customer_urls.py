@@ -20,7 +20,7 @@ def is_loopback_host(host: str) -> bool:
     return address.is_loopback and getattr(address, "ipv4_mapped", None) is None
 
 
-def refuse_unguarded(url: str) -> None:
+def check_public_url(url: str) -> None:
     """Accept an https URL with a host name and port 443, and any URL of this machine.
 
     Only dev mode sends requests to this machine. Raises ValueError.

@@ -71,7 +71,7 @@ def check_attempts(attempts: CodeAttempts, now: datetime) -> None:
         )
 
 
-def with_wrong_code(attempts: CodeAttempts, now: datetime) -> CodeAttempts:
+def add_wrong_code(attempts: CodeAttempts, now: datetime) -> CodeAttempts:
     """The attempts after one more wrong code."""
     if attempts.since is None or now - attempts.since >= WRONG_CODES_WINDOW:
         return CodeAttempts(1, now)

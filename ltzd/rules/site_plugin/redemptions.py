@@ -116,7 +116,8 @@ def check(facts: RedemptionFacts, brand: Address) -> None:
         raise RedemptionRefused(_LIMIT_REACHED)
     if facts.balance < offer.price:
         raise RedemptionRefused(
-            f"This perk costs {in_ltz(offer.price)}, but your wallet holds {in_ltz(facts.balance)}."
+            f"This perk costs {format_ltz(offer.price)}, "
+            f"but your wallet holds {format_ltz(facts.balance)}."
         )
 
 
@@ -129,10 +130,10 @@ def check_price(offer: Offer, price: int) -> None:
 def check_cost(price: int, max_cost: int | None) -> None:
     """`max_cost` is the price that the member has agreed to, or None if the caller names none."""
     if max_cost is not None and price > max_cost:
-        raise RedemptionRefused(f"The price is now {in_ltz(price)}.")
+        raise RedemptionRefused(f"The price is now {format_ltz(price)}.")
 
 
-def sentence_of(refusal: Refused) -> str:
+def refusal_sentence(refusal: Refused) -> str:
     """The sentence for a person, for a refusal that was made for a program."""
     match refusal:
         case RedemptionRefused():
@@ -145,10 +146,10 @@ def sentence_of(refusal: Refused) -> str:
             return _NOBODY_TODAY
         case ValidationFailed() if "constraint" in refusal.details:
             return _BY_ACCOUNT.get(str(refusal.details.get("reason")), _CONDITIONS)
-    return sentence_of_revert(str(refusal.details.get("reason", "")))
+    return revert_sentence(str(refusal.details.get("reason", "")))
 
 
-def sentence_of_revert(reason: str) -> str:
+def revert_sentence(reason: str) -> str:
     """`reason` has the form of chain/contracts/reverts.py: `SoldOut(id: 1)`."""
     return _BY_REVERT.get(reason.partition("(")[0], _FAILED)
 
@@ -158,7 +159,7 @@ def is_gas_too_dear(refusal: Refused) -> bool:
     return isinstance(refusal, ValidationFailed) and "maxGwei" in refusal.details
 
 
-def in_ltz(units: int) -> str:
+def format_ltz(units: int) -> str:
     """The exact amount as `12.5 LTZ`."""
     return f"{ltz_of(units):f} LTZ"
 

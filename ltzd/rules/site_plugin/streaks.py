@@ -49,7 +49,7 @@ class StreakSummary:
     unclaimed_milestones: tuple[Milestone, ...]
 
 
-def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
+def extend_streak(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     """Returns None if the day is claimed already.
 
     A day before the last one counts as claimed: after a change of the brand's time zone no day
@@ -63,7 +63,7 @@ def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     return CheckIn(Streak(days, day, best), site.reward_of(days))
 
 
-def days_with(check_in: CheckIn, own_days: int) -> int:
+def own_days_after(check_in: CheckIn, own_days: int) -> int:
     """The member's own days in a row, with this check-in.
 
     `own_days` are the member's days up to the streak's last day. Other members with the same wallet
@@ -72,12 +72,12 @@ def days_with(check_in: CheckIn, own_days: int) -> int:
     return min(own_days + 1, check_in.streak.days)
 
 
-def own_share(check_in: CheckIn, own_days: int, site: Site) -> int:
+def own_reward(check_in: CheckIn, own_days: int, site: Site) -> int:
     """The part of the reward that the member's own days in a row account for."""
     return min(check_in.reward, site.reward_of(own_days))
 
 
-def shown(
+def summarize(
     streak: Streak | None, today: date, site: Site, claimed: Collection[int]
 ) -> StreakSummary:
     """`claimed` are the days of claimed milestones. Without a current streak, the multiplier is

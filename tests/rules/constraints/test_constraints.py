@@ -19,7 +19,7 @@ from ltzd.rules.constraints.constraints import (
     ExternalApi,
     LtzBalance,
     NftHolding,
-    filled_url,
+    fill_url,
     is_satisfied,
     question,
 )
@@ -175,7 +175,7 @@ def test_a_url_is_filled_with_the_checksummed_address_and_the_collection() -> No
         url="https://api.example/{collection_id}/%7Bx%7D?u={user_address}&again={user_address}",
     )
 
-    assert filled_url(constraint, USER) == (
+    assert fill_url(constraint, USER) == (
         f"https://api.example/7/%7Bx%7D?u={CHECKSUMMED}&again={CHECKSUMMED}"
     )
     assert question(constraint, USER) == {"user_address": CHECKSUMMED, "collection_id": 7}

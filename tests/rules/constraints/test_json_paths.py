@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.constraints.json_paths import MOST_STEPS, Json, JsonPath, parsed_path, value_at
+from ltzd.rules.constraints.json_paths import MOST_STEPS, Json, JsonPath, parse_path, value_at
 
 NAMES = st.sampled_from(["a", "b", "_x9", "", "a b", "it's", "back\\slash", "]['", "$", "0", "é"])
 STEPS = st.lists(NAMES | st.integers(0, 3), max_size=5).map(tuple)
@@ -45,13 +45,13 @@ def every_place(document: Json, path: JsonPath = ()) -> dict[JsonPath, Json]:
 
 @given(STEPS)
 def test_a_written_path_is_read_as_its_steps(path: JsonPath) -> None:
-    assert parsed_path(written(path)) == path
+    assert parse_path(written(path)) == path
 
 
 @given(DOCUMENTS)
 def test_every_value_is_found_at_its_own_place(document: Json) -> None:
     for path, value in every_place(document).items():
-        assert value_at(parsed_path(written(path)), document) is value
+        assert value_at(parse_path(written(path)), document) is value
 
 
 @given(DOCUMENTS, STEPS)
@@ -60,10 +60,10 @@ def test_where_there_is_nothing_nothing_is_found(document: Json, path: JsonPath)
 
 
 def test_text_has_no_places_and_negative_indexes_do_not_exist() -> None:
-    assert value_at(parsed_path("$[0]"), "abc") is None
-    assert value_at(parsed_path("$.a"), ["a"]) is None
-    assert value_at(parsed_path("$['0']"), ["a"]) is None
-    assert value_at(parsed_path("$[0]"), {"0": "a"}) is None
+    assert value_at(parse_path("$[0]"), "abc") is None
+    assert value_at(parse_path("$.a"), ["a"]) is None
+    assert value_at(parse_path("$['0']"), ["a"]) is None
+    assert value_at(parse_path("$[0]"), {"0": "a"}) is None
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_text_has_no_places_and_negative_indexes_do_not_exist() -> None:
 )
 def test_what_is_no_path_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r"^(must|makes) ") as caught:
-        parsed_path(text)
+        parse_path(text)
 
     assert str(caught.value).startswith(reason)
 
@@ -110,9 +110,9 @@ def test_what_is_no_path_is_refused_with_the_reason(text: str, reason: str) -> N
 @given(st.text("$.[]'\\a0 -", max_size=30))
 def test_any_text_is_a_path_or_refused_and_never_read_as_another_path(text: str) -> None:
     try:
-        path = parsed_path(text)
+        path = parse_path(text)
     except ValueError:
         return
-    assert parsed_path(written(path)) == path
+    assert parse_path(written(path)) == path
     # A quoted name that a dot could give is the one thing with two spellings.
     assert len(written(path)) <= len(text)

@@ -14,10 +14,10 @@ from ltzd.rules.site_plugin.links import (
     MOST_WRONG_CODES,
     WRONG_CODES_WINDOW,
     CodeAttempts,
+    add_wrong_code,
     check_attempts,
     code_of,
     normalized_code,
-    with_wrong_code,
 )
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -67,14 +67,14 @@ def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> 
     tries, now = CodeAttempts(), NOON
     for _ in range(MOST_WRONG_CODES):
         check_attempts(tries, now)
-        tries = with_wrong_code(tries, now)
+        tries = add_wrong_code(tries, now)
         now += timedelta(seconds=30)
     with pytest.raises(TooManyAttempts) as refused:
         check_attempts(tries, now)
     assert refused.value.details == {"retryAfterSeconds": 600 - 150}
     assert "8 minutes" in refused.value.message
     check_attempts(tries, NOON + WRONG_CODES_WINDOW)
-    assert with_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == CodeAttempts(
+    assert add_wrong_code(tries, NOON + WRONG_CODES_WINDOW) == CodeAttempts(
         1, NOON + WRONG_CODES_WINDOW
     )
 
@@ -94,7 +94,7 @@ def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
             assert 1 <= seconds <= 600
             check_attempts(tries, now + timedelta(seconds=seconds))
             continue
-        tries = with_wrong_code(tries, now)
+        tries = add_wrong_code(tries, now)
         looked_at.append(now)
         assert tries.since is not None
         within = [

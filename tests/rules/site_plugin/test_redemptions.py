@@ -30,8 +30,8 @@ from ltzd.rules.site_plugin.redemptions import (
     code_of,
     is_available,
     is_gas_too_dear,
-    sentence_of,
-    sentence_of_revert,
+    refusal_sentence,
+    revert_sentence,
 )
 from ltzd.values import LTZ, Address
 
@@ -154,7 +154,7 @@ def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> No
     ],
 )
 def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) -> None:
-    assert words in sentence_of(refusal)
+    assert words in refusal_sentence(refusal)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +170,7 @@ def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) 
     ],
 )
 def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
-    sentence = sentence_of_revert(reason)
+    sentence = revert_sentence(reason)
     assert words in sentence
     assert reason.partition("(")[0] not in sentence or not reason
 
@@ -182,5 +182,5 @@ def test_only_dear_gas_is_about_the_market() -> None:
 
 
 def test_amounts_are_told_without_exponents() -> None:
-    assert redeeming.in_ltz(1) == "0.000000000000000001 LTZ"
-    assert redeeming.in_ltz(10**27) == "1000000000 LTZ"
+    assert redeeming.format_ltz(1) == "0.000000000000000001 LTZ"
+    assert redeeming.format_ltz(10**27) == "1000000000 LTZ"
