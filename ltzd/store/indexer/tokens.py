@@ -180,11 +180,11 @@ async def read_page(
     )
     if not rows:
         return _NOTHING
-    page = [
+    read_page = [
         Token(first | serial, collection_id, holder, *rest)
         for serial, holder, *rest, _minted, _hash in rows
     ]
-    return TokenPage(page, rows[0]["minted"], rows[0]["cursor_hash"])
+    return TokenPage(read_page, rows[0]["minted"], rows[0]["cursor_hash"])
 
 
 async def count_held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:

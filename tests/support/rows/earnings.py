@@ -37,10 +37,10 @@ class Earnings:
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
     _seqs: dict[UUID, int] = field(default_factory=dict)
 
-    async def owe(self, *those: Earned) -> list[UUID]:
-        ids = [uuid4() for _ in those]
-        for id_, one in zip(ids, those, strict=True):
-            self.owed[id_] = one
+    async def owe(self, *earned: Earned) -> list[UUID]:
+        ids = [uuid4() for _ in earned]
+        for id_, reward in zip(ids, earned, strict=True):
+            self.owed[id_] = reward
             self._seqs[id_] = next(self._numbers)
         async with session(self.pool) as connection:
             await connection.executemany(
@@ -49,15 +49,23 @@ class Earnings:
                 VALUES ($1, $2, $3, $4, $5, $6, $7)
                 """,
                 [
-                    (id_, one.kind, one.brand, one.wallet, one.ltz, one.day, self._seqs[id_])
-                    for id_, one in zip(ids, those, strict=True)
+                    (
+                        id_,
+                        reward.kind,
+                        reward.brand,
+                        reward.wallet,
+                        reward.ltz,
+                        reward.day,
+                        self._seqs[id_],
+                    )
+                    for id_, reward in zip(ids, earned, strict=True)
                 ],
             )
         return ids
 
-    async def earn(self, *those: Earned, block: int = 1) -> list[UUID]:
+    async def earn(self, *earned: Earned, block: int = 1) -> list[UUID]:
         """Owed and minted."""
-        ids = await self.owe(*those)
+        ids = await self.owe(*earned)
         assert await self.mint(block, *ids) == len(ids)
         return ids
 
