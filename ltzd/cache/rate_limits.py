@@ -77,7 +77,7 @@ class RateLimits:
         self._retry_seconds = retry_seconds
         self._max_remembered = max_remembered
         self._retry_at: float | None = None
-        """When Redis is tried again; None while it answers."""
+        """The time of the next call to Redis, or None while Redis answers."""
         self._exhausted: OrderedDict[bytes, _Exhausted] = OrderedDict()
 
     async def __aenter__(self) -> Self:

@@ -294,10 +294,12 @@ async def test_no_refusal_rests_on_a_limit_that_was_raised(
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
         chain.node.mint_capacity = 1_200 * LTZ
-        asked = chain.node.asked["eth_call"]
+        asked = chain.node.call_counts["eth_call"]
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
-        assert chain.node.asked["eth_call"] == asked, "the node is asked once a second at most"
+        assert chain.node.call_counts["eth_call"] == asked, (
+            "the node is asked once a second at most"
+        )
         chain.at += 1.0
 
         assert (await handler.record(a_purchase("600"))).ltz == 1_200

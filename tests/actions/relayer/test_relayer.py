@@ -346,12 +346,12 @@ async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: D
     await worst_of_one(desk)
     relayer = desk.relayer(budgeted(GasBudgets(total_wei=1)))
     methods = ("eth_call", "eth_estimateGas")
-    before = [desk.world.node.asked[method] for method in methods]
+    before = [desk.world.node.call_counts[method] for method in methods]
     async with running(*desk.loops[2:]):
         for caller in (ANN, None):
             reason = await reason_of(relayer, desk.request(), caller)
             assert reason == (ValidationFailed, "total_gas_budget_exhausted")
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
-    assert [desk.world.node.asked[method] for method in methods] == before
+    assert [desk.world.node.call_counts[method] for method in methods] == before
     assert await row_states(desk.world.eyes) == ["mined"]
