@@ -77,7 +77,7 @@ class RateLimits:
         self._retry_seconds = retry_seconds
         self._max_remembered = max_remembered
         self._retry_at: float | None = None
-        """When Redis is tried again; None while it answers."""
+        """The time of the next call to Redis, or None while Redis answers."""
         self._exhausted: OrderedDict[bytes, _Exhausted] = OrderedDict()
 
     async def __aenter__(self) -> Self:
@@ -172,7 +172,7 @@ class RateLimits:
         return counted
 
     def _may_try_redis(self) -> bool:
-        """While Redis is unavailable, one caller tries it after each pause; nobody else waits."""
+        """While Redis is unavailable, one caller tries it after each pause; others do not wait."""
         if self._retry_at is None:
             return True
         now = self._clock()

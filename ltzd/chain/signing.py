@@ -1,7 +1,7 @@
-"""Signs EIP-1559 transactions: RLP by hand and libsecp256k1, ten times eth-account's speed.
+"""Signs EIP-1559 transactions with RLP by hand and libsecp256k1, ten times as fast as eth-account.
 
-eth-account is the oracle in the tests. Keys stay inside `Signer`; its repr shows the address only.
-Units: fees in wei per gas.
+eth-account is the oracle in the tests. Keys stay inside `Signer`, whose repr shows only the
+address. Fees are in wei per gas.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from ltzd.values import Address, Hash32, hex_of, keccak
 
 @dataclass(frozen=True, slots=True)
 class UnsignedTransaction:
-    """An EIP-1559 transaction without access list, before it is signed."""
+    """An EIP-1559 transaction without access list. `to` is empty for the creation of a contract."""
 
     chain_id: int
     nonce: int
@@ -27,6 +27,8 @@ class UnsignedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class SignedTransaction:
+    """The encoded transaction, ready for `eth_sendRawTransaction`, and its hash."""
+
     raw: bytes
     hash: Hash32
 

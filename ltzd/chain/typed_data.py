@@ -1,7 +1,7 @@
-"""EIP-712 digests of what users sign, by hand; eth-account is the oracle in the tests.
+"""EIP-712 digests of the messages that users sign, by hand; eth-account is the oracle in the tests.
 
-A struct hash is keccak of the type hash and one word a field: all our types hold static fields
-only. Amounts are LTZ's smallest unit, times Unix seconds.
+All types here have static fields only, so a struct hash is the keccak of the type hash and one word
+for each field. Amounts are in LTZ's smallest unit, times in Unix seconds.
 """
 
 from dataclasses import dataclass
@@ -160,7 +160,7 @@ TypedMessage = Permit | TransferWithAuthorization | Claim | Buy | Release | Refu
 
 @lru_cache(maxsize=64)
 def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
-    """Of version "1"."""
+    """Of a domain of version "1"."""
     return keccak(
         _DOMAIN_TYPE
         + keccak(name.encode())
@@ -171,21 +171,24 @@ def domain_separator(name: str, chain_id: int, contract: Address) -> bytes:
 
 
 def digest(message: TypedMessage, separator: bytes) -> Hash32:
-    """What the signature is over. Raises ValueError for a field that its type cannot hold."""
+    """The hash that is signed. Raises ValueError for a field that its type cannot hold."""
     return Hash32(keccak(b"\x19\x01" + separator + message.struct_hash()))
 
 
 def signature_of(v: int, r: bytes | int, s: bytes | int) -> bytes:
-    """65 bytes (r, s, v); wallets that tell v as 0 or 1 mean 27 or 28. Raises ValueError."""
+    """65 bytes (r, s, v). A v of 0 or 1, as of some wallets, becomes 27 or 28.
+
+    Raises ValueError.
+    """
     recovery = v + 27 if v in {0, 1} else v
     return _word(r) + _word(s) + bytes((recovery,))
 
 
 def recover(message_digest: Hash32, signature: bytes) -> Address:
-    """Who signed; what OpenZeppelin's ECDSA accepts and nothing else.
+    """The signer's address. Accepts exactly the signatures that OpenZeppelin's ECDSA accepts.
 
-    Raises ValueError for a signature that is not 65 bytes, has another v than 27 and 28 or a high
-    s (the same signature written twice), or is of nobody.
+    Raises ValueError for a signature that is not 65 bytes, whose v is not 27 or 28, whose s is in
+    the upper half (a second form of the same signature), or that no key can have made.
     """
     if len(signature) != 65:
         raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
@@ -199,12 +202,12 @@ def recover(message_digest: Hash32, signature: bytes) -> Address:
             recoverable, message_digest, hasher=None
         )
     except Exception as error:
-        # libsecp256k1's refusals come as bare Exception.
-        raise ValueError("the signature is nobody's") from error
+        # coincurve raises a bare Exception.
+        raise ValueError("no key can have made the signature") from error
     return Address(keccak(key.format(compressed=False)[1:])[-20:])
 
 
 def _word(value: bytes | int) -> bytes:
-    """Leading zeros are often left out of r and s."""
+    """Pads to a word: leading zeros are often left out of r and s."""
     number = int.from_bytes(value, "big") if isinstance(value, bytes) else value
     return abi_words.encode_uint(number)

@@ -87,14 +87,14 @@ async def ensure_deployed(
         rpc,
         admin,
         terms,
-        remember=lambda deployment: deployed_file.write(file, deployment),
-        tell=lambda _: None,
-        manner=SendMode(
+        save=lambda deployment: deployed_file.write(file, deployment),
+        report=lambda _: None,
+        mode=SendMode(
             # High enough for a full dev chain, whose fees climb without bound.
             fees=FeePolicy(cap=_TRANSFER_WEI),
             is_hurried=True,
-            look_again_seconds=_POLL_SECONDS,
-            patience_seconds=_RECEIPT_SECONDS,
+            poll_seconds=_POLL_SECONDS,
+            timeout_seconds=_RECEIPT_SECONDS,
         ),
     )
     return await deploying.run(deployment)

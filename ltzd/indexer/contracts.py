@@ -34,10 +34,10 @@ class IndexedContract:
 
     - `topics`: first topics to look for in a block's logs bloom. Every block with a fact of this
       contract holds a log with one of them.
-    - `decode` returns the fact in a log, or None for a log that is not kept. It raises ValueError
-      for a malformed log, and Broken for a log that only another contract can have written.
-    - `insert` writes facts and what is derived from them. It returns how many of these facts are
-      mints that match no reward, or None if the contract mints no rewards.
+    - `decode` returns the fact in a log, or None for a log that is not kept. Raises ValueError for
+      a malformed log, and Broken for a log that only another contract can have written.
+    - `insert` writes facts and what is derived from them. Returns how many of the facts are mints
+      that match no reward, or None if the contract mints no rewards.
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     """

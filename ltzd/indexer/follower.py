@@ -21,7 +21,7 @@ from ltzd.indexer.reading import BlockRange, read_head, read_range
 from ltzd.indexer.slices import slices
 from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
-from ltzd.rules.indexer.reorgs import CursorVerdict, HeadObservation, fork_point, judge
+from ltzd.rules.indexer.reorgs import CursorVerdict, HeadObservation, compare, fork_point
 from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
@@ -139,7 +139,7 @@ class Follower:
             header = await self._node.block(cursor.number)
             at_cursor = header.hash if header else None
         now = self._clock()
-        verdict = judge(
+        verdict = compare(
             cursor.number,
             cursor.hash,
             HeadObservation(head.number, at_cursor, now),

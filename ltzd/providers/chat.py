@@ -133,13 +133,13 @@ class ChatPlatform(AsyncCloseable):
         _refuse_other_than_200(response)
         level = _field(response, "level")
         if not isinstance(level, int) or isinstance(level, bool):
-            raise ChatUnavailable("the answer tells no level")
+            raise ChatUnavailable("the answer has no level")
         return level
 
     async def _send(self, request: _Request) -> HttpResponse:
         """Returns any answer but a 429, which is waited out if there is time."""
         if self._in_flight >= self._policy.max_waiting:
-            raise ChatUnavailable("too many questions are waiting")
+            raise ChatUnavailable("too many requests are waiting")
         self._in_flight += 1
         deadline = loop_time() + self._policy.timeout_seconds
         try:
@@ -160,7 +160,7 @@ class ChatPlatform(AsyncCloseable):
             for guild in (request.guild, _ALL_GUILDS)
         )
         if until >= deadline:
-            raise ChatUnavailable("we are asked to wait", until - now)
+            raise ChatUnavailable("the platform asks us to wait", until - now)
         if until > now:
             await asyncio.sleep(until - now)
 

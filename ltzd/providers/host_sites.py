@@ -1,4 +1,4 @@
-"""The one client of the sites whose members ltzd serves: tells the member of a log-in.
+"""The one client of the sites whose members ltzd serves: looks up the member of a log-in.
 
 Uses WordPress's REST API. Only the headers that prove a log-in are forwarded: the platform's own
 cookies with their nonce, or the Basic header of an application password. They go to the configured
@@ -30,7 +30,7 @@ from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 CACHE_SECONDS = 55.0
 """With the five seconds that a site may take to answer, a log-out counts within a minute."""
 RECENTLY_VALID_SECONDS = 3_600.0
-"""How long a log-in that was valid is told from one that never was."""
+"""How long a log-in is remembered as valid, after the cached answer has ended."""
 MAX_CACHED = 10_000
 _MAX_ROLES = 100
 _MAX_COOKIES_LENGTH = 4096
@@ -111,7 +111,7 @@ class HostSiteClient(AsyncCloseable):
     async def user_of(
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> SiteUser | None:
-        """Returns the member of the log-in; None if the site knows of no such log-in.
+        """Returns the member of the log-in, or None if the site refuses the log-in.
 
         `origin` may have a path, if the site lies in one. Callers with the same log-in share one
         request. Raises HostSiteUnavailable, HostSiteBusy while too many callers wait for this site,
@@ -132,7 +132,7 @@ class HostSiteClient(AsyncCloseable):
         self, origin: str, credentials: HostCredentials, rest_prefix: str = "wp-json"
     ) -> bool:
         """Returns whether the site has accepted this log-in within the hour and not refused it
-        since. The log-in may have ended: only `user_of` tells."""
+        since. The log-in may have ended: `user_of` checks that."""
         headers = login_headers(credentials)
         if headers is None:
             return False

@@ -95,11 +95,11 @@ async def test_a_hundred_hits_at_once_are_within_ten_times(
 
 
 async def test_two_processes_share_one_limit(redis: RedisServer) -> None:
-    one = RateLimits(redis.url, timeout_seconds=PATIENT)
-    other = RateLimits(redis.url, timeout_seconds=PATIENT)
-    async with one, other:
-        found = await asyncio.gather(hits(one, 100, "x"), hits(other, 100, "x"))
-        assert within(found[0]) + within(found[1]) == 10
+    first = RateLimits(redis.url, timeout_seconds=PATIENT)
+    second = RateLimits(redis.url, timeout_seconds=PATIENT)
+    async with first, second:
+        results = await asyncio.gather(hits(first, 100, "x"), hits(second, 100, "x"))
+        assert within(results[0]) + within(results[1]) == 10
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
@@ -120,14 +120,14 @@ async def test_keys_limits_and_lengths_count_apart_and_case_does_not(
 
 async def test_what_two_processes_spend_at_once_is_new_to_one_of_them(redis: RedisServer) -> None:
     keys = [("0xab", str(number)) for number in range(20)]
-    one = RateLimits(redis.url, timeout_seconds=PATIENT)
-    other = RateLimits(redis.url, timeout_seconds=PATIENT)
-    async with one, other:
-        found = await asyncio.gather(
-            one.use_once("nonces", 60, keys[:15]), other.use_once("nonces", 60, keys[5:])
+    first = RateLimits(redis.url, timeout_seconds=PATIENT)
+    second = RateLimits(redis.url, timeout_seconds=PATIENT)
+    async with first, second:
+        results = await asyncio.gather(
+            first.use_once("nonces", 60, keys[:15]), second.use_once("nonces", 60, keys[5:])
         )
-        assert sum(found[0]) + sum(found[1]) == 20
-        assert await one.use_once("nonces", 60, [*keys, ("0xcd", "1")]) == [False] * 20 + [True]
+        assert sum(results[0]) + sum(results[1]) == 20
+        assert await first.use_once("nonces", 60, [*keys, ("0xcd", "1")]) == [False] * 20 + [True]
 
 
 @pytest.mark.parametrize("is_shared", [True, False], ids=["redis", "memory"])
@@ -263,8 +263,8 @@ async def test_a_redis_that_is_not_there_is_said_once_and_counted_around() -> No
         async with RateLimits(url) as limits:
             assert value("ltzd_cache_redis_unavailable") == 1
             assert within(await hits(limits, 100, "x")) == 10
-    [said] = logs
-    assert (said["event"], said["log_level"]) == ("redis.away", "warning")
+    [event] = logs
+    assert (event["event"], event["log_level"]) == ("redis.away", "warning")
     assert "hunter2" not in str(logs)
     assert value("ltzd_cache_redis_errors_total") == errors + 1
 
@@ -324,11 +324,13 @@ async def test_a_wrong_password_refuses_nobody_and_is_in_no_log(redis: RedisServ
     assert "hunter2" not in str(logs)
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"*2\r\n:1\r\n+x\r\n"])
-async def test_a_server_that_is_no_redis_refuses_nobody(said: bytes) -> None:
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"*2\r\n:1\r\n+x\r\n"]
+)
+async def test_a_server_that_is_no_redis_refuses_nobody(greeting: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(64)
-        writer.write(said)
+        writer.write(greeting)
         writer.close()
         await writer.wait_closed()
 
@@ -451,7 +453,7 @@ Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 def to_redis(redis: RedisServer) -> Handler:
-    """A door that passes everything on to the server."""
+    """A handler that forwards everything to the server."""
     port = int(redis.url.rpartition(":")[2].partition("/")[0])
 
     async def passed_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

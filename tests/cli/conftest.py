@@ -1,4 +1,4 @@
-"""Commands beside a database that looks like a dev instance's."""
+"""Fixtures for commands that run beside a dev instance's database."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

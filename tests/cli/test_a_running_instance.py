@@ -1,4 +1,4 @@
-"""Commands beside a running instance: what they change is in force within a second."""
+"""Changes that commands make are in force in a running instance within a second."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ PATH = "/service-api/manual-event"
 
 
 class Shop:
-    """A brand of the instance that this test has for itself."""
+    """A brand of the instance that only this test uses."""
 
     def __init__(self, instance: Instance, file: Path) -> None:
         self.instance = instance
@@ -85,7 +85,7 @@ class Shop:
             return reply.status
 
     async def rewards(self) -> dict[str, Any] | None:
-        """By event type, None while the brand is unknown."""
+        """The rewards by event type, or None while the brand is unknown."""
         url = f"{self.instance.base_url}/service-api/event-config"
         async with self.instance.http.get(url, params={"brandId": self.id}) as reply:
             if reply.status == 404:
@@ -196,7 +196,7 @@ async def test_a_rotated_key_and_the_one_before_both_sign_until_that_is_revoked(
 async def test_a_change_that_nobody_was_told_of_is_in_force_within_a_second_too(
     shop: Shop,
 ) -> None:
-    """The connection that listens may be lost at any moment."""
+    """The connection that receives notifications can be lost at any moment."""
     async with shop.instance.database() as connection:
         await connection.execute(
             """

@@ -1,4 +1,4 @@
-"""`ltzd books`: a report that ends with 1 when anything disagrees, and statements as CSV."""
+"""`ltzd books`: a report that exits with 1 if the books disagree, and statements as CSV."""
 
 import asyncio
 import csv
@@ -215,7 +215,7 @@ async def test_a_new_database_agrees_and_one_without_tables_is_a_sentence(
 
 
 class OnChain:
-    """Books whose rewards are minted by a real LTZ, and read by the indexer."""
+    """Books whose rewards are minted by a real LTZ contract and read by the indexer."""
 
     def __init__(self, rows: BookRows, deployed: Deployed, reader: Follower) -> None:
         self.rows = rows
@@ -231,7 +231,7 @@ class OnChain:
         await self._mint(Address(reward["wallet"]), reward_reference(id_, 1, self._seq))
 
     async def mint_unasked(self) -> None:
-        """Somebody else has the minter's key."""
+        """Mint with the minter's key, but outside ltzd."""
         await self._mint(a_wallet(66), reward_reference(uuid4(), 1, self._seq))
 
     async def _mint(self, wallet: Address, reference: bytes) -> None:
@@ -290,7 +290,7 @@ async def test_ltz_itself_agrees_with_the_index_or_is_said_to_differ(
     await on_chain.mint()
     await on_chain.mint()
     await on_chain.read()
-    await on_chain.mint()  # above the block that was read
+    await on_chain.mint()  # above the indexed block
     report, shown = await cli.read_report(), await cli.books()
     assert (report["agree"], report["notes"]) == (True, [])
     assert (report["totals"]["onChain"]["count"], report["chain"]["supplyLtz"]) == (2, 200)

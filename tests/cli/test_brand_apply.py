@@ -1,4 +1,4 @@
-"""`ltzd brand apply`: what is shown is what is made, whole or not at all; every fault is named."""
+"""`ltzd brand apply` applies exactly the changes shown, all or none, and names every fault."""
 
 import asyncio
 import itertools
@@ -31,7 +31,7 @@ name = "Demo"
 domains = ["shop.example"]
 """
 CAREFUL = BRAND + "signed_bypass = true\ndaily_mint_budget = 1000\n"
-"""A file that nobody is warned of."""
+"""A file without warnings."""
 
 
 def a_brand_file(folder: Path, text: str | bytes = CAREFUL) -> Path:

@@ -1,4 +1,4 @@
-"""`ltzd brand rotate-key | disable | enable | pause | resume`, each told and each repeatable."""
+"""`ltzd brand rotate-key`, `disable`, `enable`, `pause` and `resume` report and can be repeated."""
 
 import asyncio
 import hashlib

@@ -1,4 +1,4 @@
-"""`ltzd brand list` and `show`: all that is in force, and no key."""
+"""`ltzd brand list` and `ltzd brand show` print everything that is in force, and no key."""
 
 from pathlib import Path
 from typing import Any

@@ -1,4 +1,4 @@
-"""`ltzd deploy`: what it prints, remembers and refuses."""
+"""The output, the records and the refusals of `ltzd deploy`."""
 
 import json
 from pathlib import Path
@@ -22,7 +22,7 @@ CONTRACTS = ["LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"]
 
 
 class Yard:
-    """A folder with settings that name a node and little else, and a funded key."""
+    """A folder with a funded key and settings that name little more than a node."""
 
     def __init__(self, folder: Path, site: Site) -> None:
         self.site = site
@@ -118,12 +118,12 @@ async def test_a_file_that_tells_of_no_deployment_is_refused_and_kept(yard: Yard
 
     refused = await yard.deploy()
 
-    assert "does not tell of a deployment" in refused.err
+    assert "is not a deployment file" in refused.err
     assert yard.out.read_text() == '{"contracts": 7}'
 
 
 async def test_a_file_that_has_lost_ltz_is_refused(yard: Yard) -> None:
-    """The three others hold its address for ever."""
+    """The three other contracts hold its address permanently."""
     done = (await yard.deploy()).json
     del done["contracts"]["LTZ"]
     yard.out.write_text(json.dumps(done))
@@ -131,7 +131,7 @@ async def test_a_file_that_has_lost_ltz_is_refused(yard: Yard) -> None:
     refused = await yard.deploy()
 
     assert refused.code == 1
-    assert "does not tell of a deployment" in refused.err
+    assert "is not a deployment file" in refused.err
     assert await yard.site.nonce() == 4
 
 
@@ -170,7 +170,7 @@ async def test_a_hot_key_with_a_second_role_is_refused(yard: Yard) -> None:
         "--relayer", hex_of(RELAYER), "--registrar", hex_of(RELAYER), "--settler", hex_of(RELAYER)
     )
 
-    assert "a key that lies on a server holds no other role" in refused.err
+    assert "a key that is on a server holds no other role" in refused.err
 
 
 async def test_faults_of_the_node_section_are_named_with_their_place(yard: Yard) -> None:

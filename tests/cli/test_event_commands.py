@@ -1,4 +1,4 @@
-"""`ltzd event show | retry`: everything about an event but whose it is."""
+"""`ltzd event show` and `ltzd event retry`: everything about an event except its user."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`ltzd init`: files that ltzd takes as soon as a person has filled in what only he knows."""
+"""`ltzd init` writes files that ltzd accepts once a person has filled in the empty values."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 def uncommented(text: str) -> str:
-    """With every setting that is a comment in force; prose has a space after its `#`."""
+    """The text with every commented setting in force; prose has a space after its `#`."""
     return re.sub(r"^#(?=[a-z\[])", "", text, flags=re.MULTILINE)
 
 
@@ -115,7 +115,7 @@ def test_settings_that_nobody_chose_are_the_defaults(tmp_path: Path) -> None:
         if not field.is_required()
     }
     others = {name for name, value in defaults.items() if getattr(settings, name) != value}
-    # Its keys and passwords are files that every operator has.
+    # Every operator has these key and password files.
     assert others <= {"operator"}
     without_files = {
         f"{wallet}_{what}_file": None

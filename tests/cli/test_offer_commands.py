@@ -1,4 +1,4 @@
-"""`ltzd collection | item | business`: sent once with a key, or printed; listed as they stand."""
+"""`ltzd collection`, `ltzd item`, `ltzd business`: changes are sent once or printed, and listed."""
 
 import json
 from collections.abc import AsyncIterator, Mapping
@@ -47,7 +47,7 @@ class RegistrarCli:
         return await ltzd(*arguments, "--data-dir", self.folder)
 
     async def signed(self, *arguments: object) -> Any:
-        """The JSON of a command that the registrar signs."""
+        """The JSON output of a command that the registrar signs."""
         return (await self(*arguments, "--key", self.key)).json
 
     async def nonce(self) -> int:
@@ -389,7 +389,7 @@ async def test_an_unsigned_transaction_is_tried_out_for_whoever_will_send_it(
 
 
 class LimitedRpc(Rpc):
-    """A node that gives the logs of three blocks at most."""
+    """A node that refuses to return the logs of more than three blocks."""
 
     async def call(self, method: str, *params: Any) -> Any:
         if method == "eth_getLogs":

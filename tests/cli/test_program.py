@@ -1,4 +1,4 @@
-"""The program as a whole: its version, its start, and what it says when there is nothing to do."""
+"""The whole program: its version, its imports at start, and its errors without an instance."""
 
 import asyncio
 import sys
@@ -52,7 +52,7 @@ async def test_help_imports_nothing_heavy() -> None:
 
 
 async def test_the_daemon_starts_without_migrations_web3_keystores_and_dev_mode() -> None:
-    """structlog itself imports rich where it is installed."""
+    """rich is not in the list because structlog imports it."""
     program = "import ltzd.daemon.main, ltzd.daemon.settings.settings"
     assert await loaded_by(program, NEVER_AT_START) == []
 

@@ -1,4 +1,4 @@
-"""`ltzd sign`: headers that the surface takes, and a key that nobody sees."""
+"""`ltzd sign` prints headers that the surfaces accept, and never the key."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from tests.support.surfaces.http_surface import (
     COLLECTION,
     PERK,
     SECURITY_KEY,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 
@@ -44,7 +44,7 @@ def _no_key_around(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest_asyncio.fixture(scope="module")
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
@@ -176,7 +176,9 @@ async def test_without_a_key_it_says_where_one_may_be() -> None:
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl here")
-async def test_curl_sends_what_was_signed(surface: Surface, key_file: Path, tmp_path: Path) -> None:
+async def test_curl_sends_what_was_signed(
+    surface: RunningSurfaces, key_file: Path, tmp_path: Path
+) -> None:
     sign = ("--brand-id", BRAND_ID, "--key-file", key_file)
     body = tmp_path / "redeem.json"
     body.write_text(json.dumps({"collectionId": COLLECTION, "tokenId": str(PERK)}) + "\n")
@@ -191,7 +193,7 @@ async def test_curl_sends_what_was_signed(surface: Surface, key_file: Path, tmp_
 
 
 async def curl(options: str, more: str) -> dict[str, object]:
-    """As a shell runs it, which splits what `ltzd sign` printed."""
+    """Run curl in a shell, which splits the printed options at spaces."""
     process = await asyncio.create_subprocess_exec(
         *("sh", "-c", f"curl -s $OPTIONS {more}"),
         env={"OPTIONS": options, "PATH": "/usr/local/bin:/usr/bin:/bin"},

@@ -1,4 +1,4 @@
-"""`ltzd status` against a running admin server, and against none."""
+"""`ltzd status` with a running admin server and without one."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""`ltzd wallets`: a master key is rotated whole however often it is killed; names are not shown."""
+"""`ltzd wallets` completes a rotation of the master key after any interruption, and hides names."""
 
 import asyncio
 import signal
@@ -52,7 +52,7 @@ audience = "ltzd"
 
 
 class Keys:
-    """An old master key that everything is sealed with, and a new one."""
+    """The old master key that seals all rows, and a new one."""
 
     def __init__(self, folder: Path) -> None:
         self.old_file, self.new_file = folder / "master.key", folder / "new.key"
@@ -80,7 +80,7 @@ def config(tmp_path: Path, database_url: str, keys: Keys) -> Path:
 
 @pytest_asyncio.fixture
 async def shown(db: Connection, keys: Keys) -> list[NewKeys]:
-    """Two brands with retired keys too, and USERS users, all under the old master key."""
+    """Two brands, with retired keys, and USERS users, all sealed with the old master key."""
     applied = [await brands.apply(db, brand, keys.old) for brand in (BRAND, OTHER)]
     await brand_keys.rotate(db, BRAND.address, "security_key", keys.old, revoke=False)
     await brand_keys.rotate(db, BRAND.address, "security_key", keys.old, revoke=False)
@@ -184,7 +184,7 @@ HALF_WAY = {
     + "bb" * 19
     + "' AND name = 'webhook_secret' FOR UPDATE",
 }
-"""By table, a row that is held so that a rotation stops there."""
+"""By table, a query that locks a row, so that a rotation stops there."""
 
 
 @asynccontextmanager
@@ -266,7 +266,7 @@ async def test_a_rotation_that_loses_the_database_is_told_and_finished_by_the_ne
 async def test_brands_and_users_that_come_meanwhile_are_sealed_anew_too(
     db: Connection, database_url: str, config: Path, keys: Keys
 ) -> None:
-    """By a process that still seals with the old key."""
+    """Rows are written by a process that still seals with the old key."""
     async with held(database_url, HALF_WAY["custodial_users"]):
         rotating = asyncio.create_task(ltzd(*rotation(config, keys)))
         await until(lambda: waits_for_a_row(db))
@@ -430,7 +430,7 @@ SECRETS = ("ann@shop.example", "308994132968210433", "user-7")
 
 @pytest_asyncio.fixture
 async def listed(db: Connection, keys: Keys) -> list[str]:
-    """The wallets of an event's user, who has logged in since, and of an account."""
+    """The wallets of an event's user who has logged in since, and of an account."""
     rows = [a_user(number, keys.old) for number in range(3)]
     email, login = (
         AccountName("email", "ann@shop.example"),

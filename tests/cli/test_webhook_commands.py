@@ -1,4 +1,4 @@
-"""`ltzd webhooks list | replay | enable`: what became of each, and another chance."""
+"""`ltzd webhooks list`, `replay` and `enable`: the outcome of each webhook, and a new delivery."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -81,7 +81,7 @@ async def disable(db: Connection, brand: Brand = DEMO) -> None:
 
 
 async def state_of(db: Connection, id_: UUID) -> tuple[str, int, bool]:
-    """State, attempts, and whether it is due."""
+    """The state, the attempts, and whether the webhook is due."""
     row = await db.fetchrow(
         "SELECT state, attempts, next_at <= now() FROM webhooks WHERE id = $1", id_
     )

@@ -1,4 +1,4 @@
-"""Private keys from files, plain or encrypted; what goes wrong shows no part of them."""
+"""Private keys are read from plain or encrypted files; no error shows any part of them."""
 
 import json
 from pathlib import Path

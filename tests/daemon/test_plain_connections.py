@@ -1,4 +1,4 @@
-"""Connections over a network that need no encryption are named, and others are not."""
+"""A warning names every unencrypted connection to another machine, and no other."""
 
 from types import SimpleNamespace
 from typing import cast

@@ -89,7 +89,7 @@ def test_a_secret_of_another_user_is_refused(
 
 
 def test_a_secret_of_roots_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A service's manager may have put it there."""
+    """A service manager, running as root, may have written the file."""
     path = write_secret(tmp_path / "key", "hunter2")
     facts = path.stat()
     of_root = os.stat_result((stat.S_IFREG | 0o400, *facts[1:4], 0, *facts[5:]))
@@ -109,7 +109,7 @@ def test_a_link_counts_as_its_target(tmp_path: Path) -> None:
 
 
 def test_what_was_judged_is_what_is_read(tmp_path: Path) -> None:
-    """Another file under the same name, put there after the check, is not read."""
+    """A file that replaces the checked file under its name is not read."""
     path, other = write_secret(tmp_path / "key", "judged"), tmp_path / "other"
     other.write_text("swapped")
 
@@ -120,7 +120,7 @@ def test_what_was_judged_is_what_is_read(tmp_path: Path) -> None:
 
 
 def test_a_secret_that_kubernetes_mounts_names_its_volumes_mode(tmp_path: Path) -> None:
-    """As the kubelet makes it: a link through `..data` into a folder with the time as its name."""
+    """A file as the kubelet mounts it: a link through `..data` into a folder named by the time."""
     folder = tmp_path / "..2026_05_09_07_35_25.123"
     folder.mkdir()
     write_secret(folder / "key", "hunter2").chmod(0o644)
@@ -167,7 +167,7 @@ def test_an_access_list_may_name_this_user_alone(
 def test_a_credential_that_systemd_opens_to_this_user_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root's file of mode 0440, whose group bits are the bound of an access list."""
+    """A file of root with mode 0440, whose group bits are the bound of an access list."""
     path = write_secret(tmp_path / "key", "hunter2")
     path.chmod(0o440)
     assert "can be read by others" in fault_of(lambda: read_secret(path))
@@ -255,14 +255,14 @@ async def test_commands_refuse_a_key_that_others_can_read(
 
 
 def _hints(annotation: Any) -> list[Any]:
-    """The kinds that an annotation allows, with what they are annotated with."""
+    """The classes that an annotation allows, with their metadata."""
     if get_origin(annotation) in {Union, types.UnionType, tuple}:
         return [hint for part in get_args(annotation) for hint in _hints(part)]
     return [annotation]
 
 
 def _files_of(section: type[BaseModel], at: str = "") -> dict[str, bool]:
-    """Each setting that names a file, and whether it is a secret's."""
+    """Each setting that names a file, and whether that file holds a secret."""
     files: dict[str, bool] = {}
     for name, field in section.model_fields.items():
         hint = Annotated[field.annotation, *field.metadata] if field.metadata else field.annotation

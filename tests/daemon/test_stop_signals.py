@@ -1,4 +1,4 @@
-"""Which signals end ltzd, also when whoever started it had them ignored."""
+"""The signals that end ltzd, also if its parent process had them ignored."""
 
 import signal
 import subprocess

@@ -34,7 +34,7 @@ BEHIND_US = HttpSettings.model_validate({"proxies_count": 1, "trusted_proxies": 
 
 
 def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
-    """As much of one as its public port's application looks at."""
+    """A daemon with the components that the public application uses."""
     settings = SimpleNamespace(http=http, explorer_url=None, site=SiteSettings())
     parts = {"events": FakeEvents(), "relayer": FakeRelays(), "limits": RateLimits()}
     parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}

@@ -1,4 +1,4 @@
-"""`ltzd run` as a process of its own: TLS on both ports, renewed on SIGHUP under load."""
+"""A process of `ltzd run` serves TLS on both ports and renews it on SIGHUP under load."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ audience = "ltzd"
 
 
 class Process:
-    """One `ltzd run`."""
+    """A process of `ltzd run`."""
 
     def __init__(self, folder: Path, process: asyncio.subprocess.Process) -> None:
         self.folder = folder
@@ -75,7 +75,7 @@ class Process:
 
 
 class Deployment:
-    """A database and a node, and a settings file for them in a folder."""
+    """A folder with a settings file for a database and a node."""
 
     def __init__(self, folder: Path, database_url: str, node_url: str) -> None:
         self.folder = folder
@@ -94,7 +94,7 @@ class Deployment:
 
     @asynccontextmanager
     async def running(self, http: str, admin: str = "") -> AsyncIterator[Process]:
-        """Ready; it is stopped afterwards and must end in order."""
+        """A ready process, which is stopped afterwards and must exit with 0."""
         port, admin_port = free_port(), free_port()
         config = self.settings(http, admin, port, admin_port)
         with (self.folder / f"{port}.log").open("wb") as log:

@@ -1,4 +1,4 @@
-"""What was kept of the chat platform's answers, looked through every five minutes."""
+"""Stored answers of the chat platform are checked again every five minutes."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -296,10 +296,10 @@ SELECT pg_terminate_backend(l.pid)
 
 
 async def _connections(rechecked: Rechecked, count: int) -> bool:
-    found: int = await value(
+    connections: int = await value(
         rechecked.pool,
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 "
         "AND datname = current_database()",
         f"ltzd lock {LOCK}",
     )
-    return found == count
+    return connections == count

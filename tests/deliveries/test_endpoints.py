@@ -1,4 +1,4 @@
-"""Places: a few for each brand, a bound for all, and those who have least come first."""
+"""Slots: a few for each brand, a bound for all; the brand with the fewest in flight is first."""
 
 from datetime import UTC, datetime, timedelta
 

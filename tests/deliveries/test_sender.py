@@ -1,4 +1,4 @@
-"""Webhooks arrive at least once, signed, at nobody's expense but the receiver's."""
+"""Webhooks arrive at least once and signed; a bad receiver delays only its own webhooks."""
 
 import asyncio
 from datetime import timedelta
@@ -27,8 +27,8 @@ HOUR = timedelta(hours=1)
 
 def counted(metric: Any, *labels: str) -> float:
     """A counter's value now."""
-    found: float = (metric.labels(*labels) if labels else metric)._value.get()
-    return found
+    number: float = (metric.labels(*labels) if labels else metric)._value.get()
+    return number
 
 
 async def attempted(world: World, times: int) -> dict[str, Any]:
@@ -135,10 +135,10 @@ async def test_a_reward_that_a_reorg_has_unminted_is_told_when_it_is_minted_agai
     await world.undo(6)
     async with world.sending():
 
-        async def put_off() -> bool:
+        async def is_deferred() -> bool:
             return bool((await world.row())["next_at"] > world.clock.now())
 
-        await until(put_off)
+        await until(is_deferred)
         row = await world.row()
         assert (row["attempts"], row["last_error"], receiver.posts) == (0, None, {})
         await world.mint(reward, block=8)
@@ -358,8 +358,8 @@ async def test_an_endpoint_inside_our_own_network_is_never_asked(
             return all(row["last_error"] for row in await world.rows())
 
         await until(refused)
-    said = {(row["state"], row["attempts"], row["last_error"]) for row in await world.rows()}
-    assert said == {("pending", 1, "an address of the host is not allowed")}
+    attempts = {(row["state"], row["attempts"], row["last_error"]) for row in await world.rows()}
+    assert attempts == {("pending", 1, "an address of the host is not allowed")}
     assert counted(telemetry.WEBHOOK_ATTEMPTS, "refused") == before + 2
     assert receiver.posts == {}
 
@@ -382,10 +382,10 @@ async def test_a_fault_of_our_own_is_counted_and_stops_nobody_else(
         await world.minted(good)
         await world.delivered(1)
 
-        async def told() -> bool:
+        async def warned() -> bool:
             return (await world.rows())[0]["last_error"] is not None
 
-        await until(told)
+        await until(warned)
     assert (await world.rows())[0]["last_error"] == "a fault of ltzd (ZeroDivisionError)"
     assert counted(telemetry.WEBHOOK_ERRORS) == errors + 1
 

@@ -130,5 +130,5 @@ async def test_a_command_without_an_instance_says_what_to_do(one_instance: Insta
     assert (code, out) == (1, "")
     assert err == (
         f"ltzd: No dev instance runs in {nowhere}: start `ltzd dev` there first, "
-        "or name another place with --data-dir.\n"
+        "or name its data directory with --data-dir.\n"
     )

@@ -45,7 +45,7 @@ def test_the_code_is_where_it_is_looked_for(name: str) -> None:
     compile(code_in(name), name, "exec")
 
 
-async def test_a_newcomer_claims_a_token_by_the_page_on_relaying(one_instance: Instance) -> None:
+async def test_a_new_user_claims_a_token_by_the_page_on_relaying(one_instance: Instance) -> None:
     code = code_in("relaying.md").replace("grace@", f"{uuid4().hex}@")
     status, output = await run(code, one_instance)
     assert status == 0, output

@@ -34,7 +34,7 @@ async def assert_all_are_paid(instance: Instance, answers: list[Answer]) -> None
     await assert_books_agree(instance, answers)
 
 
-async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is_right(
+async def test_two_hundred_users_at_once_are_paid_in_few_transactions_and_every_balance_is_right(
     instance: Instance,
 ) -> None:
     answers = list(await asyncio.gather(*map(instance.post_event, a_crowd())))
@@ -44,7 +44,7 @@ async def test_a_crowd_of_users_is_paid_in_few_transactions_and_every_balance_is
     assert used < 20, f"{used} transactions for {USERS} rewards"
 
 
-async def test_a_crowd_that_keeps_coming_is_paid_in_few_transactions(instance: Instance) -> None:
+async def test_a_steady_load_is_paid_in_few_transactions(instance: Instance) -> None:
     """Keeps fifty requests in flight, so that new rewards arrive all the time."""
     waiting = a_crowd()
     answers: list[Answer] = []

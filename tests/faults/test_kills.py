@@ -18,6 +18,7 @@ from tests.support.instances.shared import Instances
 
 CLIENTS = 16
 LONGEST_LIFE_SECONDS = 1.5
+LONGEST_START_SECONDS = 1.0
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("anvil", 10), ("tester", 3)])
@@ -52,7 +53,7 @@ async def die_and_rise(instance: Instance, moments: random.Random) -> None:
     if moments.random() < 0.2:
         await instance.kill9()
         await instance.begin()
-        await asyncio.sleep(moments.uniform(0, 3))
+        await asyncio.sleep(moments.uniform(0, LONGEST_START_SECONDS))
     else:
         await asyncio.sleep(moments.uniform(0, LONGEST_LIFE_SECONDS))
     await instance.kill9()

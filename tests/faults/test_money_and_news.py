@@ -140,7 +140,7 @@ async def the_provider(shop: Shop) -> AsyncIterator[stripe.StripeClient]:
         await http.close_async()  # type: ignore[no-untyped-call]
 
 
-async def test_of_fifty_calls_through_both_doors_one_mints(shop: Shop) -> None:
+async def test_of_fifty_calls_by_endpoint_and_by_event_one_mints(shop: Shop) -> None:
     session = await shop.session()
     assert (await shop.mints(session))[0] == 400
     paying = asyncio.create_task(shop.pays(session))

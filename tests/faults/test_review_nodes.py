@@ -131,7 +131,7 @@ async def test_a_node_that_syncs_anew_is_waited_for(
 
     node.lag = 15
     await follower.step()
-    with pytest.raises(NodeUnavailable, match="fallen behind"):
+    with pytest.raises(NodeUnavailable, match="is behind the final block"):
         await follower.step()
     assert await cursor_of(pool) == before
 
@@ -217,6 +217,6 @@ async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
         node.mine(3, takes_pool=False)
         await until(lambda: _true(lane.stopped is not None))
         await queue_rewards(pool, 2)
-        looks = node.asked["eth_call"]
-        await until(lambda: _true(node.asked["eth_call"] > looks + 10))
+        looks = node.call_counts["eth_call"]
+        await until(lambda: _true(node.call_counts["eth_call"] > looks + 10))
         assert await states(pool) == ["mined", "published"]

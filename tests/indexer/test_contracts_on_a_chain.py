@@ -1,4 +1,4 @@
-"""Real contracts on a real chain: every event that is kept, as the chain itself has it."""
+"""Real contracts on a real chain: indexed facts equal the contracts' own answers."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def deployed() -> AsyncIterator[Deployed]:
 
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Follower:
-    """It reads the chain from its beginning, deployment included."""
+    """A follower that reads the chain from its beginning, deployment included."""
     genesis = await deployed.node.block(0)
     assert isinstance(genesis, Header)
     at = deployed.at
@@ -54,9 +54,9 @@ async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Followe
 
 async def row(pool: Pool, sql: str, *arguments: object) -> tuple[Any, ...]:
     async with session(pool) as connection:
-        found = await connection.fetchrow(sql, *arguments)
-    assert found is not None, sql
-    return tuple(found)
+        record = await connection.fetchrow(sql, *arguments)
+    assert record is not None, sql
+    return tuple(record)
 
 
 async def allow(deployed: Deployed, user: Party, contract: str, ltz: int) -> None:
@@ -90,20 +90,20 @@ async def test_a_perks_life_is_indexed(pool: Pool, deployed: Deployed, follower:
     await follower.step()
 
     async with session(pool) as connection:
-        found = await tokens.find(connection, token)
+        indexed = await tokens.find(connection, token)
         kept = await collections.find(connection, collection)
         held = [
             await tokens.count_held(connection, party.address, collection, 5)
             for party in (user, heir)
         ]
-    assert found is not None
-    assert found.holder == await deployed.view("PerkNFT", "ownerOf", token) == heir.address
+    assert indexed is not None
+    assert indexed.holder == await deployed.view("PerkNFT", "ownerOf", token) == heir.address
     remaining, charges = await deployed.view("PerkNFT", "chargesOf", token)
-    assert (found.remaining, found.max_charges, held) == (remaining, charges, [0, 1])
-    assert found.claimed_at.timestamp() == await time_of(deployed, claimed)
-    assert found.last_redeemed_at is not None
-    assert found.last_redeemed_at.timestamp() == await time_of(deployed, redeemed)
-    assert found.block_number == int(moved["blockNumber"], 16)
+    assert (indexed.remaining, indexed.max_charges, held) == (remaining, charges, [0, 1])
+    assert indexed.claimed_at.timestamp() == await time_of(deployed, claimed)
+    assert indexed.last_redeemed_at is not None
+    assert indexed.last_redeemed_at.timestamp() == await time_of(deployed, redeemed)
+    assert indexed.block_number == int(moved["blockNumber"], 16)
     assert kept is not None
     params, minted, uri = await deployed.view("PerkNFT", "collection", collection)
     assert (
@@ -115,7 +115,7 @@ async def test_a_perks_life_is_indexed(pool: Pool, deployed: Deployed, follower:
         kept.charges,
         kept.is_active,
         kept.requires_signature,
-    ) == tuple(hex_of(one) if isinstance(one, bytes) else one for one in params)
+    ) == tuple(hex_of(value) if isinstance(value, bytes) else value for value in params)
     assert (kept.minted, kept.uri, kept.brand) == (minted, uri, other_brand.address)
     assert await row(pool, "SELECT user_address, price, claims, reference FROM perk_claims") == (
         user.address,

@@ -1,4 +1,4 @@
-"""What the node's chain holds is what the store holds, whatever the node does meanwhile."""
+"""The store holds what the node's chain holds, through reorgs and faults of the node."""
 
 import asyncio
 from collections import Counter
@@ -52,7 +52,7 @@ def given_to(wallet: Address, amount: int) -> Log:
 
 
 @dataclass
-class Following:
+class IndexedChain:
     """A follower taken step by step."""
 
     pool: Pool
@@ -73,12 +73,12 @@ class Following:
             self.policy,
         )
 
-    async def begin(self) -> "Following":
+    async def begin(self) -> "IndexedChain":
         async with session(self.pool) as connection:
             self.follower._epoch = await chains.begin_term(connection, CHAIN_ID)
         return self
 
-    async def another(self, policy: IndexerPolicy | None = None) -> "Following":
+    async def another(self, policy: IndexerPolicy | None = None) -> "IndexedChain":
         """A follower that begins a term of its own: a restart, or another process."""
         return await replace(self, policy=policy or self.policy).begin()
 
@@ -102,14 +102,14 @@ class Following:
 
 
 def balances_on_chain(node: FakeNode) -> dict[Address, int]:
-    found: Counter[Address] = Counter()
+    balances: Counter[Address] = Counter()
     for block in node.blocks:
         for _, log in block.logs():
             if len(log.data) == 32 and log.topics[0] == given_to(ANN, 1).topics[0]:
                 amount = int.from_bytes(log.data, "big")
-                found[Address(log.topics[1][12:])] -= amount
-                found[Address(log.topics[2][12:])] += amount
-    return {wallet: held for wallet, held in found.items() if held and wallet != ZERO_ADDRESS}
+                balances[Address(log.topics[1][12:])] -= amount
+                balances[Address(log.topics[2][12:])] += amount
+    return {wallet: held for wallet, held in balances.items() if held and wallet != ZERO_ADDRESS}
 
 
 @pytest.fixture
@@ -118,9 +118,9 @@ async def node() -> FakeNode:
 
 
 @pytest.fixture
-async def following(pool: Pool, database_url: str, node: FakeNode) -> Following:
+async def following(pool: Pool, database_url: str, node: FakeNode) -> IndexedChain:
     chain = await follow(pool, node)
-    return await Following(pool, database_url, node, chain).begin()
+    return await IndexedChain(pool, database_url, node, chain).begin()
 
 
 @pytest.fixture
@@ -129,7 +129,7 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
 
 
-async def test_transfers_become_balances(following: Following, node: FakeNode) -> None:
+async def test_transfers_become_balances(following: IndexedChain, node: FakeNode) -> None:
     node.mine(logs=[given_to(ANN, 10)])
     node.mine(3)
     node.mine(logs=[transfer_log(ANN, BOB, 4), transfer_log(BOB, ZERO_ADDRESS, 1)])
@@ -140,7 +140,7 @@ async def test_transfers_become_balances(following: Following, node: FakeNode) -
     assert await value(following.pool, "SELECT count(*) FROM blocks") == 6
 
 
-async def test_a_mint_tells_its_reward(following: Following, node: FakeNode) -> None:
+async def test_a_mint_tells_its_reward(following: IndexedChain, node: FakeNode) -> None:
     async with session(following.pool) as connection:
         reward: UUID = await queue_reward(connection, ANN, 7)
     lane = await a_lane(following.pool)
@@ -156,7 +156,9 @@ async def test_a_mint_tells_its_reward(following: Following, node: FakeNode) -> 
     assert await value(following.pool, "SELECT count(*) FROM mints") == 2
 
 
-async def test_whoever_waits_for_blocks_hears_of_them(following: Following, node: FakeNode) -> None:
+async def test_whoever_waits_for_blocks_hears_of_them(
+    following: IndexedChain, node: FakeNode
+) -> None:
     wakeup = following.wakeups.subscribe(BLOCKS)
     node.mine()
     await following.catch_up()
@@ -165,18 +167,18 @@ async def test_whoever_waits_for_blocks_hears_of_them(following: Following, node
 
 
 async def test_a_logs_answer_that_came_back_empty_is_doubted(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[given_to(ANN, 10)])
     node.empty_answers = 1
     await following.catch_up()
 
     assert await following.balances() == {ANN: 10}
-    assert node.asked["eth_getBlockReceipts"] == 0, "the logs by block hash were enough"
+    assert node.call_counts["eth_getBlockReceipts"] == 0, "the logs by block hash were enough"
 
 
 async def test_receipts_have_the_last_word_on_an_empty_answer(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[given_to(ANN, 10)])
     node.empty_answers = 1
@@ -187,16 +189,16 @@ async def test_receipts_have_the_last_word_on_an_empty_answer(
 
 
 async def test_a_block_whose_bloom_holds_nothing_of_ours_is_believed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(3)
     await following.catch_up()
 
-    assert node.asked["eth_getLogs"] == 1
+    assert node.call_counts["eth_getLogs"] == 1
 
 
 async def test_logs_of_another_branch_are_not_committed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     """The chain changes between the headers of a batch and its logs."""
     node.mine(logs=[given_to(ANN, 10)])
@@ -215,7 +217,7 @@ async def test_logs_of_another_branch_are_not_committed(
 
 
 async def test_headers_whose_logs_are_on_a_lost_branch_are_not_committed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[given_to(ANN, 10)])
 
@@ -233,16 +235,16 @@ async def test_headers_whose_logs_are_on_a_lost_branch_are_not_committed(
 
 
 async def test_headers_of_two_branches_are_not_committed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(4, logs=[given_to(ANN, 10)])
-    asked = 0
+    calls = 0
     real = node._methods["eth_getBlockByNumber"]
 
     def third_comes_from_another_branch(tag: str, full: bool) -> object:
-        nonlocal asked
-        asked += 1
-        if asked == 6:  # head, finalized, the cursor, blocks 1 and 2, now block 3
+        nonlocal calls
+        calls += 1
+        if calls == 6:  # head, finalized, the cursor, blocks 1 and 2, now block 3
             node.reorg(3)
         return real(tag, full)
 
@@ -254,7 +256,7 @@ async def test_headers_of_two_branches_are_not_committed(
 
 
 async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_later(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(1, logs=[given_to(ANN, 10)])
     await following.catch_up()
@@ -276,7 +278,7 @@ async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_
 
 
 async def test_a_range_whose_branch_went_away_is_not_committed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
     node.final_depth = 0
@@ -299,7 +301,7 @@ async def test_a_range_whose_branch_went_away_is_not_committed(
 
 
 async def test_a_swapped_tip_at_the_same_height_is_a_reorg(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(3, logs=[given_to(ANN, 10)])
     node.mine(logs=[transfer_log(ANN, BOB, 10)])
@@ -316,7 +318,7 @@ async def test_a_swapped_tip_at_the_same_height_is_a_reorg(
 
 @pytest.mark.parametrize("depth", [1, 3, 30])
 async def test_a_reorg_is_undone_down_to_the_fork(
-    following: Following, node: FakeNode, depth: int
+    following: IndexedChain, node: FakeNode, depth: int
 ) -> None:
     following = await following.another(replace(NEAR, fork_search_blocks=4))
     node.mine(logs=[given_to(ANN, 100)])
@@ -332,7 +334,7 @@ async def test_a_reorg_is_undone_down_to_the_fork(
 
 
 async def test_a_head_that_is_short_for_a_moment_is_a_stale_node(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(5, logs=[given_to(ANN, 10)])
     await following.catch_up()
@@ -352,7 +354,7 @@ async def test_a_head_that_is_short_for_a_moment_is_a_stale_node(
 
 @pytest.mark.usefixtures("no_patience")
 async def test_a_head_that_stays_short_is_a_reorg_at_the_second_look(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(3, logs=[given_to(ANN, 10)])
     node.mine(2, logs=[transfer_log(ANN, BOB, 10)])
@@ -368,7 +370,7 @@ async def test_a_head_that_stays_short_is_a_reorg_at_the_second_look(
 
 
 async def test_a_short_head_that_comes_back_is_forgotten(
-    following: Following, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two short looks far apart, with a whole one between, are two first looks."""
     monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
@@ -384,7 +386,7 @@ async def test_a_short_head_that_comes_back_is_forgotten(
 
 
 async def test_a_reorg_below_finality_is_followed_where_that_is_allowed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     deep = await following.another(replace(NEAR, follows_deep_reorgs=True))
     node.final_depth = 1
@@ -398,7 +400,7 @@ async def test_a_reorg_below_finality_is_followed_where_that_is_allowed(
 
 
 async def test_a_reorg_below_finality_elsewhere_stops_and_changes_nothing(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.final_depth = 3
     node.mine(10, logs=[given_to(ANN, 10)])
@@ -414,7 +416,7 @@ async def test_a_reorg_below_finality_elsewhere_stops_and_changes_nothing(
 
 
 async def test_a_node_that_shares_no_block_is_another_chain(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(3)
     await following.catch_up()
@@ -427,7 +429,7 @@ async def test_a_node_that_shares_no_block_is_another_chain(
 
 
 async def test_a_range_that_the_node_finds_too_large_is_halved(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
     node.final_depth = 0
@@ -441,7 +443,7 @@ async def test_a_range_that_the_node_finds_too_large_is_halved(
 
 
 async def test_a_range_of_one_block_that_is_refused_is_no_answer(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
     node.final_depth = 0
@@ -452,7 +454,7 @@ async def test_a_range_of_one_block_that_is_refused_is_no_answer(
 
 
 async def test_far_from_the_head_only_blocks_with_facts_are_kept(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
     node.final_depth = 0
@@ -472,22 +474,22 @@ async def test_far_from_the_head_only_blocks_with_facts_are_kept(
     assert await deep.balances() == {ANN: 10}
 
 
-async def test_a_restart_resumes_at_the_cursor(following: Following, node: FakeNode) -> None:
+async def test_a_restart_resumes_at_the_cursor(following: IndexedChain, node: FakeNode) -> None:
     node.mine(5, logs=[given_to(ANN, 10)])
     await following.catch_up()
     node.mine(logs=[given_to(ANN, 1)])
-    node.asked.clear()
+    node.call_counts.clear()
 
     again = await following.another()
     await again.catch_up()
 
     assert await again.balances() == {ANN: 11}
-    assert node.asked["eth_getLogs"] == 1
-    assert node.asked["eth_getBlockByNumber"] <= 10
+    assert node.call_counts["eth_getLogs"] == 1
+    assert node.call_counts["eth_getBlockByNumber"] <= 10
 
 
 async def test_a_follower_whose_term_is_over_writes_nothing(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     newer = await following.another()
     node.mine(logs=[given_to(ANN, 10)])
@@ -502,7 +504,9 @@ async def test_a_follower_whose_term_is_over_writes_nothing(
     assert await following.balances() == {ANN: 10}
 
 
-async def test_finality_is_the_nodes_where_it_tells(following: Following, node: FakeNode) -> None:
+async def test_finality_is_the_nodes_where_it_tells(
+    following: IndexedChain, node: FakeNode
+) -> None:
     node.final_depth = 4
     node.mine(10)
     await following.catch_up()
@@ -511,7 +515,7 @@ async def test_finality_is_the_nodes_where_it_tells(following: Following, node: 
 
 
 async def test_finality_is_a_depth_and_a_time_where_the_node_tells_none(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     own = await following.another(replace(NEAR, final_depth=4, final_seconds=0.0))
     node.final_depth = None
@@ -535,16 +539,16 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("short_pauses")
 async def test_of_two_followers_one_serves_and_the_other_takes_over(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
-    one, other = following.follower, (await following.another()).follower
-    async with running(one.run(), other.run()):
+    first, other = following.follower, (await following.another()).follower
+    async with running(first.run(), other.run()):
 
         async def arrived() -> bool:
             return (await following.cursor()).hash == node.head.hash
 
         async def one_serves() -> bool:
-            return one.is_serving != other.is_serving
+            return first.is_serving != other.is_serving
 
         for _ in range(4):
             node.mine(logs=[given_to(ANN, 1)])
@@ -562,7 +566,7 @@ async def test_of_two_followers_one_serves_and_the_other_takes_over(
 
 @pytest.mark.usefixtures("short_pauses")
 async def test_a_node_that_goes_away_and_comes_back_is_followed_again(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     async with running(following.follower.run()):
 
@@ -616,7 +620,7 @@ async def test_whatever_happens_balances_follow_the_chain(
     node = FakeNode()
     node.final_depth = final_depth
     deep = replace(policy, follows_deep_reorgs=True, final_seconds=0.0, final_depth=2)
-    following = await Following(pool, database_url, node, await follow(pool, node), deep).begin()
+    following = await IndexedChain(pool, database_url, node, await follow(pool, node), deep).begin()
     for what, count, *wallets in happened:
         match what:
             case "mine":

@@ -1,4 +1,4 @@
-"""What PerkNFT, PointsSale and BusinessEscrow log is indexed as LTZ's transfers are."""
+"""The logs of PerkNFT, PointsSale and BusinessEscrow are indexed like LTZ's."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -57,7 +57,7 @@ FACTS = (
 
 
 @dataclass
-class Following:
+class IndexedChain:
     pool: Pool
     node: FakeNode
     follower: Follower
@@ -87,12 +87,12 @@ async def a_follower(
     node: FakeNode,
     policy: IndexerPolicy = NEAR,
     contracts: Sequence[IndexedContract] = CONTRACTS,
-) -> Following:
-    """One that has begun its term."""
+) -> IndexedChain:
+    """A follower that has begun its term."""
     chain = await follow(pool, node)
     follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
     await follower.begin_term()
-    return Following(pool, node, follower)
+    return IndexedChain(pool, node, follower)
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def node() -> FakeNode:
 
 
 @pytest.fixture
-async def following(pool: Pool, database_url: str, node: FakeNode) -> Following:
+async def following(pool: Pool, database_url: str, node: FakeNode) -> IndexedChain:
     return await a_follower(pool, database_url, node)
 
 
@@ -145,7 +145,7 @@ async def test_logs_of_all_four_contracts_become_what_they_say(
 
 
 async def test_a_reorg_takes_back_what_went_away_and_leaves_the_rest_exactly_as_it_was(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     seen = [await following.tables(*DERIVED, *FACTS)]
     for logs in a_life():
@@ -164,7 +164,7 @@ async def test_a_reorg_takes_back_what_went_away_and_leaves_the_rest_exactly_as_
 @pytest.mark.parametrize("contract", [LTZ_AT, *OTHERS_AT])
 @pytest.mark.parametrize("is_blind_by_hash", [False, True])
 async def test_what_a_node_leaves_out_of_one_contract_is_found(
-    following: Following, node: FakeNode, contract: Address, is_blind_by_hash: bool
+    following: IndexedChain, node: FakeNode, contract: Address, is_blind_by_hash: bool
 ) -> None:
     node.unheard = {contract}
     node.is_blind_by_hash = is_blind_by_hash
@@ -173,21 +173,21 @@ async def test_what_a_node_leaves_out_of_one_contract_is_found(
 
     for table in FACTS:
         assert await value(following.pool, f"SELECT count(*) FROM {table}") > 0, table
-    assert (node.asked["eth_getBlockReceipts"] > 0) == is_blind_by_hash
+    assert (node.call_counts["eth_getBlockReceipts"] > 0) == is_blind_by_hash
 
 
 async def test_a_contract_that_may_have_logged_nothing_we_keep_is_believed(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     """An approval: the bloom holds the contract, and none of the events that are kept."""
     node.mine(logs=[Log([b"\x8c" * 32, bytes(32)], b"", address) for address in OTHERS_AT])
     await following.catch_up()
 
-    assert node.asked["eth_getLogs"] == 1
+    assert node.call_counts["eth_getLogs"] == 1
 
 
 async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     async with session(following.pool) as connection:
         before = await chains.cursor(connection, CHAIN_ID)
@@ -203,7 +203,7 @@ async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
 
 
 async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
 
@@ -230,7 +230,7 @@ async def with_results(pool: Pool) -> set[bytes]:
 
 
 async def test_a_transfer_and_its_undoing_forget_what_constraints_said_of_both_wallets(
-    following: Following, node: FakeNode
+    following: IndexedChain, node: FakeNode
 ) -> None:
     stranger = a_wallet(9)
     for user in (ANN, BOB, stranger):
@@ -252,7 +252,7 @@ async def test_a_transfer_and_its_undoing_forget_what_constraints_said_of_both_w
 
 
 async def test_results_go_in_the_very_transaction_that_writes_the_block(
-    following: Following, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It fails after the facts were written: the results are still there, the facts are not."""
     await a_result(following.pool, ANN)
@@ -276,7 +276,7 @@ async def test_results_go_in_the_very_transaction_that_writes_the_block(
 
 
 async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_all_again(
-    following: Following, node: FakeNode, pool: Pool, database_url: str
+    following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
     await following.catch_up()
@@ -297,7 +297,7 @@ async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_al
 
 
 async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
-    following: Following, node: FakeNode, pool: Pool, database_url: str
+    following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
     await following.catch_up()
@@ -313,7 +313,7 @@ async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
 
 
 async def test_reading_again_keeps_what_rewards_know_of_final_mints_and_asks_for_the_rest(
-    following: Following, node: FakeNode, pool: Pool, database_url: str
+    following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     """A reorg meanwhile would leave no fact by which a reward could hear of it."""
     node.final_depth = 1

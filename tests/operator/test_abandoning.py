@@ -14,7 +14,7 @@ from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
-from tests.support.chain.fake_node import ETHER, LTZ_AT, Sent
+from tests.support.chain.fake_node import ETHER, LTZ_AT, SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, states, value
@@ -30,7 +30,7 @@ async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[Rela
         yield world
 
 
-def refuse(world: RelayWorld, is_bad: Callable[[Sent], bool]) -> None:
+def refuse(world: RelayWorld, is_bad: Callable[[SentTransaction], bool]) -> None:
     """The node refuses these calls for good, whatever they pay."""
     world.node.refuses = lambda sent: FOR_GOOD if is_bad(sent) else False
 
@@ -40,10 +40,10 @@ def refuse_nonce(world: RelayWorld, nonce: int) -> None:
     refuse(world, lambda sent: sent.nonce == nonce and not sent.is_self_transfer)
 
 
-async def self_transfer(world: RelayWorld) -> Sent:
+async def self_transfer(world: RelayWorld) -> SentTransaction:
     """Waits for a self-transfer in the node's pool."""
 
-    async def there() -> Sent | None:
+    async def there() -> SentTransaction | None:
         return next((sent for sent in world.node.pool.values() if sent.is_self_transfer), None)
 
     transfer = await until(there)
@@ -353,7 +353,7 @@ async def test_dying_between_any_two_steps_ends_in_one_outcome(
     assert len(world.node.self_transfers()) == 1
 
 
-def is_call(sent: Sent) -> bool:
+def is_call(sent: SentTransaction) -> bool:
     return not sent.is_self_transfer
 
 

@@ -8,7 +8,7 @@ import pytest
 from ltzd import telemetry
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.operator.transactions import store_attempt
-from tests.support.chain.fake_node import Sent
+from tests.support.chain.fake_node import SentTransaction
 from tests.support.chain.mint_world import POLICY, World, true
 from tests.support.rows.core import states, value
 from tests.support.waiting import until
@@ -18,7 +18,7 @@ IMPATIENT = replace(POLICY, replace_after_seconds=0.1, replace_after_blocks=3)
 ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
 
 
-async def published_at(world: World, base_fee: int, count: int = 1) -> Sent:
+async def published_at(world: World, base_fee: int, count: int = 1) -> SentTransaction:
     """A mint that was signed at this base fee, and waits in the pool."""
     world.node.base_fee = base_fee
     world.node.mine()
@@ -40,8 +40,10 @@ async def attempted(world: World, count: int) -> None:
     await until(there)
 
 
-async def in_the_pool(world: World, is_wanted: Callable[[Sent], bool]) -> Sent:
-    async def there() -> Sent | None:
+async def in_the_pool(
+    world: World, is_wanted: Callable[[SentTransaction], bool]
+) -> SentTransaction:
+    async def there() -> SentTransaction | None:
         return next(filter(is_wanted, world.node.pool.values()), None)
 
     sent = await until(there)

@@ -16,7 +16,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
 from ltzd.store.relayer import relays
 from ltzd.values import Address
-from tests.support.chain.fake_node import CHAIN_ID, ETHER, Sent
+from tests.support.chain.fake_node import CHAIN_ID, ETHER, SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
@@ -43,7 +43,7 @@ async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[Rela
         yield world
 
 
-async def found_by(world: RelayWorld, sent: Sent, user: Address = USER) -> int | None:
+async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USER) -> int | None:
     async with session(world.eyes) as connection:
         relay = await relays.by_hash(connection, sent.hash, [user])
     return None if relay is None else relay.id
@@ -676,7 +676,7 @@ class LastingTrouble(Trouble):
     async def _a_node_that_refuses_for_good(self) -> None:
         refused = self._chance.randint(0, 4)
 
-        def refuses(sent: Sent) -> bool | str:
+        def refuses(sent: SentTransaction) -> bool | str:
             is_bad = not sent.is_self_transfer and sent.nonce % 5 == refused
             return "oversized data" if is_bad else False
 

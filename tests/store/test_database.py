@@ -129,6 +129,6 @@ async def test_a_fault_of_ours_is_not_dressed_up_as_a_lost_database(pool: Pool) 
 
 
 async def test_jsonb_comes_back_as_it_went(pool: Pool) -> None:
-    said = {"a": [1, 2.5, None, "ü\u2028"], "b": {"c": True}}
+    document = {"a": [1, 2.5, None, "ü\u2028"], "b": {"c": True}}
     async with session(pool) as connection:
-        assert await connection.fetchval("SELECT $1::jsonb", said) == said
+        assert await connection.fetchval("SELECT $1::jsonb", document) == document

@@ -263,7 +263,7 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     policy = IndexerPolicy(head_blocks=3)
     follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
-    told = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
+    mint_blocks = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
         await follower.begin_term()
         async with database.session(pool) as connection:
@@ -271,14 +271,14 @@ async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
                 "SELECT cursor_number, cursor_hash, final_number FROM chains"
             )
             assert tuple(cursor) == (0, node.blocks[0].hash, 0)
-            assert await connection.fetchval(told) == [2, None]
+            assert await connection.fetchval(mint_blocks) == [2, None]
         while await follower.step():
             pass
         async with database.session(pool) as connection:
             token = await tokens.find(connection, TOKEN)
             assert token is not None
             assert (token.holder, token.remaining) == (ANN, 3)
-            assert await connection.fetchval(told) == [2, 3]
+            assert await connection.fetchval(mint_blocks) == [2, 3]
             assert await connection.fetchval("SELECT amount FROM balances") == 10 * LTZ
             assert await connection.fetchval("SELECT count(*) FROM transfers") == 2
             assert await connection.fetchval("SELECT count(*) FROM blocks") == 5
@@ -488,8 +488,8 @@ async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
     begun = ((30, "open"), (9, "failed"), (30, "open"), (7, "open"))
     for number, (price, state) in enumerate(begun):
         failure = "x" if state == "failed" else None
-        said = (brand, owners, ann, price, str(number), state, failure, number)
-        await connection.execute(redemption, *said)
+        values = (brand, owners, ann, price, str(number), state, failure, number)
+        await connection.execute(redemption, *values)
     await connection.close()
 
     await database.migrate(empty_url)

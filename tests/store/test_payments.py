@@ -24,8 +24,8 @@ HOOK = "https://hooks.example/ltz"
 
 
 def a_payment(session_id: str = "cs_1", intent: str = "pi_1", **changes: Any) -> Payment:
-    said: dict[str, Any] = {"brand_id": BRAND, "wallet": WALLET, "usd_cents": 500}
-    return Payment(session_id=session_id, payment_intent_id=intent, **said | changes)
+    values: dict[str, Any] = {"brand_id": BRAND, "wallet": WALLET, "usd_cents": 500}
+    return Payment(session_id=session_id, payment_intent_id=intent, **values | changes)
 
 
 def a_refund(id_: str = "re_1", cents: int = 200, intent: str = "pi_1") -> Reversal:
@@ -55,24 +55,24 @@ async def webhooks(pool: Pool) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in rows]
 
 
-async def heard(url: str, act: Callable[[], Awaitable[object]]) -> list[str]:
+async def notified_channels(url: str, act: Callable[[], Awaitable[object]]) -> list[str]:
     """The channels that are told of while `act` acts."""
     listener = await connect(url, "test")
-    told: list[str] = []
+    channels: list[str] = []
     ended = asyncio.Event()
 
-    def hear(_connection: object, _pid: int, channel: str, origin: object) -> None:
-        told.append(channel)
+    def on_notification(_connection: object, _pid: int, channel: str, origin: object) -> None:
+        channels.append(channel)
         if origin == "end":
             ended.set()
 
     for channel in (wakeups.REWARDS, wakeups.WEBHOOKS):
-        await listener.add_listener(channel, hear)
+        await listener.add_listener(channel, on_notification)
     await act()
     await listener.execute("SELECT pg_notify('ltzd_webhooks', 'end')")
     await asyncio.wait_for(ended.wait(), 5)
     await listener.close()
-    return told[:-1]
+    return channels[:-1]
 
 
 # --- payments -----------------------------------------------------------------------------------
@@ -109,7 +109,7 @@ async def test_the_mint_lane_is_woken_once(database_url: str, pool: Pool) -> Non
         await recorded(pool, a_payment())
         await recorded(pool, a_payment())
 
-    assert await heard(database_url, act) == [wakeups.REWARDS]
+    assert await notified_channels(database_url, act) == [wakeups.REWARDS]
 
 
 async def test_a_row_that_contradicts_itself_is_impossible(pool: Pool) -> None:
@@ -143,14 +143,14 @@ async def test_a_reversal_belongs_to_its_payment_whichever_comes_first(
         if comes_first == "reversal":
             rows[:] = (await recorded(pool, a_payment())).reversals
 
-    told = await heard(database_url, act)
+    channels = await notified_channels(database_url, act)
 
     (row,) = rows
     assert row is not None
     assert (row.session_id, row.is_announced, row.reversal) == ("cs_1", True, a_refund())
     assert await value(pool, "SELECT session_id FROM payment_reversals") == "cs_1"
     assert await webhooks(pool) == [(BRAND, "payment_reversed", row.id, "pending")]
-    assert sorted(told) == [wakeups.REWARDS, wakeups.WEBHOOKS]
+    assert sorted(channels) == [wakeups.REWARDS, wakeups.WEBHOOKS]
 
 
 async def test_a_reversal_stays_with_the_payment_that_it_has(pool: Pool) -> None:
@@ -167,7 +167,7 @@ async def test_a_reversal_of_an_unknown_payment_is_told_to_nobody(
 ) -> None:
     await apply(pool, webhook_url=HOOK)
 
-    assert await heard(database_url, lambda: reversed_(pool, a_refund())) == []
+    assert await notified_channels(database_url, lambda: reversed_(pool, a_refund())) == []
 
     assert await value(pool, "SELECT session_id FROM payment_reversals") is None
     assert await webhooks(pool) == []

@@ -1,4 +1,4 @@
-"""What the rows say of redemptions: which charges are spoken for, and that each is written once."""
+"""Redeemed charges: the charges in flight, and that each redemption is written once."""
 
 import asyncio
 import random
@@ -23,7 +23,7 @@ from tests.support.rows.redemptions import (
     HOLDER,
     OTHER_TOKEN,
     TOKEN,
-    Rows,
+    RedemptionRows,
     a_redemption,
     redemption_rows,
 )
@@ -34,7 +34,7 @@ NONCE = "n" * 16
 
 
 @pytest_asyncio.fixture
-async def rows(pool: Pool) -> Rows:
+async def rows(pool: Pool) -> RedemptionRows:
     return await redemption_rows(pool)
 
 
@@ -61,34 +61,34 @@ LIVES: dict[str, tuple[Life, bool]] = {
 }
 
 
-async def live(rows: Rows, one: NewChargeRedemption, life: Life) -> None:
+async def live(rows: RedemptionRows, redemption: NewChargeRedemption, life: Life) -> None:
     was = State.SIGNED
     for state, succeeded in life:
         if state is State.SIGNED:
-            await rows.sign(one)
+            await rows.sign(redemption)
         else:
-            await rows.move(one, was, state, succeeded)
+            await rows.move(redemption, was, state, succeeded)
         was = state
 
 
 @pytest.mark.parametrize("life", LIVES)
-async def test_a_redemption_is_under_way_unless_it_failed(rows: Rows, life: str) -> None:
+async def test_a_redemption_is_under_way_unless_it_failed(rows: RedemptionRows, life: str) -> None:
     steps, is_under_way = LIVES[life]
     await live(rows, await rows.write(a_redemption(3)), steps)
 
-    found = await rows.standing()
-    assert (found.token.used, found.under_way) == (0, 3 if is_under_way else 0)
+    stored = await rows.standing()
+    assert (stored.token.used, stored.under_way) == (0, 3 if is_under_way else 0)
     assert (await rows.standing(OTHER_TOKEN)).under_way == 0
 
 
 @pytest.mark.parametrize("life", ["signed", "published", "mined", "final"])
 async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
-    rows: Rows, life: str
+    rows: RedemptionRows, life: str
 ) -> None:
     """The index may see a redemption before its lane does, or after."""
-    one = await rows.write(a_redemption(3))
-    await live(rows, one, LIVES[life][0])
-    block = await rows.index(one, CHARGES - 3)
+    redemption = await rows.write(a_redemption(3))
+    await live(rows, redemption, LIVES[life][0])
+    block = await rows.index(redemption, CHARGES - 3)
     known = await rows.standing()
     await rows.ledger.undo_above(block - 1)
     undone = await rows.standing()
@@ -97,38 +97,42 @@ async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
     assert (undone.token.used, undone.under_way) == (0, 3)
 
 
-async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(rows: Rows) -> None:
-    """What comes after it must not count on charges that will not be redeemed."""
-    one = await rows.write(a_redemption(3))
-    await rows.sign(one)
+async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(
+    rows: RedemptionRows,
+) -> None:
+    """A later redemption must not count on charges that will not be redeemed."""
+    redemption = await rows.write(a_redemption(3))
+    await rows.sign(redemption)
     assert (await rows.standing()).under_way == 3
-    await rows.abandon(one)
+    await rows.abandon(redemption)
     assert (await rows.standing()).under_way == 0
 
 
-async def test_a_redemption_that_may_not_be_signed_has_failed(rows: Rows) -> None:
-    one = await rows.write(a_redemption(3))
+async def test_a_redemption_that_may_not_be_signed_has_failed(rows: RedemptionRows) -> None:
+    redemption = await rows.write(a_redemption(3))
     async with transaction(rows.pool) as connection:
-        await relays.refuse(connection, {rows.relays[one.id]: "its gas limit is too small"})
-    failed = await rows.found(one)
+        await relays.refuse(connection, {rows.relays[redemption.id]: "its gas limit is too small"})
+    failed = await rows.stored(redemption)
     assert failed is not None
     assert failed.succeeded is False
     assert (await rows.standing()).under_way == 0
 
 
-async def test_redemptions_of_others_do_not_hide_ours(rows: Rows) -> None:
+async def test_redemptions_of_others_do_not_hide_ours(rows: RedemptionRows) -> None:
     """A fact with another reference, even one that begins as ours does, is not this redemption."""
-    one, stranger = await rows.write(a_redemption(3)), a_redemption(2)
+    redemption, stranger = await rows.write(a_redemption(3)), a_redemption(2)
     await rows.index(stranger, CHARGES - 2)
-    found = await rows.standing()
-    assert (found.token.used, found.under_way) == (2, 3)
-    assert await rows.found(one) is not None
+    stored = await rows.standing()
+    assert (stored.token.used, stored.under_way) == (2, 3)
+    assert await rows.stored(redemption) is not None
 
 
 Step = Literal["write", "sign", "mine", "fail", "index", "reorg"]
 
 
-async def test_through_any_life_the_charges_left_are_those_nobody_redeems(rows: Rows) -> None:
+async def test_through_any_life_the_charges_left_are_those_nobody_redeems(
+    rows: RedemptionRows,
+) -> None:
     """A model walks at random; lanes and indexer see the same blocks at different times."""
     chance = random.Random(6)
     state: dict[NewChargeRedemption, str] = {}
@@ -136,7 +140,10 @@ async def test_through_any_life_the_charges_left_are_those_nobody_redeems(rows: 
     for _ in range(120):
         # The chain takes them in order: the oldest first, of those that may take the step.
         step: Step = chance.choice(("write", "sign", "mine", "fail", "index", "reorg"))
-        of = {name: [one for one, at in state.items() if at == name] for name in state.values()}
+        of = {
+            name: [redemption for redemption, at in state.items() if at == name]
+            for name in state.values()
+        }
         match step:
             case "write":
                 state[await rows.write(a_redemption(chance.randint(1, 9)))] = "queued"
@@ -147,42 +154,44 @@ async def test_through_any_life_the_charges_left_are_those_nobody_redeems(rows: 
                 await rows.move(ready[0], State.SIGNED, State.MINED, step == "mine")
                 state[ready[0]] = "mined" if step == "mine" else "failed"
             case "index":
-                seen = {one for _, one in facts}
+                seen = {redemption for _, redemption in facts}
                 ready = [*of.get("signed", ()), *of.get("mined", ())]
-                for one in [one for one in ready if one not in seen][:1]:
-                    left = CHARGES - one.amount - sum(other.amount for other in seen)
-                    facts.append((await rows.index(one, left), one))
+                for redemption in [redemption for redemption in ready if redemption not in seen][
+                    :1
+                ]:
+                    left = CHARGES - redemption.amount - sum(other.amount for other in seen)
+                    facts.append((await rows.index(redemption, left), redemption))
             case "reorg" if facts:
                 block, _ = facts.pop()
                 await rows.ledger.undo_above(block - 1)
-        spoken_for = {one for one, at in state.items() if at != "failed"}
-        spoken_for |= {one for _, one in facts}
-        found = await rows.standing()
-        assert found.token.used == sum(one.amount for _, one in facts)
-        left = CHARGES - sum(one.amount for one in spoken_for)
-        assert found.token.remaining - found.under_way == left, (step, state)
+        spoken_for = {redemption for redemption, at in state.items() if at != "failed"}
+        spoken_for |= {redemption for _, redemption in facts}
+        stored = await rows.standing()
+        assert stored.token.used == sum(redemption.amount for _, redemption in facts)
+        left = CHARGES - sum(redemption.amount for redemption in spoken_for)
+        assert stored.token.remaining - stored.under_way == left, (step, state)
 
 
-async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: Rows) -> None:
+async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: RedemptionRows) -> None:
     """The token's row and what is under way are of one moment."""
     waiting = [await rows.write(a_redemption()) for _ in range(60)]
 
     async def write_blocks() -> None:
-        for number, one in enumerate(waiting, start=1):
-            await rows.index(one, CHARGES - number)
+        for number, redemption in enumerate(waiting, start=1):
+            await rows.index(redemption, CHARGES - number)
         await asyncio.Event().wait()
 
     async def all_is_indexed() -> bool:
-        found = await rows.standing()
-        assert found.token.remaining - found.under_way == CHARGES - len(waiting)
-        return found.token.used == len(waiting)
+        stored = await rows.standing()
+        assert stored.token.remaining - stored.under_way == CHARGES - len(waiting)
+        return stored.token.used == len(waiting)
 
     async with running(write_blocks()):
         while not await all_is_indexed():
             pass
 
 
-async def test_a_token_that_nobody_claimed_stands_nowhere(rows: Rows) -> None:
+async def test_a_token_that_nobody_claimed_stands_nowhere(rows: RedemptionRows) -> None:
     async with session(rows.pool) as connection:
         for token in (token_of(7, 3), token_of(8, 1), 0, -1, 2**256 - 1):
             assert await redemptions.read_token_charges(connection, token) is None
@@ -191,15 +200,15 @@ async def test_a_token_that_nobody_claimed_stands_nowhere(rows: Rows) -> None:
 # --- who sends them ---------------------------------------------------------------------------
 
 
-async def wallet_of(rows: Rows, one: NewChargeRedemption) -> Address | None:
-    found: bytes | None = await value(
-        rows.pool, "SELECT wallet FROM relays WHERE id = $1", rows.relays[one.id]
+async def wallet_of(rows: RedemptionRows, redemption: NewChargeRedemption) -> Address | None:
+    stored: bytes | None = await value(
+        rows.pool, "SELECT wallet FROM relays WHERE id = $1", rows.relays[redemption.id]
     )
-    return None if found is None else Address(found)
+    return None if stored is None else Address(stored)
 
 
 async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before_them(
-    rows: Rows,
+    rows: RedemptionRows,
 ) -> None:
     """Of two wallets the later one could be mined first, and the chain would refuse both."""
     mine, other = RELAYER.address, OTHER_RELAYER.address
@@ -208,78 +217,86 @@ async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before
     elsewhere = await rows.write(a_redemption(token=OTHER_TOKEN), other)
     await rows.sign(first)
     behind_signed = await rows.write(a_redemption(), other)
-    assert [await wallet_of(rows, one) for one in (first, behind, behind_signed)] == [mine] * 3
+    assert [await wallet_of(rows, redemption) for redemption in (first, behind, behind_signed)] == [
+        mine
+    ] * 3
     assert await wallet_of(rows, elsewhere) == other
 
     await rows.move(first, State.SIGNED, State.MINED, True)
-    for one in (behind, behind_signed):
-        await rows.sign(one)
-        await rows.move(one, State.SIGNED, State.MINED, True)
+    for redemption in (behind, behind_signed):
+        await rows.sign(redemption)
+        await rows.move(redemption, State.SIGNED, State.MINED, True)
     assert await wallet_of(rows, await rows.write(a_redemption(), other)) == other
 
 
-async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(rows: Rows) -> None:
+async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(
+    rows: RedemptionRows,
+) -> None:
     await rows.write(a_redemption())
     async with session(rows.pool) as connection:
-        (found,) = await relays.read_usage(connection, [(HOLDER, None, None)])
-    assert (found.used, found.has_serialized_in_flight) == (0, False)
+        (stored,) = await relays.read_usage(connection, [(HOLDER, None, None)])
+    assert (stored.used, stored.has_serialized_in_flight) == (0, False)
 
 
 # --- each once --------------------------------------------------------------------------------
 
 
-async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(rows: Rows) -> None:
-    one = await rows.write(a_redemption(2, idempotency_key="till-1-0001", reference="receipt"))
+async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(
+    rows: RedemptionRows,
+) -> None:
+    redemption = await rows.write(
+        a_redemption(2, idempotency_key="till-1-0001", reference="receipt")
+    )
     async with session(rows.pool) as connection:
         queued = await redemptions.by_key(connection, BRAND, "till-1-0001")
         assert await redemptions.by_key(connection, OTHER_BRAND, "till-1-0001") is None
         assert await redemptions.by_key(connection, BRAND, "till-1-0002") is None
     assert queued is not None
-    assert (queued.id, queued.relay_id) == (one.id, rows.relays[one.id])
+    assert (queued.id, queued.relay_id) == (redemption.id, rows.relays[redemption.id])
     assert (queued.transaction_hash, queued.succeeded, queued.mined_at) == (None, None, None)
     assert queued.remaining == CHARGES - 2
 
-    await rows.sign(one)
-    unseen = await rows.found(one)
+    await rows.sign(redemption)
+    unseen = await rows.stored(redemption)
     assert unseen is not None
     assert unseen.transaction_hash is None, "no node has taken it yet"
-    await rows.taken(one)
-    sent = await rows.found(one)
+    await rows.taken(redemption)
+    sent = await rows.stored(redemption)
     assert sent is not None
     assert sent.transaction_hash is not None
     assert sent.succeeded is None
-    await rows.move(one, State.SIGNED, State.MINED, False)
-    failed = await rows.found(one)
+    await rows.move(redemption, State.SIGNED, State.MINED, False)
+    failed = await rows.stored(redemption)
     assert failed is not None
     assert (failed.transaction_hash, failed.succeeded) == (sent.transaction_hash, False)
 
 
-async def test_a_key_is_written_once_for_each_brand(rows: Rows) -> None:
+async def test_a_key_is_written_once_for_each_brand(rows: RedemptionRows) -> None:
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
     await rows.write(a_redemption(idempotency_key="till-1-0001", brand=OTHER_BRAND))
     with pytest.raises(asyncpg.UniqueViolationError):
         await rows.write(a_redemption(idempotency_key="till-1-0001", token=OTHER_TOKEN))
 
 
-async def test_a_redemption_that_was_taken_back_was_never_there(rows: Rows) -> None:
-    one = await rows.write(a_redemption(idempotency_key="till-1-0001"))
+async def test_a_redemption_that_was_taken_back_was_never_there(rows: RedemptionRows) -> None:
+    redemption = await rows.write(a_redemption(idempotency_key="till-1-0001"))
     async with session(rows.pool) as connection:
-        assert await relays.withdraw(connection, rows.relays[one.id])
+        assert await relays.withdraw(connection, rows.relays[redemption.id])
         assert await redemptions.by_key(connection, BRAND, "till-1-0001") is None
-    assert await rows.found(one) is None
+    assert await rows.stored(redemption) is None
     assert (await rows.standing()).under_way == 0
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
 
 
-async def test_a_key_is_remembered_when_relays_are_tidied(rows: Rows) -> None:
-    one = await rows.write(a_redemption(idempotency_key="till-1-0001"))
-    await live(rows, one, LIVES["final"][0])
+async def test_a_key_is_remembered_when_relays_are_tidied(rows: RedemptionRows) -> None:
+    redemption = await rows.write(a_redemption(idempotency_key="till-1-0001"))
+    await live(rows, redemption, LIVES["final"][0])
     async with session(rows.pool) as connection:
         await connection.execute("UPDATE relays SET created_at = now() - interval '30 days'")
         await relays.delete_expired(connection)
-        found = await redemptions.by_key(connection, BRAND, "till-1-0001")
-    assert found is not None
-    assert found.succeeded is True
+        stored = await redemptions.by_key(connection, BRAND, "till-1-0001")
+    assert stored is not None
+    assert stored.succeeded is True
 
 
 async def test_of_a_nonce_at_once_exactly_one_is_spent(pool: Pool) -> None:
@@ -301,7 +318,7 @@ async def test_a_nonce_is_fresh_again_if_nothing_was_written_with_it(pool: Pool)
         assert await redemptions.use_nonce(connection, BRAND, NONCE, uuid4())
 
 
-async def test_a_tokens_redemptions_are_written_one_after_the_other(rows: Rows) -> None:
+async def test_a_tokens_redemptions_are_written_one_after_the_other(rows: RedemptionRows) -> None:
     async def someone_waits() -> bool:
         waiting: int = await value(
             rows.pool, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"

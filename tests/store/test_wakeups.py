@@ -48,12 +48,12 @@ async def test_every_waiter_of_a_channel_hears_and_nobody_else() -> None:
 
 async def listening(pool: Pool, sessions: int) -> None:
     async def all_there() -> bool:
-        found: int = await value(
+        count: int = await value(
             pool,
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ltzd wakeups' "
             "AND datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'",
         )
-        return found == sessions
+        return count == sessions
 
     await until(all_there)
 

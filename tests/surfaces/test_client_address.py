@@ -24,7 +24,7 @@ from ltzd.http.sanic_app import new_app
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
     FakeEvents,
-    Surface,
+    RunningSurfaces,
     a_surface,
     an_event,
     services_over,
@@ -208,7 +208,10 @@ ORIGIN = "https://shop.example"
 
 
 async def ask(
-    surface: Surface, proto: Sequence[str], method: str = "GET", path: str = "/service-api/health"
+    surface: RunningSurfaces,
+    proto: Sequence[str],
+    method: str = "GET",
+    path: str = "/service-api/health",
 ) -> tuple[int, Any, Any]:
     headers = CIMultiDict([("X-Forwarded-Proto", line) for line in proto])
     headers["Origin"] = ORIGIN
@@ -239,7 +242,7 @@ async def test_plain_http_behind_a_trusted_proxy_is_refused(proto: list[str]) ->
                 {"error": "HTTPS is required", "code": "HTTPS_REQUIRED"},
             )
             assert headers["Access-Control-Allow-Origin"] == ORIGIN
-        assert surface.book.requests == []
+        assert surface.events.requests == []
 
 
 @pytest.mark.parametrize("proto", [[], ["https"], ["https, https"], [""], ["httpx"], ["wss"]])

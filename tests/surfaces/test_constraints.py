@@ -25,7 +25,7 @@ from tests.support.surfaces.http_surface import (
     CHECKSUMMED_WALLET,
     OPERATOR,
     WALLET,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 
@@ -38,14 +38,14 @@ COLLECTION_RULE = f"collection_id: must be a whole number from 1 to {MAX_ID}"
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_perks()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_perks()
     return running
 
 
@@ -67,7 +67,7 @@ class JsonResponse:
 
 
 async def post(
-    surface: Surface, path: str = KEYED_PATH, payload: object = None, **headers: str
+    surface: RunningSurfaces, path: str = KEYED_PATH, payload: object = None, **headers: str
 ) -> JsonResponse:
     """Send `payload` as JSON, bytes unchanged. The brand's key is the default."""
     body = {"api_url": URL} if payload is None else payload
@@ -84,11 +84,11 @@ async def post(
     return answer
 
 
-async def keyless(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+async def keyless(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
     return await post(surface, PATH, payload, **({"Authorization": ""} | headers))
 
 
-def some_results(surface: Surface) -> None:
+def some_results(surface: RunningSurfaces) -> None:
     """Results of the brand for two users in two collections, and of another brand for the URL."""
     brand = address_of(BRAND_ID)
     surface.constraints.cached = {
@@ -118,7 +118,7 @@ def some_results(surface: Surface) -> None:
     ids=str,
 )
 async def test_a_key_invalidates_its_brands_results_as_narrowly_as_it_says(
-    surface: Surface, path: str, narrowed: dict[str, object], count: int
+    surface: RunningSurfaces, path: str, narrowed: dict[str, object], count: int
 ) -> None:
     some_results(surface)
     answer = await post(surface, path, {"api_url": URL} | narrowed)
@@ -134,13 +134,15 @@ async def test_a_key_invalidates_its_brands_results_as_narrowly_as_it_says(
     assert len(surface.constraints.cached) == 5 - count
 
 
-async def test_without_a_key_the_results_of_every_brand_with_this_url_go(surface: Surface) -> None:
+async def test_without_a_key_the_results_of_every_brand_with_this_url_go(
+    surface: RunningSurfaces,
+) -> None:
     some_results(surface)
     assert (await keyless(surface)).body["invalidated_count"] == 4
     assert (await keyless(surface)).body["invalidated_count"] == 0
 
 
-async def test_every_field_reaches_the_action(surface: Surface) -> None:
+async def test_every_field_reaches_the_action(surface: RunningSurfaces) -> None:
     payload = {"api_url": URL, "user_address": CHECKSUMMED_WALLET, "collection_id": 7}
     await post(surface, payload=payload)
     await keyless(surface)
@@ -157,7 +159,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     ids=str,
 )
 async def test_a_wrong_key_is_401_whatever_the_fields_are(
-    surface: Surface, path: str, payload: object
+    surface: RunningSurfaces, path: str, payload: object
 ) -> None:
     some_results(surface)
     answer = await post(surface, path, payload, Authorization="Bearer ltzak_wrong")
@@ -171,13 +173,15 @@ async def test_a_wrong_key_is_401_whatever_the_fields_are(
 
 @BOTH
 @pytest.mark.parametrize("given", ["Bearer", "Bearer ", "Basic eA==", API_KEY, "Bearer a b"])
-async def test_a_key_of_another_form_is_401(surface: Surface, path: str, given: str) -> None:
+async def test_a_key_of_another_form_is_401(
+    surface: RunningSurfaces, path: str, given: str
+) -> None:
     answer = await post(surface, path, {}, Authorization=given)
     assert answer.error == (401, "Authorization must be given once, as Bearer and a token")
     assert surface.constraints.requests == []
 
 
-async def test_the_second_form_needs_a_key(surface: Surface) -> None:
+async def test_the_second_form_needs_a_key(surface: RunningSurfaces) -> None:
     answer = await post(surface, KEYED_PATH, {}, Authorization="")
     assert answer.error == (401, "Authorization must be given once, as Bearer and a token")
     assert surface.constraints.requests == []
@@ -192,14 +196,14 @@ async def test_the_second_form_needs_a_key(surface: Surface) -> None:
     [{}, {"api_url": None}, {"api_url": ""}, {"apiUrl": URL, "collection_id": "x"}],
     ids=str,
 )
-async def test_a_missing_url_is_named(surface: Surface, path: str, payload: object) -> None:
+async def test_a_missing_url_is_named(surface: RunningSurfaces, path: str, payload: object) -> None:
     some_results(surface)
     answer = await post(surface, path, payload)
     assert (answer.status, answer.body) == (400, MISSING)
     assert len(surface.constraints.cached) == 5
 
 
-async def test_a_missing_url_is_named_without_a_key_too(surface: Surface) -> None:
+async def test_a_missing_url_is_named_without_a_key_too(surface: RunningSurfaces) -> None:
     some_results(surface)
     answer = await keyless(surface, {"user_address": CHECKSUMMED_WALLET})
     assert (answer.status, answer.body) == (400, MISSING)
@@ -221,7 +225,7 @@ async def test_a_missing_url_is_named_without_a_key_too(surface: Surface) -> Non
     ids=str,
 )
 async def test_a_bad_field_is_named_with_its_rule(
-    surface: Surface, changes: dict[str, object], fault: str
+    surface: RunningSurfaces, changes: dict[str, object], fault: str
 ) -> None:
     some_results(surface)
     for ask in (post, keyless):
@@ -230,7 +234,7 @@ async def test_a_bad_field_is_named_with_its_rule(
     assert len(surface.constraints.cached) == 5
 
 
-async def test_every_fault_is_told_at_once(surface: Surface) -> None:
+async def test_every_fault_is_told_at_once(surface: RunningSurfaces) -> None:
     answer = await post(surface, payload={"api_url": 5, "user_address": "0x", "collection_id": 0})
     assert answer.error == (400, f"api_url: must be a string; {ADDRESS_RULE}; {COLLECTION_RULE}")
 
@@ -249,7 +253,7 @@ async def test_every_fault_is_told_at_once(surface: Surface) -> None:
     ],
 )
 async def test_what_is_no_json_is_refused_before_the_key_is_looked_at(
-    surface: Surface, path: str, raw: bytes, headers: dict[str, str], status: int
+    surface: RunningSurfaces, path: str, raw: bytes, headers: dict[str, str], status: int
 ) -> None:
     answer = await post(surface, path, raw, Authorization="Bearer wrong", **headers)
     assert answer.status == status
@@ -259,7 +263,9 @@ async def test_what_is_no_json_is_refused_before_the_key_is_looked_at(
 # --- limits -------------------------------------------------------------------------------------
 
 
-async def test_without_a_key_an_address_may_ask_sixty_times_a_minute(surface: Surface) -> None:
+async def test_without_a_key_an_address_may_ask_sixty_times_a_minute(
+    surface: RunningSurfaces,
+) -> None:
     for number in range(60):
         answer = await keyless(surface, {} if number % 2 else b"{")
         assert (answer.status, answer.window) == (400, (60, 59 - number))
@@ -275,7 +281,7 @@ async def test_without_a_key_an_address_may_ask_sixty_times_a_minute(surface: Su
     assert surface.constraints.requests.count((None, URL, None, None)) == 0
 
 
-async def test_who_has_a_key_is_not_limited(surface: Surface) -> None:
+async def test_who_has_a_key_is_not_limited(surface: RunningSurfaces) -> None:
     for _ in range(61):
         await keyless(surface)
     for path in (PATH, KEYED_PATH):
@@ -307,7 +313,7 @@ async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:
     ids=["database", "unforeseen"],
 )
 async def test_what_goes_wrong_here_is_told_in_the_same_envelope(
-    surface: Surface, path: str, refusal: Exception, status: int, error: str
+    surface: RunningSurfaces, path: str, refusal: Exception, status: int, error: str
 ) -> None:
     surface.constraints.refusal = refusal
     answer = await post(surface, path)
@@ -325,7 +331,7 @@ async def test_what_goes_wrong_here_is_told_in_the_same_envelope(
     ],
 )
 async def test_what_no_route_takes_is_told_in_the_same_envelope(
-    surface: Surface, method: str, path: str, status: int
+    surface: RunningSurfaces, method: str, path: str, status: int
 ) -> None:
     async with surface.client.request(method, surface.url + path) as reply:
         body = await reply.json()

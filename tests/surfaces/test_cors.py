@@ -7,20 +7,20 @@ import pytest_asyncio
 from multidict import CIMultiDictProxy
 
 from ltzd.http.services import HttpPolicy
-from tests.support.surfaces.http_surface import BRAND_ID, Surface, a_surface, an_event
+from tests.support.surfaces.http_surface import BRAND_ID, RunningSurfaces, a_surface, an_event
 
 PATHS = ["/service-api/manual-event", "/service-api/health", "/relay", "/", "/nowhere/at/all"]
 
 
 @pytest_asyncio.fixture
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     policy = HttpPolicy(own_origins=frozenset({"https://ltz.example", "http://127.0.0.1:8000"}))
     async with a_surface(policy) as surface:
         yield surface
 
 
 async def ask(
-    surface: Surface, path: str, origin: str | None, method: str = "OPTIONS"
+    surface: RunningSurfaces, path: str, origin: str | None, method: str = "OPTIONS"
 ) -> tuple[int, CIMultiDictProxy[str]]:
     headers = {} if origin is None else {"Origin": origin}
     async with surface.client.request(method, surface.url + path, headers=headers) as answer:
@@ -29,7 +29,7 @@ async def ask(
 
 
 @pytest.mark.parametrize("path", PATHS)
-async def test_a_preflight_is_204_on_every_path(surface: Surface, path: str) -> None:
+async def test_a_preflight_is_204_on_every_path(surface: RunningSurfaces, path: str) -> None:
     status, headers = await ask(surface, path, "https://shop.example")
     assert status == 204
     assert headers["Access-Control-Allow-Origin"] == "https://shop.example"
@@ -52,7 +52,7 @@ async def test_a_preflight_is_204_on_every_path(surface: Surface, path: str) -> 
     ],
 )
 async def test_brands_subdomains_and_our_own_pages_are_granted(
-    surface: Surface, origin: str
+    surface: RunningSurfaces, origin: str
 ) -> None:
     for method, path in (("OPTIONS", "/x"), ("GET", "/service-api/health"), ("GET", "/nowhere")):
         _, headers = await ask(surface, path, origin, method)
@@ -78,7 +78,9 @@ async def test_brands_subdomains_and_our_own_pages_are_granted(
         "file://",
     ],
 )
-async def test_others_get_no_allow_origin_but_vary(surface: Surface, origin: str | None) -> None:
+async def test_others_get_no_allow_origin_but_vary(
+    surface: RunningSurfaces, origin: str | None
+) -> None:
     for method, path in (("OPTIONS", "/x"), ("GET", "/service-api/health"), ("GET", "/nowhere")):
         _, headers = await ask(surface, path, origin, method)
         assert "Access-Control-Allow-Origin" not in headers
@@ -94,7 +96,7 @@ async def test_loopback_pages_are_granted_in_dev_only() -> None:
         assert "Access-Control-Allow-Origin" not in headers
 
 
-async def test_refusals_can_be_read_by_the_brands_pages(surface: Surface) -> None:
+async def test_refusals_can_be_read_by_the_brands_pages(surface: RunningSurfaces) -> None:
     origin = {"Origin": "https://shop.example"}
     for body, status in ((b"{", 400), (b"x" * 20_000, 413)):
         async with surface.client.post(
@@ -102,7 +104,7 @@ async def test_refusals_can_be_read_by_the_brands_pages(surface: Surface) -> Non
         ) as answer:
             assert answer.status == status
             assert answer.headers["Access-Control-Allow-Origin"] == "https://shop.example"
-    surface.book.refusal = ValueError("unforeseen")
+    surface.events.refusal = ValueError("unforeseen")
     async with surface.client.post(
         surface.url + "/service-api/manual-event", json=an_event(), headers=origin
     ) as answer:
@@ -110,7 +112,7 @@ async def test_refusals_can_be_read_by_the_brands_pages(surface: Surface) -> Non
         assert answer.headers["Access-Control-Allow-Origin"] == "https://shop.example"
 
 
-async def test_a_cached_configuration_varies_by_origin(surface: Surface) -> None:
+async def test_a_cached_configuration_varies_by_origin(surface: RunningSurfaces) -> None:
     path = f"/service-api/event-config?brandId={BRAND_ID}"
     _, headers = await ask(surface, path, "https://shop.example", "GET")
     assert (headers["Vary"], headers["Cache-Control"]) == ("Origin", "public, max-age=300")

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.http.requests.host_header import is_authority
-from tests.support.surfaces.http_surface import Surface, a_surface
+from tests.support.surfaces.http_surface import RunningSurfaces, a_surface
 
 EVENT: dict[str, object] = {"success": False, "error": "Malformed request"}
 RELAY: dict[str, object] = {"error": "Malformed request", "code": "BAD_REQUEST"}
@@ -70,12 +70,12 @@ BAD = [
 
 
 @pytest_asyncio.fixture(scope="module")
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as running:
         yield running
 
 
-async def say(surface: Surface, line: str, hosts: bytes) -> tuple[int, Any]:
+async def say(surface: RunningSurfaces, line: str, hosts: bytes) -> tuple[int, Any]:
     """Status and body of the response to a request with these Host lines."""
     reader, writer = await asyncio.open_connection("127.0.0.1", int(surface.url.rpartition(":")[2]))
     length = b"Content-Length: 0\r\n" if line.startswith("POST") else b""
@@ -111,14 +111,14 @@ def test_anything_else_is_none(host: str) -> None:
     ids=["space", "bytes", "empty", "port", "two", "none"],
 )
 async def test_a_malformed_host_is_400_in_the_surfaces_envelope(
-    surface: Surface, line: str, body: dict[str, object], hosts: bytes
+    surface: RunningSurfaces, line: str, body: dict[str, object], hosts: bytes
 ) -> None:
-    surface.forget_relays()
+    surface.reset_relays()
     assert await say(surface, line, hosts) == (400, body)
 
 
 async def test_http_1_0_may_do_without_a_host_but_not_with_a_malformed_one(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     line = "GET /service-api/health HTTP/1.0"
     assert (await say(surface, line, b""))[0] == 200
@@ -127,7 +127,7 @@ async def test_http_1_0_may_do_without_a_host_but_not_with_a_malformed_one(
     assert (await say(surface, site, b""))[1]["code"] == "not_configured"
 
 
-async def test_a_good_host_is_served(surface: Surface) -> None:
+async def test_a_good_host_is_served(surface: RunningSurfaces) -> None:
     for host in GOOD:
         response = await say(
             surface, "GET /service-api/health", b"Host: " + host.encode() + b"\r\n"

@@ -12,7 +12,6 @@ import pytest_asyncio
 import requests
 import schemathesis
 from pydantic import BaseModel
-from pydantic.alias_generators import to_camel
 from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
@@ -36,22 +35,22 @@ from tests.support.surfaces.http_surface import (
     SECURITY_KEY,
     TOKEN,
     FakeEvents,
-    Surface,
+    RunningSurfaces,
     a_surface,
     an_event,
     services_over,
 )
-from tests.support.surfaces.openapi import assert_examples_fit
+from tests.support.surfaces.openapi import assert_examples_fit, documented_path
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 
 @pytest_asyncio.fixture
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
-async def document(surface: Surface) -> dict[str, Any]:
+async def document(surface: RunningSurfaces) -> dict[str, Any]:
     async with surface.client.get(surface.url + "/docs/openapi.json") as answer:
         assert answer.status == 200
         described: dict[str, Any] = await answer.json()
@@ -72,7 +71,7 @@ async def test_every_route_is_described_and_every_description_has_a_route() -> N
     routed = {
         (
             method,
-            "/" + re.sub(r"<(\w+):str>", lambda match: "{" + to_camel(match[1]) + "}", route.path),
+            documented_path(route.path),
         )
         for route in app.router.routes
         for method in route.methods
@@ -81,7 +80,7 @@ async def test_every_route_is_described_and_every_description_has_a_route() -> N
     assert routed == {(operation.method, operation.path) for operation in OPERATIONS}
 
 
-async def test_the_document_is_openapi_3_1_without_loose_ends(surface: Surface) -> None:
+async def test_the_document_is_openapi_3_1_without_loose_ends(surface: RunningSurfaces) -> None:
     described = await document(surface)
     assert described["openapi"] == "3.1.0"
     assert described["info"]["version"] == "2.0", "spec 9.1"
@@ -103,7 +102,9 @@ async def test_the_document_is_openapi_3_1_without_loose_ends(surface: Surface) 
             assert in_path == set(re.findall(r"{(\w+)}", path))
 
 
-async def test_the_documented_request_has_the_rules_of_the_specification(surface: Surface) -> None:
+async def test_the_documented_request_has_the_rules_of_the_specification(
+    surface: RunningSurfaces,
+) -> None:
     event = (await document(surface))["components"]["schemas"]["ManualEventBody"]
     assert event["required"] == ["brandId", "eventType", "userEmail"]
     assert event["properties"]["brandId"]["pattern"] == "^0x[0-9a-f]{40}$"
@@ -111,7 +112,9 @@ async def test_the_documented_request_has_the_rules_of_the_specification(surface
     assert event["properties"]["userEmail"]["maxLength"] == 254
 
 
-async def test_each_status_that_is_seen_is_documented_with_its_shape(surface: Surface) -> None:
+async def test_each_status_that_is_seen_is_documented_with_its_shape(
+    surface: RunningSurfaces,
+) -> None:
     responses = (await document(surface))["paths"]["/service-api/manual-event"]["post"]["responses"]
     shapes: dict[str, type[BaseModel]] = {
         "ManualEventResponse": models.ManualEventResponse,
@@ -126,7 +129,7 @@ async def test_each_status_that_is_seen_is_documented_with_its_shape(surface: Su
     ]
     seen = set()
     for refusal in refusals:
-        surface.book.refusal = refusal
+        surface.events.refusal = refusal
         for raw in (an_event(), an_event(brandId=1), an_event(metadata={"x": "x" * 20_000})):
             async with surface.client.post(
                 surface.url + "/service-api/manual-event", json=raw
@@ -137,7 +140,7 @@ async def test_each_status_that_is_seen_is_documented_with_its_shape(surface: Su
     assert seen == {200, 400, 403, 413, 429, 500, 503}
 
 
-async def test_the_page_shows_every_path_and_loads_nothing(surface: Surface) -> None:
+async def test_the_page_shows_every_path_and_loads_nothing(surface: RunningSurfaces) -> None:
     async with surface.client.get(surface.url + "/docs") as answer:
         page = await answer.text()
         assert answer.headers["Content-Type"] == "text/html; charset=utf-8"
@@ -244,7 +247,9 @@ def test_every_code_of_the_relayer_has_an_example() -> None:
     }
 
 
-async def test_the_relayer_documents_its_token_headers_and_examples(surface: Surface) -> None:
+async def test_the_relayer_documents_its_token_headers_and_examples(
+    surface: RunningSurfaces,
+) -> None:
     described = await document(surface)
     assert described["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for operation, method in ((POST_RELAY, "post"), (GET_RELAY, "get")):
@@ -263,7 +268,9 @@ async def test_the_relayer_documents_its_token_headers_and_examples(surface: Sur
     assert "security" not in described["paths"]["/service-api/manual-event"]["post"]
 
 
-async def test_perk_charges_document_the_four_headers_of_a_signature(surface: Surface) -> None:
+async def test_perk_charges_document_the_four_headers_of_a_signature(
+    surface: RunningSurfaces,
+) -> None:
     described = await document(surface)
     for operation in PERK_OPERATIONS:
         described_operation = described["paths"][operation.path][operation.method.lower()]
@@ -284,14 +291,14 @@ async def test_perk_charges_document_the_four_headers_of_a_signature(surface: Su
         assert "headers" not in responses["200"], "a request that is signed rightly has no window"
 
 
-async def test_operations_keep_their_ids(surface: Surface) -> None:
+async def test_operations_keep_their_ids(surface: RunningSurfaces) -> None:
     paths = (await document(surface))["paths"]
     assert paths["/service-api/manual-event"]["post"]["operationId"] == "post-manual-event"
     assert paths["/relay"]["post"]["operationId"] == "post-relay"
     assert paths["/relay/{transactionHash}"]["get"]["operationId"] == "get-relay-transactionHash"
 
 
-async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
+async def test_answers_of_the_reads_fit_their_models(surface: RunningSurfaces) -> None:
     for path, model in (
         (f"/service-api/event-config?brandId={BRAND_ID}", models.EventConfigResponse),
         ("/service-api/health", models.HealthResponse),
@@ -304,7 +311,7 @@ async def test_answers_of_the_reads_fit_their_models(surface: Surface) -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
 ) -> None:
     monkeypatch.setattr(address_limit, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
     with requests.Session() as http:
@@ -313,7 +320,10 @@ async def test_calls_made_from_the_document_are_answered_as_documented(
 
 
 async def made_calls(
-    surface: Surface, operations: list[Operation], http: requests.Session, mode: GenerationMode
+    surface: RunningSurfaces,
+    operations: list[Operation],
+    http: requests.Session,
+    mode: GenerationMode,
 ) -> Run:
     described = await document(surface)
     described["paths"] = {
@@ -341,7 +351,7 @@ def with_a_signature(request: requests.PreparedRequest) -> requests.PreparedRequ
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_signed_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, mode: GenerationMode
+    surface: RunningSurfaces, mode: GenerationMode
 ) -> None:
     with requests.Session() as http:
         http.auth = with_a_signature
@@ -353,14 +363,14 @@ async def test_signed_calls_made_from_the_document_are_answered_as_documented(
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_invalidations_made_from_the_document_are_answered_as_documented(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
 ) -> None:
     monkeypatch.setattr(constraints, "KEYLESS_PER_CLIENT", RateLimit("invalidate_ip", 10_000, 60))
     with requests.Session() as http:
         await made_calls(surface, CONSTRAINT_OPERATIONS, http, mode)
 
 
-async def test_answers_about_perks_fit_what_is_documented(surface: Surface) -> None:
+async def test_answers_about_perks_fit_what_is_documented(surface: RunningSurfaces) -> None:
     paths = (await document(surface))["paths"]
     token: dict[str, Any] = {"collectionId": COLLECTION, "tokenId": str(PERK)}
     calls: list[tuple[str, str, dict[str, Any]]] = [

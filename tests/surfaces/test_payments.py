@@ -47,7 +47,7 @@ from tests.support.surfaces.http_surface import (
     BRAND_ID,
     CHECKSUMMED_WALLET,
     MINT,
-    Surface,
+    RunningSurfaces,
     a_payment,
     a_surface,
 )
@@ -66,14 +66,14 @@ GOOD: dict[str, object] = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface(HttpPolicy(grace_seconds=2.0, explorer_url=EXPLORER)) as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_payments()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_payments()
     return running
 
 
@@ -95,7 +95,9 @@ MODELS: dict[str, tuple[Any, Any]] = {
 }
 
 
-async def post(surface: Surface, path: str, payload: object, **headers: str) -> JsonResponse:
+async def post(
+    surface: RunningSurfaces, path: str, payload: object, **headers: str
+) -> JsonResponse:
     """Send `payload` as JSON, bytes unchanged. The response must fit its model."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     sent = {"Content-Type": "application/json"}
@@ -115,7 +117,7 @@ def changed(**changes: object) -> dict[str, object]:
 # --- create-checkout ----------------------------------------------------------------------------
 
 
-async def test_a_checkout_is_opened(surface: Surface) -> None:
+async def test_a_checkout_is_opened(surface: RunningSurfaces) -> None:
     answer = await post(surface, CREATE_CHECKOUT, GOOD)
 
     assert answer.status == 200
@@ -144,7 +146,7 @@ async def test_a_checkout_is_opened(surface: Surface) -> None:
     ids=str,
 )
 async def test_every_edge_of_a_good_checkout_is_let_in(
-    surface: Surface, changes: dict[str, object]
+    surface: RunningSurfaces, changes: dict[str, object]
 ) -> None:
     assert (await post(surface, CREATE_CHECKOUT, changed(**changes))).status == 200
 
@@ -187,7 +189,7 @@ BAD_FIELDS: list[tuple[dict[str, object], str]] = [
 
 @pytest.mark.parametrize(("changes", "fault"), BAD_FIELDS, ids=lambda given: str(given)[:40])
 async def test_a_bad_field_is_named_with_its_rule(
-    surface: Surface, changes: dict[str, object], fault: str
+    surface: RunningSurfaces, changes: dict[str, object], fault: str
 ) -> None:
     answer = await post(surface, CREATE_CHECKOUT, changed(**changes))
     status, faults = answer.faults
@@ -197,7 +199,7 @@ async def test_a_bad_field_is_named_with_its_rule(
     assert "X-RateLimit-Limit" not in answer.headers
 
 
-async def test_every_fault_is_listed_that_of_the_header_too(surface: Surface) -> None:
+async def test_every_fault_is_listed_that_of_the_header_too(surface: RunningSurfaces) -> None:
     answer = await post(surface, CREATE_CHECKOUT, {"amount": 1}, Idempotency_Key="k" * 256)
     assert answer.faults == (
         400,
@@ -212,7 +214,7 @@ async def test_every_fault_is_listed_that_of_the_header_too(surface: Surface) ->
     )
 
 
-async def test_an_idempotency_key_opens_one_checkout(surface: Surface) -> None:
+async def test_an_idempotency_key_opens_one_checkout(surface: RunningSurfaces) -> None:
     first = await post(surface, CREATE_CHECKOUT, GOOD, Idempotency_Key="k" * 255)
     again = await post(surface, CREATE_CHECKOUT, GOOD, Idempotency_Key="k" * 255)
     other = await post(surface, CREATE_CHECKOUT, GOOD)
@@ -223,7 +225,7 @@ async def test_an_idempotency_key_opens_one_checkout(surface: Surface) -> None:
     assert len(surface.payments.opened) == 2
 
 
-async def test_two_idempotency_keys_are_none(surface: Surface) -> None:
+async def test_two_idempotency_keys_are_none(surface: RunningSurfaces) -> None:
     headers = [("Content-Type", "application/json"), *[("Idempotency-Key", key) for key in "ab"]]
     async with surface.client.post(
         surface.url + CREATE_CHECKOUT, json=GOOD, headers=headers
@@ -232,7 +234,7 @@ async def test_two_idempotency_keys_are_none(surface: Surface) -> None:
     assert body["details"]["errors"] == ["Idempotency-Key: must be given once"]
 
 
-async def test_an_unknown_brand_is_forbidden(surface: Surface) -> None:
+async def test_an_unknown_brand_is_forbidden(surface: RunningSurfaces) -> None:
     answer = await post(surface, CREATE_CHECKOUT, changed(brandId="0x" + "cd" * 20))
     assert (answer.status, answer.body["error"]) == (403, "Unknown brand")
 
@@ -250,7 +252,7 @@ async def test_an_unknown_brand_is_forbidden(surface: Surface) -> None:
     ids=lambda given: str(given)[:20],
 )
 async def test_a_checkout_that_fails_says_so_in_the_surfaces_envelope(
-    surface: Surface, refusal: Exception, status: int, error: str
+    surface: RunningSurfaces, refusal: Exception, status: int, error: str
 ) -> None:
     surface.payments.refusal = refusal
     answer = await post(surface, CREATE_CHECKOUT, GOOD)
@@ -259,7 +261,7 @@ async def test_a_checkout_that_fails_says_so_in_the_surfaces_envelope(
 
 
 async def test_an_address_may_open_six_hundred_checkouts_a_minute(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert (payments.CHECKOUTS_PER_CLIENT.max_hits, payments.CHECKOUTS_PER_CLIENT.seconds) == (
         600,
@@ -287,7 +289,7 @@ async def test_an_address_may_open_six_hundred_checkouts_a_minute(
 
 
 async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     """Each request may cost a call to the payment provider (choices.md, Transport)."""
     payloads = [b"{", b"", b"x" * (EVENT_HANDLER_LIMIT + 1), {"sessionId": "cs_unknown"}]
@@ -317,7 +319,7 @@ async def test_an_address_may_ask_for_120_payment_mints_a_minute_broken_ones_too
     ).status == 200
 
 
-async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -> None:
+async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: RunningSurfaces) -> None:
     surface.payments.paid["cs_1"] = a_payment("cs_1")
     first = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})
     again = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})
@@ -341,7 +343,9 @@ async def test_a_paid_session_is_minted_and_a_repeat_says_so(surface: Surface) -
     ("cents", "dollars"),
     [(50, "0.5"), (500, "5"), (1_999, "19.99"), (99_999_999, "999999.99"), (29, "0.29")],
 )
-async def test_dollars_are_written_exactly(surface: Surface, cents: int, dollars: str) -> None:
+async def test_dollars_are_written_exactly(
+    surface: RunningSurfaces, cents: int, dollars: str
+) -> None:
     surface.payments.paid["cs_1"] = a_payment("cs_1", cents)
     async with surface.client.post(
         surface.url + PAYMENT_MINT, json={"sessionId": "cs_1"}
@@ -382,7 +386,7 @@ MINT_REFUSALS: list[tuple[object, int, str]] = [
 
 @pytest.mark.parametrize(("payload", "status", "message"), MINT_REFUSALS, ids=lambda g: str(g)[:30])
 async def test_what_is_no_session_is_refused_in_the_mints_own_form(
-    surface: Surface, payload: object, status: int, message: str
+    surface: RunningSurfaces, payload: object, status: int, message: str
 ) -> None:
     answer = await post(surface, PAYMENT_MINT, payload)
     assert answer.status == status
@@ -392,7 +396,7 @@ async def test_what_is_no_session_is_refused_in_the_mints_own_form(
     assert surface.payments.requests in ([], ["cs_unknown"])
 
 
-async def test_a_session_id_may_have_253_characters(surface: Surface) -> None:
+async def test_a_session_id_may_have_253_characters(surface: RunningSurfaces) -> None:
     session_id = "cs_" + "a_B9" * 62 + "xy"
     assert len(session_id) == 253
     surface.payments.paid[session_id] = a_payment(session_id)
@@ -416,7 +420,7 @@ async def test_a_session_id_may_have_253_characters(surface: Surface) -> None:
     ids=lambda given: str(given)[:20],
 )
 async def test_every_failure_has_the_mints_own_form(
-    surface: Surface, refusal: Exception, status: int, message: str
+    surface: RunningSurfaces, refusal: Exception, status: int, message: str
 ) -> None:
     surface.payments.refusal = refusal
     answer = await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})
@@ -434,7 +438,7 @@ async def test_every_failure_has_the_mints_own_form(
     ids=str,
 )
 async def test_what_http_itself_refuses_has_the_mints_own_form_too(
-    surface: Surface, method: str, headers: dict[str, str], status: int
+    surface: RunningSurfaces, method: str, headers: dict[str, str], status: int
 ) -> None:
     async with surface.client.request(
         method, surface.url + PAYMENT_MINT, data=b"{}", headers=headers
@@ -444,7 +448,7 @@ async def test_what_http_itself_refuses_has_the_mints_own_form_too(
 
 
 @pytest.mark.parametrize("path", [CREATE_CHECKOUT, PAYMENT_MINT, PAYMENT_WEBHOOK])
-async def test_a_page_of_the_brand_may_call(surface: Surface, path: str) -> None:
+async def test_a_page_of_the_brand_may_call(surface: RunningSurfaces, path: str) -> None:
     origin = {"Origin": "https://www.shop.example"}
     async with surface.client.options(surface.url + path, headers=origin) as preflight:
         assert preflight.status == 204
@@ -456,7 +460,7 @@ async def test_a_page_of_the_brand_may_call(surface: Surface, path: str) -> None
 # --- payment-webhook ----------------------------------------------------------------------------
 
 
-async def test_an_event_is_handed_on_as_it_came(surface: Surface) -> None:
+async def test_an_event_is_handed_on_as_it_came(surface: RunningSurfaces) -> None:
     raw = b' {"type" : "x",\n"data":{"object": {"id":"\\u0001"}}} '
     answer = await post(surface, PAYMENT_WEBHOOK, raw, Stripe_Signature="t=1,v1=good")
 
@@ -465,7 +469,7 @@ async def test_an_event_is_handed_on_as_it_came(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "text/plain", ""])
-async def test_no_content_type_stops_an_event(surface: Surface, kind: str) -> None:
+async def test_no_content_type_stops_an_event(surface: RunningSurfaces, kind: str) -> None:
     answer = await post(
         surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good", Content_Type=kind
     )
@@ -474,7 +478,7 @@ async def test_no_content_type_stops_an_event(surface: Surface, kind: str) -> No
 
 @pytest.mark.parametrize("signature", ["", "t=1,v1=bad", "t=1,v1=\u00fc"])
 async def test_an_event_that_the_provider_did_not_sign_is_refused(
-    surface: Surface, signature: str
+    surface: RunningSurfaces, signature: str
 ) -> None:
     answer = await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature=signature)
     assert answer.status == 400
@@ -482,7 +486,7 @@ async def test_an_event_that_the_provider_did_not_sign_is_refused(
     assert (await post(surface, PAYMENT_WEBHOOK, b"{}")).status == 400
 
 
-async def test_two_signature_headers_are_none(surface: Surface) -> None:
+async def test_two_signature_headers_are_none(surface: RunningSurfaces) -> None:
     headers = [("Stripe-Signature", "t=1,v1=good")] * 2
     async with surface.client.post(
         surface.url + PAYMENT_WEBHOOK, data=b"{}", headers=headers
@@ -493,7 +497,7 @@ async def test_two_signature_headers_are_none(surface: Surface) -> None:
         )
 
 
-async def test_an_event_has_at_most_256_kib(surface: Surface) -> None:
+async def test_an_event_has_at_most_256_kib(surface: RunningSurfaces) -> None:
     assert WEBHOOK_LIMIT == 256 * 1024
     good = {"Stripe_Signature": "t=1,v1=good"}
     assert (await post(surface, PAYMENT_WEBHOOK, b"x" * WEBHOOK_LIMIT, **good)).status == 200
@@ -511,7 +515,7 @@ async def test_an_event_has_at_most_256_kib(surface: Surface) -> None:
     ids=lambda given: type(given).__name__,
 )
 async def test_an_event_that_is_not_done_is_not_received(
-    surface: Surface, refusal: Exception, status: int
+    surface: RunningSurfaces, refusal: Exception, status: int
 ) -> None:
     surface.payments.refusal = refusal
     answer = await post(surface, PAYMENT_WEBHOOK, b"{}", Stripe_Signature="t=1,v1=good")
@@ -536,7 +540,7 @@ def test_the_examples_of_requests_are_good_ones() -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, mode: GenerationMode
+    surface: RunningSurfaces, mode: GenerationMode
 ) -> None:
     with requests.Session() as http:
         run = await asyncio.wait_for(made_calls(surface, list(OPERATIONS), http, mode), 60)

@@ -55,7 +55,7 @@ from tests.support.surfaces.http_surface import (
     PERK,
     SECURITY_KEY,
     WALLET,
-    Surface,
+    RunningSurfaces,
     a_perk,
     a_surface,
 )
@@ -80,14 +80,14 @@ ANSWERS: dict[str, type[BaseModel]] = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_perks()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_perks()
     return running
 
 
@@ -124,7 +124,7 @@ def signed(
 
 
 async def ask(
-    surface: Surface, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
+    surface: RunningSurfaces, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
 ) -> JsonResponse:
     """Send exactly this request. The response must fit its model, whatever its status."""
     sent = {"Content-Type": "application/json"} | dict(headers)
@@ -150,12 +150,14 @@ def a_body(**changes: object) -> bytes:
     return json.dumps({name: value for name, value in fields.items() if value is not ...}).encode()
 
 
-async def redeem(surface: Surface, raw: bytes | None = None, **changes: Any) -> JsonResponse:
+async def redeem(
+    surface: RunningSurfaces, raw: bytes | None = None, **changes: Any
+) -> JsonResponse:
     raw = a_body(**changes) if raw is None else raw
     return await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw))
 
 
-async def get(surface: Surface, path: str, **query: object) -> JsonResponse:
+async def get(surface: RunningSurfaces, path: str, **query: object) -> JsonResponse:
     target = f"{path}?{urlencode(query)}" if query else path
     return await ask(surface, "GET", target, None, signed("GET", target))
 
@@ -163,7 +165,7 @@ async def get(surface: Surface, path: str, **query: object) -> JsonResponse:
 # --- redeeming ----------------------------------------------------------------------------------
 
 
-async def test_a_redemption_is_200_with_every_field(surface: Surface) -> None:
+async def test_a_redemption_is_200_with_every_field(surface: RunningSurfaces) -> None:
     answer = await redeem(surface)
     (redemption,) = surface.perks.by_key.values()
     assert answer.status == 200
@@ -182,7 +184,7 @@ async def test_a_redemption_is_200_with_every_field(surface: Surface) -> None:
 
 
 async def test_what_is_not_mined_in_time_is_202_with_the_same_keys_and_a_status(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     mined = await redeem(surface)
     surface.perks.is_mining = False
@@ -195,7 +197,7 @@ async def test_what_is_not_mined_in_time_is_202_with_the_same_keys_and_a_status(
 
 
 async def test_the_same_key_redeems_once_and_says_so_from_the_second_time_on(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     user = CHECKSUMMED_WALLET
     first = await redeem(surface, idempotencyKey="till-3-4711", userAddress=user)
@@ -224,14 +226,14 @@ async def test_the_same_key_redeems_once_and_says_so_from_the_second_time_on(
     ids=lambda changes: next(iter(changes)),
 )
 async def test_the_same_key_with_other_content_is_refused(
-    surface: Surface, changes: dict[str, Any]
+    surface: RunningSurfaces, changes: dict[str, Any]
 ) -> None:
     await redeem(surface, idempotencyKey="till-3-4711")
     answer = await redeem(surface, **({"idempotencyKey": "till-3-4711"} | changes))
     assert answer.code == (409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_every_field_reaches_the_action(surface: Surface) -> None:
+async def test_every_field_reaches_the_action(surface: RunningSurfaces) -> None:
     raw = a_body(
         amount=2,
         userAddress=CHECKSUMMED_WALLET,
@@ -249,7 +251,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     assert request.idempotency_key == "till-3-4711"
 
 
-async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
+async def test_null_in_an_optional_field_is_absence(surface: RunningSurfaces) -> None:
     answer = await redeem(
         surface, amount=None, userAddress=None, reference=None, idempotencyKey=None
     )
@@ -259,14 +261,16 @@ async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
 
 
 @pytest.mark.parametrize("token_id", [str(PERK), PERK, f"000{PERK}"])
-async def test_a_token_id_may_be_text_or_an_integer(surface: Surface, token_id: object) -> None:
+async def test_a_token_id_may_be_text_or_an_integer(
+    surface: RunningSurfaces, token_id: object
+) -> None:
     answer = await redeem(surface, tokenId=token_id)
     assert (answer.status, answer.body["tokenId"]) == (200, str(PERK))
 
 
 @pytest.mark.parametrize("changes", [{"tokenId": str(MOST)}, {"tokenId": MOST}, {"tokenId": 0}])
 async def test_ids_as_large_as_the_chains_are_looked_for(
-    surface: Surface, changes: dict[str, Any]
+    surface: RunningSurfaces, changes: dict[str, Any]
 ) -> None:
     assert (await redeem(surface, **changes)).code == (404, "TOKEN_NOT_FOUND")
     assert (await redeem(surface, collectionId=MOST)).code == (404, "COLLECTION_NOT_FOUND")
@@ -319,7 +323,7 @@ async def test_ids_as_large_as_the_chains_are_looked_for(
     ids=str,
 )
 async def test_a_bad_field_is_named_with_its_rule(
-    surface: Surface, changes: dict[str, Any], fault: str
+    surface: RunningSurfaces, changes: dict[str, Any], fault: str
 ) -> None:
     assert (await redeem(surface, **changes)).faults == [fault]
     assert surface.perks.requests == []
@@ -336,11 +340,15 @@ async def test_a_bad_field_is_named_with_its_rule(
     ],
     ids=str,
 )
-async def test_a_field_at_its_bound_is_good(surface: Surface, changes: dict[str, Any]) -> None:
+async def test_a_field_at_its_bound_is_good(
+    surface: RunningSurfaces, changes: dict[str, Any]
+) -> None:
     assert (await redeem(surface, **changes)).status == 200
 
 
-async def test_every_fault_is_told_at_once_and_none_with_its_value(surface: Surface) -> None:
+async def test_every_fault_is_told_at_once_and_none_with_its_value(
+    surface: RunningSurfaces,
+) -> None:
     answer = await redeem(
         surface, tokenId="secret", collectionId=0, amount=70_000, idempotencyKey="secret"
     )
@@ -358,7 +366,7 @@ async def test_every_fault_is_told_at_once_and_none_with_its_value(surface: Surf
     ids=str,
 )
 async def test_missing_fields_are_told_all_and_before_wrong_ones(
-    surface: Surface, changes: dict[str, Any], missing: list[str]
+    surface: RunningSurfaces, changes: dict[str, Any], missing: list[str]
 ) -> None:
     answer = await redeem(surface, **changes)
     assert answer.code == (400, "MISSING_FIELDS")
@@ -369,7 +377,9 @@ async def test_missing_fields_are_told_all_and_before_wrong_ones(
 # --- refusals of the action ---------------------------------------------------------------------
 
 
-async def test_a_token_without_enough_charges_is_409_with_what_is_left(surface: Surface) -> None:
+async def test_a_token_without_enough_charges_is_409_with_what_is_left(
+    surface: RunningSurfaces,
+) -> None:
     assert (await redeem(surface, amount=2)).body["chargesRemaining"] == 1
     answer = await redeem(surface, amount=2)
     assert answer.code == (409, "NO_CHARGES_REMAINING")
@@ -381,7 +391,7 @@ async def test_a_token_without_enough_charges_is_409_with_what_is_left(surface: 
     assert (await redeem(surface, amount=65_535)).code == (409, "NO_CHARGES_REMAINING")
 
 
-async def test_a_user_who_no_longer_holds_it_is_409_with_who_does(surface: Surface) -> None:
+async def test_a_user_who_no_longer_holds_it_is_409_with_who_does(surface: RunningSurfaces) -> None:
     answer = await redeem(surface, userAddress=BRAND_ID)
     assert answer.code == (409, "HOLDER_CHANGED")
     assert answer.body["details"] == {"tokenId": str(PERK), "holder": CHECKSUMMED_WALLET}
@@ -396,7 +406,7 @@ async def test_a_user_who_no_longer_holds_it_is_409_with_who_does(surface: Surfa
     ],
 )
 async def test_what_is_not_there_is_404_and_what_is_anothers_403(
-    surface: Surface, collection: int, token: int, code: tuple[int, str]
+    surface: RunningSurfaces, collection: int, token: int, code: tuple[int, str]
 ) -> None:
     assert (await redeem(surface, collectionId=collection, tokenId=token)).code == code
     assert (await get(surface, STATUS, collectionId=collection, tokenId=token)).code == code
@@ -449,7 +459,7 @@ async def test_what_is_not_there_is_404_and_what_is_anothers_403(
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 async def test_each_refusal_of_the_action_has_its_status_code_and_body(
-    surface: Surface, refusal: Exception, status: int, body: object
+    surface: RunningSurfaces, refusal: Exception, status: int, body: object
 ) -> None:
     surface.perks.refusal = refusal
     for answer in (
@@ -463,7 +473,7 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
 # --- looking at a token -------------------------------------------------------------------------
 
 
-async def test_the_status_of_a_token_has_every_field(surface: Surface) -> None:
+async def test_the_status_of_a_token_has_every_field(surface: RunningSurfaces) -> None:
     answer = await get(surface, OF_PERK)
     assert (answer.status, answer.body) == (
         200,
@@ -483,7 +493,7 @@ async def test_the_status_of_a_token_has_every_field(surface: Surface) -> None:
     )
 
 
-async def test_a_token_whose_charges_are_used_up_is_exhausted(surface: Surface) -> None:
+async def test_a_token_whose_charges_are_used_up_is_exhausted(surface: RunningSurfaces) -> None:
     used = datetime(2026, 3, 14, 9, 30, 0, 5_000, UTC)
     surface.perks.tokens[PERK] = a_perk(used=3, last_redeemed_at=used)
     body = (await get(surface, OF_PERK)).body
@@ -496,19 +506,19 @@ async def test_a_token_whose_charges_are_used_up_is_exhausted(surface: Surface) 
     [(1_000, "seen"), (969, "seen"), (968, "safe"), (901, "safe"), (900, "final"), (1, "final")],
 )
 async def test_finality_is_that_of_the_newest_fact(
-    surface: Surface, block: int, finality: str
+    surface: RunningSurfaces, block: int, finality: str
 ) -> None:
     surface.perks.tokens[PERK] = a_perk(block_number=block)
     assert (await get(surface, OF_PERK)).body["finality"] == finality
 
 
-async def test_what_is_final_need_not_be_deep(surface: Surface) -> None:
+async def test_what_is_final_need_not_be_deep(surface: RunningSurfaces) -> None:
     surface.perks.as_of = IndexedHeight(1_000, 999)
     surface.perks.tokens[PERK] = a_perk(block_number=999)
     assert (await get(surface, OF_PERK)).body["finality"] == "final"
 
 
-async def test_head_is_answered_without_a_body(surface: Surface) -> None:
+async def test_head_is_answered_without_a_body(surface: RunningSurfaces) -> None:
     answer = await ask(surface, "HEAD", OF_PERK, None, signed("HEAD", OF_PERK))
     assert (answer.status, answer.body) == (200, None)
 
@@ -523,7 +533,7 @@ async def test_head_is_answered_without_a_body(surface: Surface) -> None:
     ],
 )
 async def test_a_query_must_say_what_is_asked(
-    surface: Surface, query: str, missing: list[str]
+    surface: RunningSurfaces, query: str, missing: list[str]
 ) -> None:
     answer = await get(surface, STATUS + query)
     assert answer.code == (400, "MISSING_FIELDS")
@@ -545,14 +555,16 @@ async def test_a_query_must_say_what_is_asked(
         ("collectionId=7&tokenId=1&tokenId=1", "tokenId: must be given once"),
     ],
 )
-async def test_a_bad_query_is_named_with_its_rule(surface: Surface, query: str, fault: str) -> None:
+async def test_a_bad_query_is_named_with_its_rule(
+    surface: RunningSurfaces, query: str, fault: str
+) -> None:
     assert (await get(surface, f"{STATUS}?{query}")).faults == [fault]
 
 
 # --- listing holders ----------------------------------------------------------------------------
 
 
-async def test_a_page_of_holders_has_every_field(surface: Surface) -> None:
+async def test_a_page_of_holders_has_every_field(surface: RunningSurfaces) -> None:
     used = datetime(2026, 3, 14, 9, 30, tzinfo=UTC)
     surface.perks.tokens[PERK + 1] = a_perk(2, used=1, last_redeemed_at=used)
     answer = await get(surface, OF_COLLECTION)
@@ -576,7 +588,9 @@ async def test_a_page_of_holders_has_every_field(surface: Surface) -> None:
     )
 
 
-async def test_a_collection_that_nobody_claimed_from_is_an_empty_page(surface: Surface) -> None:
+async def test_a_collection_that_nobody_claimed_from_is_an_empty_page(
+    surface: RunningSurfaces,
+) -> None:
     surface.perks.tokens.clear()
     body = (await get(surface, OF_COLLECTION)).body
     assert (body["holders"], body["count"], body["total"], body["nextCursor"]) == ([], 0, 0, None)
@@ -586,7 +600,7 @@ async def test_a_collection_that_nobody_claimed_from_is_an_empty_page(surface: S
     ("limit", "sizes"), [(None, [50, 50, 50]), (100, [100, 50]), (75, [75, 75])]
 )
 async def test_cursors_lead_through_all_tokens_once(
-    surface: Surface, limit: int | None, sizes: list[int]
+    surface: RunningSurfaces, limit: int | None, sizes: list[int]
 ) -> None:
     surface.perks.tokens = {a_perk(n).id: a_perk(n) for n in range(1, 151)}
     query: dict[str, object] = {"collectionId": COLLECTION}
@@ -604,7 +618,7 @@ async def test_cursors_lead_through_all_tokens_once(
     assert seen == [str(token_id) for token_id in sorted(surface.perks.tokens)]
 
 
-async def test_the_largest_id_has_a_cursor(surface: Surface) -> None:
+async def test_the_largest_id_has_a_cursor(surface: RunningSurfaces) -> None:
     largest = 2**256 - 1
     collection = largest >> 32
     surface.perks.owners[collection] = address_of(BRAND_ID)
@@ -641,21 +655,23 @@ async def test_the_largest_id_has_a_cursor(surface: Surface) -> None:
         "%ff",
     ],
 )
-async def test_a_cursor_that_is_none_of_ours_is_refused(surface: Surface, cursor: str) -> None:
+async def test_a_cursor_that_is_none_of_ours_is_refused(
+    surface: RunningSurfaces, cursor: str
+) -> None:
     assert (await get(surface, f"{OF_COLLECTION}&cursor={cursor}")).faults == [CURSOR_RULE]
 
 
-async def test_a_cursor_of_another_collection_is_refused(surface: Surface) -> None:
+async def test_a_cursor_of_another_collection_is_refused(surface: RunningSurfaces) -> None:
     answer = await get(surface, HOLDERS, collectionId=8, cursor=cursor_after(PERK))
     assert answer.faults == ["cursor: must be the nextCursor of this collection's list"]
 
 
 @pytest.mark.parametrize("limit", ["0", "101", "-1", "1.0", "all", "9" * 100])
-async def test_a_limit_out_of_its_bounds_is_refused(surface: Surface, limit: str) -> None:
+async def test_a_limit_out_of_its_bounds_is_refused(surface: RunningSurfaces, limit: str) -> None:
     assert (await get(surface, f"{OF_COLLECTION}&limit={limit}")).faults == [LIMIT_RULE]
 
 
-async def test_all_faults_of_a_query_are_told_at_once(surface: Surface) -> None:
+async def test_all_faults_of_a_query_are_told_at_once(surface: RunningSurfaces) -> None:
     answer = await get(surface, f"{HOLDERS}?collectionId=0&limit=0&cursor=x")
     assert answer.faults == [f"{COLLECTION_RULE}, in decimal digits", LIMIT_RULE, CURSOR_RULE]
     answer = await get(surface, f"{OF_COLLECTION}&limit=1&limit=2&cursor=x&cursor=y&z=1&z=2")
@@ -666,7 +682,7 @@ async def test_all_faults_of_a_query_are_told_at_once(surface: Surface) -> None:
 
 
 async def test_size_comes_before_the_signature_and_that_before_everything_else(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     huge = b"x" * (BODY_LIMIT + 1)
     unsigned = dict.fromkeys(SIGNED, "")
@@ -699,19 +715,21 @@ async def test_size_comes_before_the_signature_and_that_before_everything_else(
     ids=["cut", "empty", "list", "no UTF-8", "digits", "deep", "text", "untyped", "compressed"],
 )
 async def test_a_signed_body_that_is_no_json_is_400(
-    surface: Surface, raw: bytes, headers: dict[str, str]
+    surface: RunningSurfaces, raw: bytes, headers: dict[str, str]
 ) -> None:
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw) | headers)
     assert answer.code == (400, "INVALID_BODY")
     assert surface.perks.calls == ["brand_of"]
 
 
-async def test_the_largest_body_is_read(surface: Surface) -> None:
+async def test_the_largest_body_is_read(surface: RunningSurfaces) -> None:
     raw = a_body()
     assert (await redeem(surface, raw + b" " * (BODY_LIMIT - len(raw)))).status == 200
 
 
-async def test_a_refused_field_has_not_used_the_nonce_of_a_redemption(surface: Surface) -> None:
+async def test_a_refused_field_has_not_used_the_nonce_of_a_redemption(
+    surface: RunningSurfaces,
+) -> None:
     raw, nonce = a_body(tokenId="x"), uuid4().hex
     answer = await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw, nonce=nonce))
     assert answer.status == 400
@@ -721,7 +739,7 @@ async def test_a_refused_field_has_not_used_the_nonce_of_a_redemption(surface: S
 
 
 async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     for path in (STATUS, HOLDERS):
         sent = signed("GET", path)
@@ -732,7 +750,7 @@ async def test_a_reading_request_uses_its_nonce_before_its_fields_are_looked_at(
     assert surface.perks.calls == ["brand_of", "spend"] * 4
 
 
-async def test_signed_requests_know_no_limit_of_their_address(surface: Surface) -> None:
+async def test_signed_requests_know_no_limit_of_their_address(surface: RunningSurfaces) -> None:
     for _ in range(130):
         answer = await get(surface, OF_PERK)
     assert answer.status == 200
@@ -745,7 +763,7 @@ def window_of(answer: JsonResponse) -> tuple[int, int]:
 
 
 async def test_requests_that_are_not_signed_rightly_count_in_the_relayers_limit(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     nonce = uuid4().hex
     replayed = signed("GET", OF_PERK, nonce=nonce)
@@ -771,7 +789,7 @@ async def test_requests_that_are_not_signed_rightly_count_in_the_relayers_limit(
 
 
 async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     bad_key = "ltzsk_" + "0" * 40
     for _ in range(100):
@@ -798,7 +816,7 @@ async def test_past_the_limit_only_requests_that_are_signed_rightly_are_heard(
 
 
 async def test_a_signed_read_asks_nobody_about_its_address(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def hit(*_: object) -> None:
         raise AssertionError("a limit was counted")
@@ -809,7 +827,9 @@ async def test_a_signed_read_asks_nobody_about_its_address(
 
 
 @pytest.mark.parametrize("path", [REDEEM, STATUS, HOLDERS])
-async def test_other_methods_are_405_in_the_relayers_envelope(surface: Surface, path: str) -> None:
+async def test_other_methods_are_405_in_the_relayers_envelope(
+    surface: RunningSurfaces, path: str
+) -> None:
     answer = await ask(surface, "PUT", path, b"{}", {})
     assert answer.code == (405, "METHOD_NOT_ALLOWED")
 
@@ -823,7 +843,7 @@ class SigningBrands:
 
     pool: Pool
     sealer: Sealer
-    book: BrandCache
+    brands: BrandCache
     keys: dict[str, str]
 
     async def rotate(self, brand_id: str, *, revoke: bool = False) -> str:
@@ -836,7 +856,7 @@ class SigningBrands:
 
     async def refresh(self) -> None:
         async with session(self.pool) as connection:
-            await self.book.refresh(connection)
+            await self.brands.refresh(connection)
 
 
 OTHER_ID = "0x" + "cd" * 20
@@ -863,14 +883,14 @@ async def judges(
 
 
 @pytest.fixture
-def judged(surface: Surface, judges: SigningBrands) -> Surface:
-    signatures = RequestSignatures(judges.pool, judges.sealer, judges.book)
+def judged(surface: RunningSurfaces, judges: SigningBrands) -> RunningSurfaces:
+    signatures = RequestSignatures(judges.pool, judges.sealer, judges.brands)
     surface.perks.check = signatures.check
     return surface
 
 
 async def send(
-    surface: Surface, method: str, target: str, raw: bytes, headers: Mapping[str, str]
+    surface: RunningSurfaces, method: str, target: str, raw: bytes, headers: Mapping[str, str]
 ) -> JsonResponse:
     return await ask(surface, method, target, raw or None, headers)
 
@@ -890,7 +910,7 @@ of_each = pytest.mark.parametrize(
 
 @of_each
 async def test_who_signs_rightly_is_heard_once(
-    judged: Surface, judges: SigningBrands, method: str, target: str, raw: bytes
+    judged: RunningSurfaces, judges: SigningBrands, method: str, target: str, raw: bytes
 ) -> None:
     sent = signed(method, target, raw, key=judges.keys[BRAND_ID])
     assert (await send(judged, method, target, raw, sent)).status == 200
@@ -900,7 +920,7 @@ async def test_who_signs_rightly_is_heard_once(
 
 @of_each
 async def test_a_missing_empty_or_malformed_header_is_401_and_named(
-    judged: Surface, judges: SigningBrands, method: str, target: str, raw: bytes
+    judged: RunningSurfaces, judges: SigningBrands, method: str, target: str, raw: bytes
 ) -> None:
     good = signed(method, target, raw, key=judges.keys[BRAND_ID])
     reasons = {
@@ -937,7 +957,7 @@ MALFORMED = [
 
 @pytest.mark.parametrize(("name", "value"), MALFORMED)
 async def test_a_header_of_another_form_is_refused(
-    judged: Surface, judges: SigningBrands, name: str, value: str
+    judged: RunningSurfaces, judges: SigningBrands, name: str, value: str
 ) -> None:
     good = signed("GET", OF_PERK, key=judges.keys[BRAND_ID])
     refused(await send(judged, "GET", OF_PERK, b"", good | {name: value}))
@@ -946,7 +966,7 @@ async def test_a_header_of_another_form_is_refused(
 
 @pytest.mark.parametrize("name", SIGNED[:3])
 async def test_a_header_that_is_there_twice_is_refused(
-    judged: Surface, judges: SigningBrands, name: str
+    judged: RunningSurfaces, judges: SigningBrands, name: str
 ) -> None:
     good = signed("GET", OF_PERK, key=judges.keys[BRAND_ID])
     doubled = [*good.items(), (name, good[name])]
@@ -960,7 +980,7 @@ async def test_a_header_that_is_there_twice_is_refused(
     ("age", "is_good"), [(298, True), (-298, True), (302, False), (-302, False)]
 )
 async def test_a_timestamp_counts_for_five_minutes_either_way(
-    judged: Surface,
+    judged: RunningSurfaces,
     judges: SigningBrands,
     method: str,
     target: str,
@@ -990,7 +1010,7 @@ TAMPERED = [
 
 @pytest.mark.parametrize(("method", "target", "raw"), TAMPERED)
 async def test_a_signature_is_good_for_these_very_bytes_alone(
-    judged: Surface, judges: SigningBrands, method: str, target: str, raw: bytes
+    judged: RunningSurfaces, judges: SigningBrands, method: str, target: str, raw: bytes
 ) -> None:
     good = signed("GET", OF_PERK, key=judges.keys[BRAND_ID])
     answer = await send(judged, method, target, raw, good)
@@ -1003,7 +1023,7 @@ async def test_a_signature_is_good_for_these_very_bytes_alone(
 
 @pytest.mark.parametrize("raw", [a_body(amount=2), a_body() + b" ", a_body()[:-1], b""])
 async def test_a_changed_body_is_refused(
-    judged: Surface, judges: SigningBrands, raw: bytes
+    judged: RunningSurfaces, judges: SigningBrands, raw: bytes
 ) -> None:
     good = signed("POST", REDEEM, a_body(), key=judges.keys[BRAND_ID])
     assert refused(await send(judged, "POST", REDEEM, raw, good)) == NOT_THIS_BRAND
@@ -1013,14 +1033,14 @@ async def test_a_changed_body_is_refused(
 
 
 async def test_a_reading_request_with_a_body_is_signed_with_it(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     sent = signed("GET", OF_PERK, b"{}", key=judges.keys[BRAND_ID])
     assert (await send(judged, "GET", OF_PERK, b"{}", sent)).status == 200
 
 
 async def test_another_brands_key_an_unknown_brand_and_a_wrong_key_are_one_refusal(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     raw = a_body()
     bad = [
@@ -1038,14 +1058,14 @@ async def test_another_brands_key_an_unknown_brand_and_a_wrong_key_are_one_refus
 
 
 async def test_a_brand_reaches_its_own_collections_only(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     sent = signed("GET", OF_PERK, key=judges.keys[OTHER_ID], brand_id=OTHER_ID)
     assert (await send(judged, "GET", OF_PERK, b"", sent)).code == (403, "VALIDATION_FAILED")
 
 
 async def test_a_brand_id_may_be_written_with_its_checksum(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     upper = "0x" + BRAND_ID[2:].upper()
     sent = signed("GET", OF_PERK, key=judges.keys[BRAND_ID], brand_id=upper)
@@ -1053,7 +1073,7 @@ async def test_a_brand_id_may_be_written_with_its_checksum(
 
 
 async def test_a_rotated_key_still_signs_and_a_revoked_one_does_not(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     old = judges.keys[BRAND_ID]
     new = await judges.rotate(BRAND_ID)
@@ -1069,7 +1089,7 @@ async def test_a_rotated_key_still_signs_and_a_revoked_one_does_not(
 
 
 async def test_one_of_several_signatures_is_enough_while_keys_change(
-    judged: Surface, judges: SigningBrands
+    judged: RunningSurfaces, judges: SigningBrands
 ) -> None:
     wrong = "v1=" + "0" * 64
     for is_last in (False, True):

@@ -41,7 +41,7 @@ from tests.support.surfaces.http_surface import (
     CHECKSUMMED_WALLET,
     SECURITY_KEY,
     WALLET,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 from tests.support.surfaces.openapi import assert_examples_fit
@@ -67,14 +67,14 @@ SHAPES: dict[int, type[BaseModel]] = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_pregenerations()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_pregenerations()
     return running
 
 
@@ -102,7 +102,7 @@ def an_order(**changes: object) -> dict[str, object]:
     } | changes
 
 
-async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+async def post(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
     """Send `payload` as JSON; bytes are sent unchanged."""
     body = an_order() if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -117,7 +117,9 @@ async def post(surface: Surface, payload: object = None, **headers: str) -> Json
     return answer
 
 
-async def refused(surface: Surface, payload: object, model: type[BaseModel]) -> dict[str, Any]:
+async def refused(
+    surface: RunningSurfaces, payload: object, model: type[BaseModel]
+) -> dict[str, Any]:
     """The body of a 400 of exactly this form. No provider was asked and no request counted."""
     answer = await post(surface, payload)
     assert (answer.status, answer.window) == (400, None)
@@ -129,7 +131,7 @@ async def refused(surface: Surface, payload: object, model: type[BaseModel]) -> 
 # --- answers ------------------------------------------------------------------------------------
 
 
-async def test_a_new_account_is_answered_with_its_wallet(surface: Surface) -> None:
+async def test_a_new_account_is_answered_with_its_wallet(surface: RunningSurfaces) -> None:
     answer = await post(surface)
     steps = answer.body.pop("next_steps")
     assert (answer.status, answer.body) == (
@@ -148,33 +150,35 @@ async def test_a_new_account_is_answered_with_its_wallet(surface: Surface) -> No
     assert all(isinstance(step, str) and step for step in steps)
 
 
-async def test_the_same_account_is_answered_with_the_same_wallet(surface: Surface) -> None:
+async def test_the_same_account_is_answered_with_the_same_wallet(surface: RunningSurfaces) -> None:
     first, second = await post(surface), await post(surface)
     for name in ("wallet_address", "privy_user_id", "oauth_provider", "oauth_user_id"):
         assert first.body[name] == second.body[name]
     assert (first.body["created_new"], second.body["created_new"]) == (True, False)
 
 
-async def test_another_provider_with_the_same_id_is_another_account(surface: Surface) -> None:
+async def test_another_provider_with_the_same_id_is_another_account(
+    surface: RunningSurfaces,
+) -> None:
     first = await post(surface)
     other = await post(surface, an_order(oauth_provider="twitter"))
     assert first.body["wallet_address"] != other.body["wallet_address"]
 
 
-async def test_the_address_is_shown_with_its_checksum(surface: Surface) -> None:
+async def test_the_address_is_shown_with_its_checksum(surface: RunningSurfaces) -> None:
     surface.pregeneration.wallets["discord", ID] = AccountWallet("did:privy:cada", WALLET)
     assert (await post(surface)).body["wallet_address"] == CHECKSUMMED_WALLET
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_every_provider_is_taken(surface: Surface, provider: str) -> None:
+async def test_every_provider_is_taken(surface: RunningSurfaces, provider: str) -> None:
     account = OAuthAccount(provider, example_id(provider))  # type: ignore[arg-type]
     order = an_order(oauth_provider=provider, oauth_user_id=account.user_id)
     assert (await post(surface, order)).status == 200
     assert surface.pregeneration.requests[0].account == account
 
 
-async def test_what_is_optional_may_be_null_absent_or_empty(surface: Surface) -> None:
+async def test_what_is_optional_may_be_null_absent_or_empty(surface: RunningSurfaces) -> None:
     for order in (
         an_order(oauth_username=None, metadata=None),
         an_order(oauth_username=""),
@@ -185,7 +189,9 @@ async def test_what_is_optional_may_be_null_absent_or_empty(surface: Surface) ->
         assert (request.account.username, request.metadata) == (None, None)
 
 
-async def test_username_and_metadata_arrive_without_control_characters(surface: Surface) -> None:
+async def test_username_and_metadata_arrive_without_control_characters(
+    surface: RunningSurfaces,
+) -> None:
     order = an_order(
         oauth_user_id="1759288\u000047299\u007f117063",
         oauth_username="@a\u0085da",
@@ -197,7 +203,7 @@ async def test_username_and_metadata_arrive_without_control_characters(surface: 
     assert request.metadata == {"note": ["ab", {"deep": "x"}], "number": 1.5, "none": None}
 
 
-async def test_only_google_accounts_take_facts_from_metadata(surface: Surface) -> None:
+async def test_only_google_accounts_take_facts_from_metadata(surface: RunningSurfaces) -> None:
     metadata = {"email": "eve@example.com", "name": "Eve"}
     for provider in PROVIDERS:
         order = an_order(
@@ -223,7 +229,7 @@ async def test_only_google_accounts_take_facts_from_metadata(surface: Surface) -
     ],
 )
 async def test_what_cannot_be_an_email_or_a_name_counts_as_not_said(
-    surface: Surface, metadata: object, email: str | None, name: str | None
+    surface: RunningSurfaces, metadata: object, email: str | None, name: str | None
 ) -> None:
     order = an_order(oauth_provider="google", oauth_user_id=example_id("google"), metadata=metadata)
     await post(surface, order)
@@ -237,7 +243,7 @@ async def test_what_cannot_be_an_email_or_a_name_counts_as_not_said(
 @pytest.mark.parametrize("name", REQUIRED)
 @pytest.mark.parametrize("value", [None, "", "\u0000\u001b", ...], ids=repr)
 async def test_a_missing_field_is_told_with_all_that_are_required(
-    surface: Surface, name: str, value: object
+    surface: RunningSurfaces, name: str, value: object
 ) -> None:
     order = an_order(**{name: value})
     if value is ...:
@@ -248,7 +254,7 @@ async def test_a_missing_field_is_told_with_all_that_are_required(
     }
 
 
-async def test_what_is_missing_is_told_before_what_is_wrong(surface: Surface) -> None:
+async def test_what_is_missing_is_told_before_what_is_wrong(surface: RunningSurfaces) -> None:
     order = {"brand_id": 5, "oauth_provider": "myspace", "metadata": []}
     assert set(await refused(surface, order, RequiredFieldsError)) == {"error", "required"}
 
@@ -279,7 +285,7 @@ async def test_what_is_missing_is_told_before_what_is_wrong(surface: Surface) ->
     ids=str,
 )
 async def test_a_wrong_type_is_told_with_its_field(
-    surface: Surface, changes: dict[str, object], details: str
+    surface: RunningSurfaces, changes: dict[str, object], details: str
 ) -> None:
     body = await refused(surface, an_order(**changes), DetailedError)
     assert body == {"error": "Validation failed", "details": details}
@@ -290,7 +296,7 @@ async def test_a_wrong_type_is_told_with_its_field(
     ["myspace", "Discord", "discord ", " discord", "\u0501iscord", "discord\u200b", "0x1"],
 )
 async def test_an_unknown_provider_is_told_with_those_that_are_valid(
-    surface: Surface, provider: str
+    surface: RunningSurfaces, provider: str
 ) -> None:
     assert await refused(surface, an_order(oauth_provider=provider), UnknownProviderError) == {
         "error": "Invalid OAuth provider",
@@ -350,7 +356,7 @@ NO_LETTERS = [
     ids=lambda text: text[:30].encode("ascii", "backslashreplace").decode(),
 )
 async def test_what_has_not_the_form_of_the_providers_ids_is_no_id(
-    surface: Surface, provider: str, user_id: str
+    surface: RunningSurfaces, provider: str, user_id: str
 ) -> None:
     order = an_order(oauth_provider=provider, oauth_user_id=user_id)
     body = await refused(surface, order, InvalidAccountIdError)
@@ -362,12 +368,14 @@ async def test_what_has_not_the_form_of_the_providers_ids_is_no_id(
     assert user_id not in body["details"]
 
 
-async def test_an_example_of_an_id_is_one(surface: Surface) -> None:
+async def test_an_example_of_an_id_is_one(surface: RunningSurfaces) -> None:
     body = await refused(surface, an_order(oauth_user_id="1"), InvalidAccountIdError)
     assert (await post(surface, an_order(oauth_user_id=body["example"]))).status == 200
 
 
-async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(surface: Surface) -> None:
+async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(
+    surface: RunningSurfaces,
+) -> None:
     order = an_order(brand_id="0x" + "00" * 20, oauth_user_id="1")
     await refused(surface, order, InvalidAccountIdError)
 
@@ -375,13 +383,13 @@ async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(surface: Sur
 # --- brand and limits ---------------------------------------------------------------------------
 
 
-async def test_an_unknown_brand_is_403_and_counts_nothing(surface: Surface) -> None:
+async def test_an_unknown_brand_is_403_and_counts_nothing(surface: RunningSurfaces) -> None:
     answer = await post(surface, an_order(brand_id="0x" + "00" * 20))
     assert (answer.status, answer.body, answer.window) == (403, {"error": "Unknown brand"}, None)
     assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
 
 
-async def test_every_answer_to_a_known_brand_shows_its_window(surface: Surface) -> None:
+async def test_every_answer_to_a_known_brand_shows_its_window(surface: RunningSurfaces) -> None:
     assert (await post(surface)).window == (100, 99)
     surface.pregeneration.refusal = invalid_credentials(OAuthAccount("discord", ID), "no")
     assert (await post(surface)).window == (100, 98)
@@ -389,7 +397,9 @@ async def test_every_answer_to_a_known_brand_shows_its_window(surface: Surface) 
     assert (await post(surface)).window == (100, 97)
 
 
-async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(surface: Surface) -> None:
+async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(
+    surface: RunningSurfaces,
+) -> None:
     surface.pregeneration.most = 1
     await post(surface)
     answer = await post(surface)
@@ -402,7 +412,7 @@ async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(surface: Surf
 
 
 async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign_brands_too(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     payloads = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
     for number in range(200):
@@ -421,7 +431,7 @@ async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign
 
 
 async def test_what_the_brand_has_signed_is_told_apart_from_what_anybody_sends(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     raw = json.dumps(an_order()).encode()
     assert (await post(surface, raw)).status == 200
@@ -452,7 +462,7 @@ async def test_addresses_of_one_ipv6_network_share_a_limit() -> None:
 
 
 async def test_over_the_days_limit_the_day_is_shown(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def admit(_brand: object, _signed: object) -> RateLimited:
         raise too_many(PER_DAY, 4_200)
@@ -469,7 +479,7 @@ async def test_over_the_days_limit_the_day_is_shown(
 # --- refusals and failures ----------------------------------------------------------------------
 
 
-async def test_a_refused_account_is_told_with_hint_and_provider(surface: Surface) -> None:
+async def test_a_refused_account_is_told_with_hint_and_provider(surface: RunningSurfaces) -> None:
     surface.pregeneration.refusal = invalid_credentials(
         OAuthAccount("discord", ID), "Discord knows no account with this id"
     )
@@ -496,7 +506,7 @@ async def test_a_refused_account_is_told_with_hint_and_provider(surface: Surface
     ids=["identity", "look-up", "database", "unforeseen"],
 )
 async def test_what_goes_wrong_here_is_500_without_its_cause(
-    surface: Surface, refusal: Exception, error: str
+    surface: RunningSurfaces, refusal: Exception, error: str
 ) -> None:
     surface.pregeneration.refusal = refusal
     answer = await post(surface)
@@ -526,14 +536,14 @@ async def test_what_goes_wrong_here_is_500_without_its_cause(
     ],
 )
 async def test_what_is_no_json_or_too_large_is_refused_in_the_same_envelope(
-    surface: Surface, raw: bytes, headers: dict[str, str], status: int
+    surface: RunningSurfaces, raw: bytes, headers: dict[str, str], status: int
 ) -> None:
     answer = await post(surface, raw, **headers)
     assert (answer.status, set(answer.body)) == (status, {"error"})
     assert surface.pregeneration.counted == 0
 
 
-async def test_metadata_may_fill_the_body_to_its_limit(surface: Surface) -> None:
+async def test_metadata_may_fill_the_body_to_its_limit(surface: RunningSurfaces) -> None:
     empty = len(json.dumps(an_order(metadata={"note": ""})).encode())
     note = "x" * (EVENT_HANDLER_LIMIT - empty)
     assert (await post(surface, an_order(metadata={"note": note}))).status == 200
@@ -543,7 +553,7 @@ async def test_metadata_may_fill_the_body_to_its_limit(surface: Surface) -> None
 
 
 async def test_other_methods_and_deeper_paths_are_told_in_the_same_envelope(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     async with surface.client.get(surface.url + PATH) as reply:
         assert (reply.status, await reply.json()) == (405, {"error": "Method not allowed"})
@@ -552,7 +562,7 @@ async def test_other_methods_and_deeper_paths_are_told_in_the_same_envelope(
         assert (reply.status, await reply.json()) == (404, {"error": "Unknown endpoint"})
 
 
-async def test_the_neighbours_keep_their_envelope(surface: Surface) -> None:
+async def test_the_neighbours_keep_their_envelope(surface: RunningSurfaces) -> None:
     async with surface.client.post(surface.url + PATH + "s") as reply:
         assert (reply.status, await reply.json()) == (
             404,
@@ -560,7 +570,7 @@ async def test_the_neighbours_keep_their_envelope(surface: Surface) -> None:
         )
 
 
-async def test_the_general_rules_of_cors_hold(surface: Surface) -> None:
+async def test_the_general_rules_of_cors_hold(surface: RunningSurfaces) -> None:
     own = await post(surface, Origin="https://www.shop.example")
     assert own.headers["Access-Control-Allow-Origin"] == "https://www.shop.example"
     foreign = await post(surface, Origin="https://evil.example")
@@ -600,7 +610,7 @@ def test_every_form_of_a_400_has_an_example() -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, mode: GenerationMode
+    surface: RunningSurfaces, mode: GenerationMode
 ) -> None:
     surface.pregeneration.most = 10_000
     async with surface.client.get(surface.url + "/docs/openapi.json") as reply:

@@ -42,7 +42,7 @@ from tests.support.surfaces.http_surface import (
     OTHER_TOKEN,
     TOKEN,
     WALLET,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 
@@ -53,14 +53,14 @@ UNKNOWN = "0x" + "00" * 32
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_relays()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_relays()
     return running
 
 
@@ -109,7 +109,7 @@ def a_permit(**changes: object) -> dict[str, object]:
 
 
 async def ask(
-    surface: Surface,
+    surface: RunningSurfaces,
     method: str,
     path: str,
     payload: object = None,
@@ -130,12 +130,14 @@ async def ask(
     return answer
 
 
-async def post(surface: Surface, payload: object = None, **headers: str | None) -> JsonResponse:
+async def post(
+    surface: RunningSurfaces, payload: object = None, **headers: str | None
+) -> JsonResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await ask(surface, "POST", "/relay", a_call() if payload is None else payload, named)
 
 
-async def say(surface: Surface, raw: bytes) -> bytes:
+async def say(surface: RunningSurfaces, raw: bytes) -> bytes:
     """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -171,11 +173,13 @@ async def test_a_confirmed_relay_is_200_with_every_field_of_the_specification() 
     assert answer.window == (35, 34)
 
 
-async def test_without_an_explorer_there_is_no_address_of_it(surface: Surface) -> None:
+async def test_without_an_explorer_there_is_no_address_of_it(surface: RunningSurfaces) -> None:
     assert "explorerUrl" not in (await post(surface)).body
 
 
-async def test_what_is_not_mined_in_time_is_202_with_the_same_keys(surface: Surface) -> None:
+async def test_what_is_not_mined_in_time_is_202_with_the_same_keys(
+    surface: RunningSurfaces,
+) -> None:
     confirmed = await post(surface)
     surface.relays.status = RelayStatus.PENDING
     pending = await post(surface)
@@ -188,7 +192,7 @@ async def test_what_is_not_mined_in_time_is_202_with_the_same_keys(surface: Surf
 
 
 async def test_a_replay_of_what_is_final_says_confirmed_as_the_first_answer_did(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     first = await post(surface, Idempotency_Key="k")
     surface.relays.becomes(RelayStatus.FINAL)
@@ -199,7 +203,7 @@ async def test_a_replay_of_what_is_final_says_confirmed_as_the_first_answer_did(
 
 @pytest.mark.parametrize("status", list(RelayStatus))
 async def test_a_relay_can_be_looked_up_whatever_became_of_it(
-    surface: Surface, status: RelayStatus
+    surface: RunningSurfaces, status: RelayStatus
 ) -> None:
     sent = await post(surface)
     reason = "Error: too late" if status is RelayStatus.FAILED else None
@@ -236,14 +240,14 @@ async def test_a_relay_can_be_looked_up_whatever_became_of_it(
     ],
 )
 async def test_an_unknown_relay_and_a_malformed_hash_are_the_same_404(
-    surface: Surface, name: str
+    surface: RunningSurfaces, name: str
 ) -> None:
     answer = await ask(surface, "GET", f"/relay/{name}")
     assert answer.status == 404
     assert answer.body == {"error": "Relay not found", "code": "NOT_FOUND"}
 
 
-async def test_another_users_relay_is_not_there(surface: Surface) -> None:
+async def test_another_users_relay_is_not_there(surface: RunningSurfaces) -> None:
     sent = await post(surface)
     other = {"Authorization": f"Bearer {OTHER_TOKEN}"}
     path = f"/relay/{sent.body['transactionHash']}"
@@ -361,7 +365,7 @@ async def test_another_users_relay_is_not_there(surface: Surface) -> None:
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
 )
 async def test_each_refusal_of_the_action_has_its_status_code_and_body(
-    surface: Surface, refusal: Exception, status: int, body: object
+    surface: RunningSurfaces, refusal: Exception, status: int, body: object
 ) -> None:
     surface.relays.refusal = refusal
     answer = await post(surface)
@@ -372,7 +376,7 @@ async def test_each_refusal_of_the_action_has_its_status_code_and_body(
     assert answer.headers.get("Retry-After") == (None if wait is None else str(wait))
 
 
-async def test_a_spent_hour_says_when_it_ends(surface: Surface) -> None:
+async def test_a_spent_hour_says_when_it_ends(surface: RunningSurfaces) -> None:
     for left in range(34, -1, -1):
         assert (await post(surface)).window == (35, left)
     answer = await post(surface)
@@ -382,13 +386,15 @@ async def test_a_spent_hour_says_when_it_ends(surface: Surface) -> None:
     assert len(surface.relays.sent) == 35
 
 
-async def test_a_relay_that_no_node_has_taken_is_worth_asking_for_again(surface: Surface) -> None:
+async def test_a_relay_that_no_node_has_taken_is_worth_asking_for_again(
+    surface: RunningSurfaces,
+) -> None:
     surface.relays.refusal = RelayPending("")
     answer = await post(surface)
     assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
 
 
-async def test_an_identity_provider_that_is_away_is_no_bad_token(surface: Surface) -> None:
+async def test_an_identity_provider_that_is_away_is_no_bad_token(surface: RunningSurfaces) -> None:
     surface.relays.provider = IdentityUnavailable("http://idp.internal")
     answer = await post(surface)
     assert answer.status == 500
@@ -399,7 +405,7 @@ async def test_an_identity_provider_that_is_away_is_no_bad_token(surface: Surfac
     assert answer.window[0] == 100
 
 
-async def test_another_users_wallet_is_403(surface: Surface) -> None:
+async def test_another_users_wallet_is_403(surface: RunningSurfaces) -> None:
     answer = await post(surface, a_call(userAddress="0x" + "11" * 20))
     assert (answer.status, answer.body["code"]) == (403, "VALIDATION_FAILED")
     assert surface.relays.requests == []
@@ -410,7 +416,7 @@ async def test_another_users_wallet_is_403(surface: Surface) -> None:
     "names", [["to"], ["data"], ["userAddress"], ["to", "userAddress"], ["to", "data"]]
 )
 async def test_every_missing_field_is_named(
-    surface: Surface, names: list[str], absent: object
+    surface: RunningSurfaces, names: list[str], absent: object
 ) -> None:
     fields = dict.fromkeys(names, absent) | {"value": 5}
     answer = await post(surface, a_call(**fields))
@@ -422,7 +428,7 @@ async def test_every_missing_field_is_named(
     }
 
 
-async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
+async def test_what_is_asked_first_is_refused_first(surface: RunningSurfaces) -> None:
     """A request has every fault, and each step mends the first."""
     body: Any = b"{"
     headers: dict[str, str | None] = {"Origin": "https://evil.example", "Authorization": None}
@@ -467,7 +473,7 @@ async def test_what_is_asked_first_is_refused_first(surface: Surface) -> None:
     ]
 
 
-async def test_a_look_up_asks_for_the_token_before_the_hash(surface: Surface) -> None:
+async def test_a_look_up_asks_for_the_token_before_the_hash(surface: RunningSurfaces) -> None:
     nobody = {"Authorization": None}
     evil = nobody | {"Origin": "null"}
     assert (await ask(surface, "GET", "/relay/x", headers=evil)).status == 403
@@ -498,7 +504,9 @@ async def test_a_look_up_asks_for_the_token_before_the_hash(surface: Surface) ->
         "Bearer wrong",
     ],
 )
-async def test_a_missing_or_malformed_token_is_401(surface: Surface, header: str | None) -> None:
+async def test_a_missing_or_malformed_token_is_401(
+    surface: RunningSurfaces, header: str | None
+) -> None:
     for method, path in (("POST", "/relay"), ("GET", f"/relay/{UNKNOWN}")):
         body = a_call() if method == "POST" else None
         answer = await ask(surface, method, path, body, {"Authorization": header})
@@ -509,7 +517,7 @@ async def test_a_missing_or_malformed_token_is_401(surface: Surface, header: str
     assert surface.relays.requests == []
 
 
-async def test_two_tokens_are_none(surface: Surface) -> None:
+async def test_two_tokens_are_none(surface: RunningSurfaces) -> None:
     line = f"Authorization: Bearer {TOKEN}\r\n".encode()
     received = await say(
         surface,
@@ -520,12 +528,12 @@ async def test_two_tokens_are_none(surface: Surface) -> None:
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "bEARER ", "Bearer  "])
 async def test_the_schemes_letter_case_and_spaces_do_not_matter(
-    surface: Surface, scheme: str
+    surface: RunningSurfaces, scheme: str
 ) -> None:
     assert (await post(surface, Authorization=f"{scheme} {TOKEN}")).status == 200
 
 
-async def test_a_head_that_no_token_needs_is_413_in_the_envelope(surface: Surface) -> None:
+async def test_a_head_that_no_token_needs_is_413_in_the_envelope(surface: RunningSurfaces) -> None:
     for path in (b"/relay", b"/relay/" + UNKNOWN.encode()):
         token = b"Authorization: Bearer " + b"a" * 33_000
         received = await say(
@@ -553,7 +561,7 @@ FOREIGN = [
 
 @pytest.mark.parametrize("origin", GRANTED)
 async def test_a_brands_page_may_relay_and_so_may_what_is_no_page(
-    surface: Surface, origin: str | None
+    surface: RunningSurfaces, origin: str | None
 ) -> None:
     answer = await post(surface, Origin=origin)
     assert answer.status == 200
@@ -562,7 +570,7 @@ async def test_a_brands_page_may_relay_and_so_may_what_is_no_page(
 
 @pytest.mark.parametrize("origin", FOREIGN)
 async def test_a_foreign_page_is_refused_and_its_preflight_answered(
-    surface: Surface, origin: str
+    surface: RunningSurfaces, origin: str
 ) -> None:
     sent = await post(surface)
     for method, path in (("POST", "/relay"), ("GET", f"/relay/{sent.body['transactionHash']}")):
@@ -579,14 +587,14 @@ async def test_a_foreign_page_is_refused_and_its_preflight_answered(
 
 @pytest.mark.parametrize("second", [b"https://evil.example", b""])
 async def test_a_foreign_origin_beside_a_good_one_is_refused(
-    surface: Surface, second: bytes
+    surface: RunningSurfaces, second: bytes
 ) -> None:
     origins = b"Origin: https://shop.example\r\nOrigin: " + second + b"\r\n"
     head = b"GET /relay/x HTTP/1.1\r\nHost: x\r\nConnection: close\r\n" + origins + b"\r\n"
     assert (await say(surface, head)).startswith(b"HTTP/1.1 403 ")
 
 
-async def test_a_page_may_read_the_refusals_and_their_windows(surface: Surface) -> None:
+async def test_a_page_may_read_the_refusals_and_their_windows(surface: RunningSurfaces) -> None:
     answer = await post(surface, b"{", Origin=PAGE)
     assert answer.headers["Access-Control-Allow-Origin"] == PAGE
     for name in (*WINDOW, "Retry-After"):
@@ -596,7 +604,9 @@ async def test_a_page_may_read_the_refusals_and_their_windows(surface: Surface) 
 # --- the address's limit ------------------------------------------------------------------------
 
 
-async def test_every_kind_of_request_counts_once_and_shows_the_window(surface: Surface) -> None:
+async def test_every_kind_of_request_counts_once_and_shows_the_window(
+    surface: RunningSurfaces,
+) -> None:
     calls: list[tuple[str, str, object, int]] = [
         ("POST", "/relay", b"{", 400),
         ("POST", "/relay", b"x" * (BODY_LIMIT + 1), 413),
@@ -626,7 +636,7 @@ async def test_every_kind_of_request_counts_once_and_shows_the_window(surface: S
     ],
 )
 async def test_odd_heads_count_too(
-    surface: Surface, target: bytes, hosts: bytes, status: bytes
+    surface: RunningSurfaces, target: bytes, hosts: bytes, status: bytes
 ) -> None:
     head = b"GET " + target + b" HTTP/1.1\r\n" + hosts + b"Connection: close\r\n\r\n"
     received = await say(surface, head)
@@ -646,7 +656,7 @@ async def test_behind_a_proxy_each_client_has_its_own_window() -> None:
         assert (answer.body["code"], answer.window) == ("HTTPS_REQUIRED", (100, 97))
 
 
-async def test_other_paths_and_preflights_do_not_count(surface: Surface) -> None:
+async def test_other_paths_and_preflights_do_not_count(surface: RunningSurfaces) -> None:
     for path in ("/", "/relayed", "/service-api/health", "/docs/openapi.json", "/nowhere/relay"):
         async with surface.client.get(surface.url + path) as answer:
             assert not set(WINDOW) & set(answer.headers)
@@ -655,7 +665,9 @@ async def test_other_paths_and_preflights_do_not_count(surface: Surface) -> None
     assert (await ask(surface, "GET", "/relay/x")).window == (100, 99)
 
 
-async def test_the_101st_request_of_a_minute_is_429_whatever_it_is(surface: Surface) -> None:
+async def test_the_101st_request_of_a_minute_is_429_whatever_it_is(
+    surface: RunningSurfaces,
+) -> None:
     calls = [ask(surface, "GET", "/relay/x") for _ in range(100)]
     assert {answer.status for answer in await asyncio.gather(*calls)} == {404}
     for method, path, body in (
@@ -688,7 +700,7 @@ async def test_the_101st_request_of_a_minute_is_429_whatever_it_is(surface: Surf
         assert answer_elsewhere.status == 200
 
 
-async def test_the_users_window_shows_its_own_end(surface: Surface) -> None:
+async def test_the_users_window_shows_its_own_end(surface: RunningSurfaces) -> None:
     answer = await post(surface)
     assert int(answer.headers["X-RateLimit-Reset"]) == math.ceil(surface.relays.reset_at)
 
@@ -696,7 +708,7 @@ async def test_the_users_window_shows_its_own_end(surface: Surface) -> None:
 # --- fields -------------------------------------------------------------------------------------
 
 
-async def test_every_field_reaches_the_action(surface: Surface) -> None:
+async def test_every_field_reaches_the_action(surface: RunningSurfaces) -> None:
     body = a_call(
         data="0x01AB",
         value="0x10",
@@ -723,7 +735,7 @@ async def test_every_field_reaches_the_action(surface: Surface) -> None:
     )
 
 
-async def test_optional_fields_may_be_absent_or_null(surface: Surface) -> None:
+async def test_optional_fields_may_be_absent_or_null(surface: RunningSurfaces) -> None:
     nulls = dict.fromkeys(("value", "gasLimit", "metadata"))
     nothing = dict.fromkeys(("action", "perkId", "permit", "idempotencyKey"))
     for body in (a_call(), a_call(**nulls), a_call(metadata={}), a_call(metadata=nothing)):
@@ -762,7 +774,7 @@ WHOLE = "must be a whole number below 2^256, decimal or 0x and hex digits"
         ({}, "must be a string"),
     ],
 )
-async def test_addresses(surface: Surface, text: object, fault: str | None) -> None:
+async def test_addresses(surface: RunningSurfaces, text: object, fault: str | None) -> None:
     answer = await post(surface, a_call(userAddress=text))
     if fault is None:
         assert answer.status == 200
@@ -790,7 +802,7 @@ async def test_addresses(surface: Surface, text: object, fault: str | None) -> N
         (["0x"], "must be a string"),
     ],
 )
-async def test_data(surface: Surface, data: object, fault: str | None) -> None:
+async def test_data(surface: RunningSurfaces, data: object, fault: str | None) -> None:
     answer = await post(surface, a_call(data=data))
     if fault is None:
         assert answer.status == 200
@@ -827,7 +839,7 @@ async def test_data(surface: Surface, data: object, fault: str | None) -> None:
         (False, "must be a string"),
     ],
 )
-async def test_amounts(surface: Surface, value: object, wanted: int | str) -> None:
+async def test_amounts(surface: RunningSurfaces, value: object, wanted: int | str) -> None:
     """Of the call and of the permit, which has no default."""
     answer = await post(surface, a_call(value=value, metadata={"permit": a_permit(value=value)}))
     if isinstance(wanted, int):
@@ -853,7 +865,7 @@ async def test_amounts(surface: Surface, value: object, wanted: int | str) -> No
         ([], "must be an integer"),
     ],
 )
-async def test_gas_limits(surface: Surface, gas: object, fault: str | None) -> None:
+async def test_gas_limits(surface: RunningSurfaces, gas: object, fault: str | None) -> None:
     answer = await post(surface, a_call(gasLimit=gas))
     if fault is None:
         assert surface.relays.requests[0].gas_limit == gas
@@ -890,7 +902,7 @@ async def test_gas_limits(surface: Surface, gas: object, fault: str | None) -> N
         ({"permit": a_permit(spender=7)}, ["metadata.permit.spender: must be a string"]),
     ],
 )
-async def test_metadata(surface: Surface, metadata: object, faults: list[str]) -> None:
+async def test_metadata(surface: RunningSurfaces, metadata: object, faults: list[str]) -> None:
     assert (await post(surface, a_call(metadata=metadata))).faults == faults
 
 
@@ -929,7 +941,7 @@ SECONDS = "must be a whole number from 0 to below 2^256"
     ],
 )
 async def test_the_parts_of_a_permit(
-    surface: Surface, field: str, value: object, fault: str | None
+    surface: RunningSurfaces, field: str, value: object, fault: str | None
 ) -> None:
     body = a_call(metadata={"permit": a_permit(**{field: value})})
     answer = await post(surface, body)
@@ -950,7 +962,7 @@ async def test_the_parts_of_a_permit(
     assert parts[field] == ({0: 27, 1: 28}.get(value, value) if field == "v" else wanted)  # type: ignore[call-overload]
 
 
-async def test_all_faults_are_told_at_once_and_none_of_the_values(surface: Surface) -> None:
+async def test_all_faults_are_told_at_once_and_none_of_the_values(surface: RunningSurfaces) -> None:
     answer = await post(
         surface,
         a_call(to="secret", data="secret", value="secret", metadata={"permit": {"v": "secret"}}),
@@ -984,7 +996,7 @@ async def test_all_faults_are_told_at_once_and_none_of_the_values(surface: Surfa
     ],
 )
 async def test_the_key_comes_from_the_header_or_the_metadata(
-    surface: Surface, in_header: str | None, in_body: str | None, key: str | None
+    surface: RunningSurfaces, in_header: str | None, in_body: str | None, key: str | None
 ) -> None:
     body = a_call(metadata={"idempotencyKey": in_body})
     assert (await post(surface, body, Idempotency_Key=in_header)).status == 200
@@ -1013,20 +1025,22 @@ PRINTABLE = "must be 1 to 255 printable characters"
     ],
 )
 async def test_a_malformed_key_is_a_fault(
-    surface: Surface, in_header: str | None, in_body: object, fault: str
+    surface: RunningSurfaces, in_header: str | None, in_body: object, fault: str
 ) -> None:
     body = a_call(metadata={"idempotencyKey": in_body})
     assert (await post(surface, body, Idempotency_Key=in_header)).faults == [fault]
 
 
-async def test_a_key_that_comes_with_a_list_beside_the_header_is_a_fault(surface: Surface) -> None:
+async def test_a_key_that_comes_with_a_list_beside_the_header_is_a_fault(
+    surface: RunningSurfaces,
+) -> None:
     answer = await post(surface, a_call(metadata={"idempotencyKey": ["k"]}), Idempotency_Key="k")
     assert "metadata.idempotencyKey: must be a string" in answer.faults
 
 
 @pytest.mark.parametrize("raw", [b"k", b"\xff\xfe", b""])
 async def test_keys_on_two_lines_and_bytes_that_are_no_text_are_faults(
-    surface: Surface, raw: bytes
+    surface: RunningSurfaces, raw: bytes
 ) -> None:
     body = json.dumps(a_call()).encode()
     line = b"Idempotency-Key: " + raw + b"\r\n"
@@ -1042,7 +1056,7 @@ async def test_keys_on_two_lines_and_bytes_that_are_no_text_are_faults(
     assert b'"Idempotency-Key: must be ' in received
 
 
-async def test_a_retry_is_recognised_however_it_is_written(surface: Surface) -> None:
+async def test_a_retry_is_recognised_however_it_is_written(surface: RunningSurfaces) -> None:
     first = await post(
         surface, a_call(gasLimit=5, metadata={"action": "a", "perkId": "p"}), Idempotency_Key="k"
     )
@@ -1094,7 +1108,9 @@ def test_a_fingerprint_is_of_the_content() -> None:
         b'{"metadata":' + b"[" * 32 + b"]" * 32 + b"}",
     ],
 )
-async def test_what_is_no_json_object_of_sane_depth_is_400(surface: Surface, raw: bytes) -> None:
+async def test_what_is_no_json_object_of_sane_depth_is_400(
+    surface: RunningSurfaces, raw: bytes
+) -> None:
     answer = await post(surface, raw)
     assert (answer.status, answer.body["code"]) == (400, "INVALID_BODY")
     assert surface.relays.calls == []
@@ -1102,7 +1118,7 @@ async def test_what_is_no_json_object_of_sane_depth_is_400(surface: Surface, raw
 
 @pytest.mark.parametrize("raw", [b"[" * 60_000, b'{"a":' * 12_000, b'{"a":"\\"' + b"[" * 60_000])
 async def test_a_deep_body_is_refused_whatever_pythons_recursion_limit(
-    surface: Surface, raw: bytes
+    surface: RunningSurfaces, raw: bytes
 ) -> None:
     """Libraries raise the limit. A decoder that relies on it would overflow the stack."""
     known = sys.getrecursionlimit()
@@ -1114,19 +1130,19 @@ async def test_a_deep_body_is_refused_whatever_pythons_recursion_limit(
     assert (answer.status, answer.body["code"]) == (400, "INVALID_BODY")
 
 
-async def test_many_brackets_that_are_not_deep_are_read(surface: Surface) -> None:
+async def test_many_brackets_that_are_not_deep_are_read(surface: RunningSurfaces) -> None:
     values: list[object] = [[{}] * 2_000, "[" * 5_000, '"[' * 5_000 + "\\"]
     for value in values:
         assert (await post(surface, a_call(metadata={"x": value}))).status == 200
 
 
-async def test_other_content_types_and_compressed_bodies_are_400(surface: Surface) -> None:
+async def test_other_content_types_and_compressed_bodies_are_400(surface: RunningSurfaces) -> None:
     for headers in ({"Content_Type": "text/plain"}, {"Content_Encoding": "gzip"}):
         answer = await post(surface, **headers)
         assert (answer.status, answer.body["code"]) == (400, "INVALID_BODY")
 
 
-async def test_a_body_over_its_limit_is_413_and_one_at_it_is_read(surface: Surface) -> None:
+async def test_a_body_over_its_limit_is_413_and_one_at_it_is_read(surface: RunningSurfaces) -> None:
     body = json.dumps(a_call()).encode()
     answer = await post(surface, body.ljust(BODY_LIMIT))
     assert answer.status == 200
@@ -1140,7 +1156,7 @@ async def test_a_body_over_its_limit_is_413_and_one_at_it_is_read(surface: Surfa
         }
 
 
-async def test_the_longest_data_fits_into_a_body(surface: Surface) -> None:
+async def test_the_longest_data_fits_into_a_body(surface: RunningSurfaces) -> None:
     metadata = {"action": "a" * 200, "perkId": "p" * 200, "permit": a_permit()}
     body = a_call(data="0x" + "ab" * MAX_DATA_BYTES, metadata=metadata)
     assert (await post(surface, body, Idempotency_Key="k" * 255)).status == 200
@@ -1148,13 +1164,15 @@ async def test_the_longest_data_fits_into_a_body(surface: Surface) -> None:
 
 @pytest.mark.parametrize("name", ["to", "data", "userAddress", "value", "gasLimit", "metadata"])
 @pytest.mark.parametrize("value", [{"$gt": ""}, [["x"]], True, -(10**40), 1.5, "\u0000", "0x" * 99])
-async def test_no_wrong_type_is_worse_than_400(surface: Surface, name: str, value: object) -> None:
+async def test_no_wrong_type_is_worse_than_400(
+    surface: RunningSurfaces, name: str, value: object
+) -> None:
     answer = await post(surface, a_call(**{name: value}))
     is_object = name == "metadata" and isinstance(value, dict)
     assert answer.status == (200 if is_object else 400), answer.body
 
 
-async def test_a_405_says_which_methods_are_right(surface: Surface) -> None:
+async def test_a_405_says_which_methods_are_right(surface: RunningSurfaces) -> None:
     answer = await ask(surface, "GET", "/relay")
     assert answer.body == {"error": "Method not allowed", "code": "METHOD_NOT_ALLOWED"}
     assert answer.headers["Allow"] == "OPTIONS, POST"
@@ -1163,7 +1181,7 @@ async def test_a_405_says_which_methods_are_right(surface: Surface) -> None:
 
 
 async def test_no_answer_holds_the_token(
-    surface: Surface, caplog: pytest.LogCaptureFixture
+    surface: RunningSurfaces, caplog: pytest.LogCaptureFixture
 ) -> None:
     surface.relays.refusal = ValueError("unforeseen")
     answer = await post(surface)

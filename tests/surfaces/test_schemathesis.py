@@ -31,7 +31,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from tests.support.surfaces.event_surface import PREFIX, BrandAtWork, EventSurface, free
+from tests.support.surfaces.event_surface import PREFIX, EventSurface, LiveBrand, unlimited_rule
 
 CHECKS: list[CheckFunction] = [
     not_a_server_error,
@@ -160,7 +160,7 @@ async def test_every_edge_of_the_document_is_answered_as_documented(
     assert len(run.seen) > 10
 
 
-def steered(described: dict[str, Any], *brands: BrandAtWork) -> dict[str, Any]:
+def steered(described: dict[str, Any], *brands: LiveBrand) -> dict[str, Any]:
     """The document with the values of these brands in place of arbitrary ones."""
     described = copy.deepcopy(described)
     schemas = described["components"]["schemas"]
@@ -192,11 +192,11 @@ async def test_requests_that_get_far_are_answered_as_documented_too(
     event_surface: EventSurface,
 ) -> None:
     rules = (
-        free("custom_free"),
-        free("custom_chat", channels=["lounge"]),
-        free("custom_cool", cooldown_hours=1),
-        free("custom_once", max_claims_per_user=1),
-        free("custom_few", max_total_claims=2),
+        unlimited_rule("custom_free"),
+        unlimited_rule("custom_chat", channels=["lounge"]),
+        unlimited_rule("custom_cool", cooldown_hours=1),
+        unlimited_rule("custom_once", max_claims_per_user=1),
+        unlimited_rule("custom_few", max_total_claims=2),
         {"type": "purchase", "reward_per_dollar": 0.5, "max_claims_per_user": -1},
     )
     domains = ("steered.example",)

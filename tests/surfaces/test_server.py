@@ -16,7 +16,7 @@ from ltzd.http.server import listen, serve
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
     FakeEvents,
-    Surface,
+    RunningSurfaces,
     a_surface,
     an_event,
     services_over,
@@ -25,18 +25,20 @@ from tests.support.waiting import until
 
 
 @pytest_asyncio.fixture
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
-async def ask(surface: Surface, method: str, path: str, **options: Any) -> tuple[int, Any, Any]:
+async def ask(
+    surface: RunningSurfaces, method: str, path: str, **options: Any
+) -> tuple[int, Any, Any]:
     async with surface.client.request(method, surface.url + path, **options) as answer:
         raw = await answer.read()
         return answer.status, json.loads(raw) if raw else None, answer.headers
 
 
-async def say(surface: Surface, raw: bytes) -> bytes:
+async def say(surface: RunningSurfaces, raw: bytes) -> bytes:
     """Send bytes to the server's port. Returns everything it sends until it closes."""
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -48,7 +50,9 @@ async def say(surface: Surface, raw: bytes) -> bytes:
         await writer.wait_closed()
 
 
-async def test_unknown_paths_answer_in_the_envelope_of_their_surface(surface: Surface) -> None:
+async def test_unknown_paths_answer_in_the_envelope_of_their_surface(
+    surface: RunningSurfaces,
+) -> None:
     for path in (
         "/service-api/nothing",
         "/service-api",
@@ -71,7 +75,7 @@ async def test_unknown_paths_answer_in_the_envelope_of_their_surface(surface: Su
 
 
 async def test_a_head_that_is_too_large_is_refused_in_the_envelope_of_its_surface(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     for path, mark in (
         (b"/service-api/debug?x=" + b"a" * 20_000, b'"success":false'),
@@ -84,7 +88,7 @@ async def test_a_head_that_is_too_large_is_refused_in_the_envelope_of_its_surfac
         assert mark in answer
 
 
-async def test_a_wrong_method_is_405_and_says_which_are_right(surface: Surface) -> None:
+async def test_a_wrong_method_is_405_and_says_which_are_right(surface: RunningSurfaces) -> None:
     status, answer, headers = await ask(surface, "GET", "/service-api/manual-event")
     assert (status, answer) == (405, {"success": False, "error": "Method not allowed"})
     assert headers["Allow"] == "OPTIONS, POST"
@@ -92,13 +96,15 @@ async def test_a_wrong_method_is_405_and_says_which_are_right(surface: Surface) 
     assert (status, headers["Allow"]) == (405, "GET, HEAD, OPTIONS")
 
 
-async def test_head_answers_like_get_without_a_body(surface: Surface) -> None:
+async def test_head_answers_like_get_without_a_body(surface: RunningSurfaces) -> None:
     status, answer, headers = await ask(surface, "HEAD", "/service-api/health")
     assert (status, answer) == (200, None)
     assert int(headers["Content-Length"]) > 0
 
 
-async def test_a_sane_request_id_comes_back_and_others_are_replaced(surface: Surface) -> None:
+async def test_a_sane_request_id_comes_back_and_others_are_replaced(
+    surface: RunningSurfaces,
+) -> None:
     for given, is_kept in (("abc-1.2_3", True), ("a" * 65, False), ("a b", False), ("é", False)):
         _, _, headers = await ask(
             surface, "GET", "/service-api/health", headers={"X-Request-Id": given}
@@ -134,20 +140,22 @@ CLOSING = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
         POST + b"Content-Length: 5000000\r\n\r\n{}",
     ],
 )
-async def test_broken_http_gets_a_json_answer_below_500(surface: Surface, raw: bytes) -> None:
+async def test_broken_http_gets_a_json_answer_below_500(
+    surface: RunningSurfaces, raw: bytes
+) -> None:
     received = await say(surface, raw)
     head, _, body = received.partition(b"\r\n\r\n")
     assert 400 <= int(head.split(b" ")[1]) < 500, received
     assert json.loads(body)["error"]
     assert b"Traceback" not in received
-    assert surface.book.requests == []
+    assert surface.events.requests == []
 
 
 @pytest.mark.parametrize("method", [b"GET", b"HEAD", b"OPTIONS", b"POST"])
 @pytest.mark.parametrize("path", [b"/service-api/health", b"/nowhere"])
 @pytest.mark.parametrize("second", [b"Host: shop.example", b"hOST:", b"Host: evil.example"])
 async def test_two_host_headers_are_refused(
-    surface: Surface, method: bytes, path: bytes, second: bytes
+    surface: RunningSurfaces, method: bytes, path: bytes, second: bytes
 ) -> None:
     """RFC 9112 3.2: a proxy may have read the other header."""
     hosts = b"Host: shop.example\r\n" + second + b"\r\n"
@@ -160,7 +168,7 @@ async def test_two_host_headers_are_refused(
         assert b'"error":"Malformed request"' in received
 
 
-async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> None:
+async def test_a_client_that_hangs_up_early_hurts_nobody(surface: RunningSurfaces) -> None:
     port = int(surface.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(POST + b"Content-Length: 100\r\n\r\n{")
@@ -172,24 +180,24 @@ async def test_a_client_that_hangs_up_early_hurts_nobody(surface: Surface) -> No
 
 
 async def test_a_client_that_leaves_while_we_work_is_no_error(
-    surface: Surface, caplog: pytest.LogCaptureFixture
+    surface: RunningSurfaces, caplog: pytest.LogCaptureFixture
 ) -> None:
-    surface.book.gate = asyncio.Event()
+    surface.events.gate = asyncio.Event()
     port = int(surface.url.rpartition(":")[2])
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(an_event()).encode()
     writer.write(POST + b"Content-Type: application/json\r\n")
     writer.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
-    await until(lambda: _is(bool(surface.book.requests)))
+    await until(lambda: _is(bool(surface.events.requests)))
     writer.close()
     await writer.wait_closed()
-    surface.book.gate.set()
+    surface.events.gate.set()
     status, _, _ = await ask(surface, "GET", "/service-api/health")
     assert status == 200
     assert [line for line in caplog.records if line.levelname in {"ERROR", "CRITICAL"}] == []
 
 
-async def test_a_body_that_comes_in_pieces_is_read_whole(surface: Surface) -> None:
+async def test_a_body_that_comes_in_pieces_is_read_whole(surface: RunningSurfaces) -> None:
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     body = json.dumps(an_event()).encode()
@@ -203,38 +211,38 @@ async def test_a_body_that_comes_in_pieces_is_read_whole(surface: Surface) -> No
     assert (await reader.readline()).startswith(b"HTTP/1.1 200")
     writer.close()
     await writer.wait_closed()
-    assert len(surface.book.requests) == 1
+    assert len(surface.events.requests) == 1
 
 
 async def test_a_body_that_never_comes_is_given_up(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(json_body, "ARRIVAL_SECONDS", 0.05)
     received = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
     assert received.startswith(b"HTTP/1.1 408")
-    assert surface.book.requests == []
+    assert surface.events.requests == []
 
 
-def an_app(book: FakeEvents, policy: HttpPolicy) -> Any:
-    return build_app(services_over(book), policy)
+def an_app(events: FakeEvents, policy: HttpPolicy) -> Any:
+    return build_app(services_over(events), policy)
 
 
 async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
-    book = FakeEvents(gate=asyncio.Event())
+    events = FakeEvents(gate=asyncio.Event())
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    app = an_app(book, HttpPolicy(grace_seconds=5))
+    app = an_app(events, HttpPolicy(grace_seconds=5))
     server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
     url = f"http://127.0.0.1:{await port}/service-api"
     async with aiohttp.ClientSession() as client:
         async with client.get(f"{url}/debug") as idle:  # keeps its connection open
             assert idle.status == 200
         call = asyncio.create_task(client.post(f"{url}/manual-event", json=an_event()))
-        await until(lambda: _is(bool(book.requests)))
+        await until(lambda: _is(bool(events.requests)))
         stop.set()
         await until(lambda: _refuses(port.result()))
-        assert book.gate is not None
-        book.gate.set()
+        assert events.gate is not None
+        events.gate.set()
         async with await call as answer:
             assert answer.status == 200
             assert answer.headers["Connection"] == "close"
@@ -242,15 +250,15 @@ async def test_stopping_lets_a_request_finish_and_takes_no_new_ones() -> None:
 
 
 async def test_stopping_waits_no_longer_than_its_grace() -> None:
-    book = FakeEvents(gate=asyncio.Event())
+    events = FakeEvents(gate=asyncio.Event())
     stop = asyncio.Event()
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-    app = an_app(book, HttpPolicy(grace_seconds=0.1))
+    app = an_app(events, HttpPolicy(grace_seconds=0.1))
     server = asyncio.create_task(serve(app, "127.0.0.1", 0, stop, on_listening=port.set_result))
     url = f"http://127.0.0.1:{await port}/service-api/manual-event"
     async with aiohttp.ClientSession() as client:
         call = asyncio.create_task(client.post(url, json=an_event()))
-        await until(lambda: _is(bool(book.requests)))
+        await until(lambda: _is(bool(events.requests)))
         stop.set()
         await asyncio.wait_for(server, 2)
         with pytest.raises(aiohttp.ClientError):

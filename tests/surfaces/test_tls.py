@@ -38,7 +38,7 @@ class TlsSurface:
     certificate: ServerCertificate
     port: int
     client: aiohttp.ClientSession
-    book: FakeEvents
+    events: FakeEvents
     stop: asyncio.Event
     serving: asyncio.Task[None]
 
@@ -53,8 +53,8 @@ class TlsSurface:
 @asynccontextmanager
 async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     certificate = ServerCertificate("public", *OLD.write(folder))
-    book, stop = FakeEvents(), asyncio.Event()
-    app: Any = build_app(services_over(book), HttpPolicy(grace_seconds=5))
+    events, stop = FakeEvents(), asyncio.Event()
+    app: Any = build_app(services_over(events), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     set_port = port.set_result
     serving = asyncio.create_task(
@@ -62,7 +62,7 @@ async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
     )
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
-        yield TlsSurface(folder, certificate, await port, client, book, stop, serving)
+        yield TlsSurface(folder, certificate, await port, client, events, stop, serving)
     stop.set()
     await asyncio.wait_for(serving, 10)
 
@@ -116,19 +116,19 @@ async def test_new_connections_get_a_renewed_certificate_by_either_protocol(
 async def test_a_request_in_flight_and_its_connection_outlive_a_renewal(
     surface: TlsSurface,
 ) -> None:
-    surface.book.gate = asyncio.Event()
+    surface.events.gate = asyncio.Event()
     body = json.dumps(an_event()).encode()
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", surface.port, ssl=trusting(OLD), server_hostname="127.0.0.1"
     )
     head = "POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\nContent-Type: application/json"
     writer.write(f"{head}\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body)
-    await until(lambda: _is(bool(surface.book.requests)))
+    await until(lambda: _is(bool(surface.events.requests)))
 
     NEW.write(surface.folder)
     surface.certificate.renew()
     assert await surface.serves() == NEW.der
-    surface.book.gate.set()
+    surface.events.gate.set()
     assert (await _answer(reader)).startswith(b"HTTP/1.1 200 ")
     writer.write(b"GET /service-api/health HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (await _answer(reader)).startswith(b"HTTP/1.1 200 "), "its connection goes on"
@@ -245,13 +245,13 @@ async def test_stopping_answers_what_is_in_flight_over_tls_and_ends_idle_connect
     async with a_tls_surface(tmp_path) as surface:
         async with surface.client.get(f"{surface.url}/health") as idle:
             assert idle.status == 200
-        surface.book.gate = asyncio.Event()
+        surface.events.gate = asyncio.Event()
         call = asyncio.create_task(
             surface.client.post(f"{surface.url}/manual-event", json=an_event())
         )
-        await until(lambda: _is(bool(surface.book.requests)))
+        await until(lambda: _is(bool(surface.events.requests)))
         surface.stop.set()
-        surface.book.gate.set()
+        surface.events.gate.set()
         async with await call as answer:
             assert answer.status == 200
         await asyncio.wait_for(surface.serving, 2)

@@ -222,7 +222,7 @@ class Relayer:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
 
     async def _plan(self, decoded: DecodedRelay) -> RelayPlan:
-        views = decoded.questions
+        views = decoded.required_views
         try:
             answers = await self._node.views(views) if views else []
         except RpcError as error:

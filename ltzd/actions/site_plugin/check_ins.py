@@ -29,10 +29,10 @@ from ltzd.rules.site_plugin.streaks import (
     CheckIn,
     Milestone,
     StreakSummary,
-    checked_in,
+    extend_streak,
     own_days_after,
     own_reward,
-    shown,
+    summarize,
 )
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
@@ -102,7 +102,7 @@ class CheckIns:
             today = local_day(standing.now, brand.time_zone)
             if standing.wallet != member.wallet:
                 raise CheckInRefused(_MOVED)
-            claim = checked_in(standing.streak, today, site)
+            claim = extend_streak(standing.streak, today, site)
             if claim is None or _has_checked_in(standing, today):
                 return CheckInResult(_shown(standing, brand, site), 0, already_claimed=True)
             own_days = own_days_after(claim, standing.own_days)
@@ -120,7 +120,7 @@ class CheckIns:
             # Only another check-in or a change of wallet can come between: decide again.
             if await check_ins.write_check_in(connection, new):
                 self._announce(member, claim)
-                streak = shown(claim.streak, today, site, standing.claimed)
+                streak = summarize(claim.streak, today, site, standing.claimed)
                 return CheckInResult(streak, claim.reward, already_claimed=False)
 
     def _announce(self, member: Member, claim: CheckIn) -> None:
@@ -191,7 +191,7 @@ class CheckIns:
 
 def _shown(standing: CheckInSnapshot, brand: Brand, site: Site) -> StreakSummary:
     today = local_day(standing.now, brand.time_zone)
-    return shown(standing.streak, today, site, standing.claimed)
+    return summarize(standing.streak, today, site, standing.claimed)
 
 
 def _has_checked_in(standing: CheckInSnapshot, today: date) -> bool:

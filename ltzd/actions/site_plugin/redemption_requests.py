@@ -12,7 +12,7 @@ from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.chain.contracts import ltz, perk_nft, points_sale, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.chain.relayer.calls import Question, RelayContracts
+from ltzd.chain.relayer.calls import RelayContracts, ViewCall
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
 from ltzd.providers.identity.tokens import TokenUser
@@ -99,7 +99,7 @@ class RedemptionRequests:
         return SignedPermit(redemption.wallet, spender, redemption.price, deadline, signature)
 
 
-def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[Question]:
+def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewCall]:
     purse = [(at.ltz, ltz.balance_of_call(wallet)), (at.ltz, ltz.nonces_call(wallet))]
     if sold.collection_id is None:
         assert sold.item_id is not None, "a redemption is of one thing"

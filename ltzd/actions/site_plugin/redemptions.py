@@ -364,7 +364,7 @@ def _is_believed(brand: Brand, account: SpendingAccount) -> bool:
 
 def _pots(brand: Brand, account: SpendingAccount, balance: int) -> PotAmounts:
     believed = _is_believed(brand, account)
-    return site_spending.pots(account.ledger, believed=believed, balance=balance)
+    return site_spending.available_pots(account.ledger, believed=believed, balance=balance)
 
 
 def _new(order: _Order, perk: Perk, price: int) -> NewSiteRedemption:

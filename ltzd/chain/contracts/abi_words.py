@@ -1,7 +1,7 @@
-"""The ABI's 32-byte words, written and read by hand where eth-abi would be too slow.
+"""Encodes and decodes the ABI's 32-byte words by hand, for frequent calls: eth-abi is too slow.
 
-Strict in both directions: what a type cannot hold, dirty upper bytes, missing and trailing bytes
-are ValueError, never another exception.
+Strict in both directions. ValueError is raised, and no other exception, for values that the type
+cannot hold, dirty upper bytes, missing bytes and trailing bytes.
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,12 +38,12 @@ def encode_bytes32(value: bytes) -> bytes:
 
 
 def encode_bytes(value: bytes) -> bytes:
-    """`bytes` as it stands behind its offset: length, bytes, zeros up to a whole word."""
+    """The tail of a `bytes` argument: length, bytes, zeros up to a whole word."""
     return encode_uint(len(value)) + value + bytes(-len(value) % 32)
 
 
 def encode_bytes_list(values: Sequence[bytes]) -> bytes:
-    """`bytes[]` as it stands behind its offset: count, offsets, then each with its length."""
+    """The tail of a `bytes[]` argument: count, offsets, then each element with its length."""
     tails = [encode_bytes(value) for value in values]
     offset, heads = 32 * len(values), []
     for tail in tails:
@@ -53,10 +53,10 @@ def encode_bytes_list(values: Sequence[bytes]) -> bytes:
 
 
 class WordReader:
-    """Words read one after the other; `end` refuses what is left over.
+    """Reads words one after the other; `end` raises ValueError if any are left.
 
-    Dynamic values are read where every encoder puts them: the last argument, right behind its
-    offset, in order, without gaps.
+    A dynamic value must be the last argument, and stand where every encoder puts it: right behind
+    its offset, in order, without gaps.
     """
 
     def __init__(self, data: bytes) -> None:
@@ -64,11 +64,11 @@ class WordReader:
         self._at = 0
 
     def word(self) -> bytes:
-        found = self._data[self._at : self._at + 32]
-        if len(found) != 32:
+        word = self._data[self._at : self._at + 32]
+        if len(word) != 32:
             raise ValueError("the data is too short")
         self._at += 32
-        return found
+        return word
 
     def uint(self, bits: int = 256) -> int:
         value = int.from_bytes(self.word(), "big")
@@ -96,38 +96,39 @@ class WordReader:
         count = self.uint()
         first = self._at
         offsets = [self.uint() for _ in range(count)]
-        found = []
+        values = []
         for offset in offsets:
             self._expect_here(first + offset)
-            found.append(self._bytes())
-        return found
+            values.append(self._bytes())
+        return values
 
     def end(self) -> None:
+        """Raises ValueError if data is left."""
         if self._at != len(self._data):
             raise ValueError("the data is too long")
 
-    def _expect_here(self, place: int) -> None:
-        if place != self._at:
+    def _expect_here(self, offset: int) -> None:
+        if offset != self._at:
             raise ValueError("an offset points elsewhere than an encoder's would")
 
     def _bytes(self) -> bytes:
         length = self.uint()
         end = self._at + length
-        found, padding = self._data[self._at : end], self._data[end : end + -length % 32]
-        if len(found) != length or len(padding) != -length % 32:
+        value, padding = self._data[self._at : end], self._data[end : end + -length % 32]
+        if len(value) != length or len(padding) != -length % 32:
             raise ValueError("the data is too short")
         if any(padding):
             raise ValueError("the padding is not zero")
         self._at = end + len(padding)
-        return found
+        return value
 
 
 class LogReader:
-    """A node's log: its topics as bytes, indexed arguments and data as words."""
+    """A log of a node: topics as bytes; indexed arguments and data as words to read."""
 
     def __init__(self, log: Mapping[str, Any]) -> None:
         try:
-            self.topics = [hash_of(one) for one in log["topics"]]
+            self.topics = [hash_of(topic) for topic in log["topics"]]
             self.data = WordReader(bytes_of(log["data"]))
             self.position = LogPosition(
                 int(log["blockNumber"], 16),
@@ -141,7 +142,7 @@ class LogReader:
 
     @property
     def topic(self) -> bytes:
-        """The event's; empty for a log without any."""
+        """The first topic; empty for a log without topics."""
         return self.topics[0] if self.topics else b""
 
     def end(self) -> None:

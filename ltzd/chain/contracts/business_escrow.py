@@ -1,6 +1,7 @@
-"""BusinessEscrow's calls, answers and logs (contracts/src/IBusinessEscrow.sol).
+"""Calls, answers and logs of BusinessEscrow (contracts/src/IBusinessEscrow.sol).
 
-Amounts are LTZ's smallest unit, `refund_after` and deadlines Unix seconds. A deal's id works once.
+Amounts are in LTZ's smallest unit, `refund_after` and deadlines in Unix seconds. A deal's id works
+once.
 """
 
 from collections.abc import Mapping
@@ -39,7 +40,7 @@ class DealStatus(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Deal:
-    """All zero where there is none."""
+    """All fields are zero if there is no such deal."""
 
     user: Address
     amount: int
@@ -54,38 +55,42 @@ def deal_call(deal_id: bytes) -> bytes:
 
 def decode_deal(answer: bytes) -> Deal:
     """Raises ValueError."""
-    read = WordReader(answer)
+    reader = WordReader(answer)
     deal = Deal(
-        user=read.address(),
-        amount=read.uint(96),
-        business=read.address(),
-        refund_after=read.uint(40),
-        status=DealStatus(read.uint(8)),
+        user=reader.address(),
+        amount=reader.uint(96),
+        business=reader.address(),
+        refund_after=reader.uint(40),
+        status=DealStatus(reader.uint(8)),
     )
-    read.end()
+    reader.end()
     return deal
 
 
 def decode_log(log: Mapping[str, Any]) -> EscrowFact | None:
-    """The fact in a log of BusinessEscrow; None for one that ltzd keeps no record of (a role).
+    """The fact in a log of BusinessEscrow, or None for an event that is not indexed (roles).
 
     Raises ValueError when such a log is malformed.
     """
-    read = LogReader(log)
-    if read.topic not in {LOCKED_TOPIC, RELEASED_TOPIC, REFUNDED_TOPIC, SPLIT_TOPIC}:
+    reader = LogReader(log)
+    if reader.topic not in {LOCKED_TOPIC, RELEASED_TOPIC, REFUNDED_TOPIC, SPLIT_TOPIC}:
         return None
-    fact = _fact(read)
-    read.end()
+    fact = _fact(reader)
+    reader.end()
     return fact
 
 
-def _fact(read: LogReader) -> EscrowFact:
-    data = read.data
-    deal_id, user, business = read.indexed.word(), read.indexed.address(), read.indexed.address()
+def _fact(reader: LogReader) -> EscrowFact:
+    data = reader.data
+    deal_id, user, business = (
+        reader.indexed.word(),
+        reader.indexed.address(),
+        reader.indexed.address(),
+    )
     amount = data.uint()
-    if read.topic == LOCKED_TOPIC:
-        return DealLocked(read.position, deal_id, user, business, amount, data.uint(40))
-    if read.topic == SPLIT_TOPIC:
-        return DealSplit(read.position, deal_id, user, business, amount, data.uint())
-    ended = DealReleased if read.topic == RELEASED_TOPIC else DealRefunded
-    return ended(read.position, deal_id, user, business, amount, data.address())
+    if reader.topic == LOCKED_TOPIC:
+        return DealLocked(reader.position, deal_id, user, business, amount, data.uint(40))
+    if reader.topic == SPLIT_TOPIC:
+        return DealSplit(reader.position, deal_id, user, business, amount, data.uint())
+    ended = DealReleased if reader.topic == RELEASED_TOPIC else DealRefunded
+    return ended(reader.position, deal_id, user, business, amount, data.address())

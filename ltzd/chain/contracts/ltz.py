@@ -1,6 +1,7 @@
-"""LTZ's calls and logs, encoded by hand where they are hot; web3 is the oracle in the tests.
+"""Calls, answers and logs of LTZ (contracts/src/ILTZ.sol).
 
-Amounts are in LTZ's smallest unit. The contract's interface: contracts/src/ILTZ.sol.
+The encoders are written by hand because they run often; web3 is the oracle in the tests. Amounts
+are in LTZ's smallest unit.
 """
 
 from collections.abc import Sequence
@@ -33,9 +34,9 @@ INDEXED_TOPICS: Final = (TRANSFER_TOPIC,)
 """A `RewardMinted` never comes without a `Transfer`."""
 
 MAX_BATCH = 100
-"""Rewards in one mintRewardBatch."""
+"""Rewards in one `mintRewardBatch`."""
 MAX_UNITS = 2**96 - 1
-"""The most that one reward can hold (uint96)."""
+"""The largest amount of one reward (uint96)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +47,7 @@ class MintEntry:
 
 
 def mint_call(rewards: Sequence[MintEntry]) -> bytes:
-    """Call data that mints `rewards`: mintReward for one, mintRewardBatch for more."""
+    """Encodes `mintReward` for one reward and `mintRewardBatch` for more."""
     if len(rewards) == 1:
         return MINT_REWARD + _row(rewards[0])
     head = (32).to_bytes(32, "big") + len(rewards).to_bytes(32, "big")
@@ -58,9 +59,10 @@ def _row(reward: MintEntry) -> bytes:
 
 
 def mint_gas_limit(count: int) -> int:
-    """Gas that `count` rewards can need at worst (ceilings: 69k alone, 30k in a batch).
+    """A gas limit that `count` rewards cannot exceed.
 
-    Beside the ceilings it covers slots that a first mint turns from zero: supply, bucket, bitmap.
+    Measured ceilings are 69k for one reward and 30k for each of a batch. The rest covers storage
+    slots that a first mint turns from zero: supply, bucket, bitmap.
     """
     return 200_000 if count == 1 else 200_000 + 40_000 * count
 
@@ -74,7 +76,7 @@ def mint_limit_call(minter: Address) -> bytes:
 
 
 def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
-    """Capacity, the seconds in which it refills, and what is available now. Raises ValueError."""
+    """Capacity, seconds in which it refills, and the amount available now. Raises ValueError."""
     if len(answer) != 96:
         raise ValueError("mintLimit answers three words")
     capacity, window, available = (int.from_bytes(answer[at : at + 32]) for at in (0, 32, 64))
@@ -82,7 +84,7 @@ def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
 
 
 def permit_call(permit: Permit, signature: bytes) -> bytes:
-    """The nonce is not sent: LTZ takes the owner's next."""
+    """Leaves out the nonce: LTZ uses the owner's next one."""
     return b"".join(
         (
             PERMIT,
@@ -121,20 +123,20 @@ def allowance_call(owner: Address, spender: Address) -> bytes:
 
 
 def nonces_call(owner: Address) -> bytes:
-    """Asks for the nonce of the owner's next permit."""
+    """Reads the nonce of the owner's next permit."""
     return NONCES + abi_words.encode_address(owner)
 
 
 def decode_uint(answer: bytes) -> int:
-    """A balance, an allowance, a nonce. Raises ValueError."""
-    read = abi_words.WordReader(answer)
-    number = read.uint()
-    read.end()
+    """Of a balance, an allowance or a nonce. Raises ValueError."""
+    reader = abi_words.WordReader(answer)
+    number = reader.uint()
+    reader.end()
     return number
 
 
 def decode_log(log: dict[str, Any]) -> Fact | None:
-    """The fact in a log of LTZ, or None for one that ltzd keeps no record of (an approval, a role).
+    """The fact in a log of LTZ, or None for an event that is not indexed (approvals, roles).
 
     Raises ValueError when such a log is malformed.
     """

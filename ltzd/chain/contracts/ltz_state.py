@@ -1,4 +1,4 @@
-"""What LTZ itself says of its supply and its used references, as of one block that we name."""
+"""Reads LTZ's supply and used references after a given block, to compare them with the index."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, hex_of
 
 _TOTAL_SUPPLY = abi_words.selector("totalSupply()")
-_WORDS_A_BATCH = 100
+_WORDS_PER_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class LtzState:
-    """`supply` in the smallest unit; `used` holds LTZ's words of used references by their place."""
+    """`supply` is in the smallest unit; `used` holds the bitmap's non-zero words by index."""
 
     supply: int
     used: Mapping[int, int]
@@ -24,20 +24,20 @@ class LtzState:
 async def read_state_at(
     rpc: Rpc, contract: Address, number: int, block_hash: Hash32, wanted: Sequence[int]
 ) -> LtzState:
-    """The supply and the `wanted` words after a block.
+    """Reads the supply and the `wanted` words of the bitmap after a block.
 
-    Raises NodeUnavailable with the reason where the node cannot tell it of exactly this block: it
-    lags behind it, has forgotten its state, or has another block in its place.
+    Raises NodeUnavailable with the reason if the node cannot answer for exactly this block: it lags
+    behind, has pruned the state, or has another block at this height.
     """
     node = Node(rpc)
     tag = await _tag(rpc, node, contract, number, block_hash)
     (supply,) = await _numbers(rpc, contract, [_TOTAL_SUPPLY], tag)
     used: dict[int, int] = {}
-    for start in range(0, len(wanted), _WORDS_A_BATCH):
-        some = wanted[start : start + _WORDS_A_BATCH]
-        answers = await _numbers(rpc, contract, list(map(ltz.ref_word_call, some)), tag)
-        used |= {word: bits for word, bits in zip(some, answers, strict=True) if bits}
-    # Asked last: what was answered before then belongs to this block.
+    for start in range(0, len(wanted), _WORDS_PER_BATCH):
+        words = wanted[start : start + _WORDS_PER_BATCH]
+        answers = await _numbers(rpc, contract, list(map(ltz.ref_word_call, words)), tag)
+        used |= {word: bits for word, bits in zip(words, answers, strict=True) if bits}
+    # Read last: if the block is still there, all answers before belong to it.
     header = await node.block(number if tag != "latest" else tag)
     if header is None or header.hash != block_hash:
         raise NodeUnavailable(f"it has another block {number} than the index, or a newer one")
@@ -45,7 +45,7 @@ async def read_state_at(
 
 
 async def _tag(rpc: Rpc, node: Node, contract: Address, number: int, block_hash: Hash32) -> str:
-    """How the node is asked for the block; a node without its state may have it as its newest."""
+    """The block tag to ask with: `latest` if the block is the head and its state has no number."""
     (answer,) = await rpc.batch([_call(contract, _TOTAL_SUPPLY, hex(number))])
     if not isinstance(answer, RpcError):
         return hex(number)
@@ -57,8 +57,8 @@ async def _tag(rpc: Rpc, node: Node, contract: Address, number: int, block_hash:
     return "latest"
 
 
-async def _numbers(rpc: Rpc, contract: Address, asked: Sequence[bytes], tag: str) -> list[int]:
-    answers = await rpc.batch([_call(contract, data, tag) for data in asked])
+async def _numbers(rpc: Rpc, contract: Address, calls: Sequence[bytes], tag: str) -> list[int]:
+    answers = await rpc.batch([_call(contract, data, tag) for data in calls])
     try:
         return [ltz.decode_uint(bytes.fromhex(answer[2:])) for answer in answers]
     except (TypeError, ValueError) as error:

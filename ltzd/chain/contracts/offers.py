@@ -1,7 +1,7 @@
-"""What brands offer on chain: collections, items and businesses, as they stand and as calls.
+"""The brands' offers on chain: reads and changes collections, items and businesses.
 
-Only the REGISTRAR may send these calls. Prices are in LTZ's smallest unit; a limit of 0 is none.
-Reads raise NodeUnavailable.
+Only the REGISTRAR may send the calls that change them. Prices are in LTZ's smallest unit; a limit
+of 0 means no limit. Reads raise NodeUnavailable.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -13,12 +13,12 @@ from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
 
-_CALLS_AT_ONCE = 100
+_CALLS_PER_BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class CollectionSettings:
-    """`charges`, `requires_sig` and `uri` never change."""
+    """`charges`, `requires_sig` and `uri` cannot be changed later."""
 
     brand: Address
     payout: Address
@@ -40,7 +40,7 @@ class CollectionOffer:
 
 @dataclass(frozen=True, slots=True)
 class ItemSettings:
-    """`stock` counts what was sold, too."""
+    """`stock` counts sold pieces too."""
 
     brand: Address
     payout: Address
@@ -60,7 +60,7 @@ class ItemOffer:
 
 @dataclass(frozen=True, slots=True)
 class OfferContracts:
-    """`first_block` is where the oldest of them begins, or any earlier one."""
+    """`first_block` is a block before which none of the contracts has a log."""
 
     perk_nft: Address
     points_sale: Address
@@ -83,7 +83,7 @@ def create_collection(terms: CollectionSettings) -> bytes:
 
 
 def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings) -> bytes | None:
-    """One call for all that differs of what may; None where nothing does."""
+    """One call for all differences that can be changed, or None if there are none."""
     calls = []
     limits = (new.price, new.max_supply, new.max_per_user, new.active)
     if limits != (old.price, old.max_supply, old.max_per_user, old.active):
@@ -102,7 +102,7 @@ def set_item(id_: int, terms: ItemSettings, metadata: bytes) -> bytes:
         terms.payout,
         terms.price,
         terms.stock,
-        0,  # what was sold the contract knows
+        0,  # sold: the contract keeps its own count
         terms.max_per_order,
         terms.active,
         terms.burns,
@@ -119,56 +119,57 @@ def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> 
     try:
         for log in logs:
             if address_of(log["address"]) == perk_nft:
-                found = web3_contracts.decode_log("PerkNFT", log)
-                if found is not None and found.name == "CollectionCreated":
-                    return int(found.arguments["collectionId"])
+                event = web3_contracts.decode_log("PerkNFT", log)
+                if event is not None and event.name == "CollectionCreated":
+                    return int(event.arguments["collectionId"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise NodeUnavailable("The receipt's logs are malformed") from error
     raise NodeUnavailable("The receipt holds no CollectionCreated")
 
 
 class OfferReader:
-    """Reads what is on offer from one node."""
+    """Reads collections, items and businesses from one node."""
 
     def __init__(self, rpc: Rpc, contracts: OfferContracts) -> None:
         self._rpc = rpc
         self._at = contracts
 
     async def collection(self, id_: int) -> CollectionOffer | None:
-        (found,) = await self._collections([id_], "latest")
-        return found
+        (collection,) = await self._collections([id_], "latest")
+        return collection
 
     async def collections(self) -> list[CollectionOffer]:
-        """All, oldest first, at one block."""
+        """All collections as of one block, oldest first."""
         block = await self._head()
         count = web3_contracts.encode_call("PerkNFT", "collectionCount")
         (answer,) = await self._views(self._at.perk_nft, [count], block)
-        (newest,) = _must(answer, "PerkNFT", "collectionCount")
-        return [one for one in await self._collections(range(1, newest + 1), block) if one]
+        (newest,) = _result(answer, "PerkNFT", "collectionCount")
+        collections = await self._collections(range(1, newest + 1), block)
+        return [collection for collection in collections if collection]
 
     async def item(self, id_: int) -> ItemOffer | None:
-        (found,) = await self._items([id_], "latest")
-        return found
+        (item,) = await self._items([id_], "latest")
+        return item
 
     async def items(self) -> list[ItemOffer]:
-        """All that were ever set, by id, at one block."""
+        """All items that were ever set as of one block, by id."""
         block = await self._head()
         ids = {log["itemId"] async for log in self._events("PointsSale", "ItemSet", block)}
-        return [one for one in await self._items(sorted(ids), block) if one]
+        return [item for item in await self._items(sorted(ids), block) if item]
 
     async def metadata_of(self, item_id: int) -> bytes:
-        """What the item's registrar last gave; only the events hold it."""
-        found = bytes(32)
+        """The metadata that was last set. Only the events hold it."""
+        metadata = bytes(32)
         async for log in self._events("PointsSale", "ItemSet", await self._head(), item_id):
-            found = log["metadata"]
-        return found
+            metadata = log["metadata"]
+        return metadata
 
     async def is_business(self, business: Address) -> bool:
-        (found,) = await self._approvals([business], "latest")
-        return found
+        (is_approved,) = await self._approvals([business], "latest")
+        return is_approved
 
     async def businesses(self) -> dict[Address, bool]:
-        """All that were ever approved, and whether they are now."""
+        """All businesses that were ever approved, and whether they still are."""
         block = await self._head()
         seen = [log async for log in self._events("BusinessEscrow", "BusinessSet", block)]
         known = list(dict.fromkeys(log["business"] for log in seen))
@@ -186,30 +187,35 @@ class OfferReader:
 
     async def _approvals(self, businesses: Sequence[Address], block: str) -> list[bool]:
         calls = [
-            web3_contracts.encode_call("BusinessEscrow", "isBusiness", one) for one in businesses
+            web3_contracts.encode_call("BusinessEscrow", "isBusiness", business)
+            for business in businesses
         ]
         answers = await self._views(self._at.business_escrow, calls, block)
-        return [_must(answer, "BusinessEscrow", "isBusiness")[0] for answer in answers]
+        return [_result(answer, "BusinessEscrow", "isBusiness")[0] for answer in answers]
 
     async def _head(self) -> str:
-        head = await self._asked("eth_blockNumber")
         try:
+            head = await self._rpc.call("eth_blockNumber")
             return hex(int(head, 16))
+        except RpcError as error:
+            raise NodeUnavailable(f"eth_blockNumber: {error.message}") from error
         except (TypeError, ValueError) as error:
             raise NodeUnavailable("The node's block number is malformed") from error
 
     async def _views(self, to: Address, calls: Sequence[bytes], block: str) -> list[Any]:
-        """Each call's answer or RpcError."""
-        asked = [("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, block)) for data in calls]
+        """Each call's result or RpcError, in order."""
+        requests = [
+            ("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, block)) for data in calls
+        ]
         answers: list[Any] = []
-        for start in range(0, len(asked), _CALLS_AT_ONCE):
-            answers += await self._rpc.batch(asked[start : start + _CALLS_AT_ONCE])
+        for start in range(0, len(requests), _CALLS_PER_BATCH):
+            answers += await self._rpc.batch(requests[start : start + _CALLS_PER_BATCH])
         return answers
 
     async def _events(
         self, contract: str, event: str, head: str, first_topic: int | None = None
     ) -> AsyncIterator[Any]:
-        """Arguments of a contract's events in their order."""
+        """The arguments of a contract's events, in the order of the chain."""
         to = self._at.points_sale if contract == "PointsSale" else self._at.business_escrow
         topics = [hex_of(web3_contracts.event_topic(contract, event))]
         if first_topic is not None:
@@ -217,14 +223,14 @@ class OfferReader:
         where = {"address": hex_of(to), "topics": topics}
         for log in await self._logs(where, self._at.first_block, int(head, 16)):
             try:
-                found = web3_contracts.decode_log(contract, log)
+                decoded = web3_contracts.decode_log(contract, log)
             except ValueError as error:
                 raise NodeUnavailable("The node's log is malformed") from error
-            if found is not None:
-                yield found.arguments
+            if decoded is not None:
+                yield decoded.arguments
 
     async def _logs(self, where: dict[str, Any], first: int, last: int) -> list[Any]:
-        """By halves where the node finds a range too large."""
+        """Halves the range while the node refuses it as too large."""
         span = {"fromBlock": hex(first), "toBlock": hex(last)}
         try:
             logs = await self._rpc.call("eth_getLogs", where | span)
@@ -240,39 +246,35 @@ class OfferReader:
             *await self._logs(where, middle + 1, last),
         ]
 
-    async def _asked(self, method: str) -> Any:
-        try:
-            return await self._rpc.call(method)
-        except RpcError as error:
-            raise NodeUnavailable(f"{method}: {error.message}") from error
-
 
 def _collection(id_: int, answer: Any) -> CollectionOffer | None:
-    found = _found(answer, "PerkNFT", "collection", "UnknownCollection")
-    if found is None:
+    result = _result_or_none(answer, "PerkNFT", "collection", "UnknownCollection")
+    if result is None:
         return None
-    ((params, minted, uri),) = found
+    ((params, minted, uri),) = result
     return CollectionOffer(id_, CollectionSettings(*(*params, uri)), minted)
 
 
 def _item(id_: int, answer: Any) -> ItemOffer | None:
-    found = _found(answer, "PointsSale", "item", "UnknownItem")
-    if found is None:
+    result = _result_or_none(answer, "PointsSale", "item", "UnknownItem")
+    if result is None:
         return None
-    (payout, price, stock, sold, max_per_order, active, burns), brand = found
+    (payout, price, stock, sold, max_per_order, active, burns), brand = result
     return ItemOffer(
         id_, ItemSettings(brand, payout, price, stock, max_per_order, active, burns), sold
     )
 
 
-def _found(answer: Any, contract: str, function: str, unknown: str) -> tuple[Any, ...] | None:
-    """None where the contract says that there is no such thing."""
+def _result_or_none(
+    answer: Any, contract: str, function: str, unknown: str
+) -> tuple[Any, ...] | None:
+    """None if the call reverts with the error `unknown`."""
     if isinstance(answer, RpcError) and reverts.error_name(answer.data or b"") == unknown:
         return None
-    return _must(answer, contract, function)
+    return _result(answer, contract, function)
 
 
-def _must(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
+def _result(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:

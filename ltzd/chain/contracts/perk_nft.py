@@ -1,6 +1,7 @@
-"""PerkNFT's calls, answers and logs (contracts/src/IPerkNFT.sol); what registrars do: `offers`.
+"""Calls, answers and logs of PerkNFT (contracts/src/IPerkNFT.sol).
 
-Prices are LTZ's smallest unit. References mean nothing to the contract; they come back in its logs.
+The REGISTRAR's calls are in `offers`. Prices are in LTZ's smallest unit. The contract returns
+references unchanged in its logs.
 """
 
 from collections.abc import Callable, Mapping
@@ -100,9 +101,9 @@ def claims_of_call(user: Address, collection_id: int) -> bytes:
 
 def decode_claims(answer: bytes) -> int:
     """Raises ValueError."""
-    read = WordReader(answer)
-    claims = read.uint(16)
-    read.end()
+    reader = WordReader(answer)
+    claims = reader.uint(16)
+    reader.end()
     return claims
 
 
@@ -129,7 +130,7 @@ def decode_collection(answer: bytes) -> CollectionOnSale:
 
 
 def decode_log(log: Mapping[str, Any]) -> PerkFact | None:
-    """The fact in a log of PerkNFT; None for one that ltzd keeps no record of (an approval, say).
+    """The fact in a log of PerkNFT, or None for an event that is not indexed (approvals, roles).
 
     Raises ValueError when such a log is malformed.
     """
@@ -153,15 +154,15 @@ def decode_indexed_log(log: Mapping[str, Any]) -> PerkFact | None:
     return fact
 
 
-def _transferred(read: LogReader) -> TokenTransferred:
-    indexed = read.indexed
-    return TokenTransferred(read.position, indexed.address(), indexed.address(), indexed.uint())
+def _transferred(reader: LogReader) -> TokenTransferred:
+    indexed = reader.indexed
+    return TokenTransferred(reader.position, indexed.address(), indexed.address(), indexed.uint())
 
 
-def _claimed(read: LogReader) -> Claimed:
-    indexed, data = read.indexed, read.data
+def _claimed(reader: LogReader) -> Claimed:
+    indexed, data = reader.indexed, reader.data
     return Claimed(
-        read.position,
+        reader.position,
         collection_id=indexed.uint(),
         user=indexed.address(),
         token_id=indexed.uint(),
@@ -171,10 +172,10 @@ def _claimed(read: LogReader) -> Claimed:
     )
 
 
-def _redeemed(read: LogReader) -> ChargeRedeemed:
-    indexed, data = read.indexed, read.data
+def _redeemed(reader: LogReader) -> ChargeRedeemed:
+    indexed, data = reader.indexed, reader.data
     return ChargeRedeemed(
-        read.position,
+        reader.position,
         token_id=indexed.uint(),
         holder=indexed.address(),
         reference=indexed.word(),
@@ -183,11 +184,11 @@ def _redeemed(read: LogReader) -> ChargeRedeemed:
     )
 
 
-def _updated(read: LogReader) -> CollectionUpdated:
-    data = read.data
+def _updated(reader: LogReader) -> CollectionUpdated:
+    data = reader.data
     return CollectionUpdated(
-        read.position,
-        collection_id=read.indexed.uint(),
+        reader.position,
+        collection_id=reader.indexed.uint(),
         payout=data.address(),
         price=data.uint(96),
         max_supply=data.uint(32),
@@ -196,8 +197,8 @@ def _updated(read: LogReader) -> CollectionUpdated:
     )
 
 
-def _given(read: LogReader) -> CollectionBrandSet:
-    return CollectionBrandSet(read.position, read.indexed.uint(), read.indexed.address())
+def _brand_set(reader: LogReader) -> CollectionBrandSet:
+    return CollectionBrandSet(reader.position, reader.indexed.uint(), reader.indexed.address())
 
 
 def _created(reader: LogReader) -> CollectionCreated:
@@ -226,5 +227,5 @@ _DECODERS: Final[Mapping[bytes, Callable[[LogReader], PerkFact]]] = {
     CHARGE_REDEEMED_TOPIC: _redeemed,
     COLLECTION_CREATED_TOPIC: _created,
     COLLECTION_UPDATED_TOPIC: _updated,
-    COLLECTION_BRAND_SET_TOPIC: _given,
+    COLLECTION_BRAND_SET_TOPIC: _brand_set,
 }

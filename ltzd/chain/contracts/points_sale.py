@@ -1,6 +1,7 @@
-"""PointsSale's calls, answers and logs (contracts/src/IPointsSale.sol); registrars': `offers`.
+"""Calls, answers and logs of PointsSale (contracts/src/IPointsSale.sol).
 
-Prices are LTZ's smallest unit. A buyer's reference works once.
+The REGISTRAR's calls are in `offers`. Prices are in LTZ's smallest unit. A buyer's reference works
+once.
 """
 
 from collections.abc import Mapping
@@ -74,36 +75,36 @@ def buy_for_call(
 
 
 def decode_log(log: Mapping[str, Any]) -> SaleFact | None:
-    """The fact in a log of PointsSale; None for one that ltzd keeps no record of (a role).
+    """The fact in a log of PointsSale, or None for an event that is not indexed (roles).
 
     Raises ValueError when such a log is malformed.
     """
-    read = LogReader(log)
-    if read.topic == PURCHASED_TOPIC:
-        return _purchased(read)
-    if read.topic == ITEM_SET_TOPIC:
-        return _item_set(read)
+    reader = LogReader(log)
+    if reader.topic == PURCHASED_TOPIC:
+        return _purchased(reader)
+    if reader.topic == ITEM_SET_TOPIC:
+        return _item_set(reader)
     return None
 
 
-def _purchased(read: LogReader) -> Purchased:
-    indexed, data = read.indexed, read.data
+def _purchased(reader: LogReader) -> Purchased:
+    indexed, data = reader.indexed, reader.data
     fact = Purchased(
-        read.position,
+        reader.position,
         item_id=indexed.uint(),
         buyer=indexed.address(),
         reference=indexed.word(),
         quantity=data.uint(),
         paid=data.uint(),
     )
-    read.end()
+    reader.end()
     return fact
 
 
-def _item_set(read: LogReader) -> ItemSet:
-    indexed, data = read.indexed, read.data
+def _item_set(reader: LogReader) -> ItemSet:
+    indexed, data = reader.indexed, reader.data
     fact = ItemSet(
-        read.position,
+        reader.position,
         item_id=indexed.uint(),
         brand=indexed.address(),
         payout=data.address(),
@@ -115,5 +116,5 @@ def _item_set(read: LogReader) -> ItemSet:
         burns=data.boolean(),
         metadata=data.word(),
     )
-    read.end()
+    reader.end()
     return fact

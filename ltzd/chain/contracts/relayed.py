@@ -1,4 +1,4 @@
-"""Calls that PerkNFT, PointsSale and BusinessEscrow have in common (contracts/src/IRelayed.sol)."""
+"""Calls that PerkNFT, PointsSale and BusinessEscrow share (contracts/src/IRelayed.sol)."""
 
 from collections.abc import Sequence
 
@@ -10,12 +10,12 @@ PERMIT_LTZ = abi_words.selector("permitLTZ(address,uint256,uint256,uint8,bytes32
 
 
 def multicall(calls: Sequence[bytes]) -> bytes:
-    """All of them in one transaction, or none. LTZ has it too."""
+    """Encodes calls that succeed or revert together. LTZ has this function too."""
     return MULTICALL + abi_words.encode_uint(32) + abi_words.encode_bytes_list(calls)
 
 
 def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
-    """The contract called is the permit's spender; the nonce is the one that LTZ expects."""
+    """Leaves out the spender, which is the called contract, and the nonce, which LTZ knows."""
     return b"".join(
         (
             PERMIT_LTZ,
@@ -28,7 +28,7 @@ def permit_ltz_call(permit: Permit, signature: bytes) -> bytes:
 
 
 def signature_words(signature: bytes) -> bytes:
-    """v, r, s of 65 bytes. Raises ValueError."""
+    """The arguments v, r, s of a signature of 65 bytes. Raises ValueError."""
     if len(signature) != 65:
         raise ValueError(f"a signature has 65 bytes, this has {len(signature)}")
     return abi_words.encode_uint(signature[64], 8) + signature[:64]

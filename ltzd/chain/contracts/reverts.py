@@ -1,8 +1,8 @@
-"""What a contract says when it reverts: from the bytes that a node hands back to words.
+"""Turns the revert data of a contract call into text.
 
-Knows `Error(string)`, `Panic(uint256)` and the custom errors of every contract in `compiled/`. The
-bytes come from whatever contract was called, so nothing about them is believed: words are printable
-and bounded, and what cannot be understood is shown in hex.
+Decodes `Error(string)`, `Panic(uint256)` and the custom errors of every contract in `compiled/`.
+Any contract may have produced the data, so the text is made printable and bounded, and data that
+cannot be decoded is shown in hex.
 """
 
 from dataclasses import dataclass
@@ -18,8 +18,8 @@ from ltzd.values import keccak
 ERROR: Final = keccak(b"Error(string)")[:4]
 PANIC: Final = keccak(b"Panic(uint256)")[:4]
 
-_LONGEST: Final = 200
-"""Characters of anything that a contract says in its own words, and of hex."""
+_MAX_LENGTH: Final = 200
+"""Characters of a contract's own text, and of hex."""
 
 _PANICS: Final = {
     0x00: "generic panic",
@@ -44,9 +44,9 @@ class CustomError:
 
 
 def error_name(data: bytes) -> str:
-    """The error's name: `ERC20InvalidReceiver`, `Error`, `Panic`; of an unknown one its selector.
+    """The error's name, such as `ERC20InvalidReceiver` or `Panic`; an unknown error's selector.
 
-    Empty data, as of a bare `revert()`, has the empty name.
+    The name is empty for empty data, as of a bare `revert()`.
     """
     selector = data[:4]
     if selector == ERROR:
@@ -58,20 +58,23 @@ def error_name(data: bytes) -> str:
 
 
 def describe(data: bytes) -> str:
-    """The whole reason for a person: `ZeroAmount()`, `Panic: division by zero`, a plain sentence.
+    """The whole reason for a person: `ZeroAmount()`, `Panic: division by zero`, or plain text.
 
-    `MintLimitExceeded(minter: 0x…, wanted: 5, available: 3)` is what a custom error looks like.
+    A custom error with arguments reads `MintLimitExceeded(minter: 0x…, wanted: 5, available: 3)`.
     """
     if not data:
         return "reverted without a reason"
     try:
-        return _understood(data[:4], data[4:]) or _bounded("0x" + data.hex())
+        return _decoded(data[:4], data[4:]) or _bounded("0x" + data.hex())
     except (DecodingError, ValueError, OverflowError):
         return _bounded(f"{error_name(data)} with malformed arguments 0x{data[4:].hex()}")
 
 
-def _understood(selector: bytes, body: bytes) -> str | None:
-    """Raises DecodingError, ValueError or OverflowError where the arguments are malformed."""
+def _decoded(selector: bytes, body: bytes) -> str | None:
+    """Returns None for an unknown selector.
+
+    Raises DecodingError, ValueError or OverflowError for malformed arguments.
+    """
     if selector == ERROR:
         return _sentence(abi_decode(["bytes"], body)[0])
     if selector == PANIC:
@@ -81,13 +84,17 @@ def _understood(selector: bytes, body: bytes) -> str | None:
     if known is None:
         return None
     values = abi_decode(list(known.types), body)
-    told = (f"{field}: {_shown(one)}" for field, one in zip(known.fields, values, strict=True))
-    return f"{known.name}({_bounded(', '.join(told))})"
+    arguments = (
+        f"{field}: {_shown(value)}" for field, value in zip(known.fields, values, strict=True)
+    )
+    return f"{known.name}({_bounded(', '.join(arguments))})"
 
 
 def _sentence(text: bytes) -> str:
-    """A string is read as bytes: what is not UTF-8 in it must not hide the rest."""
-    return _printable(text[: 4 * _LONGEST].decode(errors="replace")) or "reverted without a reason"
+    """Decodes with replacement characters: bytes that are not UTF-8 must not hide the rest."""
+    return (
+        _printable(text[: 4 * _MAX_LENGTH].decode(errors="replace")) or "reverted without a reason"
+    )
 
 
 def _shown(value: Any) -> str:
@@ -97,14 +104,14 @@ def _shown(value: Any) -> str:
 
 
 def _printable(text: str) -> str:
-    """No line breaks, no terminal codes: the text goes into logs and answers."""
+    """Replaces line breaks and terminal codes: the text goes into logs and answers."""
     return _bounded(
-        "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in text)
+        "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
     )
 
 
 def _bounded(text: str) -> str:
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
+    return text if len(text) <= _MAX_LENGTH else text[: _MAX_LENGTH - 1] + "…"
 
 
 @cache

@@ -1,7 +1,7 @@
-"""Whether the code at an address is what our sources compile to, immutables included.
+"""Compares deployed code with the compiled contracts, immutables included.
 
-Without metadata, the compiled creation code ends with the runtime code, whose immutables are words
-of zeros behind PUSH32; the constructor fills them in.
+The contracts are compiled without metadata, so their creation code ends with the runtime code. Its
+immutables are words of zeros behind PUSH32, which the constructor fills in.
 """
 
 from functools import cache
@@ -12,9 +12,9 @@ from ltzd.values import Address, keccak
 
 _PUSH1, _PUSH32 = 0x60, 0x7F
 _INVALID = b"\xfe"
-"""solc's last instruction of the creation code."""
-_BEGINNING = bytes.fromhex("6080604052")
-"""How solc begins code: the free memory pointer."""
+"""The last instruction of creation code by solc."""
+_START = bytes.fromhex("6080604052")
+"""The first instructions of code by solc, which set the free memory pointer."""
 
 
 def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: Address) -> bool:
@@ -23,20 +23,20 @@ def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: 
     if len(code) != len(template):
         return False
     expected = _immutables(contract, chain_id, at, ltz)
-    place = 0
-    while place < len(code):
-        operation = template[place]
+    index = 0
+    while index < len(code):
+        operation = template[index]
         width = operation - _PUSH1 + 1 if _PUSH1 <= operation <= _PUSH32 else 0
-        end = place + 1 + width
-        if code[place:end] != template[place:end]:
-            is_immutable = operation == _PUSH32 and template[place + 1 : end] == bytes(32)
+        end = index + 1 + width
+        if code[index:end] != template[index:end]:
+            is_immutable = operation == _PUSH32 and template[index + 1 : end] == bytes(32)
             if (
                 not is_immutable
-                or code[place] != operation
-                or code[place + 1 : end] not in expected
+                or code[index] != operation
+                or code[index + 1 : end] not in expected
             ):
                 return False
-        place = end
+        index = end
     return True
 
 
@@ -44,24 +44,24 @@ def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: 
 def _template(contract: str) -> bytes:
     """The runtime code before its immutables are filled in."""
     creation = artifacts.bytecode(contract)
-    return creation[creation.index(_INVALID + _BEGINNING) + len(_INVALID) :]
+    return creation[creation.index(_INVALID + _START) + len(_INVALID) :]
 
 
 def _immutables(contract: str, chain_id: int, at: Address, ltz: Address) -> set[bytes]:
-    """What OpenZeppelin's EIP712 and our constructor keep in the code."""
+    """The words that OpenZeppelin's EIP712 and the contract's constructor keep in the code."""
     name = DOMAIN_NAMES[contract]
     words = {
         bytes(12) + at,
         chain_id.to_bytes(32, "big"),
         keccak(name.encode()),
         keccak(b"1"),
-        _short(name),
-        _short("1"),
+        _short_string(name),
+        _short_string("1"),
         domain_separator(name, chain_id, at),
     }
     return words if contract == "LTZ" else words | {bytes(12) + ltz}
 
 
-def _short(text: str) -> bytes:
+def _short_string(text: str) -> bytes:
     """OpenZeppelin's ShortString: the text, and its length in the last byte."""
     return text.encode().ljust(31, b"\0") + bytes((len(text),))

@@ -1,8 +1,7 @@
-"""A wallet whose key lies on no server: each transaction goes out at a person's word, once.
+"""A wallet whose key is on no server: a person's command sends each transaction, once.
 
-There is no lane and no database behind it. What keeps a transaction from going out twice is that
-nothing is sent while an earlier one waits, and that an unknown outcome is told with its hash
-instead of tried again.
+There is no lane and no database. A transaction is not sent twice, because nothing is sent while an
+earlier one is pending, and because an unknown outcome is reported with its hash and not retried.
 """
 
 import asyncio
@@ -20,13 +19,13 @@ from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused,
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.values import Address, Hash32, checksummed, hex_of
 
-_LOOK_AGAIN_SECONDS = 0.05
-_LOOK_AGAIN_AT_MOST_SECONDS = 1.0
+_POLL_SECONDS = 0.05
+_MAX_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class MinedTransaction:
-    """A transaction that succeeded; `logs` as the node tells them."""
+    """A transaction that succeeded; `logs` are the node's."""
 
     hash: Hash32
     block_number: int
@@ -34,14 +33,14 @@ class MinedTransaction:
 
 
 class ColdWallet:
-    """`patience_seconds` is how long a block is waited for."""
+    """Sends transactions of one key. `timeout_seconds` bounds the wait for a block."""
 
     def __init__(
         self,
         rpc: Rpc,
         signer: Signer,
         fees: FeePolicy | None = None,
-        patience_seconds: float = 120.0,
+        timeout_seconds: float = 120.0,
         clock: Clock = loop_time,
     ) -> None:
         self._clock = clock
@@ -49,36 +48,37 @@ class ColdWallet:
         self._node = Node(rpc)
         self._signer = signer
         self._fees = fees or FeePolicy()
-        self._patience_seconds = patience_seconds
+        self._timeout_seconds = timeout_seconds
 
     async def send(
-        self, to: Address, data: bytes, told: Callable[[Hash32], None]
+        self, to: Address, data: bytes, on_signed: Callable[[Hash32], None]
     ) -> MinedTransaction:
-        """Simulate, sign, publish, wait for the block. `told` hears the hash before it goes out.
+        """Simulates, signs, publishes and waits for the block.
 
-        Raises Refused for a call that would revert (`details["revert"]` is the error's name) or
-        did; OutcomeUnknown if it may be mined yet.
+        Calls `on_signed` with the hash before the transaction is published. Raises Refused for a
+        call that would revert (`details["revert"]` is the error's name) or did revert, and
+        OutcomeUnknown if the transaction may still be mined.
         """
-        (mined,) = await self.send_all([(to, data)], told)
+        (mined,) = await self.send_all([(to, data)], on_signed)
         return mined
 
     async def send_all(
-        self, calls: Sequence[tuple[Address, bytes]], told: Callable[[Hash32], None]
+        self, calls: Sequence[tuple[Address, bytes]], on_signed: Callable[[Hash32], None]
     ) -> list[MinedTransaction]:
-        """Calls that do not build on each other, in their order, without waiting in between."""
+        """As `send` for calls that do not depend on each other, in order, without waits between."""
         nonce = await self._free_nonce()
         for to, data in calls:
             await simulate(self._node, to, data, self._signer.address)
         signed = [
-            await self._signed(nonce + place, to, data) for place, (to, data) in enumerate(calls)
+            await self._sign(nonce + index, to, data) for index, (to, data) in enumerate(calls)
         ]
-        for each in signed:
-            told(each.hash)
-            await self._publish(each)
-        return [await self._mined(each.hash) for each in signed]
+        for transaction in signed:
+            on_signed(transaction.hash)
+            await self._publish(transaction)
+        return [await self._wait_until_mined(transaction.hash) for transaction in signed]
 
     async def wait_until_idle(self) -> None:
-        """Wait until nothing of this wallet's is under way."""
+        """Waits until this wallet has no pending transaction. Raises Refused after the timeout."""
         deadline = self._deadline()
         while True:
             try:
@@ -87,10 +87,10 @@ class ColdWallet:
             except Refused:
                 if self._clock() > deadline:
                     raise
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+            await asyncio.sleep(_POLL_SECONDS)
 
     async def _free_nonce(self) -> int:
-        """Raises Refused while an earlier transaction waits: it may be this very call."""
+        """Raises Refused while an earlier transaction is pending: it may be this very call."""
         wallet = self._signer.address
         mined = await self._node.nonce(wallet)
         if await self._node.nonce(wallet, "pending") > mined:
@@ -100,7 +100,7 @@ class ColdWallet:
             )
         return mined
 
-    async def _signed(self, nonce: int, to: Address, data: bytes) -> SignedTransaction:
+    async def _sign(self, nonce: int, to: Address, data: bytes) -> SignedTransaction:
         head, _ = await self._node.head_and_final()
         fees = fees_for(await self._node.gas_price(head), self._fees)
         if fees is None:
@@ -122,7 +122,7 @@ class ColdWallet:
         )
 
     async def _gas_limit(self, to: Address, data: bytes) -> int:
-        """A quarter more than it needs now: what it finds may differ by then."""
+        """A quarter more than the call needs now: the state may have changed when it is mined."""
         call = {"from": hex_of(self._signer.address), "to": hex_of(to), "data": hex_of(data)}
         try:
             needed = int(await self._rpc.call("eth_estimateGas", call), 16)
@@ -136,7 +136,7 @@ class ColdWallet:
         try:
             outcome, text = await self._node.publish(signed.raw)
         except NodeUnavailable:
-            return  # it may have arrived: its receipt will tell
+            return  # The bytes may have arrived; the receipt will show.
         wallet = checksummed(self._signer.address)
         match outcome:
             case PublishOutcome.ACCEPTED:
@@ -152,8 +152,8 @@ class ColdWallet:
                 )
         raise Misconfigured(f"The node does not take the transaction: {text}")
 
-    async def _mined(self, transaction: Hash32) -> MinedTransaction:
-        deadline, pause = self._deadline(), _LOOK_AGAIN_SECONDS
+    async def _wait_until_mined(self, transaction: Hash32) -> MinedTransaction:
+        deadline, pause = self._deadline(), _POLL_SECONDS
         while self._clock() < deadline:
             try:
                 (receipt,) = await self._node.receipts([transaction])
@@ -169,10 +169,10 @@ class ColdWallet:
             except NodeUnavailable:
                 pass
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LOOK_AGAIN_AT_MOST_SECONDS)
+            pause = min(2 * pause, _MAX_POLL_SECONDS)
         raise OutcomeUnknown(
             f"Whether transaction {hex_of(transaction)} is mined is not known after "
-            f"{self._patience_seconds:g} s, and it may be mined later: look for it in an explorer "
+            f"{self._timeout_seconds:g} s, and it may be mined later: look for it in an explorer "
             "or with eth_getTransactionReceipt before you repeat the command."
         )
 
@@ -184,7 +184,7 @@ class ColdWallet:
             raise NodeUnavailable("The node's receipt is malformed") from error
 
     def _deadline(self) -> float:
-        return self._clock() + self._patience_seconds
+        return self._clock() + self._timeout_seconds
 
 
 async def simulate(node: Node, to: Address, data: bytes, sender: Address) -> None:

@@ -1,6 +1,6 @@
-"""The file that remembers a deployment: JSON, written whole and durably or not at all.
+"""The file that keeps a deployment: JSON, written whole and durably or not at all.
 
-It holds no secret. Besides the addresses it keeps what another run needs to go on with this one.
+The file holds no secret. Besides the addresses it keeps what a later run needs to continue.
 """
 
 import json
@@ -28,45 +28,45 @@ def as_json(deployment: Deployment) -> dict[str, Any]:
 
 
 def read(path: Path) -> Deployment | None:
-    """None if there is no such file. Raises Misconfigured."""
+    """The deployment, or None if there is no such file. Raises Misconfigured."""
     try:
         return _deployment(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Misconfigured(
-            f"{path} does not tell of a deployment; name another file, or put it right."
+            f"{path} is not a deployment file; name another file, or correct it."
         ) from error
 
 
-def _deployment(said: dict[str, Any]) -> Deployment:
+def _deployment(document: dict[str, Any]) -> Deployment:
     """Raises ValueError, KeyError, TypeError or AttributeError."""
     contracts = {
         name: DeployedContract(
-            address_of(said["contracts"][name]), _nonce(said["nonces"].get(name))
+            address_of(document["contracts"][name]), _nonce(document["nonces"].get(name))
         )
         for name in artifacts.CONTRACTS
-        if name in said["contracts"]
+        if name in document["contracts"]
     }
     if contracts and "LTZ" not in contracts:
-        raise ValueError("the others hold the address of LTZ")
-    deployer = address_of(said["deployer"])
-    chain_id, first_block = int(said["chainId"]), int(said["firstBlock"])
-    return Deployment(chain_id, hash_of(said["genesis"]), deployer, first_block, contracts)
+        raise ValueError("the other contracts hold the address of LTZ")
+    deployer = address_of(document["deployer"])
+    chain_id, first_block = int(document["chainId"]), int(document["firstBlock"])
+    return Deployment(chain_id, hash_of(document["genesis"]), deployer, first_block, contracts)
 
 
-def _nonce(said: Any) -> int | None:
-    return None if said is None else int(said)
+def _nonce(value: Any) -> int | None:
+    return None if value is None else int(value)
 
 
 def read_dev_file(path: Path, chain_id: int) -> Deployment | None:
-    """As `read`; ltzd 0.1 wrote down LTZ alone, and no chain id."""
+    """As `read`, and reads the files of ltzd 0.1, which hold only LTZ and no chain id."""
     try:
-        said = json.loads(path.read_text(encoding="utf-8"))
-        if "LTZ" not in said:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "LTZ" not in document:
             return read(path)
-        contracts = {"LTZ": DeployedContract(address_of(said["LTZ"]))}
-        genesis, first_block = hash_of(said["genesis"]), int(said["firstBlock"])
+        contracts = {"LTZ": DeployedContract(address_of(document["LTZ"]))}
+        genesis, first_block = hash_of(document["genesis"]), int(document["firstBlock"])
         return Deployment(chain_id, genesis, ZERO_ADDRESS, first_block, contracts)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return read(path)
@@ -74,20 +74,20 @@ def read_dev_file(path: Path, chain_id: int) -> Deployment | None:
 
 def write(path: Path, deployment: Deployment) -> None:
     """Raises Misconfigured."""
-    unfinished = path.with_name(path.name + ".new")
+    temporary = path.with_name(path.name + ".new")
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
+        with temporary.open("w", encoding="utf-8") as file:
             file.write(json.dumps(as_json(deployment), indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        unfinished.replace(path)
-        _keep_the_name(path)
+        temporary.replace(path)
+        _sync_folder(path)
     except OSError as error:
         raise Misconfigured(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def _keep_the_name(path: Path) -> None:
-    """A file that was replaced is durable once its folder is."""
+def _sync_folder(path: Path) -> None:
+    """Makes the renaming of the file durable."""
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

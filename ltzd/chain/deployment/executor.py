@@ -1,7 +1,7 @@
-"""Carries a deployment out: looks, plans, sends, and looks again until nothing is left to do.
+"""Carries out a deployment: reads the chain, plans, sends, and repeats until nothing is left to do.
 
-Whatever an earlier run sent shows in what the chain says or is sent once more with the same nonce,
-so it may be killed anywhere. It ends by reading everything back.
+The process may be killed at any point. A transaction of an earlier run either shows on chain or is
+sent once more with the same nonce. At the end the executor reads everything back.
 """
 
 import asyncio
@@ -18,11 +18,11 @@ from ltzd.chain.deployment.plan import (
     MintLimit,
     RoleState,
     Step,
+    assign_addresses,
     faults_of,
     faults_on_chain,
     forbidden_grants,
     is_ready,
-    place,
     plan,
     wanted_grants,
 )
@@ -36,29 +36,29 @@ from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
 
 _REORG_MARGIN = 64
-"""Blocks: a creation that is mined on another branch may lie this much lower."""
-_MOST_ROUNDS = 12
-_MOST_LOOKS = 60
+"""Blocks by which a reorg may lower the block of a creation."""
+_MAX_ROUNDS = 12
+_MAX_READS = 60
 _ETHER = 10**18
 
 
 @dataclass(frozen=True, slots=True)
 class SendMode:
-    """How to go about it.
+    """How transactions are sent.
 
-    `is_hurried` sends everything at once, with limits of gas that are guessed: right for a dev
-    chain, where gas is free and each wait is a block.
+    `is_hurried` sends everything at once with estimated gas limits: right for a dev chain, where
+    gas is free and each wait costs a block. `timeout_seconds` bounds the wait for receipts.
     """
 
     fees: FeePolicy = FeePolicy()  # noqa: RUF009 - it is frozen
     is_hurried: bool = False
-    look_again_seconds: float = 0.5
-    patience_seconds: float = 300.0
+    poll_seconds: float = 0.5
+    timeout_seconds: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """The chain as one block shows it."""
+    """The state of the chain after one block."""
 
     first_block: int = field(compare=False)
     nonce: int
@@ -67,16 +67,16 @@ class _View:
 
 
 class DeploymentExecutor:
-    """`remember` makes what it is given durable; `tell` hears a sentence for each step."""
+    """`save` stores a deployment durably; `report` gets a sentence for each step."""
 
     def __init__(
         self,
         rpc: Rpc,
         signer: Signer,
         terms: DeploymentTerms,
-        remember: Callable[[Deployment], None],
-        tell: Callable[[str], None],
-        manner: SendMode | None = None,
+        save: Callable[[Deployment], None],
+        report: Callable[[str], None],
+        mode: SendMode | None = None,
         clock: Clock = loop_time,
     ) -> None:
         if faults := faults_of(terms):
@@ -85,68 +85,73 @@ class DeploymentExecutor:
         self._node = Node(rpc)
         self._signer = signer
         self._terms = terms
-        self._remember = remember
-        self._tell = tell
+        self._save = save
+        self._report = report
         self._clock = clock
-        self._manner = manner or SendMode()
+        self._mode = mode or SendMode()
 
     async def run(self, before: Deployment) -> Deployment:
-        """Raises Misconfigured, Unavailable; then the same call later goes on."""
+        """Deploys what is missing and returns the whole deployment.
+
+        Raises Misconfigured, FileRejected, Unavailable; the same call later continues.
+        """
         deployment = before
-        view = await self._look_twice(before)
-        for _ in range(_MOST_ROUNDS):
-            contracts = self._placed(deployment, view)
+        view = await self._read_settled(before)
+        for _ in range(_MAX_ROUNDS):
+            contracts = self._assign_addresses(deployment, view)
             if contracts != deployment:
-                self._remember(contracts)
+                self._save(contracts)
                 deployment = contracts
             steps = plan(self._terms, deployment, view.states)
             if not steps:
                 self._refuse_faults(view)
-                self._remember(deployment)
+                self._save(deployment)
                 return deployment
             has_receipts = await self._send(deployment, view, steps)
-            seen = await self._look(deployment) if has_receipts else None
-            view = seen or await self._look_twice(deployment)
+            seen = await self._read(deployment) if has_receipts else None
+            view = seen or await self._read_settled(deployment)
         raise NodeUnavailable(
             "The node takes transactions but does not show what they did; try again later."
         )
 
     async def preview(self, before: Deployment) -> list[str]:
-        """What `run` would do, in words; sends and remembers nothing."""
-        view = await self._look_twice(before)
-        steps = plan(self._terms, self._placed(before, view), view.states)
+        """Descriptions of the steps that `run` would take. Sends and saves nothing."""
+        view = await self._read_settled(before)
+        steps = plan(self._terms, self._assign_addresses(before, view), view.states)
         if not steps:
             self._refuse_faults(view)
-        return [step.words for step in steps]
+        return [step.description for step in steps]
 
-    def _placed(self, deployment: Deployment, view: _View) -> Deployment:
-        stands = frozenset(view.states)
-        return place(deployment, self._signer.address, view.nonce, view.first_block, stands)
+    def _assign_addresses(self, deployment: Deployment, view: _View) -> Deployment:
+        existing = frozenset(view.states)
+        return assign_addresses(
+            deployment, self._signer.address, view.nonce, view.first_block, existing
+        )
 
     def _refuse_faults(self, view: _View) -> None:
         if faults := faults_on_chain(self._terms, view.states):
             raise FileRejected(faults)
 
-    async def _look_twice(self, deployment: Deployment) -> _View:
-        """What two looks agree on.
+    async def _read_settled(self, deployment: Deployment) -> _View:
+        """The state on which two successive reads agree.
 
-        An earlier run's last transaction may be just about to be mined, and while anvil mines, a
-        block's nonces and code are there sooner than the rest of it.
+        An earlier run's last transaction may be about to be mined, and while anvil mines a block,
+        its nonces and code appear before the rest of it.
         """
-        view = await self._look(deployment)
+        view = await self._read(deployment)
         if view is not None and not deployment.contracts:
             return view
-        for _ in range(_MOST_LOOKS):
-            await asyncio.sleep(self._manner.look_again_seconds)
-            before, view = view, await self._look(deployment)
+        for _ in range(_MAX_READS):
+            await asyncio.sleep(self._mode.poll_seconds)
+            before, view = view, await self._read(deployment)
             if view is not None and view == before:
                 return view
         raise NodeUnavailable("The node's answers do not settle; try again later.")
 
-    async def _look(self, deployment: Deployment) -> _View | None:
-        """One block's word on everything: of several nodes one may be behind the others.
+    async def _read(self, deployment: Deployment) -> _View | None:
+        """The state after one block, because nodes behind one URL may differ in height.
 
-        None where it contradicts itself.
+        Returns None if the answers contradict each other.
         """
         head, _ = await self._node.head_and_final()
         wallet, at = hex_of(self._signer.address), hex(head.number)
@@ -155,16 +160,16 @@ class DeploymentExecutor:
             ("eth_getTransactionCount", (wallet, at)),
             ("eth_getBalance", (wallet, at)),
         ]
-        calls += [("eth_getCode", (hex_of(deployment.address(one)), at)) for one in names]
+        calls += [("eth_getCode", (hex_of(deployment.address(name)), at)) for name in names]
         nonce, balance, *codes = await self._batch(calls)
         states = {}
         for name, code in zip(names, map(_bytes, codes), strict=True):
             if code:
                 self._refuse_other_code(deployment, name, code)
-                found = await self._standing(deployment.address(name), name, at)
-                if found is None:
+                state = await self._read_roles(deployment.address(name), name, at)
+                if state is None:
                     return None
-                states[name] = found
+                states[name] = state
         return _View(_first_block(head), _number(nonce), _number(balance), states)
 
     def _refuse_other_code(self, deployment: Deployment, name: str, code: bytes) -> None:
@@ -175,63 +180,68 @@ class DeploymentExecutor:
                 f"LTZ {checksummed(ltz)}; name another file, or use the ltzd that deployed it."
             )
 
-    async def _standing(self, address: Address, contract: str, at: str) -> RoleState | None:
-        """None where the calls meet no code, although there is some."""
+    async def _read_roles(self, address: Address, contract: str, at: str) -> RoleState | None:
+        """Returns None if the calls find no code although the block has it."""
         terms = self._terms
         grants = [*wanted_grants(terms, contract), *forbidden_grants(terms, contract)]
-        asked: list[tuple[str, tuple[object, ...]]] = [
+        views: list[tuple[str, tuple[object, ...]]] = [
             ("defaultAdmin", ()),
             ("pendingDefaultAdmin", ()),
             ("defaultAdminDelay", ()),
         ]
-        asked += [("hasRole", (web3_contracts.role_id(one.role), one.account)) for one in grants]
+        views += [
+            ("hasRole", (web3_contracts.role_id(grant.role), grant.account)) for grant in grants
+        ]
         if contract == "LTZ" and terms.minter is not None:
-            asked.append(("mintLimit", (terms.minter,)))
+            views.append(("mintLimit", (terms.minter,)))
         calls: list[RpcCall] = [
             ("eth_call", ({"to": hex_of(address), "data": hex_of(data)}, at))
             for data in (
-                web3_contracts.encode_call(contract, function, *given) for function, given in asked
+                web3_contracts.encode_call(contract, function, *given) for function, given in views
             )
         ]
         answers = await self._batch(calls)
         if "0x" in answers:
             return None
-        return _standing(contract, grants, [function for function, _ in asked], answers)
+        return _role_state(contract, grants, [function for function, _ in views], answers)
 
     async def _batch(self, calls: Sequence[RpcCall]) -> list[Any]:
         answers = await self._rpc.batch(calls)
         for answer in answers:
             if isinstance(answer, RpcError):
-                raise NodeUnavailable(f"The node cannot tell: {answer.message}") from answer
+                raise NodeUnavailable(f"The node cannot answer: {answer.message}") from answer
         return answers
 
     async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
-        """Whether all that was sent has its receipt."""
+        """Sends the steps that can be sent now; returns whether all of them have receipts."""
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
         self._refuse_poverty(view, steps, fees)
-        hurried = self._manner.is_hurried
-        now = steps if hurried else [one for one in steps if is_ready(one, view.states)]
+        hurried = self._mode.is_hurried
+        now = steps if hurried else [step for step in steps if is_ready(step, view.states)]
         sent = []
         for nonce, step in enumerate(now, view.nonce):
             assert step.nonce in {None, nonce}, "creations come first, with the nonces in line"
             gas_limit = step.gas_limit if hurried else await self._gas_limit(step)
             signed = self._sign(deployment.chain_id, nonce, step, gas_limit, fees)
-            self._tell(step.words)
+            self._report(step.description)
             await self._publish(signed)
             sent.append((signed.hash, step))
-        return await self._mined(sent, view.nonce + len(now))
+        return await self._wait_until_mined(sent, view.nonce + len(now))
 
     def _refuse_foreign_admin(self, view: _View, steps: Sequence[Step]) -> None:
         wallet = self._signer.address
         foreign = [
-            step.words
+            step.description
             for step in steps
             if step.contract in view.states and view.states[step.contract].admin != wallet
         ]
         if foreign:
             raise FileRejected(
-                [f"{one}: only its admin can do that, not {checksummed(wallet)}" for one in foreign]
+                [
+                    f"{step}: only its admin can do that, not {checksummed(wallet)}"
+                    for step in foreign
+                ]
             )
 
     def _refuse_poverty(self, view: _View, steps: Sequence[Step], fees: Fees) -> None:
@@ -245,15 +255,15 @@ class DeploymentExecutor:
 
     async def _fees(self) -> Fees:
         head, _ = await self._node.head_and_final()
-        fees = fees_for(await self._node.gas_price(head), self._manner.fees)
+        fees = fees_for(await self._node.gas_price(head), self._mode.fees)
         if fees is None:
             raise Unavailable(
-                f"Gas costs more than {self._manner.fees.cap // GWEI} gwei now; try again later."
+                f"Gas costs more than {self._mode.fees.cap // GWEI} gwei now; try again later."
             )
         return fees
 
     async def _gas_limit(self, step: Step) -> int:
-        """A quarter more than it needs now. Raises Misconfigured if it would revert."""
+        """A quarter more than the step needs now. Raises Misconfigured if it would revert."""
         call = {"from": hex_of(self._signer.address), "data": hex_of(step.data)}
         if step.to is not None:
             call["to"] = hex_of(step.to)
@@ -261,7 +271,7 @@ class DeploymentExecutor:
             return _number(await self._rpc.call("eth_estimateGas", call)) * 5 // 4
         except RpcError as error:
             reason = error.message if error.data is None else reverts.describe(error.data)
-            raise Misconfigured(f"This step would fail: {step.words}: {reason}") from error
+            raise Misconfigured(f"This step would fail: {step.description}: {reason}") from error
 
     def _sign(
         self, chain_id: int, nonce: int, step: Step, gas_limit: int, fees: Fees
@@ -280,7 +290,7 @@ class DeploymentExecutor:
         )
 
     async def _publish(self, signed: SignedTransaction) -> None:
-        """A nonce that is taken or about to be is an earlier run's, and the next look shows it."""
+        """Ignores a used nonce: an earlier run used it, as the next read of the chain shows."""
         outcome, text = await self._node.publish(signed.raw)
         if outcome is PublishOutcome.UNAFFORDABLE:
             raise Misconfigured(
@@ -290,43 +300,42 @@ class DeploymentExecutor:
         if outcome in {PublishOutcome.REFUSED, PublishOutcome.REFUSED_FOR_GOOD}:
             raise Misconfigured(f"The node does not take the transaction: {text}")
 
-    async def _mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
-        """Wait for all receipts, or until the nonces are used: an earlier run's may have been.
+    async def _wait_until_mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
+        """Waits for all receipts; returns False if the nonces are used without them.
 
-        Which of the two it was. Raises Misconfigured, NodeUnavailable.
+        Then an earlier run's transactions used the nonces. Raises Misconfigured, NodeUnavailable.
         """
-        deadline = self._clock() + self._manner.patience_seconds
+        deadline = self._clock() + self._mode.timeout_seconds
         while self._clock() < deadline:
-            receipts = await self._node.receipts([one for one, _ in sent])
+            receipts = await self._node.receipts([hash_ for hash_, _ in sent])
             for receipt, (_, step) in zip(receipts, sent, strict=True):
                 if receipt is not None and not receipt.succeeded:
                     raise Misconfigured(
                         f"This step was mined in transaction {hex_of(receipt.transaction_hash)} "
-                        f"but reverted: {step.words}. Run this again."
+                        f"but reverted: {step.description}. Run this again."
                     )
             if all(receipts):
                 return True
             if await self._node.nonce(self._signer.address) >= next_nonce:
                 return False
-            await asyncio.sleep(self._manner.look_again_seconds)
+            await asyncio.sleep(self._mode.poll_seconds)
         raise NodeUnavailable(
-            f"Not all was mined within {self._manner.patience_seconds:.0f} s; "
-            "run this again to go on."
+            f"Not all was mined within {self._mode.timeout_seconds:.0f} s; run this again to go on."
         )
 
 
 async def begin(node: Node, chain_id: int, genesis: Hash32, deployer: Address) -> Deployment:
-    """A deployment of which nothing is done, from the node's head on."""
+    """A new deployment, which starts at the node's head."""
     head, _ = await node.head_and_final()
     return Deployment(chain_id, genesis, deployer, _first_block(head), {})
 
 
 def _first_block(head: Header) -> int:
-    """No block below it can hold what is sent from now on."""
+    """A block below which nothing that is sent from now on can be mined."""
     return max(1, head.number + 1 - _REORG_MARGIN)
 
 
-def _standing(
+def _role_state(
     contract: str, grants: list[Grant], functions: list[str], answers: list[Any]
 ) -> RoleState:
     try:
@@ -342,7 +351,7 @@ def _standing(
         admin=values[0][0],
         pending_admin=values[1][0],
         admin_delay_seconds=values[2][0],
-        granted=frozenset(one for one, is_held in zip(grants, has, strict=True) if is_held),
+        granted=frozenset(grant for grant, is_held in zip(grants, has, strict=True) if is_held),
         mint_limit=None if limit is None else MintLimit(limit[0], limit[1]),
     )
 

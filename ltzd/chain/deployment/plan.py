@@ -1,12 +1,12 @@
-"""What is still to be done until the four contracts stand and each key holds what it should.
+"""Plans a deployment: the steps until the four contracts exist and each key holds its roles.
 
-Decided without I/O: from the terms, from what an earlier run wrote down and from what the chain
-shows. Run again with what came of its steps, it names the rest; so a run that was killed anywhere
-goes on where it stopped.
+Decided without I/O, from the terms, the saved deployment and the state of the chain. After some
+steps are carried out, the plan of the new state holds the remaining ones, so a run that was killed
+at any point continues where it stopped.
 
-A contract's address follows from its creator's nonce. Both are written down before anything is
-sent, and the creation goes out with that nonce and no other: however often it is sent, there is one
-contract. Units: wei of LTZ, seconds, gas.
+A contract's address follows from its creator's nonce. Both are saved before anything is sent, and
+the creation is sent with that nonce only: however often it is sent, one contract is created. Units:
+wei of LTZ, seconds, gas.
 """
 
 from collections.abc import Iterator, Mapping
@@ -22,7 +22,7 @@ HOT_ROLES: Final = {
     "PointsSale": ("RELAYER",),
     "BusinessEscrow": ("RELAYER",),
 }
-"""Of keys that lie on a server."""
+"""Roles of keys that are on a server."""
 COLD_ROLES: Final = {
     "LTZ": ("GUARDIAN",),
     "PerkNFT": ("GUARDIAN", "REGISTRAR"),
@@ -30,16 +30,16 @@ COLD_ROLES: Final = {
     "BusinessEscrow": ("GUARDIAN", "REGISTRAR", "SETTLER", "ARBITER"),
 }
 _LIMIT_UNIT = 10**12
-"""LTZ keeps mint limits in this many wei."""
-_MOST_LIMIT_UNITS = 2**88 - 1
+"""LTZ stores mint limits in multiples of this many wei."""
+_MAX_LIMIT_UNITS = 2**88 - 1
 _GAS_PER_BYTE = 260
-"""Of bytecode in a creation: 200 for keeping a byte, 16 for sending it, the rest for running it."""
+"""Gas per byte of a creation: 200 to store it, 16 to send it, the rest to run the constructor."""
 _CALL_GAS, _GAS_PER_CALL = 60_000, 80_000
 
 
 @dataclass(frozen=True, slots=True)
 class MintLimit:
-    """`capacity` wei at once, refilled over `window_seconds`."""
+    """At most `capacity` wei at once, refilled over `window_seconds`."""
 
     capacity: int
     window_seconds: int
@@ -50,7 +50,7 @@ class MintLimit:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentTerms:
-    """Who is to hold what. `heir` is to take over from the deployer as admin."""
+    """The accounts that shall hold each role. `heir` shall become admin after the deployer."""
 
     deployer: Address
     admin_delay_seconds: int
@@ -91,7 +91,7 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class DeployedContract:
-    """Where a contract is or will be. The nonce is unknown where another program deployed it."""
+    """A contract's address, also before the creation. `nonce` is None if it is unknown."""
 
     address: Address
     nonce: int | None = None
@@ -99,7 +99,7 @@ class DeployedContract:
 
 @dataclass(frozen=True, slots=True)
 class Deployment:
-    """What is written down. LTZ's first log is in `first_block` or later."""
+    """The saved state of a deployment. LTZ's first log is in `first_block` or later."""
 
     chain_id: int
     genesis: Hash32
@@ -113,7 +113,7 @@ class Deployment:
 
 @dataclass(frozen=True, slots=True)
 class RoleState:
-    """One contract on the chain, as one block shows it; `granted` of those roles asked for."""
+    """One contract's roles after a block. `granted` holds the queried grants that exist."""
 
     admin: Address
     pending_admin: Address
@@ -124,18 +124,18 @@ class RoleState:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One transaction; `to` is None for a creation, whose nonce is fixed. Gas is a safe limit."""
+    """One transaction. `to` is None for a creation, which has a fixed nonce."""
 
     contract: str
     to: Address | None
     data: bytes
     gas_limit: int
-    words: str
+    description: str
     nonce: int | None = None
 
 
 def faults_of(terms: DeploymentTerms) -> list[str]:
-    """What least privilege and the contracts forbid; a sentence each."""
+    """Sentences about terms that least privilege or the contracts forbid."""
     return list(_faults_of(terms))
 
 
@@ -148,17 +148,17 @@ def _faults_of(terms: DeploymentTerms) -> Iterator[str]:
             kind = "minter" if account == terms.minter else "relayer"
             yield (
                 f"{checksummed(account)} cannot be {kind} and {cold[account]}: "
-                "a key that lies on a server holds no other role."
+                "a key that is on a server holds no other role."
             )
     if terms.minter in terms.relayers:
         yield "The mint wallet and the relay wallet must be two: one stolen key must not be both."
     if ZERO_ADDRESS in {*terms.hot(), *cold}:
-        yield "The zero address can hold nothing."
+        yield "The zero address can hold no role."
     if (terms.minter is None) != (terms.mint_limit is None):
         yield "A minter needs a limit, and a limit its minter: give both."
     if terms.mint_limit is not None:
         kept = terms.mint_limit.rounded_as_stored()
-        if not 0 < kept.capacity <= _MOST_LIMIT_UNITS * _LIMIT_UNIT:
+        if not 0 < kept.capacity <= _MAX_LIMIT_UNITS * _LIMIT_UNIT:
             yield "The mint limit must lie between 0.000001 LTZ and 3 * 10^20 LTZ."
         if not 0 < kept.window_seconds < 2**40:
             yield "The mint limit's window must be at least a second."
@@ -173,37 +173,38 @@ def wanted_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
 
 
 def forbidden_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
-    """What no hot key may hold, whoever granted it."""
+    """Grants that no hot key may hold."""
     cold = ("DEFAULT_ADMIN", *COLD_ROLES[contract])
-    found = [Grant(contract, role, account) for account in terms.hot() for role in cold]
+    forbidden = [Grant(contract, role, account) for account in terms.hot() for role in cold]
     if terms.minter is not None:
         relaying = [role for role in HOT_ROLES[contract] if role != "MINTER"]
-        found += [Grant(contract, role, terms.minter) for role in relaying]
+        forbidden += [Grant(contract, role, terms.minter) for role in relaying]
     if contract == "LTZ":
-        found += [Grant(contract, "MINTER", account) for account in terms.relayers]
-    return found
+        forbidden += [Grant(contract, "MINTER", account) for account in terms.relayers]
+    return forbidden
 
 
-def place(
-    before: Deployment, deployer: Address, nonce: int, first_block: int, stands: frozenset[str]
+def assign_addresses(
+    before: Deployment, deployer: Address, nonce: int, first_block: int, existing: frozenset[str]
 ) -> Deployment:
-    """Addresses for all that does not stand, of the deployer's coming nonces.
+    """Addresses for all contracts that do not exist, from the deployer's next nonces.
 
-    Those written down stay while they can still come true. Without LTZ nothing else stands: the
-    others hold its address for ever. A chain that began anew has lower blocks than the one before.
+    Saved addresses stay while they can still come true. Without LTZ no other contract counts as
+    existing: the others hold LTZ's address and cannot change it. A chain that was started again has
+    lower blocks than before, so `first_block` may fall.
     """
-    if "LTZ" in stands:
-        missing = [one for one in artifacts.CONTRACTS if one not in stands]
+    if "LTZ" in existing:
+        missing = [name for name in artifacts.CONTRACTS if name not in existing]
     else:
         missing = list(artifacts.CONTRACTS)
         before = replace(before, first_block=min(before.first_block, first_block))
     nonces = range(nonce, nonce + len(missing))
-    known = [before.contracts[one].nonce if one in before.contracts else None for one in missing]
+    known = [before.contracts[name].nonce if name in before.contracts else None for name in missing]
     if not missing or (known == list(nonces) and before.deployer == deployer):
         return before
     fresh = {
-        one: DeployedContract(created_address(deployer, at), at)
-        for one, at in zip(missing, nonces, strict=True)
+        name: DeployedContract(created_address(deployer, at), at)
+        for name, at in zip(missing, nonces, strict=True)
     }
     return replace(before, deployer=deployer, contracts={**before.contracts, **fresh})
 
@@ -211,15 +212,15 @@ def place(
 def plan(
     terms: DeploymentTerms, deployment: Deployment, states: Mapping[str, RoleState]
 ) -> list[Step]:
-    """All steps that are left, creations first. `standing` holds what has been created."""
-    missing = [one for one in artifacts.CONTRACTS if one not in states]
-    creations = [_creation(terms, deployment, one) for one in missing]
-    calls = [_calls(terms, deployment, one, states.get(one)) for one in artifacts.CONTRACTS]
-    return creations + [one for one in calls if one is not None]
+    """All remaining steps, creations first. `states` holds the contracts that exist."""
+    missing = [name for name in artifacts.CONTRACTS if name not in states]
+    creations = [_creation(terms, deployment, name) for name in missing]
+    calls = [_calls(terms, deployment, name, states.get(name)) for name in artifacts.CONTRACTS]
+    return creations + [step for step in calls if step is not None]
 
 
 def is_ready(step: Step, states: Mapping[str, RoleState]) -> bool:
-    """Whether it can be tried out now: what it touches stands."""
+    """Whether the step can be simulated now: the contracts that it needs exist."""
     if step.to is None:
         return step.contract == "LTZ" or "LTZ" in states
     return step.contract in states
@@ -244,15 +245,15 @@ def _creation(terms: DeploymentTerms, deployment: Deployment, contract: str) -> 
 def _calls(
     terms: DeploymentTerms, deployment: Deployment, contract: str, states: RoleState | None
 ) -> Step | None:
-    """Everything that a contract lacks, in one transaction of its admin."""
+    """All roles and limits that a contract lacks, in one transaction of its admin."""
     left = list(_left(terms, contract, states))
     if not left:
         return None
     calls = [call for call, _ in left]
     data = calls[0] if len(calls) == 1 else web3_contracts.encode_call(contract, "multicall", calls)
-    words = f"{contract}: {'; '.join(words for _, words in left)}"
+    description = f"{contract}: {'; '.join(text for _, text in left)}"
     gas_limit = _CALL_GAS + _GAS_PER_CALL * len(calls)
-    return Step(contract, deployment.address(contract), data, gas_limit, words)
+    return Step(contract, deployment.address(contract), data, gas_limit, description)
 
 
 def _left(
@@ -263,7 +264,7 @@ def _left(
     if contract == "LTZ" and limit is not None and terms.minter is not None:
         known = states.mint_limit if states else None
         if known != limit.rounded_as_stored():
-            # Before the role: a minter whose limit is another's mistake must not mint meanwhile.
+            # Before the role: a minter with a wrong limit must not mint meanwhile.
             amount, seconds = limit.capacity, limit.window_seconds
             yield (
                 web3_contracts.encode_call("LTZ", "setMintLimit", terms.minter, amount, seconds),
@@ -286,14 +287,16 @@ def _left(
 
 
 def faults_on_chain(terms: DeploymentTerms, states: Mapping[str, RoleState]) -> list[str]:
-    """What the chain shows that the terms do not allow, and no step of ours puts right."""
-    return [fault for one in states for fault in _faults_on_chain(terms, one, states[one])]
+    """Contradictions between chain and terms that no step corrects, a sentence each."""
+    return [
+        fault for name, state in states.items() for fault in _faults_on_chain(terms, name, state)
+    ]
 
 
 def _faults_on_chain(terms: DeploymentTerms, contract: str, states: RoleState) -> Iterator[str]:
     for grant in forbidden_grants(terms, contract):
         if grant in states.granted:
-            yield f"{grant} must be revoked: a key that lies on a server holds no other role."
+            yield f"{grant} must be revoked: a key that is on a server holds no other role."
     if states.admin not in {terms.deployer, terms.heir}:
         yield f"{contract}: its admin is {checksummed(states.admin)}."
     if states.admin_delay_seconds != terms.admin_delay_seconds:

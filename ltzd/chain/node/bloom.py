@@ -1,4 +1,4 @@
-"""Asks a block's logs bloom whether a contract can have logged in it (Yellow Paper 4.3.1)."""
+"""Tests a block's logs bloom for a contract's logs (Yellow Paper 4.3.1)."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -18,17 +18,16 @@ def _mask(value: bytes) -> int:
 
 
 def may_hold(bloom: bytes, *values: bytes) -> bool:
-    """Whether the bloom may hold all `values` (addresses, topics): False is certain.
+    """Whether the bloom may hold all `values` (addresses, topics); False is certain.
 
-    An all-zero bloom of a chain that fills none in also says False; the caller must know such
-    chains.
+    A chain that leaves its blooms empty also gives False: the caller must know such chains.
     """
     bits = int.from_bytes(bloom, "big")
     return all(bits & mask == mask for mask in map(_mask, values))
 
 
 def may_hold_any(bloom: bytes, contract: bytes, topics: Iterable[bytes]) -> bool:
-    """Whether the contract may have logged any of `topics`: False is certain, as above."""
+    """Whether the contract may have logged any of `topics`; False is certain, as above."""
     bits = int.from_bytes(bloom, "big")
-    ours = _mask(contract)
-    return bits & ours == ours and any(bits & mask == mask for mask in map(_mask, topics))
+    address = _mask(contract)
+    return bits & address == address and any(bits & mask == mask for mask in map(_mask, topics))

@@ -1,7 +1,7 @@
-"""What a node says, turned into typed observations: no other room reads its error texts.
+"""Typed calls to one node. No other package reads a node's error texts.
 
-Raises NodeUnavailable wherever a node does not answer; numbers are ints, hashes bytes, fees wei
-per gas.
+Every call raises NodeUnavailable if the node does not answer or answers malformed data. Numbers
+are ints, hashes bytes, fees wei per gas.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ _METHOD_NOT_FOUND = -32601
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`base_fee` and `gas_limit` are None on a chain whose blocks do not name them."""
+    """`base_fee` and `gas_limit` are None on a chain whose blocks lack them."""
 
     number: int
     hash: Hash32
@@ -42,9 +42,9 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class Revert:
-    """A call that would revert. `data` is None where the node does not say that the contract did.
+    """A call that failed. `data` is None if the node does not say that the contract reverted.
 
-    Then it may be the node's own trouble: no gas for so long a call, no state, no time.
+    Then the fault may be the node's: its gas cap, a pruned state or a timeout.
     """
 
     data: bytes | None
@@ -52,7 +52,7 @@ class Revert:
 
 
 _REVERTED_CODE = 3
-"""geth's code of `execution reverted`, which others have taken over."""
+"""geth's code of `execution reverted`, which other clients use too."""
 
 _MARKET: Sequence[RpcCall] = (
     ("eth_feeHistory", ("0x1", "latest", [])),
@@ -63,7 +63,7 @@ _YEAR_10000 = 253_402_300_800
 
 
 class Node:
-    """Typed questions to one node."""
+    """Typed calls to one node."""
 
     def __init__(self, rpc: Rpc) -> None:
         self._rpc = rpc
@@ -72,47 +72,47 @@ class Node:
         return _number(await self._ask("eth_chainId"))
 
     async def block(self, at: int | str) -> Header | None:
-        """The canonical header at a height or tag; None where the node has none."""
+        """The canonical header at a height or tag, or None if the node has no such block."""
         return _header(await self._ask("eth_getBlockByNumber", _block_tag(at), False))
 
     async def head_and_final(self) -> tuple[Header, int | None]:
-        """The newest header and the height of `finalized`: None where the node has no such tag."""
+        """The newest header, and the height of `finalized` or None if the node lacks this tag."""
         head, final = await self._rpc.batch(
             [
                 ("eth_getBlockByNumber", ("latest", False)),
                 ("eth_getBlockByNumber", ("finalized", False)),
             ]
         )
-        header = _header(_must(head))
+        header = _header(_checked(head))
         if header is None:
             raise NodeUnavailable("The node has no latest block")
         finalized = None if isinstance(final, RpcError) else _header(final)
         return header, finalized.number if finalized else None
 
     async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
-        """Canonical headers at these heights, in one batch."""
+        """Canonical headers at these heights, in one batch, or None for a block the node lacks."""
         answers = await self._rpc.batch(
             [("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
         )
-        return [_header(_must(answer)) for answer in answers]
+        return [_header(_checked(answer)) for answer in answers]
 
     async def headers_and_logs(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
-        """Headers of a range and the contracts' logs in it, asked in one batch."""
+        """Headers of a range and the contracts' logs in it, in one batch."""
         calls: list[RpcCall] = [
             ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
         ]
         calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
         *headers, logs = await self._rpc.batch(calls)
-        return [_header(_must(header)) for header in headers], _log_list(_must(logs))
+        return [_header(_checked(header)) for header in headers], _log_list(_checked(logs))
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[dict[str, Any]], Header | None]:
-        """The contracts' logs in a range and its last block's header, asked in one batch.
+        """The contracts' logs in a range and the header of its last block, in one batch.
 
-        Raises RpcError when the node refuses the range, too large for instance.
+        Raises RpcError if the node refuses the range, for example as too large.
         """
         logs, header = await self._rpc.batch(
             [
@@ -122,16 +122,19 @@ class Node:
         )
         if isinstance(logs, RpcError):
             raise logs
-        return _log_list(logs), _header(_must(header))
+        return _log_list(logs), _header(_checked(header))
 
     async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
-        where = {"blockHash": hex_of(block_hash), "address": [hex_of(one) for one in contracts]}
+        where = {
+            "blockHash": hex_of(block_hash),
+            "address": [hex_of(contract) for contract in contracts],
+        }
         return _log_list(await self._ask("eth_getLogs", where))
 
     async def logs_by_receipts(
         self, block_hash: Hash32, *contracts: Address
     ) -> list[dict[str, Any]]:
-        """The contracts' logs as the block's receipts hold them: slower, and no index to lag."""
+        """The contracts' logs from the block's receipts: slower, but without an index that lags."""
         try:
             receipts = await self._receipts_of_block(block_hash)
             if not isinstance(receipts, list):
@@ -142,7 +145,7 @@ class Node:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
 
     async def _receipts_of_block(self, block_hash: Hash32) -> Any:
-        """Raises TypeError or KeyError where the node has no such block, or tells nonsense."""
+        """Raises TypeError or KeyError if the node has no such block or answers malformed data."""
         try:
             return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
@@ -150,18 +153,18 @@ class Node:
                 raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
         answers = await self._rpc.batch(
-            [("eth_getTransactionReceipt", (one,)) for one in block["transactions"]]
+            [("eth_getTransactionReceipt", (hash_,)) for hash_ in block["transactions"]]
         )
-        return [_must(answer) for answer in answers]
+        return [_checked(answer) for answer in answers]
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
         answers = await self._rpc.batch(
-            [("eth_getTransactionReceipt", (hex_of(one),)) for one in hashes]
+            [("eth_getTransactionReceipt", (hex_of(hash_),)) for hash_ in hashes]
         )
-        return [_receipt(_must(answer)) for answer in answers]
+        return [_receipt(_checked(answer)) for answer in answers]
 
     async def nonce(self, wallet: Address, at: str = "latest") -> int:
-        """Transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
+        """The number of transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
         return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), at))
 
     async def balance(self, wallet: Address) -> int:
@@ -171,32 +174,33 @@ class Node:
         return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
 
     async def gas_price(self, head: Header) -> GasPrice:
-        """What the block after `head` asks. Raises NodeUnavailable on a chain without EIP-1559.
+        """The gas price of the block after `head`.
 
-        A node that tells no next base fee is taken by `head`'s, from which it differs by an eighth.
+        If the node has no fee history, `head`'s base fee is used: the next one differs from it by
+        an eighth at most. Raises NodeUnavailable on a chain without EIP-1559.
         """
         history, tip = await self._rpc.batch(_MARKET)
         return _market(head, history, tip)
 
     async def current_gas_price(self) -> GasPrice:
-        """As `market` after the newest block, asked in one batch with it."""
+        """As `gas_price` for the newest block, in one batch with it."""
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
         )
-        header = _header(_must(head))
+        header = _header(_checked(head))
         if header is None:
             raise NodeUnavailable("The node has no latest block")
         return _market(header, history, tip)
 
     async def view(self, to: Address, data: bytes) -> bytes:
-        """What a call would return. Raises RpcError with its revert data."""
+        """The result of a call. Raises RpcError with the revert data."""
         call = {"to": hex_of(to), "data": hex_of(data)}
         return _data(await self._rpc.call("eth_call", call, "latest"))
 
     async def views(self, calls: Sequence[tuple[Address, bytes]]) -> list[bytes]:
-        """What calls (to, data) would return, asked in one batch.
+        """The results of calls (to, data), in one batch.
 
-        Raises RpcError for the first that would revert.
+        Raises RpcError for the first call that reverts.
         """
         answers = await self._rpc.batch(
             [
@@ -210,7 +214,7 @@ class Node:
         return [_data(answer) for answer in answers]
 
     async def estimate_gas(self, to: Address, data: bytes, sender: Address) -> int | Revert:
-        """Gas that a call needs, or how it would revert."""
+        """The gas that a call needs, or how it would revert."""
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         try:
             return _number(await self._rpc.call("eth_estimateGas", call))
@@ -225,7 +229,7 @@ class Node:
         gas: int | None = None,
         at: int | str = "latest",
     ) -> Revert | None:
-        """How a call would revert with so much gas, after a block; None if it would not."""
+        """How a call with this gas limit would revert after a block; None if it would succeed."""
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         if gas is not None:
             call["gas"] = hex(gas)
@@ -242,9 +246,9 @@ class Node:
         sender: Address,
         gas: Sequence[int] | None = None,
     ) -> list[Revert | None]:
-        """How each call would revert now, by itself; None for a call that would not.
+        """How each call would revert now, independently, or None for a call that would succeed.
 
-        `gas` names the limit of each call; without it the node runs them with as much as it likes.
+        `gas` holds the gas limit of each call; by default the node chooses it.
         """
         requests = [
             {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)} for data in calls
@@ -255,9 +259,9 @@ class Node:
         return [_revert(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
-        """Hand signed bytes to the node; the text is its own, for logs.
+        """Sends signed bytes to the node; the text is the node's error message, for logs.
 
-        Raises NodeUnavailable when the outcome is unknown: the bytes may have arrived.
+        Raises NodeUnavailable if the outcome is unknown: the bytes may have arrived.
         """
         try:
             await self._rpc.call("eth_sendRawTransaction", hex_of(raw))
@@ -266,10 +270,10 @@ class Node:
         return PublishOutcome.ACCEPTED, ""
 
     async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
-        """Hand several to the node, in order and in one batch.
+        """Sends several transactions in order, in one batch.
 
-        Bytes without an answer of their own among the others' are UNKNOWN. Raises NodeUnavailable
-        when the batch as a whole has no answer.
+        The outcome is UNKNOWN for bytes without an answer. Raises NodeUnavailable if the batch as a
+        whole has no answer.
         """
         if len(raws) == 1:
             return [await self.publish(raws[0])]
@@ -279,7 +283,7 @@ class Node:
         return [_publication(answer) for answer in answers]
 
     async def _ask(self, method: str, *params: object) -> Any:
-        """A call whose error object means no more than that the node cannot say."""
+        """A call for which an error object only means that the node cannot answer."""
         try:
             return await self._rpc.call(method, *params)
         except RpcError as error:
@@ -298,7 +302,7 @@ def _market(head: Header, history: Any, tip: Any) -> GasPrice:
     base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
     if base_fee is None:
         raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-    return GasPrice(base_fee, _number(_must(tip)))
+    return GasPrice(base_fee, _number(_checked(tip)))
 
 
 def _next_base_fee(history: Any) -> int | None:
@@ -311,7 +315,7 @@ def _next_base_fee(history: Any) -> int | None:
 def _revert(answer: Any) -> Revert | None:
     if isinstance(answer, RpcError):
         return _reverted(answer)
-    _data(answer)  # nothing at all is no word that it passed
+    _data(answer)  # A missing result does not mean success.
     return None
 
 
@@ -320,7 +324,7 @@ def _reverted(error: RpcError) -> Revert:
     return Revert((error.data or b"") if reverted or error.data else None, error.message)
 
 
-def _must(answer: Any) -> Any:
+def _checked(answer: Any) -> Any:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(answer.message) from answer
     return answer
@@ -331,7 +335,7 @@ def _block_tag(at: int | str) -> str:
 
 
 def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str, Any]:
-    addresses = [hex_of(one) for one in contracts]
+    addresses = [hex_of(contract) for contract in contracts]
     return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
 
 
@@ -350,7 +354,7 @@ def _data(answer: Any) -> bytes:
 
 
 def _log_list(answer: Any) -> list[dict[str, Any]]:
-    """Logs that name their block and contract; the rest the contracts' `decode_log` judge."""
+    """Checks block and contract of each log; the contracts' `decode_log` checks the rest."""
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list")
     try:
@@ -383,7 +387,7 @@ def _header(answer: Any) -> Header | None:
 
 
 def _seconds(text: str) -> int:
-    """A block's time; some nodes give milliseconds, which no date can hold. Raises ValueError."""
+    """A block's time. Raises ValueError for milliseconds, which some nodes return."""
     seconds = int(text, 16)
     if seconds >= _YEAR_10000:
         raise ValueError("the block's time is not in seconds")
@@ -395,7 +399,7 @@ def _receipt(answer: Any) -> Receipt | None:
         return None
     try:
         if answer["blockHash"] is None:
-            return None  # some nodes answer for a transaction that still waits
+            return None  # Some nodes answer for a pending transaction.
         return Receipt(
             transaction_hash=hash_of(answer["transactionHash"]),
             block_number=int(answer["blockNumber"], 16),

@@ -1,7 +1,8 @@
-"""What a node made of signed bytes: the error texts of the clients, turned into a few outcomes.
+"""Classifies the nodes' error texts of `eth_sendRawTransaction` into a few outcomes.
 
-A text that no pattern knows is REFUSED, which may pass: only what says that these very bytes will
-never do is REFUSED_FOR_GOOD, because the operator then gives their nonce to a self-transfer.
+A text that no pattern matches is REFUSED, which may be temporary. Only a text that rules out
+these very bytes permanently is REFUSED_FOR_GOOD: the operator then gives their nonce to a
+self-transfer.
 """
 
 import re
@@ -11,19 +12,19 @@ from ltzd.chain.node.rpc import RpcError
 
 
 class PublishOutcome(Enum):
-    """A publication without any answer is NodeUnavailable where it was the only one."""
+    """A single transaction without an answer raises NodeUnavailable instead of UNKNOWN."""
 
     ACCEPTED = "accepted"
     NONCE_TOO_LOW = "nonce_too_low"
     UNDERPRICED = "underpriced"
-    """The node wants more for it; also where it holds another one with this nonce."""
+    """The fees are too low for the node, or for replacing its transaction with this nonce."""
     UNAFFORDABLE = "unaffordable"
     REFUSED = "refused"
-    """The node does not take it now: its pool is full, an earlier nonce is missing, or the like."""
+    """The node does not take it now: its pool is full, an earlier nonce is missing, …"""
     REFUSED_FOR_GOOD = "refused_for_good"
     """The node will never take these bytes."""
     UNKNOWN = "unknown"
-    """Of several that were published together, this one has no answer."""
+    """Published together with others, this transaction has no answer."""
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:
@@ -113,7 +114,7 @@ _SENDER_FOR_GOOD = (
     "senderiscontract",
     "sender (is )?not an eoa",
     "not authorized to send",
-    # Not our own address on the network, which another machine, or another time, may not share.
+    # But not a block list of IP addresses, which may not apply to another machine or later.
     "^(?!.*\\bip\\b).*(black|block|deny)-?list",
     "sanction",
     "prohibited list",
@@ -123,7 +124,7 @@ _FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_F
 
 
 def classify_publish_error(error: RpcError) -> PublishOutcome:
-    """What a node says by this error object about the bytes it was given."""
+    """The outcome that a node's error object stands for."""
     text = error.message
     if "execution reverted" in text.lower():
         return PublishOutcome.REFUSED
@@ -131,7 +132,7 @@ def classify_publish_error(error: RpcError) -> PublishOutcome:
         (_KNOWN, PublishOutcome.ACCEPTED),
         (_NONCE, PublishOutcome.NONCE_TOO_LOW),
         (_FUNDS, PublishOutcome.UNAFFORDABLE),
-        # Before the price, whose "fee cap" is another one than the node's own.
+        # Before _PRICE, which also matches "fee cap": here the node's own cap is meant.
         (_FOR_GOOD, PublishOutcome.REFUSED_FOR_GOOD),
         (_PRICE, PublishOutcome.UNDERPRICED),
     ):

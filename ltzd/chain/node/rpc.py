@@ -1,8 +1,8 @@
 """JSON-RPC over HTTP to one node: single calls and batches, with timeouts.
 
-Raises NodeUnavailable when there is no meaningful answer (the call's outcome is then unknown), and
-RpcError when the node answered with an error object. web3's providers cost ten times the raw call
-on the hot path; they serve in tests as the oracle.
+Raises NodeUnavailable if there is no meaningful answer: the outcome of the call is then unknown.
+Raises RpcError if the node answered with an error object. web3's providers cost ten times as much
+as a raw call, so they are not used here.
 """
 
 import itertools
@@ -22,7 +22,7 @@ RpcCall: TypeAlias = tuple[str, Sequence[object]]
 
 
 class RpcError(LtzdError):
-    """The node's error object. `data` is its revert data, where there is any."""
+    """The node's error object. `data` is its revert data, or None if it has none."""
 
     def __init__(self, code: int, text: str, data: bytes | None = None) -> None:
         super().__init__(text)
@@ -37,7 +37,7 @@ class RpcPolicy:
 
 
 class Rpc:
-    """One node's door. Use it as an async context manager: it owns its connections."""
+    """A client of one node. Use it as an async context manager: it owns its connections."""
 
     def __init__(self, url: str, policy: RpcPolicy | None = None) -> None:
         self.url = url
@@ -65,9 +65,9 @@ class Rpc:
             return _result(reply)
 
     async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
-        """Results in the order of `calls`; a failed call's place holds its RpcError.
+        """Results in the order of `calls`; a failed call's RpcError stands in place of its result.
 
-        Raises NodeUnavailable when the batch as a whole has no answer, or lacks one of its replies.
+        Raises NodeUnavailable if the batch has no answer or lacks the reply to a call.
         """
         answers = await self.outcomes(calls)
         for answer in answers:
@@ -76,9 +76,9 @@ class Rpc:
         return answers
 
     async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
-        """As `batch`, but a call without a proper reply has its NodeUnavailable in its place.
+        """As `batch`, but NodeUnavailable stands in place of a result that has no proper reply.
 
-        Raises NodeUnavailable when the batch as a whole has no answer.
+        Raises NodeUnavailable if the batch as a whole has no answer.
         """
         if not calls:
             return []
@@ -95,9 +95,9 @@ class Rpc:
             return [_outcome_or_none(by_id.get(envelope["id"])) for envelope in envelopes]
 
     async def batched_call(self, method: str, *params: object) -> Any:
-        """As `call`, in one batch with what others ask meanwhile: a tenth of the cost when many do.
+        """As `call`, in one batch with the calls that other tasks make meanwhile.
 
-        Raises NodeUnavailable, RpcError.
+        Costs a tenth of `call` if many tasks call. Raises NodeUnavailable, RpcError.
         """
         return await self._gathering.ask((method, params))
 
@@ -131,7 +131,7 @@ def _result(reply: Any) -> Any:
 
 
 def _outcome_or_none(reply: Any) -> Any:
-    """As `_outcome`, with NodeUnavailable as a value."""
+    """As `_outcome`, but returns NodeUnavailable instead of raising it."""
     try:
         return _outcome(reply)
     except NodeUnavailable as error:
@@ -139,7 +139,7 @@ def _outcome_or_none(reply: Any) -> Any:
 
 
 def _outcome(reply: Any) -> Any:
-    """The result, or the RpcError, of one reply object. Raises NodeUnavailable for nonsense."""
+    """The result or the RpcError of one reply. Raises NodeUnavailable for a malformed reply."""
     if not isinstance(reply, dict):
         raise NodeUnavailable("The node's answer is not a JSON-RPC reply")
     error = reply.get("error")
@@ -156,7 +156,7 @@ def _outcome(reply: Any) -> Any:
 
 
 def _revert_data(error: dict[str, Any]) -> bytes | None:
-    """Nodes put revert data in `data`, some one level deeper."""
+    """Nodes put revert data in `data`, or one level deeper."""
     data = error.get("data")
     if isinstance(data, dict):
         data = data.get("data")

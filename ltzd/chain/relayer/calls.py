@@ -1,8 +1,8 @@
-"""What a user asks to have relayed: decoded, held against the table and made a plan. No I/O.
+"""Decodes a relay request, checks it against the table of allowed calls and plans it, without I/O.
 
-An ask is a call, a permit, or a permit and the call behind it, of one contract; multicalls and
-`metadata.permit` are ways to say so. What only the chain knows is asked by `Understood.questions`,
-views (to, data) whose answers make the plan or refuse it.
+A request is a call, a permit, or a permit followed by a call, of one contract. A permit comes in a
+multicall or as `metadata.permit`. Some checks need facts from the chain: the caller reads the
+`required_views` and hands their results to `plan`, which accepts or refuses the request.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -28,9 +28,10 @@ from ltzd.rules.relayer.calls import RelayPlan, RelayRequest, RequestedClaim, Si
 from ltzd.rules.relayer.limits import check_gas_limit
 from ltzd.values import Address, checksummed, hex_of
 
-Question = tuple[Address, bytes]
+ViewCall = tuple[Address, bytes]
+"""A contract and call data for `eth_call`."""
 
-_READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
+_DECODERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
     "nonce": ltz.decode_uint,
     "allowance": ltz.decode_uint,
     "deal": business_escrow.decode_deal,
@@ -39,6 +40,8 @@ _READERS: Final[Mapping[str, Callable[[bytes], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RelayContracts:
+    """The whitelisted contracts of one chain."""
+
     chain_id: int
     ltz: Address
     perk_nft: Address
@@ -54,7 +57,7 @@ class RelayContracts:
         }
 
     def spenders(self) -> list[Address]:
-        """Those that take LTZ by allowance."""
+        """Contracts that take LTZ by allowance."""
         return [address for name, address in self.by_name().items() if name != "LTZ"]
 
     def name_of(self, contract: Address) -> str:
@@ -66,18 +69,20 @@ class RelayContracts:
         raise ContractNotWhitelisted(
             "The contract is not whitelisted",
             contract=checksummed(contract),
-            allowed=[checksummed(one) for one in known.values()],
+            allowed=[checksummed(address) for address in known.values()],
         )
 
     def separator(self, contract: str) -> bytes:
+        """The contract's EIP-712 domain separator."""
         return domain_separator(DOMAIN_NAMES[contract], self.chain_id, self.by_name()[contract])
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRelay:
-    """An ask that keeps the rules as far as they can be judged without the chain.
+    """A request that passes all checks that need no facts from the chain.
 
-    `main` is the call, or the permit if that is all there is. `permit` stood in the data or beside.
+    `main` is the call, or the permit of a request without a call. `permit` is the permit of the
+    data or of `metadata.permit`.
     """
 
     request: RelayRequest
@@ -96,67 +101,72 @@ class DecodedRelay:
 
     @property
     def claim(self) -> RequestedClaim | None:
-        said = self.main.arguments
-        if "expectedClaims" not in said:
+        """The claim of a perk that the call makes, if it makes one."""
+        arguments = self.main.arguments
+        if "expectedClaims" not in arguments:
             return None
-        return RequestedClaim(said["id"], said["expectedClaims"])
+        return RequestedClaim(arguments["id"], arguments["expectedClaims"])
 
     @property
-    def questions(self) -> tuple[Question, ...]:
-        return tuple(self._questions().values())
+    def required_views(self) -> tuple[ViewCall, ...]:
+        """Views whose results `plan` needs."""
+        return tuple(self._views().values())
 
-    def plan(self, answers: Sequence[bytes], operators: Sequence[Address]) -> RelayPlan:
-        """`answers` in the order of `questions`. Raises ValidationFailed, NodeUnavailable."""
-        heard = self._heard(answers)
-        self._check_deal(heard)
+    def plan(self, results: Sequence[bytes], operators: Sequence[Address]) -> RelayPlan:
+        """Decides with `results`, which are in the order of `required_views`.
+
+        Raises ValidationFailed, and NodeUnavailable for a malformed result.
+        """
+        facts = self._decode_results(results)
+        self._check_deal(facts)
         return RelayPlan(
             wallet=self._wallet(operators),
-            data=self._data(heard),
+            data=self._data(facts),
             to=self.request.to,
             user=self.request.user,
             function=self.function,
             serialized_per_user=self.serialized_per_user,
             claim=self.claim,
-            inner_call=self._swallowed(heard),
+            inner_call=self._inner_call(facts),
         )
 
-    def _swallowed(self, heard: Mapping[str, Any]) -> Question | None:
-        """A permitLTZ that is all there is does something, or is not sent."""
+    def _inner_call(self, facts: Mapping[str, Any]) -> ViewCall | None:
+        """The `permit` that a lone `permitLTZ` must carry out: without effect it is not sent."""
         if (
             self.permit is None
             or self.contract == "LTZ"
             or self.main.row.role is not CallRole.PERMIT
         ):
             return None
-        signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
-        if signed.nonce != heard["nonce"]:
+        signed = signed_permit(self.permit, facts["nonce"], self.contracts.separator("LTZ"))
+        if signed.nonce != facts["nonce"]:
             check_used(self.permit, None)
         return self.contracts.ltz, ltz.permit_call(signed, self.permit.signature)
 
-    def _questions(self) -> dict[str, Question]:
-        asked: dict[str, Question] = {}
+    def _views(self) -> dict[str, ViewCall]:
+        views: dict[str, ViewCall] = {}
         token, permit = self.contracts.ltz, self.permit
         if permit is not None:
-            asked["nonce"] = token, ltz.nonces_call(permit.owner)
+            views["nonce"] = token, ltz.nonces_call(permit.owner)
             if self.contract == "LTZ" and self.main.row.role is not CallRole.PERMIT:
-                asked["allowance"] = token, ltz.allowance_call(permit.owner, permit.spender)
+                views["allowance"] = token, ltz.allowance_call(permit.owner, permit.spender)
         if isinstance(self.main.row.principal, DealParty):
             deal = business_escrow.deal_call(self.main.arguments["dealId"])
-            asked["deal"] = self.request.to, deal
-        return asked
+            views["deal"] = self.request.to, deal
+        return views
 
-    def _heard(self, answers: Sequence[bytes]) -> dict[str, Any]:
-        pairs = list(zip(self._questions(), answers, strict=True))
+    def _decode_results(self, results: Sequence[bytes]) -> dict[str, Any]:
+        pairs = list(zip(self._views(), results, strict=True))
         try:
-            return {topic: _READERS[topic](answer) for topic, answer in pairs}
+            return {name: _DECODERS[name](result) for name, result in pairs}
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not what the contract returns") from error
 
-    def _check_deal(self, heard: Mapping[str, Any]) -> None:
+    def _check_deal(self, facts: Mapping[str, Any]) -> None:
         principal = self.main.row.principal
         if not isinstance(principal, DealParty):
             return
-        deal = heard["deal"]
+        deal = facts["deal"]
         if deal.status is DealStatus.NONE:
             raise ValidationFailed(
                 "There is no such deal", dealId=hex_of(self.main.arguments["dealId"])
@@ -171,17 +181,17 @@ class DecodedRelay:
             raise ValidationFailed(
                 "The spender of a permit for transferFrom must be a wallet of the operator",
                 spender=checksummed(self.permit.spender),
-                allowed=[checksummed(one) for one in operators],
+                allowed=[checksummed(operator) for operator in operators],
             )
         return self.permit.spender
 
-    def _data(self, heard: Mapping[str, Any]) -> bytes:
-        """The bytes as given, unless a permit is to be put before them or is used up."""
+    def _data(self, facts: Mapping[str, Any]) -> bytes:
+        """The data to send: as given, with `metadata.permit` in front, or without a used permit."""
         if self.permit is None:
             return self.request.data
-        signed = signed_permit(self.permit, heard["nonce"], self.contracts.separator("LTZ"))
-        if self.contract == "LTZ" and signed.nonce != heard["nonce"]:
-            check_used(self.permit, heard.get("allowance"))
+        signed = signed_permit(self.permit, facts["nonce"], self.contracts.separator("LTZ"))
+        if self.contract == "LTZ" and signed.nonce != facts["nonce"]:
+            check_used(self.permit, facts.get("allowance"))
             return self.main.data
         if self.request.permit is None:
             return self.request.data
@@ -192,52 +202,52 @@ class DecodedRelay:
 def decode_relay(request: RelayRequest, contracts: RelayContracts) -> DecodedRelay:
     """Raises ContractNotWhitelisted, ValidationFailed."""
     contract = contracts.name_of(request.to)
-    permit, main = _arranged(contract, request)
-    asked = DecodedRelay(request, contracts, contract, main, permit)
-    _check_principal(asked)
-    _check_permit(asked)
+    permit, main = _split_permit(contract, request)
+    relay = DecodedRelay(request, contracts, contract, main, permit)
+    _check_principal(relay)
+    _check_permit(relay)
     _check_limits(request)
-    return asked
+    return relay
 
 
-def _arranged(contract: str, request: RelayRequest) -> tuple[SignedPermit | None, DecodedCall]:
+def _split_permit(contract: str, request: RelayRequest) -> tuple[SignedPermit | None, DecodedCall]:
     calls = calls_in(contract, request.data)
-    permits = [each for each in calls if each.row.role is CallRole.PERMIT]
-    moves = [each for each in calls if each.row.role is not CallRole.PERMIT]
-    if len(permits) > 1 or len(moves) > 1 or calls != permits + moves:
+    permits = [call for call in calls if call.row.role is CallRole.PERMIT]
+    others = [call for call in calls if call.row.role is not CallRole.PERMIT]
+    if len(permits) > 1 or len(others) > 1 or calls != permits + others:
         raise ValidationFailed(
             "A multicall holds one call, or one permit and the call behind it",
             contract=contract,
-            functions=[each.row.function for each in calls],
+            functions=[call.row.function for call in calls],
         )
     if permits and request.permit is not None:
         raise ValidationFailed("There is a permit in the data and in metadata.permit: two permits")
     permit = permit_in(permits[0], request.to) if permits else request.permit
-    return permit, (moves or permits)[0]
+    return permit, (others or permits)[0]
 
 
-def _check_principal(asked: DecodedRelay) -> None:
-    main, user = asked.main, asked.request.user
+def _check_principal(relay: DecodedRelay) -> None:
+    main, user = relay.main, relay.request.user
     principal, message = main.row.principal, main.row.signs
     if not isinstance(principal, DealParty) and main.arguments[principal] != user:
         raise _foreign(main, principal, user)
     if message is not None:
-        check_signature(main, message, user, asked.contracts.separator(asked.contract))
+        check_signature(main, message, user, relay.contracts.separator(relay.contract))
 
 
-def _check_permit(asked: DecodedRelay) -> None:
-    permit, main, contract = asked.permit, asked.main, asked.contract
+def _check_permit(relay: DecodedRelay) -> None:
+    permit, main, contract = relay.permit, relay.main, relay.contract
     if permit is None:
         if main.row.role is CallRole.SPENDING:
             raise ValidationFailed(f"{main.row.name} must follow its permit in one multicall")
         return
-    check_owner(permit, asked.request.user)
+    check_owner(permit, relay.request.user)
     if main.row.role is CallRole.SPENDING:
-        check_spent_whole(permit, main)  # Its spender is left to the plan, which knows the wallets.
+        check_spent_whole(permit, main)  # `plan` checks the spender: it knows the wallets.
     elif contract != "LTZ":
-        check_spender(permit, [asked.request.to])
-    elif asked.request.permit is None:
-        check_spender(permit, asked.contracts.spenders())
+        check_spender(permit, [relay.request.to])
+    elif relay.request.permit is None:
+        check_spender(permit, relay.contracts.spenders())
     else:
         raise ValidationFailed("On LTZ metadata.permit serves transferFrom alone")
 

@@ -1,7 +1,8 @@
-"""The data of a relay, read strictly: what no encoder would write is refused.
+"""Decodes the data of a relay strictly: encodings that no encoder writes are refused.
 
-The arguments' names and types come from the compiled ABI, the functions from the table. What was
-read is written again and compared, so that the bytes which go out are those that were judged.
+The functions come from the table of allowed calls, the arguments' names and types from the compiled
+ABI. Decoded arguments are encoded again and compared with the data, so that the bytes that are sent
+mean exactly what was checked.
 """
 
 from collections.abc import Callable, Mapping
@@ -36,14 +37,14 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 
 @dataclass(frozen=True, slots=True)
 class DecodedCall:
-    """One call of a function of the table; arguments by their names in the ABI."""
+    """A call of a function of the table; arguments by their names in the ABI."""
 
     row: AllowedCall
     arguments: Mapping[str, Any]
     data: bytes
 
     def signed(self) -> tuple[tuple[Any, ...], bytes]:
-        """The fields of the message, and the signature: the last argument, or the last three."""
+        """The signed message's fields, and the signature: the last argument, or the last three."""
         *fields, last = self.arguments.values()
         if "sig" in self.arguments:
             return tuple(fields), last
@@ -52,7 +53,7 @@ class DecodedCall:
 
 
 def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
-    """The call, or a multicall's calls: one or two. Raises ValidationFailed."""
+    """The call, or the one or two calls of a multicall. Raises ValidationFailed."""
     if data[:4] != MULTICALL:
         return [_call_in(contract, data)]
     inner = _multicall_in(contract, data)
@@ -62,7 +63,7 @@ def calls_in(contract: str, data: bytes) -> list[DecodedCall]:
             contract=contract,
             calls=len(inner),
         )
-    return [_call_in(contract, each) for each in inner]
+    return [_call_in(contract, call) for call in inner]
 
 
 def _multicall_in(contract: str, data: bytes) -> list[bytes]:
@@ -93,7 +94,7 @@ def _call_in(contract: str, data: bytes) -> DecodedCall:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """How a function of the table is called; `types` by argument, dynamic ones last."""
+    """The encoding of a function of the table: argument types by name, dynamic ones last."""
 
     row: AllowedCall
     selector: bytes
@@ -130,11 +131,11 @@ def _shapes() -> Mapping[tuple[str, bytes], _Shape]:
 
 def _shape_of(row: AllowedCall) -> _Shape:
     (entry,) = [
-        each
-        for each in artifacts.artifact(row.contract)["abi"]
-        if each["type"] == "function" and each["name"] == row.function
+        entry
+        for entry in artifacts.artifact(row.contract)["abi"]
+        if entry["type"] == "function" and entry["name"] == row.function
     ]
-    types = {one["name"]: one["type"] for one in entry["inputs"]}
+    types = {field["name"]: field["type"] for field in entry["inputs"]}
     return _Shape(row, artifacts.selector(row.contract, row.function), types)
 
 

@@ -1,7 +1,7 @@
-"""EIP-2612 permits of a relay: whose they are, whom they allow, whether they are used up.
+"""Checks the EIP-2612 permit of a relay: its owner, its spender, and whether it is used.
 
-Anybody may hand a permit to LTZ, so that one may arrive used: its owner's nonce is further then.
-Every check raises ValidationFailed.
+Anybody may submit a permit to LTZ, so a permit may already be used when it arrives: then its
+owner's nonce is higher. Every check raises ValidationFailed.
 """
 
 from collections.abc import Sequence
@@ -15,14 +15,16 @@ from ltzd.rules.relayer.calls import SignedPermit
 from ltzd.values import Address, checksummed
 
 MAX_USED_NONCES_BACK: Final = 8
-"""How many permits back a used one is still recognised."""
+"""Nonces below the owner's current one at which a used permit is still recognised."""
 
 
 def permit_in(call: DecodedCall, to: Address) -> SignedPermit:
-    """Of a `permit` or a `permitLTZ`; the latter's spender is the contract called."""
-    said, (_, signature) = call.arguments, call.signed()
-    spender = said.get("spender", to)
-    return SignedPermit(said["owner"], spender, said["value"], said["deadline"], signature)
+    """The permit of a `permit` or `permitLTZ` call; the latter's spender is the called contract."""
+    arguments, (_, signature) = call.arguments, call.signed()
+    spender = arguments.get("spender", to)
+    return SignedPermit(
+        arguments["owner"], spender, arguments["value"], arguments["deadline"], signature
+    )
 
 
 def check_owner(permit: SignedPermit, user: Address) -> None:
@@ -37,12 +39,12 @@ def check_spender(permit: SignedPermit, allowed: Sequence[Address]) -> None:
         raise ValidationFailed(
             "This spender may not be permitted here",
             spender=checksummed(permit.spender),
-            allowed=[checksummed(one) for one in allowed],
+            allowed=[checksummed(address) for address in allowed],
         )
 
 
 def check_spent_whole(permit: SignedPermit, call: DecodedCall) -> None:
-    """No allowance to a wallet of the operator's outlives the transaction."""
+    """Requires that no allowance to the operator's wallet outlives the transaction."""
     if permit.value != call.arguments["value"]:
         raise ValidationFailed(
             "The permit's value must be what transferFrom moves",
@@ -63,8 +65,11 @@ def signed_permit(permit: SignedPermit, nonce: int, separator: bytes) -> Permit:
 
 
 def check_used(permit: SignedPermit, allowance: int | None) -> None:
-    """Whether a used permit still allows what it says: more would outlive the transaction, less
-    would not do. `allowance` is None for a permit alone, which has nothing left to do."""
+    """Requires that a used permit still allows exactly its value.
+
+    A larger allowance would outlive the transaction, a smaller one would not suffice.
+    `allowance` is None for a permit without a call, which has nothing left to do.
+    """
     if allowance != permit.value:
         raise ValidationFailed(
             "The permit has been used already", spender=checksummed(permit.spender)

@@ -1,4 +1,4 @@
-"""Whether the message that a call carries was signed by the user."""
+"""Checks that the user signed the EIP-712 message of a call."""
 
 from collections.abc import Callable, Mapping
 from typing import Final
@@ -21,7 +21,7 @@ MESSAGES: Final[Mapping[str, Callable[..., TypedMessage]]] = {
     message.__name__: message
     for message in (Claim, Buy, Release, Refund, TransferWithAuthorization)
 }
-"""By EIP-712 type. Their fields are the function's arguments before the signature, in order."""
+"""By EIP-712 type. The fields are the function's arguments before the signature, in order."""
 
 
 def check_signature(call: DecodedCall, message: str, user: Address, separator: bytes) -> None:
@@ -36,8 +36,10 @@ def check_signature(call: DecodedCall, message: str, user: Address, separator: b
         )
 
 
-def is_signed_by(who: Address, message: TypedMessage, signature: bytes, separator: bytes) -> bool:
+def is_signed_by(
+    signer: Address, message: TypedMessage, signature: bytes, separator: bytes
+) -> bool:
     try:
-        return recover(digest(message, separator), signature) == who
+        return recover(digest(message, separator), signature) == signer
     except ValueError:
         return False

@@ -144,10 +144,10 @@ async def _compare_with_chain(
     for kind, meaning, seqs in (
         (
             "used_without_mint",
-            "references used on chain of which the index has no mint",
+            "references that are used on chain but have no mint in the index",
             only_chain,
         ),
-        ("mint_without_use", "mints of the index whose reference LTZ holds unused", only_index),
+        ("mint_without_use", "mints in the index whose reference is not used on chain", only_index),
     ):
         if seqs:
             differences.append(await _describe_references(connection, kind, meaning, seqs))

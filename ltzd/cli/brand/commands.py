@@ -82,7 +82,7 @@ def disable(
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(resolve_target(data_dir, config), brand, "disabled", on=True)
+    brand_switches.set_switch(resolve_target(data_dir, config), brand, "disabled", on=True)
 
 
 @app.command()
@@ -93,7 +93,7 @@ def enable(
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(resolve_target(data_dir, config), brand, "disabled", on=False)
+    brand_switches.set_switch(resolve_target(data_dir, config), brand, "disabled", on=False)
 
 
 @app.command()
@@ -102,7 +102,7 @@ def pause(brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInst
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(resolve_target(data_dir, config), brand, "paused", on=True)
+    brand_switches.set_switch(resolve_target(data_dir, config), brand, "paused", on=True)
 
 
 @app.command()
@@ -113,4 +113,4 @@ def resume(
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.turn(resolve_target(data_dir, config), brand, "paused", on=False)
+    brand_switches.set_switch(resolve_target(data_dir, config), brand, "paused", on=False)

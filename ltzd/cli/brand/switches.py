@@ -19,11 +19,11 @@ OUTCOMES = {
 }
 
 
-def turn(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
-    asyncio.run(_turn(target, brand, switch, on=on))
+def set_switch(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
+    asyncio.run(_set_switch(target, brand, switch, on=on))
 
 
-async def _turn(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
+async def _set_switch(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
     async with open_connection(target, f"brand {switch}") as connection:
         record = await find_brand(connection, brand)
         if await brand_records.switch(connection, record.id, switch, on=on):

@@ -141,9 +141,9 @@ async def _deploy(
             rpc,
             signer,
             terms,
-            remember=lambda deployment: deployed_file.write(target.out, deployment),
-            tell=print_message,
-            manner=send_mode,
+            save=lambda deployment: deployed_file.write(target.out, deployment),
+            report=print_message,
+            mode=send_mode,
         )
         if is_dry_run:
             steps = await executor.preview(before)

@@ -63,7 +63,7 @@ async def ensure(
         *await _missing_item_and_business(on_chain, contracts, brand.address, business),
     ]
     if calls:
-        await wallet.send_all(calls, told=lambda _: None)
+        await wallet.send_all(calls, on_signed=lambda _: None)
     return {
         "collections": [
             await _collection(on_chain, perk) for perk in brand.perks if perk.collection_id

@@ -118,7 +118,9 @@ def _read_records(descriptor: int, path: Path) -> list[Record]:
     try:
         return [msgspec.json.decode(line, type=dict[str, object]) for line in lines]
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise Misconfigured(f"{path} is damaged: start once with --clean to begin anew.") from error
+        raise Misconfigured(
+            f"{path} is damaged; start once with --clean to create a new one."
+        ) from error
 
 
 def _write_and_sync(descriptor: int, content: bytes) -> None:

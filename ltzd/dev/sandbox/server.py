@@ -363,5 +363,5 @@ async def _restore(journal: Journal, records: list[Record]) -> tuple[AppCredenti
         return AppCredentials.from_record(records[0]), users
     except (KeyError, ValueError, TypeError, AssertionError) as error:
         raise Misconfigured(
-            "The sandbox's data directory is damaged: start once with --clean to begin anew."
+            "The sandbox's data directory is damaged; start once with --clean to create a new one."
         ) from error

@@ -198,7 +198,7 @@ def emails_in(rows: Sequence[object]) -> tuple[str, ...]:
 
 def _row(kind: _Kind, account: OAuthAccount) -> dict[str, str]:
     if not kind.id_pattern.fullmatch(account.user_id):
-        raise _refused("oauth_user_id: it does not have the form of this provider's ids")
+        raise _refused("oauth_user_id: this is not an id of this provider's form")
     row = {"type": kind.type, kind.key: account.user_id}
     details = {"username": account.username, "name": _name_of(account), "email": account.email}
     for name, required in kind.required.items():

@@ -60,10 +60,10 @@ class IdentityClient(AsyncCloseable):
     async def wallets_of(
         self, subject: str, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        """Returns every Ethereum wallet of the user; none if the provider does not know the user.
+        """Returns every Ethereum wallet of the user; an empty tuple for an unknown user.
 
-        Kept for a minute, and for up to an hour while the provider is away. If `wanted` is not
-        among the kept wallets, the provider is asked again sooner.
+        The wallets are cached for a minute, and for up to an hour while the provider is away. If
+        `wanted` is not among them, the provider is asked again sooner.
         """
         return await self._links.wallets_of(subject, wanted)
 

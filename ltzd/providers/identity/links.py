@@ -30,7 +30,7 @@ FRESH_SECONDS = 60.0
 STALE_SECONDS = 3600.0
 """How old a wallet may be while the provider is away: as old as the user's token can get.
 
-Accounts and addresses may not: whoever acts on them joins two names permanently.
+Accounts and addresses may not: a caller that acts on them joins two names permanently.
 """
 UNKNOWN_WALLET_SECONDS = 3.0
 """The least age of an entry that is read again for a wallet that it does not list."""

@@ -81,7 +81,7 @@ _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
 class IdentityTokens(AsyncCloseable):
-    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
+    """`wall_clock` returns Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,

@@ -73,7 +73,7 @@ def discord_verdict(response: HttpResponse, user_id: str) -> AccountVerification
         case 404, code if code == _DISCORD_UNKNOWN_USER:
             return missing("Discord knows no user with this id")
         case 400, code if code == _DISCORD_INVALID_FORM:
-            return missing("Discord says that this is no id of a user")
+            return missing("Discord does not accept this as a user's id")
     raise refused_or_unexpected("discord", response)
 
 
@@ -117,7 +117,7 @@ def _twitter_error(error: dict[str, object], user_id: str) -> AccountVerificatio
         check_same(user_id, error.get("resource_id", user_id))
         return missing("Twitter knows no user with this id")
     if error.get("title") == "Forbidden" or any(part in kind for part in _TWITTER_FORBIDDEN):
-        return cannot_check("Twitter tells nothing of this user, who may be suspended")
+        return cannot_check("Twitter does not show this user, who may be suspended")
     raise AccountLookupUnavailable("an error of an unknown kind")
 
 
@@ -167,7 +167,7 @@ def telegram_verdict(response: HttpResponse, user_id: str) -> AccountVerificatio
         full_name = " ".join(name for name in names if name is not None)
         return AccountVerification("exists", name_in(chat, "username"), full_name or None)
     if response.status == 400 and "chat not found" in text_in(body, "description").lower():
-        return cannot_check("Telegram tells our bot only of those who have written to it")
+        return cannot_check("Telegram shows our bot only users who have written to it")
     if response.status in {401, 403, 404}:  # 404: the token is malformed
         raise refused("telegram", response)
     raise unexpected(response)

@@ -1,4 +1,4 @@
-"""Looks up Instagram and TikTok accounts, which can be asked for by username only.
+"""Looks up Instagram and TikTok accounts, which can be looked up by username only.
 
 The ids of their log-ins belong to an account at one application, so they cannot be compared:
 `exists` says that somebody has the username, not that the id is that account's. No account is ever
@@ -34,7 +34,7 @@ _GRAPH_RATE_LIMITS: Final = frozenset({4, 17, 32, 613})
 _GRAPH_PAUSE_SECONDS: Final = 60.0
 """The graph API refuses too many requests with status 400 or 403, and for up to an hour."""
 _GRAPH_REFUSALS: Final = frozenset({10, 102, 190, 200})
-_NO_USERNAME: Final = cannot_check("Without a username this provider cannot be asked")
+_NO_USERNAME: Final = cannot_check("Accounts of this provider can be checked only with a username")
 _TIKTOK_REFUSALS: Final = frozenset(
     {"access_token_invalid", "access_token_expired", "scope_not_authorized", "invalid_client"}
 )
@@ -59,7 +59,7 @@ class InstagramLookup:
         code = number_in(nested_object(response, "error"), "code")
         if response.status != 200 and code in _GRAPH_RATE_LIMITS:
             self._calls.pause(_GRAPH_PAUSE_SECONDS)
-            raise AccountLookupUnavailable("too many questions")
+            raise AccountLookupUnavailable("too many requests")
         return instagram_verdict(response, username)
 
 
@@ -72,7 +72,7 @@ def instagram_verdict(response: HttpResponse, username: str) -> AccountVerificat
     error = nested_object(response, "error")
     code = number_in(error, "code")
     if (code, number_in(error, "error_subcode")) == _HIDDEN_ACCOUNT:
-        return cannot_check("Instagram tells of professional accounts only")
+        return cannot_check("Instagram shows professional accounts only")
     if code in _GRAPH_REFUSALS or response.status == 401:
         raise refused("instagram", response)
     raise unexpected(response)
@@ -106,7 +106,7 @@ def tiktok_verdict(response: HttpResponse, username: str) -> AccountVerification
     if response.status in {401, 403} or code in _TIKTOK_REFUSALS:
         raise refused("tiktok", response)
     if response.status in {200, 400, 404} and code not in {"", "ok", "internal_error"}:
-        return cannot_check("TikTok does not tell of this account")
+        return cannot_check("TikTok does not show this account")
     raise unexpected(response)
 
 

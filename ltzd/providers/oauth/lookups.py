@@ -31,7 +31,7 @@ __all__ = ["AccountLookupPolicy", "AccountLookups", "AccountVerification", "Verd
 _Key = tuple[OAuthProvider, str, str]
 
 _UNAVAILABLE: Final = AccountVerification("unavailable")
-_NOT_CONFIGURED: Final = cannot_check("This provider is not asked about accounts here")
+_NOT_CONFIGURED: Final = cannot_check("Accounts of this provider cannot be checked here")
 _log = structlog.get_logger(__name__)
 
 
@@ -98,7 +98,7 @@ class AccountLookups(AsyncCloseable):
 
 
 def _key(account: OAuthAccount) -> _Key:
-    """By id, and by username at the providers that are asked by username."""
+    """By id; at Instagram and TikTok, which are asked by username, by username as well."""
     is_named = account.provider in {"instagram", "tiktok"} and account.username is not None
     name = bare_username(account.username or "").lower() if is_named else ""
     return account.provider, account.user_id, name

@@ -52,7 +52,7 @@ def spotify_verdict(
     if response.status == 200:
         return _user(required_object(response), user_id)
     if response.status in {403, 404} and not extended_quota:
-        return cannot_check("Spotify does not tell our application of other people's accounts")
+        return cannot_check("Spotify does not show our application other people's accounts")
     if response.status == 404 and nested_object(response, "error").get("status") == 404:
         return missing("Spotify knows no user with this id")
     raise refused_or_unexpected("spotify", response)

@@ -1,4 +1,4 @@
-"""Decides by a verified token's claims who its user is, without I/O.
+"""Reads the user from a verified token's claims, without I/O.
 
 A token proves its subject always, an e-mail address only if the issuer says `true` of having
 verified it, and accounts by the claims that the settings name. A malformed address or account

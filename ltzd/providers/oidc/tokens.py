@@ -70,7 +70,7 @@ class IssuerKeyCache(KeyCache):
 
 
 class OidcTokens(AsyncCloseable):
-    """`wall_clock` tells Unix seconds; `clock` measures how old the keys are."""
+    """`wall_clock` returns Unix seconds; `clock` measures how old the keys are."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class HeadObservation:
     at_seconds: float
 
 
-def judge(
+def compare(
     cursor_number: int, cursor_hash: Hash32, head: HeadObservation, first_short: float | None
 ) -> CursorVerdict:
     """`first_short` is when the head was first below the cursor, on the clock of `head`."""

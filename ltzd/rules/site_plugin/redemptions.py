@@ -116,7 +116,8 @@ def check(facts: RedemptionFacts, brand: Address) -> None:
         raise RedemptionRefused(_LIMIT_REACHED)
     if facts.balance < offer.price:
         raise RedemptionRefused(
-            f"This perk costs {format_ltz(offer.price)}, but your wallet holds {format_ltz(facts.balance)}."
+            f"This perk costs {format_ltz(offer.price)}, "
+            f"but your wallet holds {format_ltz(facts.balance)}."
         )
 
 

@@ -85,7 +85,7 @@ def is_address_trusted(address: AddressFacts, *, verified_emails: bool) -> bool:
     return verified_emails if address.is_confirmed is None else address.is_confirmed
 
 
-def pots(record: SpendingRecord, *, believed: bool, balance: int) -> PotAmounts:
+def available_pots(record: SpendingRecord, *, believed: bool, balance: int) -> PotAmounts:
     """The spendable amount of each pot; their total is at most `balance`."""
     of_brand = min(max(0, record.given_in_all - record.spent_in_all), balance)
     earned = min(max(0, record.earned - record.spent_of_earned), of_brand)
@@ -110,10 +110,10 @@ def pay(price: int, allowed: PotAmounts, *, is_linked: bool) -> PotAmounts:
     if is_linked:
         raise RedemptionRefused(
             f"This perk costs {format_ltz(price)}, but your link lets this site spend only "
-            f"{format_ltz(allowed.total)} now. Please try again tomorrow, or link your wallet again "
-            "with a higher daily allowance."
+            f"{format_ltz(allowed.total)} now. Please try again tomorrow, or link your wallet "
+            "again with a higher daily allowance."
         )
     raise RedemptionRefused(
-        f"This perk costs {format_ltz(price)}, but this site may spend only {format_ltz(allowed.total)} "
-        "of your wallet. Link your wallet to use more of it."
+        f"This perk costs {format_ltz(price)}, but this site may spend only "
+        f"{format_ltz(allowed.total)} of your wallet. Link your wallet to use more of it."
     )

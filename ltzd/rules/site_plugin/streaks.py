@@ -49,7 +49,7 @@ class StreakSummary:
     unclaimed_milestones: tuple[Milestone, ...]
 
 
-def checked_in(before: Streak | None, day: date, site: Site) -> CheckIn | None:
+def extend_streak(before: Streak | None, day: date, site: Site) -> CheckIn | None:
     """Returns None if the day is claimed already.
 
     A day before the last one counts as claimed: after a change of the brand's time zone no day
@@ -77,7 +77,7 @@ def own_reward(check_in: CheckIn, own_days: int, site: Site) -> int:
     return min(check_in.reward, site.reward_of(own_days))
 
 
-def shown(
+def summarize(
     streak: Streak | None, today: date, site: Site, claimed: Collection[int]
 ) -> StreakSummary:
     """`claimed` are the days of claimed milestones. Without a current streak, the multiplier is

@@ -200,8 +200,10 @@ async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, 
         """,
         brand_id,
     )
-    ages = {row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows}
-    return {name: ages[name] for name in FIELDS if name in ages}
+    age_by_name = {
+        row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows
+    }
+    return {name: age_by_name[name] for name in FIELDS if name in age_by_name}
 
 
 async def _write(

@@ -1,7 +1,7 @@
-"""Relays: calls that users asked for, from the moment they were let through.
+"""Relays: calls that users asked the operator to send, from their admission on.
 
-A user's relays are written under his lock, since his limits, his idempotency keys and his turn are
-what the rows say, and nothing beside them.
+A user's relays are inserted under the user's lock: the limits, the idempotency keys and the relay
+in flight are read from the rows alone.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class QueuedRelay:
-    """A relay that a lane may sign; it has one transaction, with these fields."""
+    """A relay that a lane may sign; its one transaction has these fields."""
 
     id: int
     to: Address
@@ -37,60 +37,65 @@ class QueuedRelay:
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
-    """Until the transaction ends nobody else writes relays of theirs; always in one order."""
+    """Serialise the writers of these users' relays until the transaction ends; in one order."""
     await connection.execute(
         """
-        SELECT pg_advisory_xact_lock(hashtextextended('relays of ' || encode(one, 'hex'), 0))
-          FROM (SELECT DISTINCT one FROM unnest($1::bytea[]) AS given (one) ORDER BY one) AS ordered
+        SELECT pg_advisory_xact_lock(hashtextextended('relays of ' || encode(wallet, 'hex'), 0))
+          FROM (SELECT DISTINCT wallet FROM unnest($1::bytea[]) AS given (wallet)
+                 ORDER BY wallet) AS ordered
         """,
         users,
     )
 
 
 async def read_usage(
-    connection: Connection, asked: Sequence[tuple[Address, str | None, bytes | None]]
+    connection: Connection, queries: Sequence[tuple[Address, str | None, bytes | None]]
 ) -> list[RelayUsage]:
-    """Where users stand who come with these keys and calls (their digests), in their order."""
+    """The usage of each user, with the relays of the given key and of the given digest of a call,
+    in order.
+    """
     rows = await connection.fetch(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
-               o.has_serialized_in_flight, o.collections, o.expected, o.twin, l.last_serialized_id
+               o.has_serialized_in_flight, o.collections, o.expected, o.duplicate_id,
+               l.last_serialized_id
           FROM unnest($1::bytea[], $2::text[], $4::bytea[])
-               WITH ORDINALITY AS asked (user_address, key, digest, n)
+               WITH ORDINALITY AS query (user_address, key, digest, n)
           LEFT JOIN LATERAL (
                SELECT window_start, count(*) AS used
                  FROM relays r
-                WHERE r.user_address = asked.user_address AND window_start > now() - $3::interval
+                WHERE r.user_address = query.user_address AND window_start > now() - $3::interval
                 GROUP BY window_start
                 ORDER BY window_start DESC
                 LIMIT 1) AS w ON true
           LEFT JOIN relays e
-            ON e.user_address = asked.user_address AND e.idempotency_key = asked.key
+            ON e.user_address = query.user_address AND e.idempotency_key = query.key
          CROSS JOIN LATERAL (
                SELECT coalesce(bool_or(serialized_per_user), false) AS has_serialized_in_flight,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
-                      min(id) FILTER (WHERE sha256(to_address || data) = asked.digest) AS twin,
+                      min(id) FILTER (WHERE sha256(to_address || data) = query.digest)
+                        AS duplicate_id,
                       array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
                         AS expected
                  FROM relays r
-                WHERE r.user_address = asked.user_address AND r.state IN ('queued', 'sent')) AS o
+                WHERE r.user_address = query.user_address AND r.state IN ('queued', 'sent')) AS o
          CROSS JOIN LATERAL (
                SELECT max(id) AS last_serialized_id
                  FROM relays r
-                WHERE r.user_address = asked.user_address AND r.serialized_per_user
+                WHERE r.user_address = query.user_address AND r.serialized_per_user
                   AND window_start > now() - 2 * $3::interval) AS l
-         ORDER BY asked.n
+         ORDER BY query.n
         """,
-        [user for user, _, _ in asked],
-        [key for _, key, _ in asked],
+        [user for user, _, _ in queries],
+        [key for _, key, _ in queries],
         WINDOW,
-        [digest for _, _, digest in asked],
+        [digest for _, _, digest in queries],
     )
-    return list(map(_standing, rows))
+    return list(map(_usage, rows))
 
 
-def _standing(row: asyncpg.Record) -> RelayUsage:
+def _usage(row: asyncpg.Record) -> RelayUsage:
     claims = zip(row["collections"] or (), row["expected"] or (), strict=True)
     return RelayUsage(
         now=row["at"].astimezone(UTC),
@@ -100,13 +105,13 @@ def _standing(row: asyncpg.Record) -> RelayUsage:
         has_serialized_in_flight=row["has_serialized_in_flight"],
         last_serialized_id=row["last_serialized_id"],
         claims=[RequestedClaim(int(collection), int(expected)) for collection, expected in claims],
-        duplicate_id=row["twin"],
+        duplicate_id=row["duplicate_id"],
     )
 
 
-async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]:
-    """Write relays, of users that are locked; queued ones wake the lanes. Answers their ids."""
-    plans = [one.plan for one in those]
+async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int]:
+    """Insert relays of locked users and return their ids; queued relays wake the lanes."""
+    plans = [relay.plan for relay in relays]
     claims = [plan.claim for plan in plans]
     rows = await connection.fetch(
         """
@@ -139,14 +144,14 @@ async def insert(connection: Connection, those: Sequence[NewRelay]) -> list[int]
         [plan.serialized_per_user for plan in plans],
         [claim and Decimal(claim.collection_id) for claim in claims],
         [claim and Decimal(claim.expected_claims) for claim in claims],
-        [one.idempotency_key for one in those],
-        [one.fingerprint for one in those],
-        [one.gas_limit for one in those],
-        [Decimal(one.max_cost_wei) for one in those],
-        [one.window_start for one in those],
-        [one.failure for one in those],
+        [relay.idempotency_key for relay in relays],
+        [relay.fingerprint for relay in relays],
+        [relay.gas_limit for relay in relays],
+        [Decimal(relay.max_cost_wei) for relay in relays],
+        [relay.window_start for relay in relays],
+        [relay.failure for relay in relays],
         ORIGIN,
-        [one.identity for one in those],
+        [relay.identity for relay in relays],
     )
     await gas_budgets.count(connection, _gas_changes(rows))
     return [row["id"] for row in rows]
@@ -163,8 +168,8 @@ def _gas_changes(rows: Sequence[asyncpg.Record]) -> list[GasChange]:
 async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
     """The oldest relays that this lane may send.
 
-    Other lanes pass them by until this one commits. What nobody waits for any more has lapsed: it
-    was simulated too long ago.
+    Other lanes skip them until this transaction ends. A relay that was queued for ten minutes has
+    lapsed: its simulation is too old, and its caller has stopped waiting.
     """
     rows = await connection.fetch(
         """
@@ -200,7 +205,7 @@ async def store_signed(
           SELECT *
             FROM unnest($4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[],
                         $9::bigint[])
-                 AS one (relay_id, nonce, hash, raw, max_fee_per_gas, max_priority_fee_per_gas)
+                 AS given (relay_id, nonce, hash, raw, max_fee_per_gas, max_priority_fee_per_gas)
         ), lane AS (
           UPDATE lanes
              SET next_nonce = next_nonce + (SELECT count(*) FROM signed)
@@ -259,11 +264,12 @@ async def store_signed(
 
 
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
-    """In the transaction that moves theirs: a relay is mined as long as no reorg says otherwise.
+    """Move relays with their transactions, in the database transaction that moves these.
 
-    A relay whose nonce somebody else used, or a self-transfer past finality, will never be mined;
-    its turn is over all the same. Its gas counts as what the nonce cost once that is known, as
-    nothing if somebody else used the nonce, and as its worst case again after a reorg.
+    A relay is mined as long as no reorg undoes its block. A relay whose nonce another transaction
+    used, or whose self-transfer is final, will never be mined, and blocks its user's next relay no
+    longer. Its gas counts as the actual cost once it is known, as nothing if another transaction
+    used the nonce, and as the maximum cost again after a reorg.
     """
     rows = await connection.fetch(
         """
@@ -290,7 +296,7 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
         )
         SELECT gas_day, identity, gas_wei
           FROM written
-         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS told ON true
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS notified ON true
         """,
         transaction_ids,
         ORIGIN,
@@ -319,7 +325,7 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
         )
         SELECT gas_day, identity, gas_wei
           FROM written
-         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3)) AS told ON true
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3)) AS notified ON true
         """,
         list(failures),
         list(failures.values()),
@@ -329,7 +335,9 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
 
 
 async def withdraw(connection: Connection, relay: int) -> bool:
-    """Take back a relay that no lane has signed; False if one has: then it will be sent."""
+    """Delete a relay that no lane has signed; returns False if one has, since the relay will be
+    sent.
+    """
     async with connection.transaction():
         rows = await connection.fetch(
             """
@@ -358,13 +366,13 @@ async def users_with_serialized(connection: Connection, users: Sequence[Address]
 
 
 async def progress(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
-    """How far relays have come; a withdrawn one is missing."""
+    """The progress of these relays; a withdrawn relay is missing."""
     rows = await connection.fetch("SELECT * FROM relay_progress WHERE id = ANY($1::bigint[])", ids)
     return {row["id"]: _progress(row) for row in rows}
 
 
 async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
-    """Those of them that are mined, or never will be."""
+    """The progress of those relays that are mined, or never will be."""
     rows = await connection.fetch(
         """
         SELECT * FROM relay_progress
@@ -378,7 +386,7 @@ async def settled(connection: Connection, ids: Sequence[int]) -> dict[int, Relay
 async def by_hash(
     connection: Connection, transaction_hash: Hash32, users: Sequence[Address]
 ) -> RelayProgress | None:
-    """The relay of one of these users that any attempt with this hash was made for."""
+    """The relay of one of these users that has an attempt with this hash."""
     row = await connection.fetchrow(
         """
         SELECT * FROM relay_progress
@@ -392,7 +400,7 @@ async def by_hash(
 
 
 async def delete_expired(connection: Connection) -> None:
-    """Forget idempotency keys after a day, and what nobody waits for and nobody could send."""
+    """Delete lapsed relays, and delete or clear idempotency keys after a day."""
     async with connection.transaction():
         rows = await connection.fetch(
             """

@@ -294,10 +294,10 @@ async def test_no_refusal_rests_on_a_limit_that_was_raised(
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
         chain.node.mint_capacity = 1_200 * LTZ
-        calls_before = chain.node.asked["eth_call"]
+        calls_before = chain.node.call_counts["eth_call"]
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
-        assert chain.node.asked["eth_call"] == calls_before, (
+        assert chain.node.call_counts["eth_call"] == calls_before, (
             "the node is asked once a second at most"
         )
         chain.at += 1.0

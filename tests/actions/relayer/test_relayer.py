@@ -358,12 +358,12 @@ async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(
     await worst_of_one(process)
     relayer = process.relayer(budgeted(GasBudgets(total_wei=1)))
     methods = ("eth_call", "eth_estimateGas")
-    before = [process.world.node.asked[method] for method in methods]
+    before = [process.world.node.call_counts[method] for method in methods]
     async with running(*process.loops[2:]):
         for caller in (ANN, None):
             reason = await reason_of(relayer, process.request(), caller)
             assert reason == (ValidationFailed, "total_gas_budget_exhausted")
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
-    assert [process.world.node.asked[method] for method in methods] == before
+    assert [process.world.node.call_counts[method] for method in methods] == before
     assert await row_states(process.world.eyes) == ["mined"]

@@ -46,8 +46,10 @@ def uints(bits: int = 256) -> st.SearchStrategy[int]:
 
 def theirs(contract: str, function: str, *arguments: Any) -> bytes:
     shown = [
-        checksummed(Address(one)) if isinstance(one, bytes) and len(one) == 20 else one
-        for one in arguments
+        checksummed(Address(argument))
+        if isinstance(argument, bytes) and len(argument) == 20
+        else argument
+        for argument in arguments
     ]
     return bytes_of(web3[contract].encode_abi(function, shown))
 
@@ -182,7 +184,9 @@ def test_an_answer_of_another_length_is_a_value_error(
         decoder(answer)
 
 
-@pytest.mark.parametrize("decoder", [one for one in DECODERS if one is not ltz.decode_uint])
+@pytest.mark.parametrize(
+    "decoder", [decoder_ for decoder_ in DECODERS if decoder_ is not ltz.decode_uint]
+)
 def test_an_answer_with_dirty_bits_is_a_value_error(decoder: Callable[[bytes], object]) -> None:
     for length in (32, 64, 160):
         with pytest.raises(ValueError):  # noqa: PT011 - each has its own text
@@ -239,23 +243,27 @@ def value_of(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.tuples(*map(value_of, parameter["components"]))
     if kind.startswith("uint"):
         return uints(int(kind.removeprefix("uint")))
-    return {"address": addresses, "bool": st.booleans(), "bytes32": words, "string": st.text()}[
-        kind
-    ]
+    return {
+        "address": addresses,
+        "bool": st.booleans(),
+        "bytes32": words,
+        # NUL has a test of its own: PostgreSQL's text cannot hold it.
+        "string": st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
+    }[kind]
 
 
 def declared(contract: str, event: str) -> list[dict[str, Any]]:
     entries = artifacts.artifact(contract)["abi"]
-    found: list[dict[str, Any]] = next(
-        one["inputs"] for one in entries if one["type"] == "event" and one["name"] == event
+    inputs: list[dict[str, Any]] = next(
+        entry["inputs"] for entry in entries if entry["type"] == "event" and entry["name"] == event
     )
-    return found
+    return inputs
 
 
 def a_log(topics: list[bytes], data: bytes) -> dict[str, Any]:
     return {
         "address": hex_of(AT),
-        "topics": [hex_of(one) for one in topics],
+        "topics": [hex_of(topic) for topic in topics],
         "data": hex_of(data),
         "blockNumber": "0x9",
         "blockHash": BLOCK,
@@ -267,10 +275,15 @@ def a_log(topics: list[bytes], data: bytes) -> dict[str, Any]:
 def the_log(contract: str, event: str, values: Mapping[str, Any]) -> tuple[list[bytes], bytes]:
     inputs = declared(contract, event)
     topics = [web3_contracts.event_topic(contract, event)]
-    topics += [encode([one["type"]], [values[one["name"]]]) for one in inputs if one["indexed"]]
-    plain = [one for one in inputs if not one["indexed"]]
+    topics += [
+        encode([parameter["type"]], [values[parameter["name"]]])
+        for parameter in inputs
+        if parameter["indexed"]
+    ]
+    plain = [parameter for parameter in inputs if not parameter["indexed"]]
     return topics, encode(
-        [artifacts.canonical_type(one) for one in plain], [values[one["name"]] for one in plain]
+        [artifacts.canonical_type(parameter) for parameter in plain],
+        [values[parameter["name"]] for parameter in plain],
     )
 
 
@@ -286,15 +299,15 @@ def by_web3(contract: str, event: str, topics: list[bytes], data: bytes) -> list
         "transactionHash": bytes_of(TRANSACTION),
         "removed": False,
     }
-    said = web3[contract].events[event]().process_log(LogReceipt(**receipt))["args"]  # type: ignore[typeddict-item]
-    return [plainly(said[one["name"]]) for one in declared(contract, event)]
+    arguments = web3[contract].events[event]().process_log(LogReceipt(**receipt))["args"]  # type: ignore[typeddict-item]
+    return [plainly(arguments[parameter["name"]]) for parameter in declared(contract, event)]
 
 
 def plainly(value: Any) -> Any:
     if isinstance(value, str) and value.startswith("0x") and len(value) == 42:
         return bytes_of(value.lower())
     if isinstance(value, Mapping):
-        return [plainly(one) for one in value.values()]
+        return [plainly(item) for item in value.values()]
     return list(map(plainly, value)) if isinstance(value, (list, tuple)) else value
 
 
@@ -303,10 +316,10 @@ def flat(values: list[Any], event: str) -> list[Any]:
     if event == "CollectionCreated":
         number, _, params, uri = values
         return [number, *params, uri]
-    found: list[Any] = []
-    for one in values:
-        found += one if isinstance(one, list) else [one]
-    return found
+    flat: list[Any] = []
+    for item in values:
+        flat += item if isinstance(item, list) else [item]
+    return flat
 
 
 @pytest.mark.parametrize(("contract", "event", "decoder"), EVENTS)
@@ -314,7 +327,9 @@ def flat(values: list[Any], event: str) -> list[Any]:
 def test_a_log_is_read_as_web3_reads_it(
     contract: str, event: str, decoder: Decoder, data: st.DataObject
 ) -> None:
-    values = {one["name"]: data.draw(value_of(one)) for one in declared(contract, event)}
+    values = {
+        parameter["name"]: data.draw(value_of(parameter)) for parameter in declared(contract, event)
+    }
     topics, body = the_log(contract, event, values)
 
     fact = decoder(a_log(topics, body))
@@ -337,12 +352,14 @@ def the_first(contract: str, event: str) -> tuple[list[bytes], bytes]:
         "string": "ipfs://x",
     }
 
-    def one(parameter: dict[str, Any]) -> Any:
+    def example_of(parameter: dict[str, Any]) -> Any:
         if parameter["type"] == "tuple":
-            return tuple(map(one, parameter["components"]))
+            return tuple(map(example_of, parameter["components"]))
         return example[parameter["type"]]
 
-    return the_log(contract, event, {each["name"]: one(each) for each in declared(contract, event)})
+    return the_log(
+        contract, event, {each["name"]: example_of(each) for each in declared(contract, event)}
+    )
 
 
 @pytest.mark.parametrize(("contract", "event", "decoder"), EVENTS)
@@ -391,12 +408,12 @@ def test_every_fact_has_its_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
+    ("raw", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
 )
-def test_a_uri_that_is_no_text_does_not_hide_its_collection(said: bytes, kept: str) -> None:
+def test_a_uri_that_is_no_text_does_not_hide_its_collection(raw: bytes, kept: str) -> None:
     wallet = "0x" + "11" * 20
     kind = "(address,address,uint96,uint32,uint16,uint16,bool,bool)"
-    data = encode([kind, "bytes"], [(wallet, wallet, 1, 2, 3, 4, True, False), said])
+    data = encode([kind, "bytes"], [(wallet, wallet, 1, 2, 3, 4, True, False), raw])
     topics = [
         web3_contracts.event_topic("PerkNFT", "CollectionCreated"),
         (7).to_bytes(32, "big"),

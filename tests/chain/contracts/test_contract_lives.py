@@ -1,7 +1,7 @@
 """Each contract's whole life on both dev chains: shipped bytecode, real keys, users without gas.
 
-What a call means in every corner forge's tests say; these show that our encoding, our reverts'
-names and the nodes that we run agree with it.
+Forge's tests cover the contracts' behaviour in every corner. These tests show that ltzd's encoding
+and names of reverts, and the nodes of dev mode, agree with it.
 """
 
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class Collection:
 
 async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Collection:
     payout = Party()
-    said: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         "brand": Party().address,
         "payout": payout.address,
         "price": ltz * LTZ,
@@ -62,11 +62,11 @@ async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Co
         contracts.registrar,
         "PerkNFT",
         "createCollection",
-        tuple(said.values()),
+        tuple(arguments.values()),
         "https://perks.example/",
     )
     created = contracts.event("PerkNFT", receipt, "CollectionCreated")
-    return Collection(created["collectionId"], said["price"], payout)
+    return Collection(created["collectionId"], arguments["price"], payout)
 
 
 async def claim(contracts: Contracts, user: Party, of: Collection, claims: int = 0) -> int:
@@ -230,7 +230,7 @@ async def test_a_signed_claim_ends_with_its_deadline(contracts: Contracts) -> No
 async def an_item(contracts: Contracts, id_: int, **changes: Any) -> Party:
     """5 LTZ each, 10 of them, 3 at once; answers who is paid."""
     payout = Party()
-    said: dict[str, Any] = {
+    item: dict[str, Any] = {
         "payout": payout.address,
         "price": 5 * LTZ,
         "stock": 10,
@@ -239,7 +239,7 @@ async def an_item(contracts: Contracts, id_: int, **changes: Any) -> Party:
         "active": True,
         "burns": False,
     } | changes
-    arguments = (id_, Party().address, tuple(said.values()), bytes(32))
+    arguments = (id_, Party().address, tuple(item.values()), bytes(32))
     await contracts.send(contracts.registrar, "PointsSale", "setItem", *arguments)
     return payout
 
@@ -481,8 +481,8 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
             attempts.append((contract, "grantRole", grant, named))
 
     for contract, function, arguments, error in attempts:
-        found = await contracts.refusal(thief, contract, function, *arguments)
-        assert found == error, (contract, function)
+        refusal = await contracts.refusal(thief, contract, function, *arguments)
+        assert refusal == error, (contract, function)
 
     # What it can do: spend an allowance on a perk, an item or a deal of that very user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)

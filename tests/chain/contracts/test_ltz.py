@@ -36,20 +36,20 @@ def test_one_reward_is_a_mint_reward(reward: MintEntry) -> None:
 
 
 @given(st.lists(rewards, min_size=2, max_size=6) | st.just([]))
-def test_many_rewards_are_a_batch(those: list[MintEntry]) -> None:
-    rows = [(checksummed(each.to), each.amount, each.reference) for each in those]
+def test_many_rewards_are_a_batch(rewards: list[MintEntry]) -> None:
+    rows = [(checksummed(each.to), each.amount, each.reference) for each in rewards]
 
-    assert ltz.mint_call(those) == bytes_of(contract.encode_abi("mintRewardBatch", [rows]))
+    assert ltz.mint_call(rewards) == bytes_of(contract.encode_abi("mintRewardBatch", [rows]))
 
 
 def test_the_largest_batch_is_encoded_whole() -> None:
-    those = [
+    rewards = [
         MintEntry(Address(bytes((n,)) * 20), n + 1, Reference(bytes((n,)) * 32))
         for n in range(ltz.MAX_BATCH)
     ]
-    rows = [(checksummed(each.to), each.amount, each.reference) for each in those]
+    rows = [(checksummed(each.to), each.amount, each.reference) for each in rewards]
 
-    assert ltz.mint_call(those) == bytes_of(contract.encode_abi("mintRewardBatch", [rows]))
+    assert ltz.mint_call(rewards) == bytes_of(contract.encode_abi("mintRewardBatch", [rows]))
 
 
 @given(st.integers(0, 2**256 - 1), addresses)

@@ -26,25 +26,25 @@ class Chain:
         self.head = head
         self.keeps = {BLOCK}
         self.hashes = {BLOCK: HASH}
-        self.asked: Counter[str] = Counter()
+        self.asked_tags: Counter[str] = Counter()
         self.batches: list[int] = []
         self.answer: Callable[[bytes], object] = self._ltz
 
-    def __call__(self, asked: Any) -> object:
-        if not isinstance(asked, list):
-            return self._one(asked)
-        self.batches.append(len(asked))
-        return [self._one(each) for each in asked]
+    def __call__(self, request: Any) -> object:
+        if not isinstance(request, list):
+            return self._answer_one(request)
+        self.batches.append(len(request))
+        return [self._answer_one(each) for each in request]
 
-    def _one(self, asked: Any) -> object:
-        if asked["method"] == "eth_getBlockByNumber":
-            return result(asked, self._header(asked["params"][0]))
-        call, tag = asked["params"]
-        self.asked[tag] += 1
+    def _answer_one(self, request: Any) -> object:
+        if request["method"] == "eth_getBlockByNumber":
+            return result(request, self._header(request["params"][0]))
+        call, tag = request["params"]
+        self.asked_tags[tag] += 1
         if tag != "latest" and int(tag, 16) not in self.keeps:
-            return error(asked, "missing trie node")
+            return error(request, "missing trie node")
         assert call["to"] == hex_of(CONTRACT)
-        return result(asked, self.answer(bytes.fromhex(call["data"][2:])))
+        return result(request, self.answer(bytes.fromhex(call["data"][2:])))
 
     def _ltz(self, data: bytes) -> object:
         number = 5 * 10**18
@@ -74,7 +74,7 @@ async def test_it_is_asked_of_the_block_in_batches() -> None:
 
     assert await state_of(chain) == LtzState(5 * 10**18, USED)
 
-    assert chain.asked == {hex(BLOCK): 252}
+    assert chain.asked_tags == {hex(BLOCK): 252}
     assert max(chain.batches) == 100
 
 

@@ -1,4 +1,4 @@
-"""Whatever a node answers when it is asked what is on offer, only our own errors come of it."""
+"""Reading the offers raises only ltzd's own errors, whatever the node answers."""
 
 from typing import Any
 
@@ -26,8 +26,8 @@ class Muddled(Rpc):
         return self.head if method == "eth_blockNumber" else self.answer
 
     async def batch(self, calls: Any) -> list[Any]:
-        asked: list[RpcCall] = list(calls)
-        return [self.answer for _ in asked]
+        requests: list[RpcCall] = list(calls)
+        return [self.answer for _ in requests]
 
 
 @pytest.mark.parametrize("answer", [None, 7, {}, [], [None], [{}], "0x", "zz", "0xzz", "0x12"])

@@ -1,4 +1,4 @@
-"""Whatever a contract reverts with becomes words; web3 and eth-abi say what is in the bytes."""
+"""Any revert data becomes text; web3 and eth-abi are the oracle for its content."""
 
 from typing import Any
 
@@ -96,9 +96,9 @@ def test_malformed_arguments_are_shown_in_hex() -> None:
 
 
 def test_a_sentence_cannot_forge_lines_or_fill_the_log() -> None:
-    told = reverts.describe(sentence("a\nb\x1b[31mc\u202e"))
-    assert told.isprintable()
-    assert told.startswith("a\N{REPLACEMENT CHARACTER}b")
+    text = reverts.describe(sentence("a\nb\x1b[31mc\u202e"))
+    assert text.isprintable()
+    assert text.startswith("a\N{REPLACEMENT CHARACTER}b")
     assert len(reverts.describe(sentence("x" * 100_000))) == 200
     not_utf8 = sentence("xyz").replace(b"xyz", b"x\xffz")
     assert reverts.describe(not_utf8) == "x\N{REPLACEMENT CHARACTER}z"
@@ -125,9 +125,9 @@ def test_any_arguments_of_a_known_error_have_a_reason(
 
 @given(st.text(max_size=100))
 def test_a_printable_sentence_comes_through_unchanged(text: str) -> None:
-    told = reverts.describe(sentence(text))
+    reason = reverts.describe(sentence(text))
     if text.isprintable() and text:
-        assert told == text
+        assert reason == text
 
 
 def test_two_contracts_that_share_an_error_mean_the_same() -> None:
@@ -135,10 +135,10 @@ def test_two_contracts_that_share_an_error_mean_the_same() -> None:
     for contract in artifacts.CONTRACTS:
         for entry in artifacts.artifact(contract)["abi"]:
             if entry["type"] == "error":
-                fields = tuple(f"{one['type']} {one['name']}" for one in entry["inputs"])
+                fields = tuple(f"{field['type']} {field['name']}" for field in entry["inputs"])
                 shapes.setdefault(entry["name"], set()).add(fields)
 
-    assert {name: found for name, found in shapes.items() if len(found) > 1} == {}
+    assert {name: contracts for name, contracts in shapes.items() if len(contracts) > 1} == {}
 
 
 def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None:

@@ -62,10 +62,12 @@ def test_every_functions_selector_and_every_events_topic_is_web3s(contract: str)
 
 @pytest.mark.parametrize("contract", artifacts.CONTRACTS)
 def test_a_deployment_is_web3s(contract: str) -> None:
-    found = artifacts.artifact(contract)
-    factory = Web3().eth.contract(abi=found["abi"], bytecode=found["bytecode"])
+    compiled = artifacts.artifact(contract)
+    factory = Web3().eth.contract(abi=compiled["abi"], bytecode=compiled["bytecode"])
     arguments = (BRAND, 5) if contract == "LTZ" else (PAYOUT, BRAND, 5)
-    theirs = [checksummed(one) if isinstance(one, bytes) else one for one in arguments]
+    theirs = [
+        checksummed(argument) if isinstance(argument, bytes) else argument for argument in arguments
+    ]
 
     ours = web3_contracts.creation_code(contract, *arguments)
 
@@ -158,8 +160,8 @@ def test_a_log_is_decoded_as_web3_does(
     ]
     data = encode([kind, "string"], [given, uri])
 
-    found = web3_contracts.decode_log(
-        "PerkNFT", {"topics": [hex_of(one) for one in topics], "data": hex_of(data)}
+    event = web3_contracts.decode_log(
+        "PerkNFT", {"topics": [hex_of(topic) for topic in topics], "data": hex_of(data)}
     )
 
     theirs = (
@@ -181,13 +183,13 @@ def test_a_log_is_decoded_as_web3_does(
             )
         )
     )
-    assert found is not None
-    assert found.name == theirs["event"]
-    assert list(found.arguments) == ["collectionId", "brand", "params", "uri"]
-    assert found.arguments["collectionId"] == theirs["args"]["collectionId"]
-    assert checksummed(found.arguments["brand"]) == theirs["args"]["brand"]
-    assert found.arguments["params"][2:] == tuple(theirs["args"]["params"].values())[2:]
-    assert found.arguments["uri"] == theirs["args"]["uri"]
+    assert event is not None
+    assert event.name == theirs["event"]
+    assert list(event.arguments) == ["collectionId", "brand", "params", "uri"]
+    assert event.arguments["collectionId"] == theirs["args"]["collectionId"]
+    assert checksummed(event.arguments["brand"]) == theirs["args"]["brand"]
+    assert event.arguments["params"][2:] == tuple(theirs["args"]["params"].values())[2:]
+    assert event.arguments["uri"] == theirs["args"]["uri"]
 
 
 @pytest.mark.parametrize(

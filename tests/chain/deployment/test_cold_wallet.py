@@ -22,8 +22,8 @@ async def contracts() -> AsyncIterator[Contracts]:
         yield deployed
 
 
-def a_wallet(contracts: Contracts, patience_seconds: float = 10.0) -> ColdWallet:
-    return ColdWallet(contracts.rpc, contracts.registrar.signer, patience_seconds=patience_seconds)
+def a_wallet(contracts: Contracts, timeout_seconds: float = 10.0) -> ColdWallet:
+    return ColdWallet(contracts.rpc, contracts.registrar.signer, timeout_seconds=timeout_seconds)
 
 
 def not_told(transaction: Hash32) -> None:
@@ -42,11 +42,11 @@ async def nonce(contracts: Contracts, at: str = "latest") -> int:
 async def test_the_hash_is_told_before_it_is_mined_and_the_block_after(
     contracts: Contracts,
 ) -> None:
-    told: list[Hash32] = []
+    signed: list[Hash32] = []
 
-    mined = await a_wallet(contracts).send(*an_approval(contracts), told.append)
+    mined = await a_wallet(contracts).send(*an_approval(contracts), signed.append)
 
-    assert told == [mined.hash]
+    assert signed == [mined.hash]
     receipt = await contracts.rpc.call("eth_getTransactionReceipt", hex_of(mined.hash))
     assert int(receipt["blockNumber"], 16) == mined.block_number
     assert mined.logs == receipt["logs"]
@@ -68,10 +68,10 @@ async def test_nothing_is_sent_while_an_earlier_transaction_waits(contracts: Con
     business = Party()
     await contracts.rpc.call("evm_setAutomine", False)
     try:
-        told: list[Hash32] = []
+        signed: list[Hash32] = []
         with pytest.raises(OutcomeUnknown) as unknown:
-            await a_wallet(contracts, 0.2).send(*an_approval(contracts, business), told.append)
-        assert hex_of(told[0]) in unknown.value.message
+            await a_wallet(contracts, 0.2).send(*an_approval(contracts, business), signed.append)
+        assert hex_of(signed[0]) in unknown.value.message
 
         with pytest.raises(Refused, match=f"nonce {before} is not mined yet, so nothing was sent"):
             await a_wallet(contracts).send(*an_approval(contracts, business), not_told)
@@ -147,7 +147,9 @@ async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> Non
 
     mined = await a_wallet(contracts).send_all(calls, lambda _: None)
 
-    assert [one.block_number for one in mined] == sorted(one.block_number for one in mined)
+    assert [transaction.block_number for transaction in mined] == sorted(
+        transaction.block_number for transaction in mined
+    )
     for business in businesses:
         assert await contracts.view("BusinessEscrow", "isBusiness", business.address)
 
@@ -178,7 +180,7 @@ async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
 
 async def test_over_the_cap_nothing_is_sent(contracts: Contracts) -> None:
     wallet = ColdWallet(
-        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), patience_seconds=1
+        contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), timeout_seconds=1
     )
 
     with pytest.raises(Unavailable, match="Gas costs more than 0 gwei now, so nothing was sent"):

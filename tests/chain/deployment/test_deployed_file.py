@@ -1,4 +1,4 @@
-"""What a file tells of a deployment, and one that does not."""
+"""The deployment file is written and read back; other files are refused."""
 
 import json
 from pathlib import Path
@@ -42,10 +42,10 @@ def test_what_is_written_is_read(path: Path) -> None:
 def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
     path.write_text(json.dumps(OF_0_1))
 
-    found = deployed_file.read_dev_file(path, 31337)
+    deployment = deployed_file.read_dev_file(path, 31337)
 
     contracts = {"LTZ": DeployedContract(AT["LTZ"])}
-    assert found == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
+    assert deployment == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
 
 
 def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
@@ -54,13 +54,13 @@ def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
 
 
 def without_ltz() -> dict[str, Any]:
-    said = deployed_file.as_json(ALL)
-    del said["contracts"]["LTZ"]
-    return said
+    written = deployed_file.as_json(ALL)
+    del written["contracts"]["LTZ"]
+    return written
 
 
 @pytest.mark.parametrize(
-    "said",
+    "written",
     [
         *(7, [], None, "text", {}, without_ltz()),
         OF_0_1 | {"LTZ": 5},
@@ -71,10 +71,10 @@ def without_ltz() -> dict[str, Any]:
         deployed_file.as_json(ALL) | {"genesis": "0x12"},
     ],
 )
-def test_what_tells_of_no_deployment_is_refused(path: Path, said: Any) -> None:
-    path.write_text(json.dumps(said))
+def test_what_tells_of_no_deployment_is_refused(path: Path, written: Any) -> None:
+    path.write_text(json.dumps(written))
 
-    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+    with pytest.raises(Misconfigured, match="is not a deployment file"):
         deployed_file.read(path)
-    with pytest.raises(Misconfigured, match="does not tell of a deployment"):
+    with pytest.raises(Misconfigured, match="is not a deployment file"):
         deployed_file.read_dev_file(path, 31337)

@@ -36,22 +36,22 @@ OTHER = Address(b"\x0e" * 20)
 
 @pytest.fixture(params=["tester_chain", "anvil_chain"])
 def chain(request: pytest.FixtureRequest) -> DevChain:
-    found: DevChain = request.getfixturevalue(request.param)
-    return found
+    chain: DevChain = request.getfixturevalue(request.param)
+    return chain
 
 
 @pytest_asyncio.fixture
 async def site(chain: DevChain) -> Site:
-    found = Site(chain.rpc_url)
-    await found.fund()
-    return found
+    funded = Site(chain.rpc_url)
+    await funded.fund()
+    return funded
 
 
 @pytest_asyncio.fixture
 async def anvil_site(anvil_chain: DevChain) -> Site:
-    found = Site(anvil_chain.rpc_url)
-    await found.fund()
-    return found
+    funded = Site(anvil_chain.rpc_url)
+    await funded.fund()
+    return funded
 
 
 async def assert_all_stands(site: Site) -> None:
@@ -85,7 +85,7 @@ async def test_four_contracts_and_their_roles_take_eight_transactions(
 
     await assert_all_stands(site)
     assert await site.nonce() == SENDS
-    assert len(site.told) == SENDS
+    assert len(site.reported) == SENDS
 
 
 async def test_a_second_run_sends_nothing(site: Site) -> None:

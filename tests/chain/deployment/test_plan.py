@@ -1,4 +1,4 @@
-"""What a deployment plans, decided without a chain."""
+"""The plan of a deployment, decided without a chain."""
 
 from dataclasses import replace
 from typing import Any
@@ -15,12 +15,12 @@ from ltzd.chain.deployment.plan import (
     Deployment,
     MintLimit,
     RoleState,
+    assign_addresses,
     created_address,
     faults_of,
     faults_on_chain,
     forbidden_grants,
     is_ready,
-    place,
     plan,
     wanted_grants,
 )
@@ -31,7 +31,7 @@ DEPLOYER, OTHER = Address(b"\xde" * 20), Address(b"\x0e" * 20)
 TERMS = terms_of(DEPLOYER)
 NOTHING = Deployment(31337, Hash32(bytes(32)), DEPLOYER, 100, {})
 ALL = frozenset(artifacts.CONTRACTS)
-PLACED = place(NOTHING, DEPLOYER, 7, 100, frozenset())
+PLACED = assign_addresses(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
 def standing(contract: str, **changes: Any) -> RoleState:
@@ -47,51 +47,51 @@ def standing(contract: str, **changes: Any) -> RoleState:
 
 
 def test_addresses_are_those_of_the_next_four_nonces() -> None:
-    assert [PLACED.contracts[one].nonce for one in artifacts.CONTRACTS] == [7, 8, 9, 10]
+    assert [PLACED.contracts[name].nonce for name in artifacts.CONTRACTS] == [7, 8, 9, 10]
     assert PLACED.address("LTZ") == created_address(DEPLOYER, 7)
 
 
 def test_what_is_written_down_stays_while_it_can_come_true() -> None:
-    assert place(PLACED, DEPLOYER, 7, 900, frozenset()) == PLACED
-    assert place(PLACED, DEPLOYER, 8, 900, frozenset({"LTZ"})) == PLACED
-    assert place(PLACED, DEPLOYER, 10, 900, ALL - {"BusinessEscrow"}) == PLACED
-    assert place(PLACED, DEPLOYER, 99, 900, ALL) == PLACED
-    assert place(PLACED, OTHER, 0, 900, ALL) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 7, 900, frozenset()) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 8, 900, frozenset({"LTZ"})) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 10, 900, ALL - {"BusinessEscrow"}) == PLACED
+    assert assign_addresses(PLACED, DEPLOYER, 99, 900, ALL) == PLACED
+    assert assign_addresses(PLACED, OTHER, 0, 900, ALL) == PLACED
 
 
 def test_a_nonce_that_something_else_used_gives_its_contract_another_place() -> None:
-    found = place(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
+    assigned = assign_addresses(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
 
-    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [7, 9, 10, 11]
-    assert found.address("LTZ") == PLACED.address("LTZ")
+    assert [assigned.contracts[name].nonce for name in artifacts.CONTRACTS] == [7, 9, 10, 11]
+    assert assigned.address("LTZ") == PLACED.address("LTZ")
 
 
 def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
-    found = place(PLACED, OTHER, 3, 900, frozenset({"LTZ", "PerkNFT"}))
+    assigned = assign_addresses(PLACED, OTHER, 3, 900, frozenset({"LTZ", "PerkNFT"}))
 
-    assert found.deployer == OTHER
-    assert found.address("PerkNFT") == PLACED.address("PerkNFT")
-    assert found.contracts["PointsSale"] == DeployedContract(created_address(OTHER, 3), 3)
+    assert assigned.deployer == OTHER
+    assert assigned.address("PerkNFT") == PLACED.address("PerkNFT")
+    assert assigned.contracts["PointsSale"] == DeployedContract(created_address(OTHER, 3), 3)
 
 
 def test_without_ltz_all_are_deployed_anew() -> None:
-    found = place(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
+    assigned = assign_addresses(PLACED, DEPLOYER, 20, 900, ALL - {"LTZ"})
 
-    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS] == [20, 21, 22, 23]
+    assert [assigned.contracts[name].nonce for name in artifacts.CONTRACTS] == [20, 21, 22, 23]
 
 
 def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
-    assert place(PLACED, DEPLOYER, 0, 1, frozenset()).first_block == 1
-    assert place(PLACED, DEPLOYER, 8, 1, frozenset({"LTZ"})).first_block == 100
+    assert assign_addresses(PLACED, DEPLOYER, 0, 1, frozenset()).first_block == 1
+    assert assign_addresses(PLACED, DEPLOYER, 8, 1, frozenset({"LTZ"})).first_block == 100
 
 
 def test_ltz_that_another_version_deployed_is_kept() -> None:
     before = replace(NOTHING, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(OTHER)})
 
-    found = place(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
+    assigned = assign_addresses(before, DEPLOYER, 4, 900, frozenset({"LTZ"}))
 
-    assert found.contracts["LTZ"] == DeployedContract(OTHER)
-    assert [found.contracts[one].nonce for one in artifacts.CONTRACTS[1:]] == [4, 5, 6]
+    assert assigned.contracts["LTZ"] == DeployedContract(OTHER)
+    assert [assigned.contracts[name].nonce for name in artifacts.CONTRACTS[1:]] == [4, 5, 6]
 
 
 def test_creations_come_first_with_their_nonces_then_one_call_for_each() -> None:
@@ -99,7 +99,7 @@ def test_creations_come_first_with_their_nonces_then_one_call_for_each() -> None
 
     assert [step.contract for step in steps] == [*artifacts.CONTRACTS, *artifacts.CONTRACTS]
     assert [step.nonce for step in steps] == [7, 8, 9, 10, None, None, None, None]
-    assert [step.to for step in steps[4:]] == [PLACED.address(one) for one in artifacts.CONTRACTS]
+    assert [step.to for step in steps[4:]] == [PLACED.address(name) for name in artifacts.CONTRACTS]
     assert [step.contract for step in steps if is_ready(step, {})] == ["LTZ"]
     ready = [step for step in steps if is_ready(step, {"LTZ": standing("LTZ")})]
     assert ready == steps[:5]
@@ -113,11 +113,11 @@ def test_the_limit_is_set_before_the_role_is_granted() -> None:
 
 
 def test_nothing_is_left_where_everything_stands() -> None:
-    assert plan(TERMS, PLACED, {one: standing(one) for one in artifacts.CONTRACTS}) == []
+    assert plan(TERMS, PLACED, {name: standing(name) for name in artifacts.CONTRACTS}) == []
 
 
 def test_only_what_is_missing_is_left() -> None:
-    there = {one: standing(one) for one in artifacts.CONTRACTS}
+    there = {name: standing(name) for name in artifacts.CONTRACTS}
     lacking = there["PerkNFT"].granted - {wanted_grants(TERMS, "PerkNFT")[0]}
     there["PerkNFT"] = standing("PerkNFT", granted=lacking)
 
@@ -130,7 +130,7 @@ def test_only_what_is_missing_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "is_left"),
+    ("wanted", "known", "is_left"),
     [
         (MintLimit(1000 * LTZ, 3600), MintLimit(1000 * LTZ, 3600), False),
         (MintLimit(1000 * LTZ + 1, 3600), MintLimit(1000 * LTZ, 3600), False),
@@ -139,12 +139,12 @@ def test_only_what_is_missing_is_left() -> None:
     ],
 )
 def test_a_limit_is_compared_as_ltz_keeps_it(
-    asked: MintLimit, known: MintLimit, is_left: bool
+    wanted: MintLimit, known: MintLimit, is_left: bool
 ) -> None:
-    there = {one: standing(one) for one in artifacts.CONTRACTS}
+    there = {name: standing(name) for name in artifacts.CONTRACTS}
     there["LTZ"] = standing("LTZ", mint_limit=known)
 
-    assert bool(plan(terms_of(DEPLOYER, mint_limit=asked), PLACED, there)) is is_left
+    assert bool(plan(terms_of(DEPLOYER, mint_limit=wanted), PLACED, there)) is is_left
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_a_limit_is_compared_as_ltz_keeps_it(
     [({}, 4), ({"pending_admin": OTHER}, 0), ({"admin": OTHER}, 0)],
 )
 def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> None:
-    there = {one: standing(one, **state) for one in artifacts.CONTRACTS}
+    there = {name: standing(name, **state) for name in artifacts.CONTRACTS}
 
     steps = plan(terms_of(DEPLOYER, heir=OTHER), PLACED, there)
 
@@ -161,7 +161,7 @@ def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fault_text"),
     [
         ({"minter": DEPLOYER}, "cannot be minter and deployer"),
         ({"relayers": (DEPLOYER,)}, "cannot be relayer and deployer"),
@@ -179,10 +179,12 @@ def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> N
         ({"mint_limit": MintLimit(LTZ, 0)}, "at least a second"),
     ],
 )
-def test_terms_that_give_a_key_too_much_are_refused(changes: dict[str, Any], said: str) -> None:
+def test_terms_that_give_a_key_too_much_are_refused(
+    changes: dict[str, Any], fault_text: str
+) -> None:
     (fault,) = faults_of(terms_of(DEPLOYER, **changes))
 
-    assert said in fault
+    assert fault_text in fault
 
 
 def test_good_terms_have_no_fault() -> None:
@@ -200,8 +202,8 @@ def test_no_role_that_is_wanted_is_forbidden(contract: str) -> None:
         for entry in artifacts.artifact(contract)["abi"]
         if entry.get("name", "").endswith("_ROLE")
     }
-    asked = {grant.role for grant in wanted} | {grant.role for grant in forbidden}
-    assert declared == asked
+    roles = {grant.role for grant in wanted} | {grant.role for grant in forbidden}
+    assert declared == roles
 
 
 def test_a_hot_key_that_holds_a_cold_role_is_a_fault_of_the_chain() -> None:
@@ -216,13 +218,15 @@ def test_a_hot_key_that_holds_a_cold_role_is_a_fault_of_the_chain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fault_text"),
     [({"admin": OTHER}, "its admin is 0x"), ({"admin_delay_seconds": 0}, "delay is 0 s, not 60 s")],
 )
-def test_another_admin_or_delay_is_a_fault_of_the_chain(changes: dict[str, Any], said: str) -> None:
+def test_another_admin_or_delay_is_a_fault_of_the_chain(
+    changes: dict[str, Any], fault_text: str
+) -> None:
     (fault,) = faults_on_chain(TERMS, {"LTZ": standing("LTZ", **changes)})
 
-    assert said in fault
+    assert fault_text in fault
 
 
 @given(st.binary(min_size=20, max_size=20), st.integers(0, 2**64 - 2))

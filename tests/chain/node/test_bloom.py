@@ -14,10 +14,10 @@ def a_bloom(held: list[bytes]) -> bytes:
 
 
 @given(st.lists(values, max_size=20), values)
-def test_a_bloom_holds_what_eth_bloom_says(held: list[bytes], asked: bytes) -> None:
+def test_a_bloom_holds_what_eth_bloom_says(held: list[bytes], queried: bytes) -> None:
     bloom = BloomFilter.from_iterable(held)
 
-    assert may_hold(a_bloom(held), asked) == (asked in bloom)
+    assert may_hold(a_bloom(held), queried) == (queried in bloom)
     assert may_hold(a_bloom(held), *held)
 
 

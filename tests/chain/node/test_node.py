@@ -52,7 +52,7 @@ async def test_a_taken_publication_is_accepted() -> None:
 
 
 async def test_an_unanswered_publication_is_unknown() -> None:
-    async with a_server(lambda _asked: b"") as rpc:
+    async with a_server(lambda _request: b"") as rpc:
         with pytest.raises(NodeUnavailable):
             await Node(rpc).publish(b"\x02")
 
@@ -93,8 +93,8 @@ async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
     "final", [{"error": {"code": -39001, "message": "unknown block"}}, {"result": None}]
 )
 async def test_a_node_without_finality_says_none(final: dict[str, object]) -> None:
-    def respond(asked: Any) -> object:
-        return [result(asked[0], A_BLOCK), {"id": asked[1]["id"]} | final]
+    def respond(request: Any) -> object:
+        return [result(request[0], A_BLOCK), {"id": request[1]["id"]} | final]
 
     async with a_server(respond) as rpc:
         head, finalized = await Node(rpc).head_and_final()
@@ -102,8 +102,8 @@ async def test_a_node_without_finality_says_none(final: dict[str, object]) -> No
 
 
 async def test_a_head_that_fails_is_no_head() -> None:
-    def respond(asked: Any) -> object:
-        return [error(asked[0], "header not found"), result(asked[1], A_BLOCK)]
+    def respond(request: Any) -> object:
+        return [error(request[0], "header not found"), result(request[1], A_BLOCK)]
 
     async with a_server(respond) as rpc:
         with pytest.raises(NodeUnavailable, match="header not found"):
@@ -122,12 +122,12 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
 def without_block_receipts(block: object) -> Respond:
     """A node that answers for single receipts only."""
 
-    def respond(asked: Any) -> object:
-        if isinstance(asked, list):
-            return [result(each, {"logs": [A_LOG]}) for each in asked]
-        if asked["method"] == "eth_getBlockReceipts":
-            return error(asked, "the method eth_getBlockReceipts does not exist", -32601)
-        return result(asked, block)
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            return [result(each, {"logs": [A_LOG]}) for each in request]
+        if request["method"] == "eth_getBlockReceipts":
+            return error(request, "the method eth_getBlockReceipts does not exist", -32601)
+        return result(request, block)
 
     return respond
 
@@ -154,9 +154,9 @@ async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> Non
 
 
 async def test_a_reverted_view_tells_its_data() -> None:
-    def respond(asked: Any) -> object:
-        told = {"code": 3, "message": "execution reverted", "data": "0x01"}
-        return {"id": asked["id"], "error": told}
+    def respond(request: Any) -> object:
+        revert_error = {"code": 3, "message": "execution reverted", "data": "0x01"}
+        return {"id": request["id"], "error": revert_error}
 
     async with a_server(respond) as rpc:
         with pytest.raises(RpcError) as raised:
@@ -175,7 +175,9 @@ def answering(**results: object) -> Respond:
             return result(each, results[each["method"]])
         return error(each, "the method does not exist", -32601)
 
-    return lambda asked: list(map(answer, asked)) if isinstance(asked, list) else answer(asked)
+    return lambda request: (
+        list(map(answer, request)) if isinstance(request, list) else answer(request)
+    )
 
 
 async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> None:
@@ -209,8 +211,8 @@ async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> No
 async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
     refusal: dict[str, object], revert: bytes | None
 ) -> None:
-    def respond(asked: Any) -> object:
-        good, bad = asked
+    def respond(request: Any) -> object:
+        good, bad = request
         return [result(good, "0x"), {"jsonrpc": "2.0", "id": bad["id"], "error": refusal}]
 
     async with a_server(respond) as rpc:
@@ -219,21 +221,21 @@ async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
 
 
 async def test_each_simulated_call_has_the_gas_that_it_is_sent_with() -> None:
-    asked: list[Any] = []
+    requests: list[Any] = []
 
     def respond(batch: Any) -> object:
-        asked.extend(each["params"][0] for each in batch)
+        requests.extend(each["params"][0] for each in batch)
         return [result(each, "0x") for each in batch]
 
     async with a_server(respond) as rpc:
         assert await Node(rpc).simulate(LTZ, [b"\x01", b"\x02"], LTZ, [0, 70_000]) == [None, None]
         await Node(rpc).simulate_call(LTZ, b"", LTZ, gas=0)
-    assert [call.get("gas") for call in asked] == ["0x0", "0x11170", "0x0"]
+    assert [call.get("gas") for call in requests] == ["0x0", "0x11170", "0x0"]
 
 
 async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_are_not() -> None:
-    def respond(asked: Any) -> object:
-        first, _, third, fourth = asked
+    def respond(request: Any) -> object:
+        first, _, third, fourth = request
         return [result(third, hex_of(HASH)), error(first, "oversized data"), {"id": fourth["id"]}]
 
     async with a_server(respond) as rpc:
@@ -287,7 +289,7 @@ NONSENSE: list[object] = [
     A_BLOCK | {"gasLimit": 7},
     A_RECEIPT | {"status": None},
     A_RECEIPT | {"gasUsed": None},
-    {name: said for name, said in A_RECEIPT.items() if name != "effectiveGasPrice"},
+    {name: value for name, value in A_RECEIPT.items() if name != "effectiveGasPrice"},
     A_RECEIPT | {"blockHash": 5},
     [A_LOG | {"blockHash": None}],
     [A_LOG | {"blockNumber": 5}],

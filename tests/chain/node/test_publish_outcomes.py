@@ -1,4 +1,4 @@
-"""What each client says of signed bytes means one thing, whoever says it."""
+"""The error texts of all clients for one fault give one outcome."""
 
 import pytest
 
@@ -176,7 +176,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("transaction rejected: filtered by policy", FOR_GOOD),
         ("sender is black-listed", FOR_GOOD),
         ("sanctioned address", FOR_GOOD),
-        # What passes, and what nobody has heard before, is never a reason to give bytes up.
+        # A temporary or unknown text is never a reason to give up the bytes.
         ("unknown transaction", PASSING),
         ("Too Many Requests", PASSING),
         ("rate limit exceeded", PASSING),

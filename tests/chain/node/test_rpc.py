@@ -19,13 +19,13 @@ from tests.support.chain.scripted_node import (
 CALLS: list[RpcCall] = [("eth_a", (1,)), ("eth_b", (2,)), ("eth_c", (3,))]
 
 
-def echo(asked: Any) -> list[object]:
+def echo(request: Any) -> list[object]:
     """Each call's own parameter."""
-    return [result(each, each["params"][0]) for each in asked]
+    return [result(each, each["params"][0]) for each in request]
 
 
 async def test_a_call_answers_its_result() -> None:
-    async with a_server(lambda asked: result(asked, asked["params"])) as rpc:
+    async with a_server(lambda request: result(request, request["params"])) as rpc:
         assert await rpc.call("eth_echo", 1, "two") == [1, "two"]
 
 
@@ -35,9 +35,9 @@ async def test_a_null_result_is_an_answer() -> None:
 
 
 async def test_an_error_object_is_raised_with_its_revert_data() -> None:
-    def respond(asked: Any) -> object:
-        told = {"code": 3, "message": "execution reverted", "data": {"data": "0xdeadbeef"}}
-        return {"id": asked["id"], "error": told}
+    def respond(request: Any) -> object:
+        error_object = {"code": 3, "message": "execution reverted", "data": {"data": "0xdeadbeef"}}
+        return {"id": request["id"], "error": error_object}
 
     async with a_server(respond) as rpc:
         with pytest.raises(RpcError, match="execution reverted") as raised:
@@ -46,7 +46,7 @@ async def test_an_error_object_is_raised_with_its_revert_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "error_object",
     [
         "no",
         {"code": "E_LIMIT", "message": 5},
@@ -56,20 +56,24 @@ async def test_an_error_object_is_raised_with_its_revert_data() -> None:
         {"code": [1], "message": "no"},
     ],
 )
-async def test_an_odd_error_object_is_still_an_rpc_error(told: object) -> None:
-    async with a_server(lambda asked: {"id": asked["id"], "error": told}) as rpc:
+async def test_an_odd_error_object_is_still_an_rpc_error(error_object: object) -> None:
+    async with a_server(lambda request: {"id": request["id"], "error": error_object}) as rpc:
         with pytest.raises(RpcError):
             await rpc.call("eth_call")
 
 
 async def test_replies_in_disorder_are_put_in_order() -> None:
-    async with a_server(lambda asked: list(reversed(echo(asked)))) as rpc:
+    async with a_server(lambda request: list(reversed(echo(request)))) as rpc:
         assert await rpc.batch(CALLS) == [1, 2, 3]
 
 
 async def test_a_failed_call_of_a_batch_keeps_its_place() -> None:
-    def respond(asked: Any) -> object:
-        return [result(asked[0], 1), error(asked[1], "too many logs", -32005), result(asked[2], 3)]
+    def respond(request: Any) -> object:
+        return [
+            result(request[0], 1),
+            error(request[1], "too many logs", -32005),
+            result(request[2], 3),
+        ]
 
     async with a_server(respond) as rpc:
         first, failed, third = await rpc.batch(CALLS)
@@ -85,15 +89,15 @@ async def test_an_empty_batch_asks_nobody() -> None:
 @pytest.mark.parametrize(
     "respond",
     [
-        lambda asked: echo(asked)[:2],
-        lambda asked: [],
-        lambda asked: [result(asked[0], 1)] * 3,
-        lambda asked: [{"id": each["id"]} for each in asked],
-        lambda asked: [{"id": [], "result": 1}, {"id": {}, "result": 1}, None],
-        lambda asked: [{"result": 1}, 5, "x"],
-        lambda asked: {"id": None, "result": 1},
-        lambda asked: {"id": None, "error": {"code": -32600, "message": "batches are too large"}},
-        lambda asked: None,
+        lambda request: echo(request)[:2],
+        lambda request: [],
+        lambda request: [result(request[0], 1)] * 3,
+        lambda request: [{"id": each["id"]} for each in request],
+        lambda request: [{"id": [], "result": 1}, {"id": {}, "result": 1}, None],
+        lambda request: [{"result": 1}, 5, "x"],
+        lambda request: {"id": None, "result": 1},
+        lambda request: {"id": None, "error": {"code": -32600, "message": "batches are too large"}},
+        lambda request: None,
     ],
     ids=range(9),
 )
@@ -104,7 +108,7 @@ async def test_a_batch_without_all_its_replies_is_no_answer(respond: Respond) ->
 
 
 async def test_a_refused_batch_tells_why() -> None:
-    refused: Respond = lambda asked: error({"id": None}, "daily request count exceeded")  # noqa: E731
+    refused: Respond = lambda request: error({"id": None}, "daily request count exceeded")  # noqa: E731
     async with a_server(refused) as rpc:
         with pytest.raises(NodeUnavailable, match="daily request count exceeded"):
             await rpc.batch(CALLS)
@@ -112,14 +116,14 @@ async def test_a_refused_batch_tells_why() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{", b"\xff\xfe", b"[1", b"5", b'"no"', b"{}"])
 async def test_what_is_no_json_rpc_is_no_answer(body: bytes) -> None:
-    async with a_server(lambda _asked: body) as rpc:
+    async with a_server(lambda _request: body) as rpc:
         with pytest.raises(NodeUnavailable):
             await rpc.call("eth_blockNumber")
 
 
 @pytest.mark.parametrize("status", [500, 502, 503, 429])
 async def test_a_gateways_page_is_no_answer(status: int) -> None:
-    async with a_server(lambda _asked: b"Bad Gateway", status=status) as rpc:
+    async with a_server(lambda _request: b"Bad Gateway", status=status) as rpc:
         with pytest.raises(NodeUnavailable):
             await rpc.call("eth_blockNumber")
 
@@ -131,7 +135,7 @@ async def test_an_error_object_counts_whatever_its_status() -> None:
 
 
 async def test_an_answer_that_does_not_come_is_unknown() -> None:
-    async with a_server(lambda _asked: NEVER, timeout_seconds=0.05) as rpc:
+    async with a_server(lambda _request: NEVER, timeout_seconds=0.05) as rpc:
         with pytest.raises(NodeUnavailable, match="Timeout"):
             await rpc.call("eth_sendRawTransaction", "0x")
 

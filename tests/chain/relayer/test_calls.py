@@ -1,4 +1,4 @@
-"""What may be relayed for a user, what not, and what goes out."""
+"""Relay requests that are allowed or refused, and the call data that is sent for them."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -234,8 +234,8 @@ A_VALUE: dict[str, Any] = {
 
 def a_value(kind: str) -> Any:
     if kind.startswith("("):
-        one = tuple(a_value(each) for each in kind.rstrip("[]").strip("()").split(","))
-        return [one] if kind.endswith("[]") else one
+        element = tuple(a_value(each) for each in kind.rstrip("[]").strip("()").split(","))
+        return [element] if kind.endswith("[]") else element
     return 1 if kind.startswith("uint") else A_VALUE[kind]
 
 
@@ -560,16 +560,19 @@ def test_the_zero_address_is_not_party_to_a_deal_that_is_not_there() -> None:
 @pytest.mark.parametrize("answer", [b"", bytes(31), b"\xff" * 160, bytes(33)])
 def test_a_malformed_answer_is_the_nodes_fault(answer: bytes) -> None:
     for name in ("BusinessEscrow.reclaim", "LTZ.permit"):
-        asked = decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
+        relay = decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
         with pytest.raises(NodeUnavailable):
-            asked.plan([answer], OPERATORS)
+            relay.plan([answer], OPERATORS)
 
 
 def test_only_permits_and_deals_ask_the_chain() -> None:
     silent = [name for name in MOVES if name not in OF_DEALS]
 
     for name in silent:
-        assert decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).questions == ()
+        assert (
+            decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS).required_views
+            == ()
+        )
 
 
 # --- encoding ------------------------------------------------------------------------------------
@@ -591,14 +594,14 @@ ADDRESSES = [
     (f"{row.contract}.{row.function}", place)
     for row in ALLOWED_CALLS
     if row.name not in SPENDING
-    for place, one in enumerate(
+    for place, parameter in enumerate(
         next(
             each["inputs"]
             for each in artifacts.artifact(row.contract)["abi"]
             if each.get("name") == row.function
         )
     )
-    if one["type"] == "address"
+    if parameter["type"] == "address"
 ]
 
 
@@ -757,7 +760,10 @@ def test_a_signature_written_as_the_contract_would_refuse_it_is_refused(
     refusal(an_ask(contract_of(name), ROWS[name](Rewriting(rewrite))), chain_for(name))
 
 
-@pytest.mark.parametrize("rewrite", [lambda one: one[:64], lambda one: one + b"\0", lambda _: b""])
+@pytest.mark.parametrize(
+    "rewrite",
+    [lambda signature: signature[:64], lambda signature: signature + b"\0", lambda _: b""],
+)
 @pytest.mark.parametrize("name", WITH_SIG)
 def test_a_signature_of_another_length_is_refused(
     name: str, rewrite: Callable[[bytes], bytes]

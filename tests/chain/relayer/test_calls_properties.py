@@ -1,6 +1,6 @@
-"""Whatever calldata comes, only what the table names passes, and only with the user as principal.
+"""Of any calldata, only functions of the table pass, and only with the user as principal.
 
-The oracle is web3 with the compiled ABI and eth-account, and a table of this file's own.
+The oracles are web3 with the compiled ABI, eth-account, and a table in this file.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,22 +82,22 @@ web3 = {
 @dataclass(frozen=True)
 class Opened:
     function: str
-    said: dict[str, Any]
+    arguments: dict[str, Any]
 
 
 def opened(contract: str, data: bytes) -> Opened:
     """As web3 reads it, which must write it back the same."""
-    function, said = web3[contract].decode_function_input(data)
-    again = web3[contract].encode_abi(function.abi_element_identifier, list(said.values()))
+    function, arguments = web3[contract].decode_function_input(data)
+    again = web3[contract].encode_abi(function.abi_element_identifier, list(arguments.values()))
     assert bytes_of(again) == data, "web3 writes this differently"
-    return Opened(function.fn_name, said)
+    return Opened(function.fn_name, arguments)
 
 
 def calls_of(contract: str, data: bytes) -> list[Opened]:
     outer = opened(contract, data)
     if outer.function != "multicall":
         return [outer]
-    return [opened(contract, each) for each in outer.said["data"]]
+    return [opened(contract, each) for each in outer.arguments["data"]]
 
 
 def signer_of(contract: str, kind: str, types: str, values: Sequence[Any], signature: bytes) -> str:
@@ -121,22 +121,22 @@ ME = checksummed(USER.address)
 def judge_permit(contract: str, call: Opened, nonce: int, spenders: Sequence[Address]) -> None:
     """Signed by the user, for one of these."""
     assert call.function == ("permit" if contract == "LTZ" else "permitLTZ")
-    said = call.said
-    spender = said.get("spender", checksummed(AT[contract]))
-    assert said["owner"] == ME
+    arguments = call.arguments
+    spender = arguments.get("spender", checksummed(AT[contract]))
+    assert arguments["owner"] == ME
     assert address_of(spender) in spenders
-    signature = said["r"] + said["s"] + bytes([said["v"]])
+    signature = arguments["r"] + arguments["s"] + bytes([arguments["v"]])
     nonces = [nonce] if contract == "LTZ" else range(nonce, nonce - 9, -1)
     signers = {
         signer_of(
             "LTZ",
             "Permit",
             PERMIT,
-            (said["owner"], spender, said["value"], one, said["deadline"]),
+            (arguments["owner"], spender, arguments["value"], nonce, arguments["deadline"]),
             signature,
         )
-        for one in nonces
-        if one >= 0
+        for nonce in nonces
+        if nonce >= 0
     }
     assert ME in signers
 
@@ -145,14 +145,14 @@ def judge_move(contract: str, call: Opened, deal: Deal) -> None:
     """In the table, with the user as principal, signed by him where it is signed."""
     principal = ALLOWED[contract][call.function]
     if principal is not None:
-        assert call.said[principal] == ME
+        assert call.arguments[principal] == ME
     else:
         assert deal.status != DealStatus.NONE
         party = deal.business if call.function == "refundWithSig" else deal.user
         assert party == USER.address
     if call.function in SIGNED:
-        *fields, last = call.said.values()
-        if "sig" not in call.said:
+        *fields, last = call.arguments.values()
+        if "sig" not in call.arguments:
             *fields, v, r = fields
             last = r + last + bytes([v])
         assert signer_of(contract, *SIGNED[call.function], fields, last) == ME
@@ -185,9 +185,9 @@ def judge_spending(plan: RelayPlan, before: list[Opened], main: Opened, chain: C
     assert plan.wallet in OPERATORS
     if before:
         judge_permit("LTZ", before[0], chain.nonce, [plan.wallet])
-        assert before[0].said["value"] == main.said["value"]
+        assert before[0].arguments["value"] == main.arguments["value"]
     else:
-        assert chain.allowance == main.said["value"]
+        assert chain.allowance == main.arguments["value"]
 
 
 # --- calldata around the table -------------------------------------------------------------------
@@ -208,7 +208,7 @@ def a_value(kind: str) -> st.SearchStrategy[Any]:
     if kind.endswith(")[]"):
         return st.lists(a_value(kind[:-2]), max_size=2)
     if kind.startswith("("):
-        return st.tuples(*(a_value(one) for one in kind[1:-1].split(",")))
+        return st.tuples(*(a_value(part) for part in kind[1:-1].split(",")))
     if kind.startswith("uint"):
         bits = int(kind[4:])
         return st.sampled_from([0, 1, min(AMOUNT, 2**bits - 1), 2**bits - 1])
@@ -261,7 +261,7 @@ STRAIGHT: dict[str, list[bytes]] = {
     ]
     for contract in artifacts.CONTRACTS
 }
-"""What passes, if the chain agrees."""
+"""Requests that pass, if the chain agrees."""
 STRAIGHT["LTZ"] += [
     multicall(permit(a_permit(OPERATORS[0], nonce=NONCE - 1)), transfer_from()),
     transfer_from(),
@@ -270,7 +270,7 @@ STRAIGHT["LTZ"] += [
 
 def flip(data: bytes, place: int, by: int) -> bytes:
     at = place % max(len(data), 1)
-    return data[:at] + bytes(one ^ by for one in data[at : at + 1]) + data[at + 1 :]
+    return data[:at] + bytes(byte ^ by for byte in data[at : at + 1]) + data[at + 1 :]
 
 
 def cut(data: bytes, place: int, by: int) -> bytes:
@@ -315,8 +315,8 @@ def several_mutations(count: int) -> st.SearchStrategy[list[Mutation]]:
 
 def shapes_of(contract: str) -> dict[str, st.SearchStrategy[bytes]]:
     near = st.sampled_from(NEARBY[contract])
-    one = st.sampled_from(GOOD[contract]) | near | any_call_of(contract)
-    call = one | st.tuples(one, mutations()).map(lambda both: both[1](both[0]))
+    single = st.sampled_from(GOOD[contract]) | near | any_call_of(contract)
+    call = single | st.tuples(single, mutations()).map(lambda both: both[1](both[0]))
     return {
         "straight": st.sampled_from(STRAIGHT[contract]),
         "one": call,
@@ -421,8 +421,8 @@ def test_rubbish_is_refused_and_breaks_nothing(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
-        asked = decode_relay(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
-        asked.plan(Chain().answers(asked), OPERATORS)
+        relay = decode_relay(RelayRequest(to, data, USER.address, permit=beside), CONTRACTS)
+        relay.plan(Chain().answers(relay), OPERATORS)
     except (ContractNotWhitelisted, ValidationFailed):
         return
     raise AssertionError(f"{data.hex()} passed")
@@ -442,19 +442,24 @@ PLAIN_VALUES = {
 def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], bytes]:
     row = draw(st.sampled_from(ALLOWED_CALLS))
     entry = web3[row.contract].get_function_by_name(row.function).abi
-    said = {each["name"]: draw(PLAIN_VALUES[each["type"]]) for each in entry["inputs"]}
-    return row, said, web3_contracts.encode_call(row.contract, row.function, *said.values())
+    arguments = {each["name"]: draw(PLAIN_VALUES[each["type"]]) for each in entry["inputs"]}
+    return (
+        row,
+        arguments,
+        web3_contracts.encode_call(row.contract, row.function, *arguments.values()),
+    )
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(calls_of_the_table(), calls_of_the_table())
 def test_what_eth_abi_writes_is_read_as_it_was_meant(
-    one: tuple[AllowedCall, dict[str, Any], bytes], other: tuple[AllowedCall, dict[str, Any], bytes]
+    first: tuple[AllowedCall, dict[str, Any], bytes],
+    other: tuple[AllowedCall, dict[str, Any], bytes],
 ) -> None:
-    for row, said, data in (one, other):
+    for row, arguments, data in (first, other):
         for written in (data, multicall(data)):
             (call,) = calls_in(row.contract, written)
-            assert (call.row, call.arguments, call.data) == (row, said, data)
-    if one[0].contract == other[0].contract:
-        both = calls_in(one[0].contract, multicall(one[2], other[2]))
-        assert [call.data for call in both] == [one[2], other[2]]
+            assert (call.row, call.arguments, call.data) == (row, arguments, data)
+    if first[0].contract == other[0].contract:
+        both = calls_in(first[0].contract, multicall(first[2], other[2]))
+        assert [call.data for call in both] == [first[2], other[2]]

@@ -1,4 +1,4 @@
-"""Settings of the look-ups of accounts: who is asked, with which secret, and where."""
+"""The settings of account look-ups: the providers, their secrets and their URLs."""
 
 from pathlib import Path
 

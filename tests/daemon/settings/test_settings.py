@@ -1,4 +1,4 @@
-"""Settings: one file and the environment, every fault at once, nothing secret in sight."""
+"""Settings come from a file and the environment; faults come together and without secrets."""
 
 import os
 import shutil

@@ -226,7 +226,7 @@ async def test_every_wellformed_account_is_known_by_default_under_a_name_of_the_
     assert reply_.username == (None if provider in {"google", "spotify"} else username)
 
 
-async def test_an_obvious_fake_is_unknown_by_default_and_known_if_a_door_says_so(
+async def test_an_obvious_fake_is_unknown_until_the_control_endpoint_makes_it_known(
     look_ups: AccountLookups, site: Site
 ) -> None:
     fake = OAuthAccount("discord", "111111111111111111")
@@ -238,7 +238,7 @@ async def test_an_obvious_fake_is_unknown_by_default_and_known_if_a_door_says_so
 
 
 @pytest.mark.parametrize("provider", TELLING)
-async def test_what_a_door_says_counts_at_once(
+async def test_a_control_request_applies_at_once(
     provider: OAuthProvider, look_ups: AccountLookups, site: Site
 ) -> None:
     verdicts = []
@@ -249,7 +249,7 @@ async def test_what_a_door_says_counts_at_once(
     assert verdicts == ["missing", "exists", "missing"]
 
 
-async def test_a_username_that_a_door_gave_stays_until_it_gives_another(
+async def test_a_username_of_a_control_request_stays_until_the_next(
     look_ups: AccountLookups, site: Site
 ) -> None:
     github = an_account("github")
@@ -291,14 +291,14 @@ async def test_of_an_unknown_username_instagram_and_tiktok_tell_nothing(
         ({"provider": "discord", "id": ANN, "guildId": GUILD, "member": 1}, "member"),
     ],
 )
-async def test_a_door_that_makes_no_sense_names_the_field_and_changes_nothing(
+async def test_a_malformed_control_request_names_the_field_and_changes_nothing(
     order: dict[str, object], field: str, site: Site
 ) -> None:
     assert (await site.control(status=400, **order))["field"] == field
     assert (await site.discord(f"/guilds/{GUILD}/members/{ANN}"))[0] == 404
 
 
-async def test_what_the_doors_said_and_the_credentials_survive_a_restart(tmp_path: Path) -> None:
+async def test_accounts_and_credentials_survive_a_restart(tmp_path: Path) -> None:
     sandbox = await started(tmp_path)
     before = sandbox.accounts_policy()
     async with aiohttp.ClientSession() as http:
@@ -337,7 +337,7 @@ async def test_a_damaged_journal_is_a_sentence(tmp_path: Path) -> None:
 # --- guilds -------------------------------------------------------------------------------------
 
 
-async def test_a_member_has_the_roles_and_the_level_that_the_door_gave(site: Site) -> None:
+async def test_a_member_has_the_roles_and_the_level_of_the_control_request(site: Site) -> None:
     path = f"/guilds/{GUILD}/members/{ANN}"
     assert await site.discord(path) == (404, {"message": "Unknown Member", "code": 10007})
     assert (await site.level(ANN))[0] == 404

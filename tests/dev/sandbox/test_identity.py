@@ -279,7 +279,7 @@ async def test_the_list_is_read_page_by_page_without_gap_or_repetition(api: Api)
     assert seen == made
 
 
-async def test_more_new_users_than_the_limit_are_refused_until_the_door_lifts_it(
+async def test_more_new_users_than_the_limit_are_refused_until_it_is_lifted(
     sandbox: Sandbox, api: Api
 ) -> None:
     await api.control("/doors/identity-limit", usersPerMinute=2)

@@ -45,7 +45,7 @@ async def started(folder: Path) -> Sandbox:
     return sandbox
 
 
-class Doors:
+class ControlEndpoints:
     """A client of one sandbox's control endpoints."""
 
     def __init__(self, sandbox: Sandbox, http: aiohttp.ClientSession) -> None:
@@ -88,14 +88,14 @@ class Doors:
 
 
 @pytest.fixture
-def control_endpoints(sandbox: Sandbox, http: aiohttp.ClientSession) -> Doors:
-    return Doors(sandbox, http)
+def control_endpoints(sandbox: Sandbox, http: aiohttp.ClientSession) -> ControlEndpoints:
+    return ControlEndpoints(sandbox, http)
 
 
 # --- inbox --------------------------------------------------------------------------------------
 
 
-async def test_a_delivery_is_listed_as_it_came(control_endpoints: Doors) -> None:
+async def test_a_delivery_is_listed_as_it_came(control_endpoints: ControlEndpoints) -> None:
     sent = {"webhook-id": "msg_1", "Content-Type": "application/json"}
     assert await control_endpoints.deliver(headers=sent) == 200
     assert await control_endpoints.deliver(b"{}", OTHER) == 200
@@ -114,14 +114,16 @@ async def test_a_delivery_is_listed_as_it_came(control_endpoints: Doors) -> None
 
 
 async def test_a_brand_in_capitals_is_listed_in_small_letters_and_what_is_none_is_not(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     assert await control_endpoints.deliver(brand="0x" + "AB" * 20) == 200
     assert await control_endpoints.deliver(brand="0x12") == 404
     assert [delivery["brandId"] for delivery in await control_endpoints.inbox()] == [BRAND]
 
 
-async def test_emptying_forgets_what_came_and_not_what_comes(control_endpoints: Doors) -> None:
+async def test_emptying_forgets_what_came_and_not_what_comes(
+    control_endpoints: ControlEndpoints,
+) -> None:
     await control_endpoints.deliver()
     assert await control_endpoints.ask("webhookInboxUrl", method="DELETE") == []
     assert await control_endpoints.inbox() == []
@@ -130,7 +132,7 @@ async def test_emptying_forgets_what_came_and_not_what_comes(control_endpoints: 
 
 
 async def test_the_next_deliveries_fail_as_often_as_was_said_and_are_listed_too(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     await control_endpoints.order(status=500, times=2)
     statuses = [await control_endpoints.deliver() for _ in range(3)]
@@ -138,21 +140,21 @@ async def test_the_next_deliveries_fail_as_often_as_was_said_and_are_listed_too(
     assert [delivery["status"] for delivery in await control_endpoints.inbox()] == statuses
 
 
-async def test_no_times_take_an_order_back(control_endpoints: Doors) -> None:
+async def test_no_times_take_an_order_back(control_endpoints: ControlEndpoints) -> None:
     await control_endpoints.order(status=410, times=5)
     await control_endpoints.order(times=0)
     assert await control_endpoints.deliver() == 200
 
 
 @pytest.mark.parametrize("status", [204, 301, 304, 410, 429, 503])
-async def test_any_status_can_be_ordered(control_endpoints: Doors, status: int) -> None:
+async def test_any_status_can_be_ordered(control_endpoints: ControlEndpoints, status: int) -> None:
     await control_endpoints.order(status=status, times=1)
     assert await control_endpoints.deliver() == status
     assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [status]
 
 
 async def test_an_order_can_say_when_to_come_again_and_a_redirect_leads_back(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     await control_endpoints.order(status=503, retryAfterSeconds=7, times=1)
     async with control_endpoints.http.post(
@@ -168,7 +170,7 @@ async def test_an_order_can_say_when_to_come_again_and_a_redirect_leads_back(
 
 
 async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     await control_endpoints.order(status=502, delaySeconds=0.3, times=1)
     waiting = asyncio.create_task(control_endpoints.deliver())
@@ -178,7 +180,7 @@ async def test_a_delivery_that_waits_is_listed_at_once_and_answered_later(
     assert [delivery["status"] for delivery in await control_endpoints.inbox()] == [502]
 
 
-async def test_who_does_not_wait_was_not_answered(control_endpoints: Doors) -> None:
+async def test_who_does_not_wait_was_not_answered(control_endpoints: ControlEndpoints) -> None:
     await control_endpoints.order(delaySeconds=0.3, times=1)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
@@ -192,7 +194,7 @@ async def test_who_does_not_wait_was_not_answered(control_endpoints: Doors) -> N
 async def test_a_waiting_delivery_does_not_hold_up_the_stop(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
-    control_endpoints = Doors(await started(tmp_path), http)
+    control_endpoints = ControlEndpoints(await started(tmp_path), http)
     await control_endpoints.order(delaySeconds=600, times=1)
     waiting = asyncio.create_task(control_endpoints.deliver())
     await until(control_endpoints.inbox)
@@ -216,7 +218,7 @@ async def test_a_waiting_delivery_does_not_hold_up_the_stop(
     ids=str,
 )
 async def test_a_bad_order_names_the_field_and_changes_nothing(
-    control_endpoints: Doors, order: dict[str, object], field: str
+    control_endpoints: ControlEndpoints, order: dict[str, object], field: str
 ) -> None:
     answer = await control_endpoints.ask("webhookInboxUrl", order, status=400)
     assert answer["field"] == field
@@ -226,7 +228,7 @@ async def test_a_bad_order_names_the_field_and_changes_nothing(
 async def test_what_came_is_there_after_a_restart_with_its_answers(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
-    first = Doors(await started(tmp_path), http)
+    first = ControlEndpoints(await started(tmp_path), http)
     await first.deliver(b"gone")
     await first.ask("webhookInboxUrl", method="DELETE")
     await first.order(status=500, delaySeconds=0.01, times=1)
@@ -237,7 +239,7 @@ async def test_what_came_is_there_after_a_restart_with_its_answers(
     assert all(f'"body":"{body}"' in on_disk for body in ("one", "two"))  # so a kill loses none
     await first.sandbox.stop()
 
-    second = Doors(await started(tmp_path), http)
+    second = ControlEndpoints(await started(tmp_path), http)
     assert await second.inbox() == before
     assert [(delivery["body"], delivery["status"]) for delivery in before] == [
         ("one", 500),
@@ -246,7 +248,9 @@ async def test_what_came_is_there_after_a_restart_with_its_answers(
     await second.sandbox.stop()
 
 
-async def test_the_page_shows_what_came_and_runs_none_of_it(control_endpoints: Doors) -> None:
+async def test_the_page_shows_what_came_and_runs_none_of_it(
+    control_endpoints: ControlEndpoints,
+) -> None:
     url = f"{control_endpoints.sandbox.url}/inbox/"
     async with control_endpoints.http.get(url) as reply:
         assert "No delivery has arrived yet" in await reply.text()
@@ -305,7 +309,9 @@ async def test_a_damaged_file_is_a_plain_sentence(tmp_path: Path, name: str) -> 
 # --- name server --------------------------------------------------------------------------------
 
 
-async def test_records_are_set_changed_and_removed_at_the_door(control_endpoints: Doors) -> None:
+async def test_records_are_set_changed_and_removed_by_the_control_endpoint(
+    control_endpoints: ControlEndpoints,
+) -> None:
     assert await control_endpoints.dns(NAME, "one", "two") == {"name": NAME, "txt": ["one", "two"]}
     assert await control_endpoints.texts() == ["one", "two"]
     await control_endpoints.dns("_LTZ.Shop.Example.", "three")
@@ -314,7 +320,9 @@ async def test_records_are_set_changed_and_removed_at_the_door(control_endpoints
     assert await control_endpoints.texts() == []
 
 
-async def test_long_text_is_cut_into_strings_of_255_bytes(control_endpoints: Doors) -> None:
+async def test_long_text_is_cut_into_strings_of_255_bytes(
+    control_endpoints: ControlEndpoints,
+) -> None:
     text = "é" * 300
     await control_endpoints.dns(NAME, text, "")
     answer = await control_endpoints.query(NAME, tcp=True)
@@ -325,7 +333,7 @@ async def test_long_text_is_cut_into_strings_of_255_bytes(control_endpoints: Doo
 
 @pytest.mark.parametrize("tcp", [False, True])
 async def test_unknown_names_and_other_kinds_are_told_apart(
-    control_endpoints: Doors, tcp: bool
+    control_endpoints: ControlEndpoints, tcp: bool
 ) -> None:
     await control_endpoints.dns(NAME, "there")
     for name, kind, code, count in (
@@ -342,7 +350,7 @@ async def test_unknown_names_and_other_kinds_are_told_apart(
 
 
 async def test_what_does_not_fit_a_datagram_is_cut_and_whole_over_tcp(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     await control_endpoints.dns(NAME, *(f"{number} " + "x" * 250 for number in range(100)))
     cut = await control_endpoints.query(NAME)
@@ -369,7 +377,9 @@ class Heard(asyncio.DatagramProtocol):
         return self._received
 
 
-async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(control_endpoints: Doors) -> None:
+async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(
+    control_endpoints: ControlEndpoints,
+) -> None:
     await control_endpoints.dns(NAME, "there")
     policy = control_endpoints.sandbox.dns_policy()
     transport, received = await asyncio.get_running_loop().create_datagram_endpoint(
@@ -391,7 +401,9 @@ async def test_rubbish_and_answers_get_no_answer_and_stop_nobody(control_endpoin
     assert await control_endpoints.texts() == ["there"]
 
 
-async def test_one_connection_carries_several_questions(control_endpoints: Doors) -> None:
+async def test_one_connection_carries_several_questions(
+    control_endpoints: ControlEndpoints,
+) -> None:
     await control_endpoints.dns(NAME, "there")
     port = control_endpoints.sandbox.dns_policy().port
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -423,7 +435,7 @@ async def test_one_connection_carries_several_questions(control_endpoints: Doors
     ids=lambda value: str(value)[:40],
 )
 async def test_a_bad_record_is_refused_naming_the_field(
-    control_endpoints: Doors, body: dict[str, object], field: str
+    control_endpoints: ControlEndpoints, body: dict[str, object], field: str
 ) -> None:
     await control_endpoints.dns(NAME, "stays")
     answer = await control_endpoints.ask("dnsUrl", body, status=400)
@@ -431,7 +443,7 @@ async def test_a_bad_record_is_refused_naming_the_field(
     assert await control_endpoints.texts() == ["stays"]
 
 
-async def test_as_much_as_the_door_takes_is_answered(control_endpoints: Doors) -> None:
+async def test_the_largest_accepted_record_is_answered(control_endpoints: ControlEndpoints) -> None:
     values = [f"{number:03}" + "x" * 125 for number in range(256)]
     await control_endpoints.dns(NAME, *values)
     answer = await control_endpoints.query(NAME, tcp=True)
@@ -440,7 +452,7 @@ async def test_as_much_as_the_door_takes_is_answered(control_endpoints: Doors) -
 
 @pytest.mark.parametrize("fault", [{"status": 500}, {"drop": True}, {"drop": "reply"}], ids=str)
 async def test_faults_ordered_for_dns_hold_so_many_questions(
-    control_endpoints: Doors, fault: dict[str, object]
+    control_endpoints: ControlEndpoints, fault: dict[str, object]
 ) -> None:
     await control_endpoints.dns(NAME, "there")
     await control_endpoints.ask("faultUrl", {"service": "dns", "times": 1, **fault})
@@ -459,7 +471,7 @@ async def test_faults_ordered_for_dns_hold_so_many_questions(
 
 
 async def test_a_delay_ordered_for_dns_holds_and_identity_is_not_touched(
-    control_endpoints: Doors,
+    control_endpoints: ControlEndpoints,
 ) -> None:
     await control_endpoints.dns(NAME, "there")
     await control_endpoints.ask("faultUrl", {"service": "dns", "times": 1, "delaySeconds": 0.2})
@@ -476,13 +488,13 @@ async def test_a_delay_ordered_for_dns_holds_and_identity_is_not_touched(
 async def test_records_and_port_are_kept_over_a_restart(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
-    first = Doors(await started(tmp_path), http)
+    first = ControlEndpoints(await started(tmp_path), http)
     await first.dns(NAME, "kept")
     port = first.sandbox.dns_policy().port
     assert "kept" in (tmp_path / "sandbox" / "dns.jsonl").read_text()  # so a kill loses nothing
     await first.sandbox.stop()
 
-    second = Doors(await started(tmp_path), http)
+    second = ControlEndpoints(await started(tmp_path), http)
     assert second.sandbox.dns_policy().port == port
     assert await second.texts() == ["kept"]
     await second.sandbox.stop()
@@ -501,12 +513,12 @@ async def test_another_port_is_taken_where_the_old_one_is_not_free(tmp_path: Pat
     await (await started(tmp_path / "two")).stop()
 
 
-async def test_the_start_sets_records_that_a_door_changes_for_good(
+async def test_the_start_sets_records_that_the_control_endpoint_changes_for_good(
     tmp_path: Path, http: aiohttp.ClientSession
 ) -> None:
     other = "_ltz.other.example"
     for start in ("first", "second"):
-        control_endpoints = Doors(await started(tmp_path), http)
+        control_endpoints = ControlEndpoints(await started(tmp_path), http)
         await control_endpoints.sandbox.set_txt(NAME, [f"{start} start"])
         await control_endpoints.sandbox.set_txt(other, [f"{start} start"])
         assert await control_endpoints.texts(other) == [f"{start} start"]
@@ -515,7 +527,7 @@ async def test_the_start_sets_records_that_a_door_changes_for_good(
         await control_endpoints.sandbox.stop()
 
 
-async def test_dev_json_tells_of_both_doors(sandbox: Sandbox) -> None:
+async def test_dev_json_has_both_control_endpoints(sandbox: Sandbox) -> None:
     endpoints = json.loads(json.dumps(sandbox.control_endpoints()))
     assert endpoints["webhookInboxUrl"].startswith(sandbox.url)
     assert endpoints["dnsUrl"].startswith(sandbox.url)

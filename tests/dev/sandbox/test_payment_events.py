@@ -39,7 +39,7 @@ async def shop(tmp_path: Path) -> AsyncIterator[Shop]:
 # --- the control endpoint ---------------------------------------------------------------------
 
 
-async def test_the_door_pays_and_answers_after_both_events_have_come(shop: Shop) -> None:
+async def test_the_control_endpoint_pays_and_answers_after_both_events(shop: Shop) -> None:
     made = await shop.create_session()
 
     status, answer = await shop.control_payment(made.id)
@@ -107,7 +107,7 @@ async def test_a_session_over_nothing_needs_no_payment(shop: Shop) -> None:
     assert [event.type for event in shop.events] == ["checkout.session.completed"]
 
 
-async def test_the_door_refunds_and_disputes_a_paid_session(shop: Shop) -> None:
+async def test_the_control_endpoint_refunds_and_disputes_a_paid_session(shop: Shop) -> None:
     made = await shop.create_session()
     assert (await shop.control_payment(made.id, kind="refund"))[0] == 409
     assert (await shop.control_payment(made.id, kind="dispute"))[0] == 409
@@ -140,13 +140,13 @@ async def test_the_door_refunds_and_disputes_a_paid_session(shop: Shop) -> None:
     ],
     ids=str,
 )
-async def test_the_door_names_a_bad_field(shop: Shop, fields: Json, field: str) -> None:
+async def test_the_control_endpoint_names_a_bad_field(shop: Shop, fields: Json, field: str) -> None:
     status, answer = await shop.control_payment(**{"session_id": "cs_test_x", **fields})
 
     assert (status, answer["field"]) == (400, field)
 
 
-async def test_the_door_knows_no_other_sessions(shop: Shop) -> None:
+async def test_the_control_endpoint_refuses_an_unknown_session(shop: Shop) -> None:
     assert (await shop.control_payment("cs_test_nobody"))[0] == 404
 
 

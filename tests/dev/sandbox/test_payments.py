@@ -327,11 +327,11 @@ async def test_a_bad_refund_is_refused(
 ) -> None:
     made = await shop.create_session()
     _, paid = await shop.control_payment(made.id)
-    asked = {"payment_intent": paid["paymentIntentId"], **ask}
+    parameters = {"payment_intent": paid["paymentIntentId"], **ask}
 
     with pytest.raises(stripe.InvalidRequestError) as refused:
         await shop.create_refund(
-            **{name: value for name, value in asked.items() if value is not None}
+            **{name: value for name, value in parameters.items() if value is not None}
         )
 
     error = refused.value

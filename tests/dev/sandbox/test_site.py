@@ -136,7 +136,7 @@ async def test_everybody_gets_an_address_of_his_own(site: Site) -> None:
     assert len({session["walletAddress"] for session in sessions}) == len(names)
 
 
-async def test_a_crowd_registers_one_user(site: Site) -> None:
+async def test_concurrent_log_ins_register_one_user(site: Site) -> None:
     sessions = await asyncio.gather(*(site.log_in("ann") for _ in range(20)))
     ids = [(await site.me(session))[1]["id"] for session in sessions]
     assert len(set(ids)) == 1

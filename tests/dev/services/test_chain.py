@@ -53,9 +53,7 @@ async def pay_somebody(url: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
-async def test_a_running_chain_is_taken_back_with_its_blocks(
-    folder: Path, kind: chain.Kind
-) -> None:
+async def test_a_running_chain_is_adopted_with_its_blocks(folder: Path, kind: chain.Kind) -> None:
     started = await chain.start(folder, kind, 0.0, None)
     assert started.kind == kind
     assert hex(started.chain_id) == await call(started.rpc_url, "eth_chainId")

@@ -81,7 +81,7 @@ def leftovers(folder: Path) -> list[int]:
     return [process.pid for process in running if cluster in (process.info["cmdline"] or [])]
 
 
-async def test_it_outlives_the_kill_of_its_starter_and_is_taken_back(folder: Path) -> None:
+async def test_it_outlives_the_kill_of_its_starter_and_is_adopted(folder: Path) -> None:
     starter = await asyncio.create_subprocess_exec(
         sys.executable, "-c", STARTS_IT_AND_IS_KILLED, str(folder)
     )

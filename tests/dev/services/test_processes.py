@@ -56,7 +56,7 @@ async def ends(pid: int) -> None:
     await until(gone)
 
 
-async def test_a_service_outlives_the_kill_of_its_starter_and_is_taken_back(folder: Path) -> None:
+async def test_a_service_outlives_the_kill_of_its_starter_and_is_found_again(folder: Path) -> None:
     script = [sys.executable, "-c", STARTS_A_SERVICE_AND_IS_KILLED, str(folder)]
     starter = await asyncio.create_subprocess_exec(*script)
     assert await starter.wait() == -signal.SIGKILL

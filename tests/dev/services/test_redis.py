@@ -22,7 +22,7 @@ async def folder() -> AsyncIterator[Path]:
         yield held
 
 
-async def test_it_is_taken_back_while_it_runs_and_keeps_its_data_when_not(folder: Path) -> None:
+async def test_it_is_adopted_while_it_runs_and_keeps_its_data_when_not(folder: Path) -> None:
     url = await redis.start(folder)
     service = processes.find_running(folder, "redis")
     assert service is not None

@@ -8,8 +8,8 @@ from ltzd.rules.indexer.reorgs import (
     SECOND_LOOK_SECONDS,
     CursorVerdict,
     HeadObservation,
+    compare,
     fork_point,
-    judge,
 )
 from ltzd.values import Hash32
 
@@ -43,14 +43,14 @@ NOW = 1_000.0
 def test_a_head_is_judged_by_what_it_holds_at_the_cursor(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: CursorVerdict
 ) -> None:
-    assert judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict
+    assert compare(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict
 
 
 @given(st.integers(0, 200), st.sampled_from([OURS, OTHER, None]), st.none() | st.floats(0, NOW))
 def test_a_block_that_is_still_there_is_never_a_reorg(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None
 ) -> None:
-    verdict = judge(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short)
+    verdict = compare(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short)
 
     assert (verdict in {CursorVerdict.CURRENT, CursorVerdict.BEHIND}) == (hash_at_cursor == OURS)
 

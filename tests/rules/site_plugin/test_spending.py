@@ -14,10 +14,10 @@ from ltzd.rules.site_plugin.spending import (
     Allowance,
     PotAmounts,
     SpendingRecord,
+    available_pots,
     is_address_trusted,
     pay,
     payment_of,
-    pots,
 )
 from ltzd.values import LTZ
 
@@ -36,7 +36,7 @@ LEDGERS = st.builds(
 def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
     ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
-    allowed = pots(ledger, believed=believed, balance=balance)
+    allowed = available_pots(ledger, believed=believed, balance=balance)
     assert min(allowed.earned, allowed.given, allowed.linked) >= 0
     assert allowed.total <= balance
 
@@ -45,7 +45,7 @@ def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
 def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothing_else(
     ledger: SpendingRecord, balance: int
 ) -> None:
-    allowed = pots(ledger, believed=False, balance=balance)
+    allowed = available_pots(ledger, believed=False, balance=balance)
     assert allowed.given == 0
     assert allowed.earned <= max(0, ledger.earned - ledger.spent_of_earned)
     assert allowed.linked <= (0 if ledger.allowance is None else ledger.allowance.left)
@@ -55,7 +55,7 @@ def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothi
 def test_a_price_is_paid_whole_and_from_the_first_pots_first(
     ledger: SpendingRecord, believed: bool, balance: int, price: int
 ) -> None:
-    allowed = pots(ledger, believed=believed, balance=balance)
+    allowed = available_pots(ledger, believed=believed, balance=balance)
     payment = payment_of(price, allowed)
     if payment is None:
         assert price > allowed.total
@@ -72,7 +72,7 @@ def test_a_price_is_paid_whole_and_from_the_first_pots_first(
 def test_what_costs_nothing_is_had_by_everybody(
     ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
-    allowed = pots(ledger, believed=believed, balance=balance)
+    allowed = available_pots(ledger, believed=believed, balance=balance)
     assert pay(0, allowed, is_linked=ledger.allowance is not None) == PotAmounts()
 
 
@@ -175,7 +175,9 @@ class OneWallet(RuleBasedStateMachine):
 
     @rule(account=members, price=st.integers(0, 120), fails=st.booleans())
     def redeems(self, account: Account, price: int, fails: bool) -> None:
-        allowed = pots(self.ledger(account), believed=account.believed, balance=self.balance)
+        allowed = available_pots(
+            self.ledger(account), believed=account.believed, balance=self.balance
+        )
         payment = payment_of(price, allowed)
         if payment is None or fails:
             return  # a failed redemption's row counts nowhere

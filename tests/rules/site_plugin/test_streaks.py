@@ -20,10 +20,10 @@ from ltzd.rules.site_plugin.streaks import (
     Milestone,
     Streak,
     StreakSummary,
-    checked_in,
+    extend_streak,
     own_days_after,
     own_reward,
-    shown,
+    summarize,
 )
 
 DAY = date(2026, 3, 10)
@@ -47,7 +47,7 @@ def after(*days: date, site: Site = SITE) -> Streak | None:
     """The streak after check-ins on these days."""
     streak = None
     for day in days:
-        claim = checked_in(streak, day, site)
+        claim = extend_streak(streak, day, site)
         assert claim is not None, day
         streak = claim.streak
     return streak
@@ -58,13 +58,13 @@ def days(count: int, first: date = DAY) -> list[date]:
 
 
 def test_the_first_check_in_begins_a_streak_of_one() -> None:
-    assert checked_in(None, DAY, SITE) == CheckIn(Streak(1, DAY, 1), 10)
+    assert extend_streak(None, DAY, SITE) == CheckIn(Streak(1, DAY, 1), 10)
 
 
 def test_days_in_a_row_make_a_streak_whose_rewards_grow_and_are_rounded_down() -> None:
     rewards, streak = [], None
     for day in days(6):
-        claim = checked_in(streak, day, SITE)
+        claim = extend_streak(streak, day, SITE)
         assert claim is not None
         streak = claim.streak
         rewards.append(claim.reward)
@@ -86,20 +86,20 @@ def test_a_missed_day_begins_again_and_the_best_stays() -> None:
 @pytest.mark.parametrize("back", [0, 1, 40])
 def test_a_day_that_is_not_after_the_last_one_is_claimed(back: int) -> None:
     """An earlier day comes when the brand's time zone is moved to the west."""
-    assert checked_in(after(*days(3)), DAY + 2 * ONE_DAY - back * ONE_DAY, SITE) is None
+    assert extend_streak(after(*days(3)), DAY + 2 * ONE_DAY - back * ONE_DAY, SITE) is None
 
 
 def test_a_site_without_rewards_keeps_streaks_too() -> None:
     site = a_site(checkin_reward=0)
-    assert checked_in(None, DAY, site) == CheckIn(Streak(1, DAY, 1), 0)
+    assert extend_streak(None, DAY, site) == CheckIn(Streak(1, DAY, 1), 0)
     free = a_site(multipliers={1: Decimal(0)})
-    assert checked_in(None, DAY, free) == CheckIn(Streak(1, DAY, 1), 0)
+    assert extend_streak(None, DAY, free) == CheckIn(Streak(1, DAY, 1), 0)
 
 
 def test_nobody_is_shown_what_the_first_day_would_bring() -> None:
-    assert shown(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
+    assert summarize(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
     started = a_site(multipliers={1: Decimal("1.5")})
-    assert shown(None, DAY, started, ()).multiplier == Decimal("1.5")
+    assert summarize(None, DAY, started, ()).multiplier == Decimal("1.5")
 
 
 @pytest.mark.parametrize(
@@ -110,23 +110,26 @@ def test_a_streak_is_shown_until_a_day_was_missed(
 ) -> None:
     streak = after(*days(4))
     assert streak is not None
-    seen = shown(streak, streak.last_day + later * ONE_DAY, SITE, ())
+    seen = summarize(streak, streak.last_day + later * ONE_DAY, SITE, ())
     assert (seen.current_streak, seen.multiplier) == (current, Decimal(multiplier))
 
 
 def test_a_streak_of_a_day_that_is_still_to_come_goes_on() -> None:
     """The brand's time zone was moved to the west."""
-    assert shown(after(*days(4)), DAY, SITE, ()).current_streak == 4
+    assert summarize(after(*days(4)), DAY, SITE, ()).current_streak == 4
 
 
 def test_milestones_stay_claimable_after_the_streak_is_lost() -> None:
     lost = after(*days(3), DAY + 9 * ONE_DAY)
     today = DAY + 9 * ONE_DAY
-    assert shown(lost, today, SITE, ()).unclaimed_milestones == (Milestone(2, 20), Milestone(3, 30))
-    assert shown(lost, today, SITE, {3}).unclaimed_milestones == (Milestone(2, 20),)
-    assert shown(lost, today, SITE, {2, 3, 9}).unclaimed_milestones == ()
-    assert shown(lost, today, SITE, ()).next_milestone == Milestone(5, 70)
-    assert shown(after(*days(5)), today, SITE, ()).next_milestone is None
+    assert summarize(lost, today, SITE, ()).unclaimed_milestones == (
+        Milestone(2, 20),
+        Milestone(3, 30),
+    )
+    assert summarize(lost, today, SITE, {3}).unclaimed_milestones == (Milestone(2, 20),)
+    assert summarize(lost, today, SITE, {2, 3, 9}).unclaimed_milestones == ()
+    assert summarize(lost, today, SITE, ()).next_milestone == Milestone(5, 70)
+    assert summarize(after(*days(5)), today, SITE, ()).next_milestone is None
 
 
 # --- calendars ----------------------------------------------------------------------------------
@@ -231,7 +234,7 @@ class Naive:
         self.claimed_days.add(today)
         return int(self.site.checkin_reward * self.multiplier(self.length(today)))
 
-    def shown(self, moment: datetime) -> StreakSummary:
+    def summarize(self, moment: datetime) -> StreakSummary:
         today = self.number(moment)
         current = self.length(today) or self.length(today - 1)
         best = max(map(self.length, self.claimed_days), default=0)
@@ -289,11 +292,11 @@ def test_whenever_they_come_a_streak_is_what_the_list_of_all_days_says(
         moment += timedelta(hours=hours)
         today = local_day(moment, zone)
         if act == "check in":
-            claim = checked_in(streak, today, site)
+            claim = extend_streak(streak, today, site)
             assert (None if claim is None else claim.reward) == naive.check_in(moment)
             streak = streak if claim is None else claim.streak
-        seen = shown(streak, today, site, naive.claimed_milestones)
-        assert seen == naive.shown(moment)
+        seen = summarize(streak, today, site, naive.claimed_milestones)
+        assert seen == naive.summarize(moment)
         if act == "claim" and seen.unclaimed_milestones:
             naive.claimed_milestones.add(seen.unclaimed_milestones[-1].days)
 
@@ -311,7 +314,7 @@ def test_a_member_earns_what_his_own_days_in_a_row_would_have_earned(mine: list[
     )
     streak, own_days, alone = None, 0, 0
     for number, is_mine in enumerate(mine):
-        check_in = checked_in(streak, date(2026, 3, 1) + timedelta(days=number), site)
+        check_in = extend_streak(streak, date(2026, 3, 1) + timedelta(days=number), site)
         assert check_in is not None
         streak = check_in.streak
         own_days = own_days_after(check_in, own_days) if is_mine else 0
@@ -325,6 +328,6 @@ def test_a_days_own_share_is_never_more_than_its_reward() -> None:
     falling = Site(
         hosts=("site.example",), checkin_reward=10, multipliers={1: Decimal(3), 2: Decimal(1)}
     )
-    check_in = checked_in(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
+    check_in = extend_streak(Streak(1, date(2026, 3, 1), 1), date(2026, 3, 2), falling)
     assert check_in is not None
     assert own_reward(check_in, 1, falling) == check_in.reward == 10

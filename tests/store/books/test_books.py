@@ -1,4 +1,4 @@
-"""Whatever ltzd writes agrees, and whatever is spoilt by hand is named."""
+"""Rows that ltzd writes agree, and rows that are altered by hand are reported."""
 
 import random
 from collections.abc import AsyncIterator
@@ -41,7 +41,7 @@ async def rows(db: Connection) -> BookRows:
     return rows
 
 
-async def found(db: Connection, at_most: int = 20) -> dict[str, Disagreement]:
+async def discrepancies(db: Connection, at_most: int = 20) -> dict[str, Disagreement]:
     async with books.snapshot(db):
         return {each.kind: each for each in await disagreements.reconcile(db, at_most)}
 
@@ -102,12 +102,12 @@ async def test_figures_say_how_far_everything_has_come(db: Connection, rows: Boo
         ),
     }
     assert only_two == {TWO.address: by_brand[TWO.address]}
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
     assert queued
 
 
 async def test_a_database_without_a_chain_agrees(db: Connection) -> None:
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
     async with books.snapshot(db):
         assert await books.read_figures(db) == {}
         assert await books.read_indexed_ltz(db) is None
@@ -125,7 +125,7 @@ async def test_whatever_is_answered_bought_minted_and_taken_back_agrees(
 
     for _ in range(30):
         done = await life.step()
-        assert await found(db) == {}, f"seed {seed}: after {done}"
+        assert await discrepancies(db) == {}, f"seed {seed}: after {done}"
 
     now = await totals(db)
     assert now.answered + now.bought + now.other == life.granted
@@ -135,7 +135,7 @@ async def test_whatever_is_answered_bought_minted_and_taken_back_agrees(
     now = await totals(db)
     assert now.on_chain_units == (now.answered_ltz + now.bought_ltz + now.other_ltz) * LTZ
     assert now.queued + now.in_flight + now.failed == 0
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
 
 
 class Life:
@@ -162,18 +162,20 @@ class Life:
         await self.rows.mine(*await self._open_transactions())
 
     async def _ids(self, where: str) -> list[UUID]:
-        found = await self.rows.db.fetch(f"SELECT id FROM rewards WHERE {where} ORDER BY position")
-        return [row["id"] for row in found]
+        records = await self.rows.db.fetch(
+            f"SELECT id FROM rewards WHERE {where} ORDER BY position"
+        )
+        return [row["id"] for row in records]
 
     async def _open_transactions(self) -> list[int]:
-        found = await self.rows.db.fetch(
+        records = await self.rows.db.fetch(
             "SELECT DISTINCT transaction_id AS id FROM rewards "
             "WHERE transaction_id IS NOT NULL AND mint_block_hash IS NULL ORDER BY 1"
         )
-        return [row["id"] for row in found]
+        return [row["id"] for row in records]
 
-    def _some(self, those: list[UUID]) -> list[UUID]:
-        return self._chance.sample(those, self._chance.randint(0, min(3, len(those))))
+    def _sample(self, ids: list[UUID]) -> list[UUID]:
+        return self._chance.sample(ids, self._chance.randint(0, min(3, len(ids))))
 
     async def _grant(self) -> None:
         brand = self._chance.choice((ONE, TWO))
@@ -190,8 +192,8 @@ class Life:
         waiting = await self._ids(
             "transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL"
         )
-        if some := self._some(waiting):
-            transaction = await self.rows.sign(*some)
+        if sample := self._sample(waiting):
+            transaction = await self.rows.sign(*sample)
             await self.rows.publish(transaction)
 
     async def _mine(self) -> None:
@@ -212,11 +214,11 @@ class Life:
             await self.rows.fail(id_)
 
     async def _retry(self) -> None:
-        for id_ in self._some(await self._ids("failed_at IS NOT NULL")):
+        for id_ in self._sample(await self._ids("failed_at IS NOT NULL")):
             await rewards.retry(self.rows.db, id_)
 
     async def _deliver(self) -> None:
-        for id_ in self._some(await self._ids("mint_block_hash IS NOT NULL")):
+        for id_ in self._sample(await self._ids("mint_block_hash IS NOT NULL")):
             await self.rows.deliver(id_)
 
     async def _burn(self) -> None:
@@ -506,7 +508,7 @@ async def test_what_was_spoilt_is_named(
 ) -> None:
     db, names = shelf
     statement, expected = SPOILT[name]
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
 
     async with undone(db):
         await db.execute(statement.format(**names))
@@ -521,7 +523,7 @@ async def test_what_was_spoilt_is_named(
 
 @asynccontextmanager
 async def undone(db: Connection) -> AsyncIterator[None]:
-    """What happens within never was."""
+    """Everything within is rolled back."""
     changes = db.transaction()
     await changes.start()
     try:
@@ -536,7 +538,7 @@ async def test_both_sides_of_a_disagreement_are_told(db: Connection, rows: BookR
     wallet = await db.fetchval("SELECT wallet FROM rewards WHERE id = $1", id_)
     await db.execute("UPDATE mints SET amount = amount + 1")
 
-    (finding,) = (await found(db))["mint_and_reward_differ"].findings
+    (finding,) = (await discrepancies(db))["mint_and_reward_differ"].findings
 
     assert finding.id == str(id_)
     assert finding.sides["reward"] == {
@@ -562,7 +564,7 @@ async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRow
         *(block, a_hash("theirs"), a_wallet(5), reference, 2**255),
     )
 
-    spoilt = await found(db)
+    spoilt = await discrepancies(db)
 
     assert spoilt.keys() == {"foreign_mint", "mints_and_transfers_differ"}
     (finding,) = spoilt["foreign_mint"].findings
@@ -578,7 +580,7 @@ async def test_the_rest_of_many_is_counted(db: Connection, rows: BookRows) -> No
     ids = [await rows.event() for _ in range(5)]
     await db.execute("DELETE FROM rewards")
 
-    spoilt = (await found(db, at_most=2))["event_without_reward"]
+    spoilt = (await discrepancies(db, at_most=2))["event_without_reward"]
 
     assert (spoilt.count, [row.id for row in spoilt.findings]) == (5, [str(id_) for id_ in ids[:2]])
 
@@ -619,16 +621,16 @@ async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
     await rows.deliver(id_)
 
     await rows.undo(0)
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
     await rows.requeue(transaction)
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
 
     await db.execute("UPDATE rewards SET failed_at = now(), failure = 'by hand'")
-    assert (await found(db)).keys() == {"announced_without_mint"}
+    assert (await discrepancies(db)).keys() == {"announced_without_mint"}
     await db.execute("UPDATE rewards SET failed_at = NULL")
     await rows.fail(id_)
     assert await db.fetchval("SELECT count(*) FROM webhooks WHERE kind = 'ltz_reverted'") == 1
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
     assert (await totals(db)).delivered == 0
     async with undone(db):  # forgotten after 30 days
         await db.execute("DELETE FROM webhooks WHERE kind = 'ltz_reverted'")
@@ -641,7 +643,7 @@ async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
     await rows.undo(0)
     await db.execute("UPDATE rewards SET transaction_id = NULL")
     await db.execute("UPDATE rewards SET failed_at = now(), failure = 'by hand'")
-    (again,) = (await found(db))["announced_without_mint"].findings
+    (again,) = (await discrepancies(db))["announced_without_mint"].findings
     assert again.sides["webhook"] is not None
 
 
@@ -660,11 +662,11 @@ async def test_what_is_minted_above_an_index_that_is_read_again_is_left_out(
         await db.execute(statement)
     await db.execute("UPDATE chains SET cursor_number = 1, cursor_hash = $1", hash_)
 
-    assert await found(db) == {}
+    assert await discrepancies(db) == {}
     async with books.snapshot(db):
         assert await disagreements.count_above_index(db) == 1
     await db.execute("UPDATE chains SET head_number = cursor_number")
-    assert (await found(db)).keys() == {"minted_without_mint"}
+    assert (await discrepancies(db)).keys() == {"minted_without_mint"}
 
 
 async def test_a_snapshot_outlasts_every_timeout_and_changes_nothing(
@@ -730,9 +732,9 @@ async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRo
         row["id"]: row["mint_transaction_hash"] for row in await db.fetch("SELECT * FROM rewards")
     }
 
-    told = await the_lines(db)
+    statement = await the_lines(db)
 
-    assert [(line.id, line.kind, line.state, line.block_number) for line in told] == [
+    assert [(line.id, line.kind, line.state, line.block_number) for line in statement] == [
         (str(minted), "event", "minted", 2),
         (str(final), "event", "final", 1),
         (f"cs_{paid.hex}", "purchase", "final", 1),
@@ -744,19 +746,22 @@ async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRo
         (str(signed), "event", "queued", None),
         (str(orphan), "event", "missing", None),
     ]
-    assert [line.at for line in told] == [START + number * DAY for number in range(10)]
-    assert [line.usd_cents for line in told if line.usd_cents] == [1_250]
-    assert [line.transaction_hash for line in told[:4]] == [mints[id_] for id_ in ids[:4]]
-    assert told[6].transaction_hash == hash_
-    assert [line.transaction_hash for line in (told[5], told[8])] == [None, None]
+    assert [line.at for line in statement] == [START + number * DAY for number in range(10)]
+    assert [line.usd_cents for line in statement if line.usd_cents] == [1_250]
+    assert [line.transaction_hash for line in statement[:4]] == [mints[id_] for id_ in ids[:4]]
+    assert statement[6].transaction_hash == hash_
+    assert [line.transaction_hash for line in (statement[5], statement[8])] == [None, None]
     user = await db.fetchrow(
         "SELECT u.id::text, u.wallet FROM users u JOIN events e ON user_id = u.id WHERE e.id = $1",
         minted,
     )
-    assert (told[0].user_id, told[0].wallet, told[0].event_type) == (*user, "form_submit")
-    assert (told[2].user_id, told[2].event_type) == (None, None)
+    assert (statement[0].user_id, statement[0].wallet, statement[0].event_type) == (
+        *user,
+        "form_submit",
+    )
+    assert (statement[2].user_id, statement[2].event_type) == (None, None)
     now = Figures.total([(await books.read_figures(db))[ONE.address]])
-    assert sum(line.ltz for line in told) == now.answered_ltz + now.bought_ltz + now.other_ltz
+    assert sum(line.ltz for line in statement) == now.answered_ltz + now.bought_ltz + now.other_ltz
 
 
 async def test_a_payments_user_is_the_one_who_has_its_wallet_alone(
@@ -789,11 +794,15 @@ async def test_a_statement_and_the_figures_of_a_period_have_the_same_sum(
             START + first * DAY if chance.random() < 0.8 else None,
             START + last * DAY if chance.random() < 0.8 else None,
         )
-        told = await the_lines(db, period)
+        statement = await the_lines(db, period)
         now = Figures.total((await books.read_figures(db, ONE.address, period)).values())
-        assert sum(line.ltz for line in told) == now.answered_ltz + now.bought_ltz + now.other_ltz
-        assert len(told) == now.answered + now.bought + now.other == now.queued
-        assert [(line.at, line.id) for line in told] == sorted((line.at, line.id) for line in told)
-        for line in told:
+        assert (
+            sum(line.ltz for line in statement) == now.answered_ltz + now.bought_ltz + now.other_ltz
+        )
+        assert len(statement) == now.answered + now.bought + now.other == now.queued
+        assert [(line.at, line.id) for line in statement] == sorted(
+            (line.at, line.id) for line in statement
+        )
+        for line in statement:
             assert period.since is None or line.at >= period.since
             assert period.until is None or line.at < period.until

@@ -69,11 +69,11 @@ async def test_a_new_brand_is_stored_whole_and_gets_its_keys_once(
 
 
 async def test_what_was_applied_is_what_loads(db: Connection, sealer: Sealer) -> None:
-    one, other = a_brand(events=(FORM,)), a_brand(0xBB)
-    await brands.apply(db, one, sealer)
+    first, other = a_brand(events=(FORM,)), a_brand(0xBB)
+    await brands.apply(db, first, sealer)
     await brands.apply(db, other, sealer)
 
-    assert await brands.load(db, one.address) == one
+    assert await brands.load(db, first.address) == first
     assert await brands.load(db, address_of("0x" + "00" * 20)) is None
     assert await brands.load(db, other.address) == other
 
@@ -104,8 +104,8 @@ async def test_secrets_lie_sealed_and_the_api_key_only_as_its_hash(
         assert text.encode() not in stored
     readable: tuple[ReadableKey, ...] = ("security_key", "webhook_secret", "verification_token")
     for name in readable:
-        found = await brand_keys.secrets_of(db, brand.address, name, sealer)
-        assert [(one.text, one.until) for one in found] == [(getattr(keys, name), None)]
+        valid = await brand_keys.secrets_of(db, brand.address, name, sealer)
+        assert [(secret.text, secret.until) for secret in valid] == [(getattr(keys, name), None)]
 
 
 async def test_a_failed_application_leaves_nothing(
@@ -134,28 +134,28 @@ async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
 
 
 async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_url: str) -> None:
-    heard = asyncio.Event()
+    notified = asyncio.Event()
     async with connected(database_url) as listener:
-        await listener.add_listener(wakeups.BRANDS, lambda *_: heard.set())
+        await listener.add_listener(wakeups.BRANDS, lambda *_: notified.set())
         await brands.apply(db, a_brand(), sealer)
-        await asyncio.wait_for(heard.wait(), timeout=10)
+        await asyncio.wait_for(notified.wait(), timeout=10)
 
 
 async def test_the_book_follows_the_database(db: Connection, sealer: Sealer) -> None:
     book = BrandCache()
-    one, other = a_brand(), a_brand(0xBB)
+    first, other = a_brand(), a_brand(0xBB)
 
     assert not await book.refresh(db)
-    await brands.apply(db, one, sealer)
-    assert book.get(one.address) is None
+    await brands.apply(db, first, sealer)
+    assert book.get(first.address) is None
     assert await book.refresh(db)
-    assert book.get(one.address) == one
+    assert book.get(first.address) == first
     assert not await book.refresh(db)
 
     await brands.apply(db, other, sealer)
     await brands.apply(db, changed := a_brand(events=(FORM,)), sealer)
     assert await book.refresh(db)
-    assert book.get(one.address) == changed
+    assert book.get(first.address) == changed
     assert book.get(other.address) == other
     assert book.domains == {"shop.example"}
 

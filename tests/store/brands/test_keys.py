@@ -52,8 +52,8 @@ async def keys(db: Connection, sealer: Sealer) -> NewKeys:
 
 
 async def texts(db: Connection, sealer: Sealer) -> list[str]:
-    found = await secrets_of(db, BRAND.address, "security_key", sealer)
-    return [secret.text for secret in found]
+    valid = await secrets_of(db, BRAND.address, "security_key", sealer)
+    return [secret.text for secret in valid]
 
 
 async def test_the_old_key_counts_for_a_day_beside_the_new_one(
@@ -92,14 +92,14 @@ async def test_what_is_over_counts_no_more_and_goes_with_the_next_rotation(
 async def test_rotations_at_once_lose_no_key(
     database_url: str, db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
-    async def one() -> Rotation:
+    async def rotation() -> Rotation:
         async with connected(database_url) as connection:
             return await rotate(connection, BRAND.address, KEY, sealer, revoke=False)
 
-    rotations = await asyncio.gather(*(one() for _ in range(4)))
+    rotations = await asyncio.gather(*(rotation() for _ in range(4)))
 
     count = await texts(db, sealer)
-    assert sorted(count) == sorted([keys.security_key, *(one.key for one in rotations)])
+    assert sorted(count) == sorted([keys.security_key, *(rotation.key for rotation in rotations)])
     assert count[-1] == keys.security_key
 
 
@@ -189,19 +189,19 @@ async def test_ages_tell_when_each_key_was_made_and_until_when_old_ones_count(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     before = await brand_keys.read_ages(db, BRAND.address)
-    one = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
+    rotation = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
     two = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
     after = await brand_keys.read_ages(db, BRAND.address)
 
     assert list(after) == list(brand_keys.FIELDS)
     assert after["security_key"].created_at > before["security_key"].created_at
-    assert after["security_key"].retired_until == (two.previous_until, one.previous_until)
+    assert after["security_key"].retired_until == (two.previous_until, rotation.previous_until)
     assert after["api_key"] == before["api_key"]
 
 
 async def test_no_key_shows_in_a_repr(db: Connection, sealer: Sealer, keys: NewKeys) -> None:
     rotation = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
-    found = await secrets_of(db, BRAND.address, "security_key", sealer)
+    valid = await secrets_of(db, BRAND.address, "security_key", sealer)
 
     for text in (keys.security_key, rotation.key):
-        assert text not in repr((keys, rotation, found))
+        assert text not in repr((keys, rotation, valid))

@@ -40,19 +40,19 @@ def sealer(tmp_path: Path) -> Sealer:
 async def test_an_id_finds_its_brand_even_if_another_has_it_as_its_name(
     db: Connection, sealer: Sealer
 ) -> None:
-    one = a_brand(0xAB, "Same")
-    confusing = a_brand(0xCD, one.id)
-    for brand in (one, confusing, a_brand(0xEF, "Same")):
+    first = a_brand(0xAB, "Same")
+    confusing = a_brand(0xCD, first.id)
+    for brand in (first, confusing, a_brand(0xEF, "Same")):
         await brands.apply(db, brand, sealer)
 
-    async def found(text: str) -> list[str]:
+    async def names_of(text: str) -> list[str]:
         return [record.name for record in await brand_records.find(db, text)]
 
-    assert await found(one.id) == ["Same"]
-    assert await found(one.id.upper()) == ["Same"]
-    assert await found("Same") == ["Same", "Same"]
-    assert await found("same") == []
-    assert await found("") == []
+    assert await names_of(first.id) == ["Same"]
+    assert await names_of(first.id.upper()) == ["Same"]
+    assert await names_of("Same") == ["Same", "Same"]
+    assert await names_of("same") == []
+    assert await names_of("") == []
 
 
 @pytest.mark.parametrize("name", ["disabled", "paused"])
@@ -98,9 +98,9 @@ async def test_resuming_wakes_the_mint_lane(db: Connection, sealer: Sealer) -> N
     brand = a_brand(0xAB, "Demo")
     await brands.apply(db, brand, sealer)
     await brand_records.switch(db, brand.address, "paused", on=True)
-    heard = asyncio.Event()
-    await db.add_listener(wakeups.REWARDS, lambda *_: heard.set())
+    notified = asyncio.Event()
+    await db.add_listener(wakeups.REWARDS, lambda *_: notified.set())
 
     await brand_records.switch(db, brand.address, "paused", on=False)
 
-    await asyncio.wait_for(heard.wait(), timeout=10)
+    await asyncio.wait_for(notified.wait(), timeout=10)

@@ -36,8 +36,8 @@ async def keep(
 
 async def results(pool: Pool, user: Address = ANN, collection: int = 7) -> dict[int, bool]:
     async with session(pool) as connection:
-        found = await constraint_results.get(connection, user, collection)
-    return {position: outcome for position, (_, outcome) in found.items()}
+        outcomes = await constraint_results.get(connection, user, collection)
+    return {position: outcome for position, (_, outcome) in outcomes.items()}
 
 
 async def test_results_are_read_by_wallet_and_collection(pool: Pool) -> None:
@@ -47,8 +47,8 @@ async def test_results_are_read_by_wallet_and_collection(pool: Pool) -> None:
     await keep(pool, ResultKey(BOB, 7, 0))
 
     async with session(pool) as connection:
-        found = await constraint_results.get(connection, ANN, 7)
-    assert found == {0: (API, True), 1: (HOLDING, False)}
+        outcomes = await constraint_results.get(connection, ANN, 7)
+    assert outcomes == {0: (API, True), 1: (HOLDING, False)}
 
 
 async def test_a_result_ends_with_its_time(pool: Pool) -> None:
@@ -180,13 +180,13 @@ async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool:
         first = await constraint_results.list_in_force(connection, CHAT, FIRST_KEY, 3)
         second = await constraint_results.list_in_force(connection, CHAT, first[-1].key, 3)
 
-    assert [one.key for one in (*first, *second)] == keys
-    assert [one.question for one in first] == [
+    assert [result.key for result in (*first, *second)] == keys
+    assert [result.question for result in first] == [
         ROLE.fingerprint,
         LEVEL.fingerprint,
         ROLE.fingerprint,
     ]
-    assert [one.outcome for one in first] == [True, False, True]
+    assert [result.outcome for result in first] == [True, False, True]
 
 
 async def test_what_was_begun_anew_since_it_was_read_is_not_dropped(pool: Pool) -> None:

@@ -60,9 +60,9 @@ def an_event(
     return structs.replace(new, **more)
 
 
-async def write(pool: Pool, *those: NewEvent) -> int:
+async def write(pool: Pool, *new_events: NewEvent) -> int:
     async with session(pool) as connection:
-        return len(await events.insert(connection, those))
+        return len(await events.insert(connection, new_events))
 
 
 async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:

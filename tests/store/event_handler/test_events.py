@@ -57,11 +57,11 @@ async def stand(pool: Pool, *keys: ClaimKey) -> ClaimSnapshot:
         return await events.read_snapshot(connection, [ClaimQuery(key, key[:2]) for key in keys])
 
 
-async def write(pool: Pool, *those: NewEvent) -> dict[ClaimKey, bool]:
+async def write(pool: Pool, *new_events: NewEvent) -> dict[ClaimKey, bool]:
     """The claims that were won, each with whether its user is new."""
     async with session(pool) as connection:
-        won = await events.insert(connection, those)
-    return {key: one.is_new_user for key, one in won.items()}
+        won = await events.insert(connection, new_events)
+    return {key: event.is_new_user for key, event in won.items()}
 
 
 async def counts(pool: Pool) -> tuple[int, int, int, int]:
@@ -211,8 +211,8 @@ async def test_writers_of_the_same_claims_in_any_order_do_not_deadlock(pool: Poo
 
     async def write_some(number: int) -> int:
         standing = await stand(pool, *keys)
-        those = [a_new_event(standing, key, maximum=10_000) for key in keys]
-        return len(await write(pool, *(those[::-1] if number % 2 else those)))
+        new_events = [a_new_event(standing, key, maximum=10_000) for key in keys]
+        return len(await write(pool, *(new_events[::-1] if number % 2 else new_events)))
 
     won = await asyncio.gather(*map(write_some, range(12)))
 
@@ -278,9 +278,9 @@ async def test_events_decided_on_different_maxima_are_written_under_the_larger(
     """The brand's file was applied between the two."""
     keys = [a_key(f"{number}@shop.example") for number in range(2)]
     standing = await stand(pool, *keys)
-    those = [a_new_event(standing, key, maximum=2 - n) for n, key in enumerate(keys)]
+    new_events = [a_new_event(standing, key, maximum=2 - n) for n, key in enumerate(keys)]
 
-    assert len(await write(pool, *those)) == 2
+    assert len(await write(pool, *new_events)) == 2
     assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
 
 
@@ -312,13 +312,13 @@ async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
 @asynccontextmanager
 async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
     """The origins of the wake-ups that another process hears until the block ends."""
-    heard: list[object] = []
+    payloads: list[object] = []
     fence = asyncio.Event()
     listener = await database.connect(database_url, "test")
     try:
-        await listener.add_listener(REWARDS, lambda *said: heard.append(said[3]))
+        await listener.add_listener(REWARDS, lambda *notification: payloads.append(notification[3]))
         await listener.add_listener("fence", lambda *_: fence.set())
-        yield heard
+        yield payloads
         await listener.execute("NOTIFY fence")
         await asyncio.wait_for(fence.wait(), timeout=10)
     finally:
@@ -327,9 +327,9 @@ async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
 
 async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: str) -> None:
     standing = await stand(pool, KEY, FORM)
-    async with wake_ups(database_url) as heard:
+    async with wake_ups(database_url) as payloads:
         await write(pool, a_new_event(standing), a_new_event(standing, FORM))
-    assert heard == [ORIGIN]
+    assert payloads == [ORIGIN]
 
 
 async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) -> None:
@@ -345,12 +345,12 @@ async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) 
             assert list(await events.insert(connection, [a_new_event(standing, FORM)])) == [FORM]
             raise ChangedMind
 
-    async with wake_ups(database_url) as heard:
+    async with wake_ups(database_url) as payloads:
         assert await write(pool, a_new_event(standing)) == {}
         assert await write(pool, a_new_event(await stand(pool, full), full, maximum=1)) == {}
         with pytest.raises(ChangedMind):
             await write_in_vain()
-    assert heard == []
+    assert payloads == []
 
 
 async def test_a_nul_in_metadata_fails_its_own_write_only(pool: Pool) -> None:
@@ -368,14 +368,14 @@ async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> No
     new = a_new_event(await stand(pool, KEY))
     await write(pool, new)
 
-    async def told() -> tuple[object, ...]:
+    async def stored() -> tuple[object, ...]:
         async with session(pool) as connection:
-            found = await events.find(connection, new.event.id)
-        assert found is not None
-        assert (found.ltz, found.wallet) == (100, a_wallet(1))
-        return found.hash, found.mint_block_number, found.is_final
+            stored_event = await events.find(connection, new.event.id)
+        assert stored_event is not None
+        assert (stored_event.ltz, stored_event.wallet) == (100, a_wallet(1))
+        return stored_event.hash, stored_event.mint_block_number, stored_event.is_final
 
-    assert await told() == (None, None, False)
+    assert await stored() == (None, None, False)
     async with session(pool) as connection:
         assert await events.find(connection, UUID(int=5)) is None
         await connection.execute(
@@ -384,12 +384,12 @@ async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> No
             a_hash("block"),
             a_hash("mint"),
         )
-    assert await told() == (a_hash("mint"), 5, False)
+    assert await stored() == (a_hash("mint"), 5, False)
     async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO chains VALUES (1, $1, $2, 1, 0, 9, $1, 9, 5)", a_hash("x"), a_wallet(2)
         )
-    assert await told() == (a_hash("mint"), 5, True)
+    assert await stored() == (a_hash("mint"), 5, True)
 
 
 async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> None:

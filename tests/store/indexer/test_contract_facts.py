@@ -75,7 +75,7 @@ class Model:
     def say(self, fact: AnyFact) -> None:
         self.blocks[-1].append(fact)
 
-    # What may happen; each does nothing where the contracts would refuse it.
+    # Possible actions; each does nothing if the contracts would refuse it.
 
     def happen(self, what: int, which: int, who: int) -> None:
         wallet = a_wallet(1 + who % 3)
@@ -125,7 +125,9 @@ class Model:
                 self._redeem(held[which % len(held)], 1 + who % 2)
 
     def _claim(self, collection: int, wallet: Address) -> None:
-        claims: list[Claimed] = [one for one in self.of(Claimed) if one.collection_id == collection]
+        claims: list[Claimed] = [
+            fact for fact in self.of(Claimed) if fact.collection_id == collection
+        ]
         token = collection << 32 | (len(claims) + 1)
         self.say(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
         self.say(
@@ -141,45 +143,49 @@ class Model:
             )
 
     def _end(self, which: int, who: int) -> None:
-        ended = {one.deal_id for one in self.of((DealReleased, DealRefunded, DealSplit))}
-        deals = [one for one in self.of(DealLocked) if one.deal_id not in ended]
+        ended = {fact.deal_id for fact in self.of((DealReleased, DealRefunded, DealSplit))}
+        deals = [fact for fact in self.of(DealLocked) if fact.deal_id not in ended]
         if not deals:
             return
         deal = deals[which % len(deals)]
-        told = (self.position(), deal.deal_id, deal.user, deal.business)
+        common = (self.position(), deal.deal_id, deal.user, deal.business)
         by = a_wallet(8)
-        endings = (DealReleased(*told, 10, by), DealRefunded(*told, 10, by), DealSplit(*told, 7, 3))
+        endings = (
+            DealReleased(*common, 10, by),
+            DealRefunded(*common, 10, by),
+            DealSplit(*common, 7, 3),
+        )
         self.say(endings[who % 3])
 
     # What the tables must hold.
 
     def holders(self) -> dict[int, Address]:
-        return {one.token_id: one.recipient for one in self.of(TokenTransferred)}
+        return {fact.token_id: fact.recipient for fact in self.of(TokenTransferred)}
 
     def used(self) -> Counter[int]:
-        found: Counter[int] = Counter()
-        for one in self.of(ChargeRedeemed):
-            found[one.token_id] += one.amount
-        return found
+        counts: Counter[int] = Counter()
+        for fact in self.of(ChargeRedeemed):
+            counts[fact.token_id] += fact.amount
+        return counts
 
     def sold(self) -> Counter[int]:
-        found: Counter[int] = Counter()
-        for one in self.of(Purchased):
-            found[one.item_id] += one.quantity
-        return found
+        counts: Counter[int] = Counter()
+        for fact in self.of(Purchased):
+            counts[fact.item_id] += fact.quantity
+        return counts
 
     def tokens(self) -> set[Row]:
         rows = set()
         for token, holder in self.holders().items():
             about = [
-                one.position.block_number
-                for one in self.of((TokenTransferred, ChargeRedeemed))
-                if one.token_id == token
+                fact.position.block_number
+                for fact in self.of((TokenTransferred, ChargeRedeemed))
+                if fact.token_id == token
             ]
             spent = [
-                one.position.block_number
-                for one in self.of(ChargeRedeemed)
-                if one.token_id == token
+                fact.position.block_number
+                for fact in self.of(ChargeRedeemed)
+                if fact.token_id == token
             ]
             rows.add(
                 (
@@ -191,9 +197,9 @@ class Model:
 
     def collections(self) -> set[Row]:
         rows: dict[int, dict[str, Any]] = {}
-        for one in self.of((CollectionCreated, CollectionUpdated, CollectionBrandSet)):
-            said = {name: getattr(one, name) for name in one.__slots__ if name != "place"}
-            rows[one.collection_id] = rows.get(one.collection_id, {}) | said
+        for fact in self.of((CollectionCreated, CollectionUpdated, CollectionBrandSet)):
+            values = {name: getattr(fact, name) for name in fact.__slots__ if name != "place"}
+            rows[fact.collection_id] = rows.get(fact.collection_id, {}) | values
         minted = Counter(token >> 32 for token in self.holders())
         return {
             (
@@ -205,25 +211,25 @@ class Model:
         }  # fmt: skip
 
     def items(self) -> set[Row]:
-        newest = {one.item_id: one for one in self.of(ItemSet)}
+        newest = {fact.item_id: fact for fact in self.of(ItemSet)}
         return {
             (
-                id_, one.brand, one.payout, one.price, one.stock, self.sold()[id_],
-                one.max_per_order, one.is_active, one.burns, one.metadata,
+                id_, fact.brand, fact.payout, fact.price, fact.stock, self.sold()[id_],
+                fact.max_per_order, fact.is_active, fact.burns, fact.metadata,
             )
-            for id_, one in newest.items()
+            for id_, fact in newest.items()
         }  # fmt: skip
 
     def deals(self) -> set[Row]:
         got = {DealLocked: ("locked", 0, 0), DealReleased: ("released", 0, 10)}
         got |= {DealRefunded: ("refunded", 10, 0), DealSplit: ("split", 7, 3)}
-        newest = {one.deal_id: one for one in self.of(tuple(got))}
+        newest = {fact.deal_id: fact for fact in self.of(tuple(got))}
         return {
             (
-                id_, one.user, one.business, 10, 1_800_000_000, *got[type(one)],
-                one.position.block_number,
+                id_, fact.user, fact.business, 10, 1_800_000_000, *got[type(fact)],
+                fact.position.block_number,
             )
-            for id_, one in newest.items()
+            for id_, fact in newest.items()
         }  # fmt: skip
 
 
@@ -231,12 +237,12 @@ def mined_at(number: int) -> datetime:
     return datetime.fromtimestamp(BORN + number, UTC)
 
 
-async def write(connection: Connection, blocks: list[BlockRow], those: list[AnyFact]) -> None:
+async def write(connection: Connection, blocks: list[BlockRow], facts: list[AnyFact]) -> None:
     """As the follower does."""
     await chains.insert_blocks(connection, blocks)
-    await perk_facts.insert(connection, [one for one in those if isinstance(one, PerkFact)])
-    await sale_facts.insert(connection, [one for one in those if isinstance(one, SaleFact)])
-    await escrow_facts.insert(connection, [one for one in those if isinstance(one, EscrowFact)])
+    await perk_facts.insert(connection, [fact for fact in facts if isinstance(fact, PerkFact)])
+    await sale_facts.insert(connection, [fact for fact in facts if isinstance(fact, SaleFact)])
+    await escrow_facts.insert(connection, [fact for fact in facts if isinstance(fact, EscrowFact)])
 
 
 async def stored(pool: Pool) -> tuple[set[Row], ...]:
@@ -252,17 +258,17 @@ async def stored(pool: Pool) -> tuple[set[Row], ...]:
         ]
     rows = {
         (
-            one.id, one.collection_id, one.holder, one.used, one.claimed_at, one.last_redeemed_at,
-            one.block_number,
+            token.id, token.collection_id, token.holder, token.used, token.claimed_at,
+            token.last_redeemed_at, token.block_number,
         )
-        for one in held
-        if one is not None
+        for token in held
+        if token is not None
     }  # fmt: skip
     return (rows, *others)
 
 
-def plain(found: Any) -> Any:
-    return int(found) if isinstance(found, Decimal) else found
+def plain(value: Any) -> Any:
+    return int(value) if isinstance(value, Decimal) else value
 
 
 happening = st.tuples(st.integers(0, 13), st.integers(0, 5), st.integers(0, 5))
@@ -270,7 +276,7 @@ blocks = st.lists(happening, max_size=5)
 commits = st.lists(blocks, min_size=1, max_size=4)
 """Blocks that are written together, as the indexer does far from the head."""
 steps = st.lists(st.one_of(commits, commits, st.integers(1, 6)), max_size=12)
-"""What to commit, or how many blocks to undo."""
+"""The facts to commit, or the number of blocks to undo."""
 
 
 @given(steps)
@@ -323,13 +329,13 @@ def a_collection(collection: int = 7) -> CollectionCreated:
 @pytest.fixture
 async def seven(pool: Pool) -> Pool:
     """Collection 7 with tokens 1 to 25, of which 5 wallets hold five each; and a neighbour, 8."""
-    those: list[AnyFact] = [a_collection(), a_collection(8)]
+    facts: list[AnyFact] = [a_collection(), a_collection(8)]
     for number in range(1, 26):
-        those += a_claim(number, holder=1 + number % 5)
+        facts += a_claim(number, holder=1 + number % 5)
     place = LogPosition(1, a_hash("1"), 10**7, a_hash("t"))
-    those.append(TokenTransferred(place, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
+    facts.append(TokenTransferred(place, ZERO_ADDRESS, a_wallet(1), 8 << 32 | 1))
     async with transaction(pool) as connection:
-        await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], those)
+        await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], facts)
     return pool
 
 
@@ -337,8 +343,8 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
     seen: list[int] = []
     after = 0
     async with session(seven) as connection:
-        while some := (await tokens.read_page(connection, 7, after, 4)).tokens:
-            seen += [token.id for token in some]
+        while page := (await tokens.read_page(connection, 7, after, 4)).tokens:
+            seen += [token.id for token in page]
             after = seen[-1]
             moved = TokenTransferred(
                 LogPosition(1, a_hash("1"), 10**8 + len(seen), a_hash("t")),

@@ -42,7 +42,7 @@ blocks = st.lists(moves, max_size=4)
 commits = st.lists(blocks, min_size=1, max_size=3)
 """Blocks that are written together, as the indexer does far from the head."""
 steps = st.lists(st.one_of(commits, st.integers(1, 6)), max_size=12)
-"""What to commit, or how many blocks to undo."""
+"""The facts to commit, or the number of blocks to undo."""
 
 
 class Ledger:
@@ -53,11 +53,11 @@ class Ledger:
         self._branch = 0
 
     def balances(self) -> dict[Address, int]:
-        found: Counter[Address] = Counter()
+        expected: Counter[Address] = Counter()
         for transfer in (each for block in self.blocks for each in block):
-            found[transfer.sender] -= transfer.amount
-            found[transfer.recipient] += transfer.amount
-        return {wallet: amount for wallet, amount in found.items() if wallet != ZERO_ADDRESS}
+            expected[transfer.sender] -= transfer.amount
+            expected[transfer.recipient] += transfer.amount
+        return {wallet: amount for wallet, amount in expected.items() if wallet != ZERO_ADDRESS}
 
     def add(self, wanted: list[tuple[int, int, int]]) -> list[Transfer]:
         """One block; nobody sends what he has not."""
@@ -159,12 +159,12 @@ def at_position(mint: RewardMinted, **changes: Any) -> RewardMinted:
     return replace(mint, position=replace(mint.position, **changes))
 
 
-async def tell(pool: Pool, *mints: RewardMinted) -> int:
+async def insert_mints(pool: Pool, *mints: RewardMinted) -> int:
     async with transaction(pool) as connection:
         return await facts.insert_mints(connection, mints)
 
 
-async def told(pool: Pool, reward: UUID) -> tuple[Any, ...]:
+async def mint_of(pool: Pool, reward: UUID) -> tuple[Any, ...]:
     async with session(pool) as connection:
         return tuple(
             await connection.fetchrow(
@@ -176,8 +176,8 @@ async def told(pool: Pool, reward: UUID) -> tuple[Any, ...]:
 
 
 async def test_a_reward_learns_where_it_was_minted(pool: Pool, reward: UUID) -> None:
-    assert await tell(pool, the_mint_of(reward)) == 1
-    assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert await insert_mints(pool, the_mint_of(reward)) == 1
+    assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
 
 
 def _changed(reference: bytes, at: int) -> Reference:
@@ -205,10 +205,10 @@ DIFFERENCES: dict[str, Callable[[RewardMinted], RewardMinted]] = {
 async def test_a_mint_that_differs_anywhere_is_nobodys(pool: Pool, reward: UUID) -> None:
     for index, (name, change) in enumerate(DIFFERENCES.items()):
         foreign = at_position(change(the_mint_of(reward)), log_index=index)
-        assert await tell(pool, foreign) == 0, name
-        assert await told(pool, reward) == (None, None, None), name
+        assert await insert_mints(pool, foreign) == 0, name
+        assert await mint_of(pool, reward) == (None, None, None), name
     assert await value(pool, "SELECT count(*) FROM mints") == len(DIFFERENCES), "facts all the same"
-    assert await tell(pool, at_position(the_mint_of(reward), log_index=99)) == 1
+    assert await insert_mints(pool, at_position(the_mint_of(reward), log_index=99)) == 1
 
 
 async def test_only_the_matching_of_many_mints_are_counted(pool: Pool, reward: UUID) -> None:
@@ -222,21 +222,21 @@ async def test_only_the_matching_of_many_mints_are_counted(pool: Pool, reward: U
         for index in range(10, 15)
     ]
 
-    assert await tell(pool, *foreign[:2], right, *foreign[2:]) == 1
+    assert await insert_mints(pool, *foreign[:2], right, *foreign[2:]) == 1
 
 
 async def test_an_undone_mint_leaves_its_reward_unminted_until_the_new_branch_has_it(
     pool: Pool, reward: UUID
 ) -> None:
-    await tell(pool, the_mint_of(reward))
+    await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await reorgs.undo_above(connection, 6)
-    assert await told(pool, reward) == (None, None, None)
+    assert await mint_of(pool, reward) == (None, None, None)
     assert await value(pool, "SELECT count(*) FROM mints") == 0
 
     again = at_position(the_mint_of(reward), block_number=8, block_hash=a_hash("8'"))
-    assert await tell(pool, again) == 1
-    assert await told(pool, reward) == (8, a_hash("8'"), a_hash("mint"))
+    assert await insert_mints(pool, again) == 1
+    assert await mint_of(pool, reward) == (8, a_hash("8'"), a_hash("mint"))
 
 
 async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, reward: UUID) -> None:
@@ -256,14 +256,14 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
     somebody_elses = replace(
         at_position(at_9, log_index=4), recipient=a_wallet(0xBAD), reference=at_7.reference
     )
-    assert await tell(pool, at_7, at_8, at_9, somebody_elses) == 3
+    assert await insert_mints(pool, at_7, at_8, at_9, somebody_elses) == 3
 
     async with transaction(pool) as connection:
         await reorgs.undo_above(connection, 8)
 
-    assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
-    assert await told(pool, others[0]) == (8, a_hash("8"), a_hash("mint"))
-    assert await told(pool, others[1]) == (None, None, None)
+    assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert await mint_of(pool, others[0]) == (8, a_hash("8"), a_hash("mint"))
+    assert await mint_of(pool, others[1]) == (None, None, None)
     assert await value(pool, "SELECT count(*) FROM mints") == 2
 
 
@@ -271,7 +271,7 @@ async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
     pool: Pool, reward: UUID
 ) -> None:
     """Its transaction may have been displaced, in our eyes, before its mint was seen."""
-    await tell(pool, the_mint_of(reward))
+    await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await connection.execute("UPDATE rewards SET transaction_id = NULL")
         assert await rewards.queued(connection, 9) == []
@@ -283,10 +283,10 @@ async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
 
 
 async def test_an_undo_above_a_mint_leaves_it(pool: Pool, reward: UUID) -> None:
-    await tell(pool, the_mint_of(reward))
+    await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await reorgs.undo_above(connection, 7)
-    assert await told(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
 
 
 @pytest.mark.parametrize(

@@ -28,13 +28,13 @@ async def kill(pool: Pool, application: str) -> int:
 
 
 async def sessions(pool: Pool, application: str) -> int:
-    found: int = await value(
+    count: int = await value(
         pool,
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE application_name = $1 AND datname = current_database()",
         application,
     )
-    return found
+    return count
 
 
 async def test_a_lock_has_one_holder(database_url: str) -> None:

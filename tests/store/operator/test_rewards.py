@@ -35,7 +35,7 @@ async def ids_queued(pool: Pool, limit: int = 100) -> list[UUID]:
 
 
 async def mint(connection: Connection, reward: UUID, transaction_hash: Hash32) -> None:
-    """What the indexer writes."""
+    """As the indexer writes it."""
     await connection.execute(
         "UPDATE rewards SET mint_block_number = 1, mint_block_hash = $2, "
         "mint_transaction_hash = $3 WHERE id = $1",
@@ -55,9 +55,9 @@ async def test_the_oldest_rewards_leave_the_queue_first(pool: Pool) -> None:
 # --- turns --------------------------------------------------------------------------------------
 
 
-async def waiting(pool: Pool, limit: int = 100, **asked: Any) -> list[UUID]:
+async def waiting(pool: Pool, limit: int = 100, **parameters: Any) -> list[UUID]:
     async with session(pool) as connection:
-        return [reward.id for reward in await rewards.queued(connection, limit, **asked)]
+        return [reward.id for reward in await rewards.queued(connection, limit, **parameters)]
 
 
 async def pay(pool: Pool, brand: Address = ZERO_ADDRESS) -> UUID:
@@ -167,10 +167,10 @@ async def test_a_limit_that_was_raised_puts_so_many_back_at_a_time(pool: Pool) -
 
 
 async def test_a_term_that_is_over_takes_nothing_out_and_puts_nothing_back(pool: Pool) -> None:
-    one, other = await queue_for(pool, A_BRAND, 2)
+    first, other = await queue_for(pool, A_BRAND, 2)
     old = await a_lane(pool)
     async with session(pool) as connection:
-        await rewards.set_above_limit(connection, old, [one])
+        await rewards.set_above_limit(connection, old, [first])
         await a_lane(pool)
         assert await rewards.set_above_limit(connection, old, [other]) == []
         assert await rewards.set_within_limit(connection, old, 10**9, 10) == 0
@@ -414,9 +414,9 @@ async def test_a_brands_backlog_is_never_read(pool: Pool, is_paused: bool, after
         await connection.execute("ANALYZE brands")
         explain = "EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED
         (row,) = await connection.fetch(explain, *rewards.queue_parameters(100, after))
-    found = set(await waiting(pool, after=after))
-    assert found.issuperset(others)
-    assert len(found) == (3 if is_paused else 100)
+    ids = set(await waiting(pool, after=after))
+    assert ids.issuperset(others)
+    assert len(ids) == (3 if is_paused else 100)
     assert rows_read(json.loads(row[0])[0]["Plan"]) < (100 if is_paused else 900)
 
 

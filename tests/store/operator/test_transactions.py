@@ -248,7 +248,7 @@ WRONG = [
     (State.REVERTED, State.MINED),
     (State.DISPLACED, State.SIGNED),
 ]
-"""What a row is, and what a lane that has lost touch takes it for."""
+"""The state of a row, and the state that an outdated lane expects."""
 
 
 async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
@@ -378,13 +378,13 @@ async def test_an_indexed_mint_tells_where_its_transaction_is(
     for nonce in range(3):
         intent = an_intent(nonce, ids[nonce : nonce + 1], nonce)
         await transactions.store_signed(connection, lane, intent, an_attempt(f"{nonce}"))
-    for nonce, told in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
+    for nonce, indexed_hash in ((0, a_hash("0")), (2, a_hash("somebody else's"))):
         await connection.execute(
             "UPDATE rewards SET mint_block_number = 5, mint_block_hash = $2, "
             "mint_transaction_hash = $3 WHERE seq = $1",
             nonce,
             PLACE.block_hash,
-            told,
+            indexed_hash,
         )
 
     assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}

@@ -1,4 +1,4 @@
-"""What the rows say of the day's gas, whatever becomes of the relays that it was reserved for."""
+"""The rows of the day's gas, whatever becomes of the relays that it was reserved for."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -32,8 +32,8 @@ async def spent(pool: Pool, *identities: str) -> GasSpent:
 
 async def sums(pool: Pool) -> tuple[int, int]:
     """Of ann, and of everybody."""
-    found = await spent(pool)
-    return found.by_identity["ann"], found.total_wei
+    totals = await spent(pool)
+    return totals.by_identity["ann"], totals.total_wei
 
 
 async def agrees(pool: Pool) -> bool:
@@ -71,9 +71,9 @@ async def test_a_relay_counts_for_its_identity_and_for_everybody_whatever_its_wa
     other = a_relay(a_plan(b"\x02", a_wallet(5)), max_cost_wei=2, identity="ann")
     stranger = a_relay(a_plan(b"\x03", a_wallet(6)), max_cost_wei=4, identity="bob")
     await write(pool, of_ann(1), other, stranger)
-    found = await spent(pool, "ann", "bob", "eve")
-    assert found.by_identity == {"ann": 3, "bob": 4, "eve": 0}
-    assert found.total_wei == 7
+    totals = await spent(pool, "ann", "bob", "eve")
+    assert totals.by_identity == {"ann": 3, "bob": 4, "eve": 0}
+    assert totals.total_wei == 7
     assert await agrees(pool)
 
 
@@ -188,10 +188,10 @@ async def test_connections_add_to_everybodys_sum_without_waiting_for_each_other(
             await each.fetchval("SELECT pg_backend_pid() % 15"): each
             for each in (first, second, third)
         }
-        one, other, *_ = slots.values()
-        async with one.transaction(), other.transaction():
-            today = await one.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
-            await gas_budgets.count(one, [GasChange(today, "ann", 1)])
+        writer, other, *_ = slots.values()
+        async with writer.transaction(), other.transaction():
+            today = await writer.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+            await gas_budgets.count(writer, [GasChange(today, "ann", 1)])
             await other.execute("SET LOCAL lock_timeout = '2s'")
             await gas_budgets.count(other, [GasChange(today, "bob", 2)])
     assert await sums(pool) == (1, 3)
@@ -199,16 +199,16 @@ async def test_connections_add_to_everybodys_sum_without_waiting_for_each_other(
 
 async def test_writers_near_the_edge_see_what_those_before_them_committed(pool: Pool) -> None:
     budgets = GasBudgets(total_wei=100)
-    async with pool.acquire() as one, pool.acquire() as other:
-        first = one.transaction()
+    async with pool.acquire() as writer, pool.acquire() as other:
+        first = writer.transaction()
         await first.start()
-        await gas_budgets.spent_for(one, budgets, [], 60)
+        await gas_budgets.spent_for(writer, budgets, [], 60)
         async with other.transaction():
             await other.execute("SET LOCAL lock_timeout = '1ms'")
             with pytest.raises(asyncpg.LockNotAvailableError):
                 await gas_budgets.spent_for(other, budgets, [], 60)
-        today = await one.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
-        await gas_budgets.count(one, [GasChange(today, None, 60)])
+        today = await writer.fetchval("SELECT (now() AT TIME ZONE 'UTC')::date")
+        await gas_budgets.count(writer, [GasChange(today, None, 60)])
         await first.commit()
         async with other.transaction():
             assert (await gas_budgets.spent_for(other, budgets, [], 60)).total_wei == 60

@@ -1,4 +1,4 @@
-"""What the rows say of users and their relays, whoever writes at the same time."""
+"""Users' limits and relays as the rows hold them, under concurrent writers."""
 
 import asyncio
 import json
@@ -42,13 +42,13 @@ from tests.support.waiting import until
 GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 
 
-async def standings(pool: Pool, *asked: tuple[Address, str | None]) -> list[RelayUsage]:
+async def usages(pool: Pool, *queries: tuple[Address, str | None]) -> list[RelayUsage]:
     async with session(pool) as connection:
-        return await relays.read_usage(connection, [(*each, None) for each in asked])
+        return await relays.read_usage(connection, [(*each, None) for each in queries])
 
 
 async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
-    return (await standings(pool, (user, key)))[0]
+    return (await usages(pool, (user, key)))[0]
 
 
 def an_inclusion(succeeded: bool = True, gas_cost: GasCost | None = GAS_COST) -> Inclusion:
@@ -80,32 +80,37 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
 
 
 async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
-    found = await standing(pool)
-    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
-    assert found.now.tzinfo is UTC
-    assert abs(datetime.now(UTC) - found.now) < timedelta(seconds=30)
+    actual = await standing(pool)
+    assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
+    assert actual.now.tzinfo is UTC
+    assert abs(datetime.now(UTC) - actual.now) < timedelta(seconds=30)
 
 
 async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool) -> None:
     start = (await standing(pool)).now - timedelta(minutes=10)
-    one = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
+    each = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
     other = a_relay(a_plan(b"\x02", serialized_per_user=True), window_start=start)
     stranger = a_relay(a_plan(b"\x03", OTHER_USER), key="k", window_start=start)
-    first, second, third = await write(pool, one, other, stranger)
+    first, second, third = await write(pool, each, other, stranger)
 
-    found = await standings(pool, (OTHER_USER, "k"), (a_wallet(9), "k"), (USER, "k"), (USER, None))
+    actual = await usages(pool, (OTHER_USER, "k"), (a_wallet(9), "k"), (USER, "k"), (USER, None))
 
-    assert [one.used for one in found] == [1, 0, 2, 2]
-    assert [one.earlier for one in found] == [
+    assert [each.used for each in actual] == [1, 0, 2, 2]
+    assert [each.earlier for each in actual] == [
         EarlierRelay(third, stranger.fingerprint),
         None,
-        EarlierRelay(first, one.fingerprint),
+        EarlierRelay(first, each.fingerprint),
         None,
     ]
-    assert [one.has_serialized_in_flight for one in found] == [False, False, True, True]
-    assert [one.last_serialized_id for one in found] == [None, None, second, second]
-    assert [one.claims for one in found] == [[], [], [RequestedClaim(7, 2)], [RequestedClaim(7, 2)]]
-    assert [one.window_start for one in found] == [start, None, start, start]
+    assert [each.has_serialized_in_flight for each in actual] == [False, False, True, True]
+    assert [each.last_serialized_id for each in actual] == [None, None, second, second]
+    assert [each.claims for each in actual] == [
+        [],
+        [],
+        [RequestedClaim(7, 2)],
+        [RequestedClaim(7, 2)],
+    ]
+    assert [each.window_start for each in actual] == [start, None, start, start]
 
 
 async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
@@ -121,8 +126,8 @@ async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
 
     begun = now - timedelta(minutes=59)
     await write(pool, *[a_relay(window_start=begun)] * 3)
-    found = await standing(pool)
-    assert (found.used, found.window_start) == (3, begun)
+    actual = await standing(pool)
+    assert (actual.used, actual.window_start) == (3, begun)
 
 
 async def test_of_two_hours_the_newer_counts(pool: Pool) -> None:
@@ -130,8 +135,8 @@ async def test_of_two_hours_the_newer_counts(pool: Pool) -> None:
     now = (await standing(pool)).now
     old, new = now - timedelta(minutes=59), now
     await write(pool, *[a_relay(window_start=old)] * 35, a_relay(window_start=new))
-    found = await standing(pool)
-    assert (found.used, found.window_start) == (1, new)
+    actual = await standing(pool)
+    assert (actual.used, actual.window_start) == (1, new)
 
 
 async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: Pool) -> None:
@@ -142,8 +147,8 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
 
     await mine(pool, lane, row.id, an_inclusion())
     await age(pool, "90 minutes", relay)
-    found = await standing(pool)
-    assert (found.has_serialized_in_flight, found.last_serialized_id, found.claims) == (
+    actual = await standing(pool)
+    assert (actual.has_serialized_in_flight, actual.last_serialized_id, actual.claims) == (
         False,
         relay,
         [],
@@ -153,12 +158,12 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
 async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) -> None:
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
-    found = await standing(pool, key="k")
-    assert found == RelayUsage(
-        found.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
+    actual = await standing(pool, key="k")
+    assert actual == RelayUsage(
+        actual.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
     )
-    told = await progress(pool, relay)
-    assert (told.reason, told.transaction_hash) == ("ClaimsPaused()", None)
+    shown = await progress(pool, relay)
+    assert (shown.reason, shown.transaction_hash) == ("ClaimsPaused()", None)
     assert await row_states(pool) == ["failed"]
 
 
@@ -179,39 +184,39 @@ async def at_once(
 
 
 async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
-    async def one(connection: Connection) -> bool:
-        (found,) = await relays.read_usage(connection, [(USER, None, None)])
+    async def attempt(connection: Connection) -> bool:
+        (actual,) = await relays.read_usage(connection, [(USER, None, None)])
         try:
-            relay_limits.check_hour(found)
+            relay_limits.check_hour(actual)
         except RateLimited:
             return False
-        await relays.insert(connection, [a_relay(window_start=found.start)])
+        await relays.insert(connection, [a_relay(window_start=actual.start)])
         return True
 
-    assert await at_once(pool, 45, one) == 35
-    found = await standing(pool)
-    assert found.used == 35
+    assert await at_once(pool, 45, attempt) == 35
+    actual = await standing(pool)
+    assert actual.used == 35
     assert await value(pool, "SELECT count(DISTINCT window_start) FROM relays") == 1
 
 
 async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
-    async def one(connection: Connection) -> bool:
-        (found,) = await relays.read_usage(connection, [(USER, None, None)])
-        if not found.has_serialized_in_flight:
+    async def attempt(connection: Connection) -> bool:
+        (actual,) = await relays.read_usage(connection, [(USER, None, None)])
+        if not actual.has_serialized_in_flight:
             await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
-        return not found.has_serialized_in_flight
+        return not actual.has_serialized_in_flight
 
-    assert await at_once(pool, 12, one) == 1
+    assert await at_once(pool, 12, attempt) == 1
 
 
 async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
-    async def one(connection: Connection) -> bool:
-        (found,) = await relays.read_usage(connection, [(USER, "k", None)])
-        if found.earlier is None:
+    async def attempt(connection: Connection) -> bool:
+        (actual,) = await relays.read_usage(connection, [(USER, "k", None)])
+        if actual.earlier is None:
             await relays.insert(connection, [a_relay(key="k")])
-        return found.earlier is None
+        return actual.earlier is None
 
-    assert await at_once(pool, 12, one) == 1
+    assert await at_once(pool, 12, attempt) == 1
     with pytest.raises(asyncpg.UniqueViolationError):
         await write(pool, a_relay(key="k"))
 
@@ -228,8 +233,8 @@ async def test_writers_of_the_same_users_in_another_order_never_deadlock(pool: P
 
 
 async def test_users_do_not_wait_for_each_other(pool: Pool) -> None:
-    async with transaction(pool) as one, transaction(pool) as other:
-        await relays.lock_users(one, [USER])
+    async with transaction(pool) as first, transaction(pool) as other:
+        await relays.lock_users(first, [USER])
         async with asyncio.timeout(5):
             await relays.lock_users(other, [OTHER_USER])
 
@@ -241,10 +246,10 @@ async def test_a_lane_takes_the_oldest_that_it_may_send_and_nobody_else_holds(po
     lane, other = await a_relay_lane(pool), await a_relay_lane(pool, OTHER_RELAYER)
     mine_, his = (a_plan(wallet=signer.address) for signer in (RELAYER, OTHER_RELAYER))
     ids = await write(pool, a_relay(his), a_relay(), a_relay(mine_), a_relay(), a_relay(his))
-    async with transaction(pool) as one, transaction(pool) as two:
-        assert [each.id for each in await relays.queued(one, lane, 2)] == ids[1:3]
+    async with transaction(pool) as first, transaction(pool) as two:
+        assert [each.id for each in await relays.queued(first, lane, 2)] == ids[1:3]
         assert [each.id for each in await relays.queued(two, other, 9)] == [ids[0], *ids[3:]]
-        assert await relays.queued(one, lane, 9) == await relays.queued(one, lane, 2)
+        assert await relays.queued(first, lane, 9) == await relays.queued(first, lane, 2)
 
 
 async def test_what_is_queued_holds_all_that_is_signed(pool: Pool) -> None:
@@ -318,8 +323,8 @@ async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
         assert await relays.withdraw(connection, relay)
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
-    found = await standing(pool, key="k")
-    assert found == RelayUsage(found.now, None, 0, None, False, None, [])
+    actual = await standing(pool, key="k")
+    assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -329,7 +334,7 @@ async def test_between_a_lane_that_signs_and_a_withdrawal_one_wins(
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
 
-    async def take_back() -> bool:
+    async def withdraw() -> bool:
         async with session(pool) as connection:
             return await relays.withdraw(connection, relay)
 
@@ -337,7 +342,7 @@ async def test_between_a_lane_that_signs_and_a_withdrawal_one_wins(
         signing = connection.transaction()
         await signing.start()
         waiting = await relays.queued(connection, lane, 9)
-        taking = asyncio.create_task(take_back())
+        taking = asyncio.create_task(withdraw())
         await until(lambda: a_writer_waits(pool))
         await store_signed(connection, lane, waiting)
         await (signing.commit() if commits else signing.rollback())
@@ -357,8 +362,8 @@ async def a_writer_waits(pool: Pool) -> bool:
 async def test_a_lane_passes_by_what_is_being_taken_back(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     going, staying = await write(pool, a_relay(), a_relay())
-    async with transaction(pool) as one, transaction(pool) as other:
-        assert await relays.withdraw(one, going)
+    async with transaction(pool) as first, transaction(pool) as other:
+        assert await relays.withdraw(first, going)
         assert [each.id for each in await relays.queued(other, lane, 9)] == [staying]
 
 
@@ -427,8 +432,8 @@ async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(poo
     await move(pool, lane, row.id, State.SIGNED, Transaction(State.DISPLACED))
     failed = await progress(pool, relay)
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
-    found = await standing(pool)
-    assert (found.has_serialized_in_flight, found.claims) == (False, [])
+    actual = await standing(pool)
+    assert (actual.has_serialized_in_flight, actual.claims) == (False, [])
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
 
@@ -459,9 +464,9 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
         assert untaken.transaction_hash is None, "a hash is shown once a node has taken the bytes"
         await transactions.mark_published(connection, [a_hash("dearer")])
         for hash_, shown in (("dearer", "dearer"), (f"{relay}", "dearer")):
-            found = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
-            assert found is not None
-            assert (found.id, found.transaction_hash) == (relay, a_hash(shown))
+            actual = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
+            assert actual is not None
+            assert (actual.id, actual.transaction_hash) == (relay, a_hash(shown))
         assert await relays.by_hash(connection, a_hash("dearer"), [OTHER_USER]) is None
         assert await relays.by_hash(connection, a_hash("dearer"), []) is None
         assert await relays.by_hash(connection, a_hash("unknown"), [USER]) is None
@@ -509,9 +514,9 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
     assert not (await standing(pool)).has_serialized_in_flight
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
-        found = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
-    assert found is not None
-    assert found.id == relay, "the hash of the refused bytes finds it as well"
+        actual = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
+    assert actual is not None
+    assert actual.id == relay, "the hash of the refused bytes finds it as well"
 
 
 async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not_count(
@@ -521,9 +526,9 @@ async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not
     refused, sent = await write(pool, a_relay(key="one"), a_relay())
     async with transaction(pool) as connection:
         await relays.refuse(connection, {refused: "its gas limit is too small"})
-        assert [one.id for one in await relays.queued(connection, lane, 9)] == [sent]
-    found = await progress(pool, refused)
-    assert (found.reason, found.transaction_hash) == ("its gas limit is too small", None)
+        assert [each.id for each in await relays.queued(connection, lane, 9)] == [sent]
+    actual = await progress(pool, refused)
+    assert (actual.reason, actual.transaction_hash) == ("its gas limit is too small", None)
     assert (await standing(pool)).used == 1, "the other's"
     async with session(pool) as connection:
         assert (await relays.settled(connection, [refused])).keys() == {refused}
@@ -556,8 +561,8 @@ async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool:
     async with transaction(pool) as connection:
         await relays.delete_expired(connection)
     keys = ["old", "young", "old failure", "young failure"]
-    earlier = [one.earlier for one in await standings(pool, *[(USER, key) for key in keys])]
-    assert [one and one.id for one in earlier] == [None, ids[1], None, ids[3]]
+    earlier = [each.earlier for each in await usages(pool, *[(USER, key) for key in keys])]
+    assert [each and each.id for each in earlier] == [None, ids[1], None, ids[3]]
     assert await row_states(pool) == ["sent", "sent", "failed"]
 
 
@@ -624,8 +629,8 @@ class Explained:
     async def fetch(self, sql: str, *arguments: object) -> list[Any]:
         (row,) = await self._connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, *arguments)
         self.read += _rows_read(json.loads(row[0])[0]["Plan"])
-        found: list[Any] = await self._connection.fetch(sql, *arguments)
-        return found
+        actual: list[Any] = await self._connection.fetch(sql, *arguments)
+        return actual
 
     async def fetchrow(self, sql: str, *arguments: object) -> Any:
         return (await self.fetch(sql, *arguments))[0]
@@ -677,5 +682,5 @@ async def test_however_many_wait_only_those_that_are_taken_are_looked_at(pool: P
         await connection.execute("ANALYZE relays")
         explained = Explained(connection)
         taken = await relays.queued(explained, lane, 10)
-    assert [one.id for one in taken] == ids[:10]
+    assert [each.id for each in taken] == ids[:10]
     assert explained.read <= 20

@@ -14,7 +14,7 @@ import pytest
 from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
-from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, checked_in
+from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, extend_streak
 from ltzd.store.database import Connection, Pool, connect, session
 from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone
@@ -33,11 +33,11 @@ SITE = Site(hosts=("site.example",), checkin_reward=10)
 def a_check_in(
     before: Streak | None = None, day: date = DAY, wallet: Address = WALLET, **changes: Any
 ) -> NewCheckIn:
-    claim = checked_in(before, day, SITE)
+    claim = extend_streak(before, day, SITE)
     assert claim is not None
-    said: dict[str, Any] = {"check_in": claim, "budget": None}
+    values: dict[str, Any] = {"check_in": claim, "budget": None}
     member = a_member(wallet, changes.pop("brand_id", BRAND))
-    return NewCheckIn(member=member, before=before, reward_id=uuid4(), **said | changes)
+    return NewCheckIn(member=member, before=before, reward_id=uuid4(), **values | changes)
 
 
 def a_member(wallet: Address = WALLET, brand: Address = BRAND) -> Member:
@@ -48,9 +48,9 @@ def a_member(wallet: Address = WALLET, brand: Address = BRAND) -> Member:
 
 
 def a_milestone(days: int = 1, bonus: int = 50, **changes: Any) -> NewMilestone:
-    said: dict[str, Any] = {"member": a_member(), "budget": None}
+    values: dict[str, Any] = {"member": a_member(), "budget": None}
     return NewMilestone(
-        milestone=Milestone(days, bonus), day=DAY, reward_id=uuid4(), **said | changes
+        milestone=Milestone(days, bonus), day=DAY, reward_id=uuid4(), **values | changes
     )
 
 
@@ -59,11 +59,11 @@ def a_budget(maximum: int) -> Quota:
     return Quota(QuotaKind.LTZ_PER_DAY, maximum, start, start + ONE_DAY)
 
 
-async def write(pool: Pool, *those: NewCheckIn) -> list[bool]:
-    for new in those:
+async def write(pool: Pool, *new_check_ins: NewCheckIn) -> list[bool]:
+    for new in new_check_ins:
         await insert_member(pool, new.member)
     async with session(pool) as connection:
-        return [await check_ins.write_check_in(connection, new) for new in those]
+        return [await check_ins.write_check_in(connection, new) for new in new_check_ins]
 
 
 async def write_milestone(pool: Pool, new: NewMilestone) -> bool:
@@ -100,9 +100,9 @@ async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND)
 
 
 async def test_who_never_came_has_no_streak(pool: Pool) -> None:
-    found = await standing(pool)
-    assert (found.streak, found.claimed) == (None, frozenset())
-    assert found.now.tzinfo is not None
+    snapshot = await standing(pool)
+    assert (snapshot.streak, snapshot.claimed) == (None, frozenset())
+    assert snapshot.now.tzinfo is not None
 
 
 async def test_a_check_in_is_written_with_its_reward_and_found_again(pool: Pool) -> None:
@@ -264,7 +264,9 @@ async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: P
         a_wallet(number * 7 + 1): [day for day in days if chance.random() < 0.75]
         for number in range(24)
     }
-    await asyncio.gather(*(check_in_on(pool, *those, wallet=w) for w, those in came.items()))
+    await asyncio.gather(
+        *(check_in_on(pool, *new_check_ins, wallet=w) for w, new_check_ins in came.items())
+    )
 
     longest: dict[tuple[str, date, Address], int] = {}
     for wallet, day, streak in await rows(pool, "SELECT wallet, day, streak FROM check_ins"):
@@ -303,23 +305,23 @@ async def test_a_shorter_streak_of_the_same_month_leaves_the_longer_one(pool: Po
 # --- the wake-up --------------------------------------------------------------------------------
 
 
-async def heard(url: str, act: Callable[[], Awaitable[object]]) -> int:
+async def count_notifications(url: str, act: Callable[[], Awaitable[object]]) -> int:
     """How often the mint lane is told while `act` acts."""
     listener: Connection = await connect(url, "test")
-    told: list[object] = []
+    origins: list[object] = []
     ended = asyncio.Event()
 
-    def hear(_connection: object, _pid: int, _channel: str, origin: object) -> None:
-        told.append(origin)
+    def on_notification(_connection: object, _pid: int, _channel: str, origin: object) -> None:
+        origins.append(origin)
         if origin == "end":
             ended.set()
 
-    await listener.add_listener(REWARDS, hear)
+    await listener.add_listener(REWARDS, on_notification)
     await act()
     await listener.execute("SELECT pg_notify('ltzd_rewards', 'end')")
     await asyncio.wait_for(ended.wait(), 5)
     await listener.close()
-    return len(told) - 1
+    return len(origins) - 1
 
 
 async def test_the_mint_lane_is_woken_for_every_reward_and_nothing_else(
@@ -327,8 +329,12 @@ async def test_the_mint_lane_is_woken_for_every_reward_and_nothing_else(
 ) -> None:
     new = a_check_in()
     free = a_check_in(wallet=a_wallet(2), check_in=CheckIn(Streak(1, DAY, 1), 0))
-    assert await heard(database_url, lambda: write(pool, new)) == 1
-    assert await heard(database_url, lambda: write(pool, new)) == 0
-    assert await heard(database_url, lambda: write(pool, free)) == 0
-    assert await heard(database_url, lambda: write_milestone(pool, a_milestone())) == 1
-    assert await heard(database_url, lambda: write_milestone(pool, a_milestone())) == 0
+    assert await count_notifications(database_url, lambda: write(pool, new)) == 1
+    assert await count_notifications(database_url, lambda: write(pool, new)) == 0
+    assert await count_notifications(database_url, lambda: write(pool, free)) == 0
+    assert (
+        await count_notifications(database_url, lambda: write_milestone(pool, a_milestone())) == 1
+    )
+    assert (
+        await count_notifications(database_url, lambda: write_milestone(pool, a_milestone())) == 0
+    )

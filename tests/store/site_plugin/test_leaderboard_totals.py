@@ -48,8 +48,8 @@ async def top(
 
 
 async def ranked(pool: Pool, *args: Any, **more: Any) -> dict[Address, int]:
-    found = await top(pool, *args, **more)
-    return {place.wallet: place.value for place in found.places}
+    board = await top(pool, *args, **more)
+    return {place.wallet: place.value for place in board.places}
 
 
 # --- whatever happens ---------------------------------------------------------------------------
@@ -125,14 +125,14 @@ class Chain:
 def naively(minted: Iterator[Earned]) -> dict[Key, tuple[int, int, int]]:
     """LTZ, rewards and what was bought, summed up from nothing."""
     sums: defaultdict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
-    for one in minted:
-        periods: tuple[Period, ...] = ("all",) if one.kind == PAYMENT else get_args(Period)
+    for reward in minted:
+        periods: tuple[Period, ...] = ("all",) if reward.kind == PAYMENT else get_args(Period)
         for period in periods:
-            at = sums[one.brand, period, first_day(period, one.day), one.wallet]
-            if one.kind == PAYMENT:
-                at[2] += one.ltz
+            at = sums[reward.brand, period, first_day(period, reward.day), reward.wallet]
+            if reward.kind == PAYMENT:
+                at[2] += reward.ltz
             else:
-                at[0] += one.ltz
+                at[0] += reward.ltz
                 at[1] += 1
     return {key: (at[0], at[1], at[2]) for key, at in sums.items()}
 
@@ -218,9 +218,9 @@ async def test_what_was_bought_is_kept_for_all_time_and_ranks_nobody(
     everywhere = [(metric, period) for metric in get_args(Metric) for period in get_args(Period)]
 
     for metric, period in everywhere:
-        found = await top(pool, metric, period)
-        assert ANN not in {place.wallet for place in found.places}
-        assert found.total == len(found.places)
+        board = await top(pool, metric, period)
+        assert ANN not in {place.wallet for place in board.places}
+        assert board.total == len(board.places)
     assert (await stored(pool))[BRAND, "all", ALL_TIME, ANN] == (0, 0, 1_000)
 
     await earnings.earn(Earned(ANN, 2), block=2)
@@ -265,11 +265,11 @@ async def test_equal_values_are_in_the_order_of_their_wallets_whoever_came_first
     await earnings.earn(Earned(a_wallet(9), 8), block=4)
 
     for metric in ("ltz_earned", "activity"):
-        found = await top(pool, metric)
-        ties = [place.wallet for place in found.places if place.wallet != a_wallet(9)]
+        board = await top(pool, metric)
+        ties = [place.wallet for place in board.places if place.wallet != a_wallet(9)]
         assert ties == [ANN, BOB, CID]
         for limit in (1, 2, 3, 4):
-            assert (await top(pool, metric, limit=limit)).places == found.places[:limit]
+            assert (await top(pool, metric, limit=limit)).places == board.places[:limit]
     assert list(await ranked(pool)) == [a_wallet(9), ANN, BOB, CID]
 
 
@@ -278,10 +278,10 @@ async def test_a_board_shows_no_more_than_asked_for_and_counts_all(
 ) -> None:
     await earnings.earn(*(Earned(a_wallet(number), number) for number in range(1, 13)))
 
-    found = await top(pool, limit=5)
+    board = await top(pool, limit=5)
 
-    assert [place.value for place in found.places] == [12, 11, 10, 9, 8]
-    assert found.total == 12
+    assert [place.value for place in board.places] == [12, 11, 10, 9, 8]
+    assert board.total == 12
     assert len((await top(pool, limit=100)).places) == 12
 
 
@@ -291,12 +291,12 @@ async def test_a_brands_board_shows_nothing_of_anothers(pool: Pool, earnings: Ea
     )
     await a_member(pool, OTHER_BRAND, "ann.elsewhere", ANN)
 
-    found = await top(pool)
+    board = await top(pool)
 
-    assert [(place.wallet, place.value, place.username) for place in found.places] == [
+    assert [(place.wallet, place.value, place.username) for place in board.places] == [
         (ANN, 1, None)
     ]
-    assert found.total == 1
+    assert board.total == 1
     assert await ranked(pool, brand=OTHER_BRAND) == {BOB: 60, ANN: 50}
 
 
@@ -384,9 +384,9 @@ async def test_a_wallet_is_its_oldest_users_and_nobodys_who_only_was_linked_to_i
     own = await a_user(pool, "bob", DAN)
     await earnings.earn(Earned(DAN, 1))
 
-    found = await top(pool)
+    board = await top(pool)
 
-    assert {place.wallet: place.user_id for place in found.places} == {
+    assert {place.wallet: place.user_id for place in board.places} == {
         ANN: oldest,
         BOB: None,
         CID: None,

@@ -28,7 +28,7 @@ async def kept(pool: Pool, member: Member, user: User = ANN) -> Member:
         return await site_members.save(connection, member, user.email_key)
 
 
-async def found(
+async def stored(
     pool: Pool, host: str = "site.example", site_user_id: int = 42
 ) -> MemberRecord | None:
     async with session(pool) as connection:
@@ -36,17 +36,17 @@ async def found(
 
 
 async def test_a_member_is_found_as_he_was_kept(pool: Pool) -> None:
-    assert await found(pool) is None
+    assert await stored(pool) is None
     assert await kept(pool, a_member()) == a_member()
-    assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
+    assert await stored(pool) == MemberRecord(a_member(), ANN.email_key)
 
 
 async def test_the_same_number_at_another_site_is_another_member(pool: Pool) -> None:
     await kept(pool, a_member())
     await kept(pool, a_member(BEN, host="other.example"), BEN)
 
-    assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
-    assert await found(pool, site_user_id=43) is None
+    assert await stored(pool) == MemberRecord(a_member(), ANN.email_key)
+    assert await stored(pool, site_user_id=43) is None
     assert await value(pool, "SELECT count(*) FROM site_members") == 2
 
 
@@ -64,27 +64,27 @@ async def test_another_e_mail_address_is_another_user_who_has_shown_nothing(pool
     await linked(pool, member, wallet=THIRD)
 
     assert await kept(pool, a_member(BEN), BEN) == a_member(BEN)
-    assert await found(pool) == MemberRecord(a_member(BEN), BEN.email_key)
+    assert await stored(pool) == MemberRecord(a_member(BEN), BEN.email_key)
     assert await kept(pool, a_member()) == a_member(), "nor has he shown it to whom he was"
 
 
 async def test_a_link_whose_time_is_over_is_told_and_settled_once(pool: Pool) -> None:
     member = await kept(pool, a_member())
     await linked(pool, member, wallet=OTHER)
-    assert await found(pool) == MemberRecord(
+    assert await stored(pool) == MemberRecord(
         a_member(wallet=OTHER, subject="did:owner"), ANN.email_key
     )
     await expire(pool)
 
     ended = MemberRecord(a_member(wallet=OTHER), ANN.email_key, has_ended_link=True)
-    assert await found(pool) == ended
+    assert await stored(pool) == ended
     async with session(pool) as connection:
         await site_links.clear_ended_link(connection, member)
-        assert await found(pool) == MemberRecord(a_member(), ANN.email_key)
+        assert await stored(pool) == MemberRecord(a_member(), ANN.email_key)
         await linked(pool, member, wallet=THIRD)
         await site_links.clear_ended_link(connection, member)
     now = MemberRecord(a_member(wallet=THIRD, subject="did:owner"), ANN.email_key)
-    assert await found(pool) == now, "a new one is left alone"
+    assert await stored(pool) == now, "a new one is left alone"
 
 
 async def test_a_link_lasts_only_for_the_user_and_the_wallet_that_it_was_made_for(
@@ -101,7 +101,7 @@ async def test_a_link_lasts_only_for_the_user_and_the_wallet_that_it_was_made_fo
         await linked(pool, member)
         change = f"UPDATE site_members SET {column} = $1 WHERE site_user_id = 42"
         await value(pool, change, other)
-        now = await found(pool)
+        now = await stored(pool)
         assert now is not None
         assert (now.member.subject, now.has_ended_link) == (None, True)
         await value(pool, change, own)

@@ -1,4 +1,4 @@
-"""What the rows say of redemptions at sites: which are the same, and what may come."""
+"""Redemptions at sites: repeated requests, payments, and reversals."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ SECOND, MINUTE = timedelta(seconds=1), timedelta(minutes=1)
 
 
 def a_redemption(**changes: Any) -> NewSiteRedemption:
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": uuid4(),
         "brand": BRAND,
         "wallet": WALLET,
@@ -62,7 +62,7 @@ def a_redemption(**changes: Any) -> NewSiteRedemption:
         "price": 3 * LTZ,
         "confirmation_code": uuid4().hex,
     }
-    return NewSiteRedemption(**(said | changes))
+    return NewSiteRedemption(**(values | changes))
 
 
 async def begun(pool: Pool, **changes: Any) -> SiteRedemption:
@@ -72,82 +72,85 @@ async def begun(pool: Pool, **changes: Any) -> SiteRedemption:
     return written
 
 
-async def finished(pool: Pool, one: NewSiteRedemption) -> bool:
+async def finished(pool: Pool, redemption: NewSiteRedemption) -> bool:
     """Paid first, if it is not."""
-    await on_chain(pool, one)
+    await on_chain(pool, redemption)
     async with transaction(pool) as connection:
-        return await redemption_payments.finish(connection, one.id)
+        return await redemption_payments.finish(connection, redemption.id)
 
 
-async def failed(pool: Pool, one: NewSiteRedemption, failure: str = "Sold out.") -> bool:
+async def failed(pool: Pool, redemption: NewSiteRedemption, failure: str = "Sold out.") -> bool:
     async with transaction(pool) as connection:
-        return await site_redemptions.fail(connection, one, failure)
+        return await site_redemptions.fail(connection, redemption, failure)
 
 
-async def found(pool: Pool, one: NewSiteRedemption) -> SiteRedemption:
+async def stored(pool: Pool, redemption: NewSiteRedemption) -> SiteRedemption:
     async with session(pool) as connection:
-        return await site_redemptions.by_id(connection, one.id)
+        return await site_redemptions.by_id(connection, redemption.id)
 
 
 async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
     async with session(pool) as connection:
-        one = await site_redemptions.find_joinable(connection, replace(ANN, **member), perk)
-    return None if one is None else one.id
+        redemption = await site_redemptions.find_joinable(connection, replace(ANN, **member), perk)
+    return None if redemption is None else redemption.id
 
 
 async def spent_in_all(pool: Pool) -> int:
-    """What the sessions of the brand's sites have spent of Ann's wallet."""
+    """The amount that sessions of the brand's sites have spent from Ann's wallet."""
     async with session(pool) as connection:
         account = await site_spending.read_account(connection, ANN)
     assert account is not None
     return account.ledger.spent_in_all
 
 
-async def traces(pool: Pool, one: NewSiteRedemption) -> RedemptionProgress:
+async def traces(pool: Pool, redemption: NewSiteRedemption) -> RedemptionProgress:
     async with session(pool) as connection:
-        return await site_redemptions.read_progress(connection, one)
+        return await site_redemptions.read_progress(connection, redemption)
 
 
 async def left_behind(pool: Pool) -> list[UUID]:
     async with session(pool) as connection:
-        return [one.id for one in await site_redemptions.list_abandoned(connection, BRAND, WALLET)]
+        return [
+            redemption.id
+            for redemption in await site_redemptions.list_abandoned(connection, BRAND, WALLET)
+        ]
 
 
-async def age(pool: Pool, one: NewSiteRedemption, by: timedelta) -> None:
+async def age(pool: Pool, redemption: NewSiteRedemption, by: timedelta) -> None:
     await value(
         pool,
         "UPDATE site_redemptions SET created_at = created_at - $2::interval, "
         "completed_at = completed_at - $2::interval WHERE id = $1",
-        one.id,
+        redemption.id,
         by,
     )
 
 
-async def relayed(pool: Pool, one: NewSiteRedemption) -> int:
+async def relayed(pool: Pool, redemption: NewSiteRedemption) -> int:
     """Its relay, as it is let in."""
-    plan = a_plan(one.id.bytes, one.wallet, serialized_per_user=True)
-    new = replace(a_relay(plan, key=one.idempotency_key), fingerprint=one.fingerprint)
+    plan = a_plan(redemption.id.bytes, redemption.wallet, serialized_per_user=True)
+    new = replace(a_relay(plan, key=redemption.idempotency_key), fingerprint=redemption.fingerprint)
     (relay,) = await write(pool, new)
     return relay
 
 
-async def on_chain(pool: Pool, one: NewSiteRedemption, **changes: Any) -> None:
+async def on_chain(pool: Pool, redemption: NewSiteRedemption, **changes: Any) -> None:
     """The fact that pays it, as the indexer writes it, but for these changes."""
     fact: dict[str, Any] = {
-        "block_hash": a_hash(str(one.id)),
+        "block_hash": a_hash(str(redemption.id)),
         "log_index": 0,
         "block_number": 1,
-        "transaction_hash": a_hash(f"transaction of {one.id}"),
-        "reference": one.reference,
+        "transaction_hash": a_hash(f"transaction of {redemption.id}"),
+        "reference": redemption.reference,
     }
-    if one.item_id is None:
+    if redemption.item_id is None:
         table, more = (
             "perk_claims",
             {
-                "user_address": one.wallet,
-                "collection_id": one.collection_id,
+                "user_address": redemption.wallet,
+                "collection_id": redemption.collection_id,
                 "token_id": Decimal(1),
-                "price": Decimal(one.price),
+                "price": Decimal(redemption.price),
                 "claims": 1,
             },
         )
@@ -155,10 +158,10 @@ async def on_chain(pool: Pool, one: NewSiteRedemption, **changes: Any) -> None:
         table, more = (
             "purchases",
             {
-                "buyer": one.wallet,
-                "item_id": Decimal(one.item_id),
+                "buyer": redemption.wallet,
+                "item_id": Decimal(redemption.item_id),
                 "quantity": 1,
-                "paid": Decimal(one.price),
+                "paid": Decimal(redemption.price),
             },
         )
     fact |= more
@@ -181,7 +184,7 @@ async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
         new = a_redemption(**changes)
         async with session(pool) as connection:
             written = await site_redemptions.insert(connection, new)
-        assert written == await found(pool, new)
+        assert written == await stored(pool, new)
         assert {name: getattr(written, name) for name in NewSiteRedemption.__slots__} == {
             name: getattr(new, name) for name in NewSiteRedemption.__slots__
         }
@@ -189,39 +192,39 @@ async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
 
 
 async def test_no_two_redemptions_have_one_code(pool: Pool) -> None:
-    one = await begun(pool)
+    redemption = await begun(pool)
     async with session(pool) as connection:
-        again = a_redemption(confirmation_code=one.confirmation_code)
+        again = a_redemption(confirmation_code=redemption.confirmation_code)
         assert await site_redemptions.insert(connection, again) is None
 
 
 async def test_a_redemption_ends_once(pool: Pool) -> None:
-    one = await begun(pool)
-    assert await finished(pool, one)
-    assert not await finished(pool, one)
-    assert not await failed(pool, one), "it is paid"
-    assert (await found(pool, one)).state is RedemptionState.DONE
+    redemption = await begun(pool)
+    assert await finished(pool, redemption)
+    assert not await finished(pool, redemption)
+    assert not await failed(pool, redemption), "it is paid"
+    assert (await stored(pool, redemption)).state is RedemptionState.DONE
     other = await begun(pool)
     assert await failed(pool, other, "Sold out.")
     assert not await finished(pool, other)
-    assert (await found(pool, other)).failure == "Sold out."
+    assert (await stored(pool, other)).failure == "Sold out."
 
 
 # --- the same again ---------------------------------------------------------------------------
 
 
 async def test_an_open_redemption_is_joined_however_old_it_is(pool: Pool) -> None:
-    one = await begun(pool)
-    await age(pool, one, timedelta(days=30))
-    assert await joinable(pool) == one.id
+    redemption = await begun(pool)
+    await age(pool, redemption, timedelta(days=30))
+    assert await joinable(pool) == redemption.id
 
 
 async def test_a_done_one_is_joined_for_a_minute_after_its_answer(pool: Pool) -> None:
-    one = await begun(pool)
-    await finished(pool, one)
-    await age(pool, one, MINUTE - 5 * SECOND)
-    assert await joinable(pool) == one.id
-    await age(pool, one, 6 * SECOND)
+    redemption = await begun(pool)
+    await finished(pool, redemption)
+    await age(pool, redemption, MINUTE - 5 * SECOND)
+    assert await joinable(pool) == redemption.id
+    await age(pool, redemption, 6 * SECOND)
     assert await joinable(pool) is None
 
 
@@ -235,11 +238,15 @@ async def test_a_failed_one_is_not_joined_nor_anothers(pool: Pool) -> None:
 
 
 async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
-    one = await begun(pool)
-    assert await joinable(pool, site_user_id=8) == one.id, "nobody is on record as its member"
+    redemption = await begun(pool)
+    assert await joinable(pool, site_user_id=8) == redemption.id, (
+        "nobody is on record as its member"
+    )
     async with session(pool) as connection:
-        await site_spending.write_charge(connection, one.id, ANN, PotAmounts(given=one.price), None)
-    assert await joinable(pool) == one.id
+        await site_spending.write_charge(
+            connection, redemption.id, ANN, PotAmounts(given=redemption.price), None
+        )
+    assert await joinable(pool) == redemption.id
     assert await joinable(pool, site_user_id=8) is None
     assert await joinable(pool, host="other.example") is None
 
@@ -254,15 +261,15 @@ ITEM: dict[str, Any] = {"collection_id": None, "item_id": 2**200}
 async def test_a_fact_that_matches_pays_and_the_row_names_it(
     pool: Pool, changes: dict[str, Any]
 ) -> None:
-    one, other = await begun(pool, **changes), await begun(pool, **changes)
-    assert await traces(pool, one) == RedemptionProgress(is_paid=False, relay=None)
-    await on_chain(pool, one)
-    assert (await traces(pool, one)).is_paid
+    redemption, other = await begun(pool, **changes), await begun(pool, **changes)
+    assert await traces(pool, redemption) == RedemptionProgress(is_paid=False, relay=None)
+    await on_chain(pool, redemption)
+    assert (await traces(pool, redemption)).is_paid
     assert not (await traces(pool, other)).is_paid
-    assert await finished(pool, one)
+    assert await finished(pool, redemption)
     named = "SELECT (paid_block_hash, paid_log_index, paid_block_number, paid_transaction_hash) "
-    row = await value(pool, named + "FROM site_redemptions WHERE id = $1", one.id)
-    assert row == (a_hash(str(one.id)), 0, 1, a_hash(f"transaction of {one.id}"))
+    row = await value(pool, named + "FROM site_redemptions WHERE id = $1", redemption.id)
+    assert row == (a_hash(str(redemption.id)), 0, 1, a_hash(f"transaction of {redemption.id}"))
 
 
 NOT_PAYING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -284,16 +291,16 @@ NOT_PAYING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("name", NOT_PAYING)
 async def test_a_fact_that_does_not_match_pays_nothing(pool: Pool, name: str) -> None:
     of, wrong = NOT_PAYING[name]
-    one = await begun(pool, **of)
+    redemption = await begun(pool, **of)
     if wrong.get("reference") == b"":
-        wrong = {"reference": one.id.bytes + bytes(15) + b"\x01"}
-    await on_chain(pool, one, **wrong)
-    assert not (await traces(pool, one)).is_paid
+        wrong = {"reference": redemption.id.bytes + bytes(15) + b"\x01"}
+    await on_chain(pool, redemption, **wrong)
+    assert not (await traces(pool, redemption)).is_paid
     async with transaction(pool) as connection:
-        assert not await redemption_payments.finish(connection, one.id)
-    assert (await found(pool, one)).state is RedemptionState.OPEN
-    await age(pool, one, 11 * MINUTE)
-    assert await left_behind(pool) == [one.id]
+        assert not await redemption_payments.finish(connection, redemption.id)
+    assert (await stored(pool, redemption)).state is RedemptionState.OPEN
+    await age(pool, redemption, 11 * MINUTE)
+    assert await left_behind(pool) == [redemption.id]
 
 
 @pytest.mark.parametrize(
@@ -302,52 +309,52 @@ async def test_a_fact_that_does_not_match_pays_nothing(pool: Pool, name: str) ->
 async def test_a_fact_of_the_other_kind_pays_nothing(
     pool: Pool, of: dict[str, Any], fact: dict[str, Any]
 ) -> None:
-    one = await begun(pool, **of)
+    redemption = await begun(pool, **of)
     kind: dict[str, Any] = {"collection_id": None, "item_id": None}
-    await on_chain(pool, replace(one, **(kind | fact)))
-    assert not (await traces(pool, one)).is_paid
+    await on_chain(pool, replace(redemption, **(kind | fact)))
+    assert not (await traces(pool, redemption)).is_paid
 
 
 async def test_its_own_relay_pays_at_the_lower_price_that_the_brand_asked_by_then(
     pool: Pool,
 ) -> None:
-    one = await begun(pool)
-    relay = await relayed(pool, one)
+    redemption = await begun(pool)
+    relay = await relayed(pool, redemption)
     await send(pool, await a_relay_lane(pool))
     cheaper = {"price": Decimal(LTZ)}
-    await on_chain(pool, one, **cheaper)
-    assert not (await traces(pool, one)).is_paid, "it is another transaction"
-    await on_chain(pool, one, log_index=1, transaction_hash=a_hash(f"{relay}"), **cheaper)
-    assert (await traces(pool, one)).is_paid
+    await on_chain(pool, redemption, **cheaper)
+    assert not (await traces(pool, redemption)).is_paid, "it is another transaction"
+    await on_chain(pool, redemption, log_index=1, transaction_hash=a_hash(f"{relay}"), **cheaper)
+    assert (await traces(pool, redemption)).is_paid
 
 
 async def test_one_fact_pays_one_redemption(pool: Pool) -> None:
-    one, other = await begun(pool), await begun(pool)
-    await finished(pool, one)
+    redemption, other = await begun(pool), await begun(pool)
+    await finished(pool, redemption)
     await finished(pool, other)
     with pytest.raises(asyncpg.UniqueViolationError, match="site_redemptions_by_payment"):
         await value(
             pool,
             "UPDATE site_redemptions SET paid_block_hash = $2, paid_log_index = 0 WHERE id = $1",
             other.id,
-            a_hash(str(one.id)),
+            a_hash(str(redemption.id)),
         )
 
 
 async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -> None:
-    one, other = await begun(pool), await begun(pool)
-    relay = await relayed(pool, one)
-    assert await traces(pool, one) == RedemptionProgress(is_paid=False, relay=relay)
+    redemption, other = await begun(pool), await begun(pool)
+    relay = await relayed(pool, redemption)
+    assert await traces(pool, redemption) == RedemptionProgress(is_paid=False, relay=relay)
     await value(pool, "UPDATE relays SET idempotency_key = NULL")
-    assert (await traces(pool, one)).relay == relay
+    assert (await traces(pool, redemption)).relay == relay
     assert (await traces(pool, other)).relay is None
 
 
 async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(pool: Pool) -> None:
-    one = await begun(pool)
-    plan = a_plan(b"a free claim", one.wallet, serialized_per_user=True)
-    await write(pool, a_relay(plan, key=one.idempotency_key))
-    assert (await traces(pool, one)).relay is None
+    redemption = await begun(pool)
+    plan = a_plan(b"a free claim", redemption.wallet, serialized_per_user=True)
+    await write(pool, a_relay(plan, key=redemption.idempotency_key))
+    assert (await traces(pool, redemption)).relay is None
 
 
 # --- a payment that a reorganisation takes back -----------------------------------------------
@@ -359,14 +366,14 @@ async def undone(pool: Pool, fork: int = 0) -> None:
         await reorgs.undo_above(connection, fork)
 
 
-async def restored(pool: Pool, one: NewSiteRedemption) -> bool:
+async def restored(pool: Pool, redemption: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
-        return await redemption_payments.restore(connection, one.id)
+        return await redemption_payments.restore(connection, redemption.id)
 
 
-async def reversed_(pool: Pool, one: NewSiteRedemption) -> bool:
+async def reversed_(pool: Pool, redemption: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
-        return await redemption_payments.reverse(connection, one.id)
+        return await redemption_payments.reverse(connection, redemption.id)
 
 
 async def lost(pool: Pool) -> list[UUID]:
@@ -393,20 +400,22 @@ async def chain(pool: Pool) -> None:
 async def test_a_payment_that_a_reorg_moves_is_named_anew(
     pool: Pool, chain: None, changes: dict[str, Any]
 ) -> None:
-    one, other = await begun(pool, **changes), await begun(pool, **changes)
-    await finished(pool, one)
+    redemption, other = await begun(pool, **changes), await begun(pool, **changes)
+    await finished(pool, redemption)
     await finished(pool, other)
     await undone(pool, 1)
     assert await lost(pool) == [], "their block is still there"
     await undone(pool)
-    assert set(await lost(pool)) == {one.id, other.id}
-    assert not await restored(pool, one)
-    await on_chain(pool, one, block_hash=a_hash("the new block"), block_number=2)
-    assert await restored(pool, one)
+    assert set(await lost(pool)) == {redemption.id, other.id}
+    assert not await restored(pool, redemption)
+    await on_chain(pool, redemption, block_hash=a_hash("the new block"), block_number=2)
+    assert await restored(pool, redemption)
     assert await lost(pool) == [other.id]
-    assert not (await found(pool, one)).is_payment_lost
+    assert not (await stored(pool, redemption)).is_payment_lost
     assert (
-        await value(pool, "SELECT paid_block_number FROM site_redemptions WHERE id = $1", one.id)
+        await value(
+            pool, "SELECT paid_block_number FROM site_redemptions WHERE id = $1", redemption.id
+        )
         == 2
     )
 
@@ -414,12 +423,12 @@ async def test_a_payment_that_a_reorg_moves_is_named_anew(
 async def test_while_a_payment_is_lost_the_redemption_is_joined_however_old_it_is(
     pool: Pool, chain: None
 ) -> None:
-    one = await begun(pool)
-    await finished(pool, one)
-    await age(pool, one, timedelta(hours=1))
+    redemption = await begun(pool)
+    await finished(pool, redemption)
+    await age(pool, redemption, timedelta(hours=1))
     assert await joinable(pool) is None
     await undone(pool)
-    assert await joinable(pool) == one.id
+    assert await joinable(pool) == redemption.id
 
 
 async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
@@ -449,15 +458,15 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
         brand = a_brand(id=hex_of(BRAND), webhook_url="https://shop.example/hook")
         await brands.apply(connection, brand, SEALER)
     await insert_member(pool, ANN)
-    one = await begun(pool)
-    await relayed(pool, one)
+    redemption = await begun(pool)
+    await relayed(pool, redemption)
     lane = await a_relay_lane(pool)
     (row,) = await send(pool, lane)
-    await finished(pool, one)
+    await finished(pool, redemption)
     await undone(pool)
     await at_block(pool, 9, 5)
-    assert await spent_in_all(pool) == one.price
-    assert not await reversed_(pool, one), "the operator publishes it again"
+    assert await spent_in_all(pool) == redemption.price
+    assert not await reversed_(pool, redemption), "the operator publishes it again"
     state, succeeded = ENDS[end]
     await value(
         pool,
@@ -469,44 +478,46 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
         None if succeeded is None else a_hash("block 3"),
     )
     await at_block(pool, 9, 0)
-    assert not await reversed_(pool, one), "the block of the payment is not final"
+    assert not await reversed_(pool, redemption), "the block of the payment is not final"
     await at_block(pool, 9, 5)
-    assert await reversed_(pool, one)
-    assert not await reversed_(pool, one)
-    assert (await found(pool, one)).state is RedemptionState.REVERSED
+    assert await reversed_(pool, redemption)
+    assert not await reversed_(pool, redemption)
+    assert (await stored(pool, redemption)).state is RedemptionState.REVERSED
     assert await spent_in_all(pool) == 0
     assert await joinable(pool) is None
     async with session(pool) as connection:
-        due = DueWebhook(uuid4(), BRAND, "", 1, "redemption_reversed", one.id, 1, datetime.now(UTC))
+        due = DueWebhook(
+            uuid4(), BRAND, "", 1, "redemption_reversed", redemption.id, 1, datetime.now(UTC)
+        )
         (body,) = (await webhook_bodies.render(connection, [due])).values()
-    assert await value(pool, "SELECT kind FROM webhooks WHERE subject = $1", one.id) == (
+    assert await value(pool, "SELECT kind FROM webhooks WHERE subject = $1", redemption.id) == (
         "redemption_reversed"
     )
-    said = json.loads(body)
-    assert (said["confirmationCode"], said["ltzAmount"]) == (one.confirmation_code, 3)
+    values = json.loads(body)
+    assert (values["confirmationCode"], values["ltzAmount"]) == (redemption.confirmation_code, 3)
 
 
 async def test_a_payment_without_a_relay_is_waited_for_until_its_height_is_final(
     pool: Pool, chain: None
 ) -> None:
     """The wallet's owner paid in a transaction of his own."""
-    one = await begun(pool)
-    await finished(pool, one)
+    redemption = await begun(pool)
+    await finished(pool, redemption)
     await undone(pool)
-    assert not await reversed_(pool, one)
+    assert not await reversed_(pool, redemption)
     await at_block(pool, 9, 1)
-    assert await reversed_(pool, one)
+    assert await reversed_(pool, redemption)
 
 
 async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
     pool: Pool, chain: None
 ) -> None:
     """The indexer has deleted the fact and not committed: whoever ends the redemption waits."""
-    one = await begun(pool)
-    await on_chain(pool, one)
+    redemption = await begun(pool)
+    await on_chain(pool, redemption)
     async with transaction(pool) as indexer:
         await reorgs.undo_above(indexer, 0)
-        ending = asyncio.create_task(finished_only(pool, one))
+        ending = asyncio.create_task(finished_only(pool, redemption))
         waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
 
         async def waits() -> bool:
@@ -514,12 +525,12 @@ async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
 
         await until(waits)
     assert not await ending
-    assert (await found(pool, one)).state is RedemptionState.OPEN
+    assert (await stored(pool, redemption)).state is RedemptionState.OPEN
 
 
-async def finished_only(pool: Pool, one: NewSiteRedemption) -> bool:
+async def finished_only(pool: Pool, redemption: NewSiteRedemption) -> bool:
     async with transaction(pool) as connection:
-        return await redemption_payments.finish(connection, one.id)
+        return await redemption_payments.finish(connection, redemption.id)
 
 
 # --- what may come ----------------------------------------------------------------------------
@@ -537,9 +548,9 @@ LIVES: dict[str, tuple[Life, bool]] = {
 @pytest.mark.parametrize("life", LIVES)
 async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
     states, may_come = LIVES[life]
-    one = await begun(pool)
-    await relayed(pool, one)
-    assert not await failed(pool, one), "it is queued"
+    redemption = await begun(pool)
+    await relayed(pool, redemption)
+    assert not await failed(pool, redemption), "it is queued"
     lane = await a_relay_lane(pool)
     (row,) = await send(pool, lane)
     async with transaction(pool) as connection:
@@ -550,28 +561,28 @@ async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
     for key in ("with its key", "without"):
         if key == "without":
             await value(pool, "UPDATE relays SET idempotency_key = NULL")
-        assert await failed(pool, one) is not may_come
+        assert await failed(pool, redemption) is not may_come
         wanted = RedemptionState.OPEN if may_come else RedemptionState.FAILED
-        assert (await found(pool, one)).state is wanted
+        assert (await stored(pool, redemption)).state is wanted
 
 
 async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
     pool: Pool,
 ) -> None:
-    one = await begun(pool)
-    await failed(pool, one)
+    redemption = await begun(pool)
+    await failed(pool, redemption)
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
-        asked = (one.wallet, one.idempotency_key, None)
-        (standing,) = await relays.read_usage(connection, [asked])
+        key = (redemption.wallet, redemption.idempotency_key, None)
+        (standing,) = await relays.read_usage(connection, [key])
     assert standing.earlier is not None
-    assert standing.earlier.fingerprint == one.fingerprint
+    assert standing.earlier.fingerprint == redemption.fingerprint
     assert (standing.used, standing.last_serialized_id, standing.has_serialized_in_flight) == (
         0,
         None,
         False,
     )
-    assert await failed(pool, one), "once more does nothing"
+    assert await failed(pool, redemption), "once more does nothing"
 
 
 async def test_only_open_ones_of_ten_minutes_without_a_fact_are_left_behind(pool: Pool) -> None:
@@ -580,8 +591,8 @@ async def test_only_open_ones_of_ten_minutes_without_a_fact_are_left_behind(pool
     others = await old(wallet=OTHER_WALLET), await old(brand=OTHER_BRAND)
     await finished(pool, done)
     await on_chain(pool, paid)
-    for one in (lost, done, paid, *others):
-        await age(pool, one, 10 * MINUTE + SECOND)
+    for redemption in (lost, done, paid, *others):
+        await age(pool, redemption, 10 * MINUTE + SECOND)
     await age(pool, young, 9 * MINUTE)
     assert await left_behind(pool) == [lost.id]
 

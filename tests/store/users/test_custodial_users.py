@@ -58,9 +58,9 @@ async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
 
     assert sum(made) == 1
     async with pool.acquire() as connection:
-        found = await custodial_users.find(connection, ANN)
-        assert found is not None
-        assert found.subject == f"ltzd:{made.index(True)}"
+        actual = await custodial_users.find(connection, ANN)
+        assert actual is not None
+        assert actual.subject == f"ltzd:{made.index(True)}"
         assert await rows_in(connection, "custodial_users") == 1
 
 
@@ -111,9 +111,9 @@ async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connecti
     await custodial_users.create(db, DISCORD, a_user(1))
     await custodial_users.create_person(db, LOGIN, a_user(2))
 
-    found = await custodial_users.read_ownership(db, [LOGIN, ANN, DISCORD])
+    actual = await custodial_users.read_ownership(db, [LOGIN, ANN, DISCORD])
 
-    assert [(each.name, each.user, each.owner) for each in found] == [
+    assert [(each.name, each.user, each.owner) for each in actual] == [
         (LOGIN, "ltzd:2", "ltzd:2"),
         (ANN, None, None),
         (DISCORD, "ltzd:1", None),

@@ -24,13 +24,13 @@ OTHER_BRAND = a_wallet(0xC)
 async def record(
     pool: Pool,
     account: OAuthAccount = ADA,
-    found: AccountWallet = FOUND,
+    new: AccountWallet = FOUND,
     *,
     brand: Address = BRAND,
     metadata: Mapping[str, Any] | None = None,
 ) -> RecordedPregeneration:
     async with session(pool) as connection:
-        return await pregenerations.record(connection, brand, account, found, metadata)
+        return await pregenerations.record(connection, brand, account, new, metadata)
 
 
 async def find(pool: Pool, account: OAuthAccount = ADA) -> AccountWallet | None:
@@ -47,7 +47,7 @@ async def test_an_account_has_no_wallet_until_one_is_recorded(pool: Pool) -> Non
 async def test_the_first_wallet_of_an_account_counts_for_ever(pool: Pool) -> None:
     await record(pool)
     other = AccountWallet("did:privy:ceve", a_wallet(0xE))
-    assert await record(pool, found=other) == RecordedPregeneration(FOUND, created_new=False)
+    assert await record(pool, new=other) == RecordedPregeneration(FOUND, created_new=False)
     assert await find(pool) == FOUND
 
 
@@ -70,13 +70,13 @@ async def test_ids_differ_by_the_case_of_their_letters(pool: Pool) -> None:
 
 
 async def test_every_request_is_kept_with_its_brand_and_metadata(pool: Pool) -> None:
-    said = {"campaign": "spring", "tags": [1, None, {"deep": "ünïcödé"}], "big": 10**30}
-    await record(pool, metadata=said)
+    document = {"campaign": "spring", "tags": [1, None, {"deep": "ünïcödé"}], "big": 10**30}
+    await record(pool, metadata=document)
     await record(pool, brand=OTHER_BRAND)
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT * FROM pregeneration_requests ORDER BY id")
     kept = [(row["brand_id"], row["created_new"], row["metadata"]) for row in rows]
-    assert kept == [(BRAND, True, said), (OTHER_BRAND, False, None)]
+    assert kept == [(BRAND, True, document), (OTHER_BRAND, False, None)]
     assert {(row["oauth_provider"], row["oauth_user_id"]) for row in rows} == {
         (ADA.provider, ADA.user_id)
     }
@@ -84,7 +84,7 @@ async def test_every_request_is_kept_with_its_brand_and_metadata(pool: Pool) -> 
 
 async def test_of_many_at_once_one_is_first_and_all_hear_its_wallet(pool: Pool) -> None:
     claims = [AccountWallet(f"did:privy:c{n}", a_wallet(n)) for n in range(1, 31)]
-    answers = await asyncio.gather(*(record(pool, found=claim) for claim in claims))
+    answers = await asyncio.gather(*(record(pool, new=claim) for claim in claims))
     assert Counter(answer.created_new for answer in answers) == {True: 1, False: 29}
     assert {answer.kept for answer in answers} == {await find(pool)}
     assert await value(pool, "SELECT count(*) FROM pregeneration_requests WHERE created_new") == 1
@@ -138,6 +138,6 @@ async def test_no_request_is_kept_of_an_account_that_is_not(pool: Pool) -> None:
 
 async def test_a_wallet_of_a_wrong_length_is_never_kept(pool: Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
-        await record(pool, found=AccountWallet("did:privy:cada", Address(b"\x01" * 19)))
+        await record(pool, new=AccountWallet("did:privy:cada", Address(b"\x01" * 19)))
     assert await find(pool) is None
     assert await value(pool, "SELECT count(*) FROM pregeneration_requests") == 0

@@ -1,4 +1,4 @@
-"""Who a reward's webhook names when no event knows whose it is."""
+"""The user in a reward's webhook if no event names one."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ async def world(database_url: str, pool: Pool) -> World:
 
 
 async def named(world: World, brand: Brand) -> tuple[str, str] | None:
-    """User id and e-mail address in the body of the one webhook; None when it has none."""
+    """User id and e-mail address in the body of the one webhook; without a body: nothing."""
     now = datetime.now(UTC)
     async with session(world.pool) as connection:
         (due,) = await webhooks.claim(

@@ -46,10 +46,10 @@ async def brands_due(world: World) -> set[Address]:
 
 
 async def claim(world: World, most: int = 100, *brands: Brand) -> list[DueWebhook]:
-    asked = [brand.address for brand in brands] or await brands_due(world)
+    addresses = [brand.address for brand in brands] or await brands_due(world)
     now = world.clock.now()
     async with session(world.pool) as connection:
-        return await webhooks.claim(connection, dict.fromkeys(asked, most), now, now + MINUTE)
+        return await webhooks.claim(connection, dict.fromkeys(addresses, most), now, now + MINUTE)
 
 
 async def settle(world: World, *outcomes: DeliveryOutcome) -> list[DeliveryOutcome]:
@@ -103,7 +103,7 @@ async def test_only_a_brand_that_listens_is_told(world: World, brand: Brand) -> 
     silent, gone = await world.brand(), await world.brand("/gone")
     async with session(world.pool) as connection:
         await brand_records.switch(connection, gone.address, "disabled", on=True)
-    ids = [await world.owed(one) for one in (silent, gone, NO_BRAND, brand)]
+    ids = [await world.owed(owner) for owner in (silent, gone, NO_BRAND, brand)]
 
     await world.mint(*ids)
 
@@ -117,8 +117,8 @@ async def test_who_bought_is_told_by_the_payment_and_all_others_by_the_mint(
 
     await world.mint(*owed.values())
 
-    told = {row["subject"] for row in await world.rows()}
-    assert told == {owed[1], owed[3], owed[4]}
+    subjects = {row["subject"] for row in await world.rows()}
+    assert subjects == {owed[1], owed[3], owed[4]}
 
 
 async def test_a_reward_without_an_event_is_its_wallets_users(world: World, brand: Brand) -> None:
@@ -151,9 +151,11 @@ async def test_an_index_that_is_read_again_announces_nothing_that_was_forgotten_
 
 
 async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand: Brand) -> None:
-    heard: list[object] = []
+    payloads: list[object] = []
     async with session(world.pool) as listener:
-        await listener.add_listener(wakeups.WEBHOOKS, lambda *said: heard.append(said[3]))
+        await listener.add_listener(
+            wakeups.WEBHOOKS, lambda *notification: payloads.append(notification[3])
+        )
         await world.minted(await world.brand())
         (reward,) = await world.minted(brand)
         await world.undo(6)
@@ -161,11 +163,11 @@ async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand
         await listener.execute("SELECT pg_notify($1, 'end')", wakeups.WEBHOOKS)
 
         async def over() -> bool:
-            return "end" in heard
+            return "end" in payloads
 
         await until(over)
         await listener.reset()
-    assert heard == ["", "end"], "without an origin, so that this process hears it, too"
+    assert payloads == ["", "end"], "without an origin, so that this process hears it, too"
 
 
 # --- taken back ---------------------------------------------------------------------------------
@@ -387,8 +389,8 @@ async def test_senders_that_claim_at_the_same_moment_get_different_ones(
 ) -> None:
     await world.minted(brand, 6)
     now = world.clock.now()
-    async with transaction(world.pool) as one, transaction(world.pool) as other:
-        first = await webhooks.claim(one, {brand.address: 4}, now, now + MINUTE)
+    async with transaction(world.pool) as owner, transaction(world.pool) as other:
+        first = await webhooks.claim(owner, {brand.address: 4}, now, now + MINUTE)
         second = await webhooks.claim(other, {brand.address: 4}, now, now + MINUTE)
 
     assert (len(first), len(second)) == (4, 2)
@@ -423,7 +425,7 @@ async def test_a_long_queue_of_one_brand_is_not_read_to_find_another_ones(
         await world.minted(each)
     before = await rows_read(world)
 
-    assert await brands_due(world) == {one.address for one in (brand, *others)}
+    assert await brands_due(world) == {owner.address for owner in (brand, *others)}
     assert len(await claim(world, 4)) == 4 + 3
 
     assert await rows_read(world) - before < 200
@@ -524,9 +526,9 @@ async def test_an_endpoint_is_disabled_once_and_only_if_nothing_arrived_meanwhil
     world: World, brand: Brand
 ) -> None:
     await world.minted(brand, 2)
-    one, other = await claim(world)
+    owner, other = await claim(world)
     at = world.clock.now()
-    closing = failed(one, at, closes="nothing arrived", unless_succeeded_since=one.created_at)
+    closing = failed(owner, at, closes="nothing arrived", unless_succeeded_since=owner.created_at)
 
     assert await settle(world, delivered(other, at), closing) == []
 
@@ -544,9 +546,9 @@ async def test_an_endpoint_is_disabled_once_and_only_if_nothing_arrived_meanwhil
 
 async def test_410_disables_whatever_arrived_before(world: World, brand: Brand) -> None:
     await world.minted(brand, 2)
-    one, other = await claim(world)
+    owner, other = await claim(world)
     at = world.clock.now()
-    closing = failed(one, at, closes="it answered 410")
+    closing = failed(owner, at, closes="it answered 410")
 
     assert await settle(world, delivered(other, at), closing) == [closing]
 
@@ -584,8 +586,8 @@ async def test_the_backlog_tells_what_waits_and_since_when(world: World, brand: 
 
     assert await facts() == WebhookFacts(0, None, 0, 0, 0)
     closed, gone = await world.brand("/closed"), await world.brand("/gone")
-    for one in (brand, brand, closed, gone):
-        await world.minted(one)
+    for owner in (brand, brand, closed, gone):
+        await world.minted(owner)
     await value(world.pool, "UPDATE webhooks SET created_at = now() - interval '1 hour'")
     await value(
         world.pool,
@@ -595,11 +597,11 @@ async def test_the_backlog_tells_what_waits_and_since_when(world: World, brand: 
     await disable(world, closed)
     await world.apply(gone.model_copy(update={"webhook_url": None}))
 
-    found = await facts()
+    backlog = await facts()
 
-    assert (found.pending, found.held, found.disabled_endpoints) == (2, 2, 1)
-    assert found.oldest_seconds == pytest.approx(3600, abs=30)
-    assert found.overdue_seconds == pytest.approx(60, abs=30)
+    assert (backlog.pending, backlog.held, backlog.disabled_endpoints) == (2, 2, 1)
+    assert backlog.oldest_seconds == pytest.approx(3600, abs=30)
+    assert backlog.overdue_seconds == pytest.approx(60, abs=30)
 
     await claim(world, 4, brand)
     leased = await facts()

@@ -100,7 +100,7 @@ class Contracts:
             "ARBITER": self.arbiter,
         }.get(role, self.relay)
 
-    # What a chain lets one do
+    # Transactions and views
 
     async def send(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
         """A transaction that succeeds; its receipt."""
@@ -136,14 +136,14 @@ class Contracts:
         return reverts.describe(await self.revert(by, contract, function, *arguments))
 
     def events(self, contract: str, receipt: Any) -> list[web3_contracts.DecodedEvent]:
-        """Those that the contract itself logged."""
+        """Events of the contract itself in a receipt."""
         logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
-        return [found for log in logs if (found := web3_contracts.decode_log(contract, log))]
+        return [event for log in logs if (event := web3_contracts.decode_log(contract, log))]
 
     def event(self, contract: str, receipt: Any, name: str) -> Any:
         """The arguments of the one event of that name."""
-        (found,) = [each for each in self.events(contract, receipt) if each.name == name]
-        return found.arguments
+        (event,) = [each for each in self.events(contract, receipt) if each.name == name]
+        return event.arguments
 
     # LTZ and time
 
@@ -168,7 +168,7 @@ class Contracts:
         await self.rpc.call("evm_setNextBlockTimestamp", await self.now() + seconds)
         await self.rpc.call("evm_mine")
 
-    # What users sign
+    # Signatures of users
 
     def signature(self, by: Party, contract: str, kind: str, message: dict[str, Any]) -> bytes:
         """65 bytes over EIP-712 data."""

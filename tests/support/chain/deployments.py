@@ -45,7 +45,7 @@ class MortalRpc(Rpc):
 
 
 def terms_of(deployer: Address, **changes: Any) -> DeploymentTerms:
-    said: dict[str, Any] = {
+    terms: dict[str, Any] = {
         "admin_delay_seconds": 60,
         "minter": MINTER,
         "mint_limit": LIMIT,
@@ -53,7 +53,7 @@ def terms_of(deployer: Address, **changes: Any) -> DeploymentTerms:
         "guardians": (GUARDIAN,),
         "registrars": (REGISTRAR,),
     }
-    return DeploymentTerms(deployer=deployer, **(said | changes))
+    return DeploymentTerms(deployer=deployer, **(terms | changes))
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Site:
     rpc_url: str
     written: Deployment | None = None
     secret: bytes = field(default_factory=lambda: token_bytes(32), repr=False)
-    told: list[str] = field(default_factory=list)
+    reported: list[str] = field(default_factory=list)
 
     @property
     def signer(self) -> Signer:
@@ -92,8 +92,8 @@ class Site:
                 self.signer,
                 terms or terms_of(self.signer.address),
                 self.remember,
-                self.told.append,
-                SendMode(is_hurried=is_hurried, look_again_seconds=0.02, patience_seconds=20),
+                self.reported.append,
+                SendMode(is_hurried=is_hurried, poll_seconds=0.02, timeout_seconds=20),
             )
             return await deploying.run(self.written or await self.beginning(own))
 
@@ -118,5 +118,7 @@ class Site:
         return web3_contracts.decode_result(contract, function, answer)[0]
 
     async def holds(self, contract: str, role: str, account: Address) -> bool:
-        found: bool = await self.ask(contract, "hasRole", web3_contracts.role_id(role), account)
-        return found
+        is_granted: bool = await self.ask(
+            contract, "hasRole", web3_contracts.role_id(role), account
+        )
+        return is_granted

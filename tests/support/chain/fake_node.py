@@ -1,8 +1,8 @@
-"""A node in memory that behaves: takes transactions, mines them, forgets blocks, misleads.
+"""A node in memory with behaviour: it mines transactions, drops blocks and gives false answers.
 
-It answers JSON-RPC in place of `Rpc`, so `Node` and all above it are the real ones. LTZ mints,
-skips or refuses used references, and logs as contracts/src/LTZ.sol does; other contracts take any
-call, or revert where a test says so, and their logs are what a test says.
+The fake replaces `Rpc`, so `Node` and everything above it are real. LTZ mints, skips or refuses
+used references, and logs as contracts/src/LTZ.sol does. Other contracts accept any call, or revert
+where a test says so, and log what the test wants.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ def minted_log(recipient: bytes, reference: bytes, amount: int) -> Log:
     return Log([_MINTED, _word(recipient), reference], amount.to_bytes(32, "big"))
 
 
-def _said(address: Address, signature: str, indexed: Sequence[bytes | int], *data: Any) -> Log:
+def _log(address: Address, signature: str, indexed: Sequence[bytes | int], *data: Any) -> Log:
     """A log of one of the others: the data's types are the signature's last."""
     types = _types(signature)[len(indexed) :]
     topics = [keccak(signature.encode()), *map(_indexed, indexed)]
@@ -86,7 +86,7 @@ def _said(address: Address, signature: str, indexed: Sequence[bytes | int], *dat
 
 
 def _types(signature: str) -> list[str]:
-    """Those of a signature whose only tuple, if any, is one type."""
+    """The types of a signature with at most one tuple, which counts as one type."""
     inner = signature[signature.index("(") + 1 : -1]
     start, end = inner.find("("), inner.find(")") + 1
     if start < 0:
@@ -101,7 +101,7 @@ def _indexed(value: bytes | int) -> bytes:
 
 def collection_log(collection: int, brand: Address, charges: int = 3) -> Log:
     params = (brand, brand, 10**18, 0, 2, charges, True, False)
-    return _said(
+    return _log(
         OTHERS_AT[0],
         "CollectionCreated(uint256,address,"
         "(address,address,uint96,uint32,uint16,uint16,bool,bool),string)",
@@ -113,31 +113,31 @@ def collection_log(collection: int, brand: Address, charges: int = 3) -> Log:
 
 def collection_updated_log(collection: int, payout: Address, price: int) -> Log:
     signature = "CollectionUpdated(uint256,address,uint96,uint32,uint16,bool)"
-    return _said(OTHERS_AT[0], signature, (collection,), payout, price, 5, 1, False)
+    return _log(OTHERS_AT[0], signature, (collection,), payout, price, 5, 1, False)
 
 
 def token_moved_log(sender: bytes, recipient: bytes, token: int) -> Log:
     signature = "Transfer(address,address,uint256)"
-    return _said(OTHERS_AT[0], signature, (sender, recipient, token))
+    return _log(OTHERS_AT[0], signature, (sender, recipient, token))
 
 
 def claim_logs(user: Address, token: int, claims: int = 1) -> list[Log]:
     """As PerkNFT logs a claim: the transfer, then the claim."""
     signature = "Claimed(uint256,address,uint256,uint256,uint256,bytes32)"
-    told = (10**18, claims, b"\x0c" * 32)
+    arguments = (10**18, claims, b"\x0c" * 32)
     return [
         token_moved_log(bytes(20), user, token),
-        _said(OTHERS_AT[0], signature, (token >> 32, user, token), *told),
+        _log(OTHERS_AT[0], signature, (token >> 32, user, token), *arguments),
     ]
 
 
 def redeemed_log(token: int, holder: Address, amount: int, remaining: int) -> Log:
     signature = "ChargeRedeemed(uint256,address,bytes32,uint256,uint256)"
-    return _said(OTHERS_AT[0], signature, (token, holder, b"\x4e" * 32), amount, remaining)
+    return _log(OTHERS_AT[0], signature, (token, holder, b"\x4e" * 32), amount, remaining)
 
 
 def item_log(item: int, brand: Address, stock: int, sold: int = 0) -> Log:
-    return _said(
+    return _log(
         OTHERS_AT[1],
         "ItemSet(uint256,address,(address,uint96,uint32,uint32,uint16,bool,bool),bytes32)",
         (item, brand),
@@ -148,16 +148,16 @@ def item_log(item: int, brand: Address, stock: int, sold: int = 0) -> Log:
 
 def purchase_log(item: int, buyer: Address, quantity: int) -> Log:
     signature = "Purchased(uint256,address,bytes32,uint256,uint256)"
-    return _said(OTHERS_AT[1], signature, (item, buyer, b"\x0d" * 32), quantity, quantity * 10**18)
+    return _log(OTHERS_AT[1], signature, (item, buyer, b"\x0d" * 32), quantity, quantity * 10**18)
 
 
 def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Log:
     signature = "Locked(bytes32,address,address,uint256,uint40)"
-    return _said(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
+    return _log(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
 
 
 @dataclass(frozen=True)
-class Sent:
+class SentTransaction:
     """A transaction as it arrived."""
 
     raw: bytes
@@ -172,7 +172,7 @@ class Sent:
 
     @property
     def call(self) -> tuple[Address, bytes, int]:
-        """What it does, whatever it pays."""
+        """The call itself, without its fees."""
         return self.to, self.data, self.gas_limit
 
     @property
@@ -182,7 +182,7 @@ class Sent:
 
 @dataclass(frozen=True)
 class Done:
-    sent: Sent
+    sent: SentTransaction
     succeeded: bool
     logs: Sequence[Log]
 
@@ -194,7 +194,7 @@ class Block:
     parent_hash: Hash32
     base_fee: int
     transactions: Sequence[Done] = ()
-    said: Sequence[Log] = ()
+    emitted: Sequence[Log] = ()
     """Logs of transactions that a test does not care for."""
     nonces: dict[Address, int] = field(default_factory=dict)
     used: dict[int, bytes] = field(default_factory=dict)
@@ -204,7 +204,7 @@ class Block:
     gas_limit: int = 300_000_000
 
     def logs(self) -> Iterator[tuple[Hash32, Log]]:
-        for log in self.said:
+        for log in self.emitted:
             yield Hash32(keccak(b"said" + self.hash)), log
         for done in self.transactions:
             for log in done.logs:
@@ -217,19 +217,19 @@ class FakeNode(Rpc):
     simulated = 0
     is_down = False
     block_gas_limit = 300_000_000
-    """What the transactions of one block can use; a mint uses 30,000 a reward."""
+    """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
     _salt = 0
 
     def __init__(self) -> None:
         super().__init__("fake:")
         self.blocks = [Block(0, Hash32(keccak(b"genesis")), Hash32(bytes(32)), GWEI)]
-        self.pool: dict[Hash32, Sent] = {}
+        self.pool: dict[Hash32, SentTransaction] = {}
         self.arrived: list[bytes] = []
-        """Every publication that reached the node, whatever was answered."""
+        """Every publication that reached the node, whatever its answer was."""
         self.together: list[int] = []
-        """How many publications each request held that had any."""
-        self.asked: Counter[str] = Counter()
+        """The number of publications in each request that had any."""
+        self.call_counts: Counter[str] = Counter()
         self.node = Node(self)
 
         self.base_fee, self.tip = GWEI, GWEI // 10
@@ -241,7 +241,7 @@ class FakeNode(Rpc):
         """Which calls it answers with an error of its own."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
-        """What the mint limit's bucket has ever been given."""
+        """All that the mint limit's bucket was ever filled with."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Which mints the contract refuses with a sentence, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
@@ -254,24 +254,24 @@ class FakeNode(Rpc):
         self.lost_requests = 0
         """Publications from now on that never arrive."""
         self.lost_replies = 0
-        """Publications from now on that arrive, though their sender hears nothing."""
+        """Publications from now on that arrive, but whose reply is lost."""
         self.refusal: str | None = None
-        """What every publication is answered instead of being taken."""
-        self.refuses: Callable[[Sent], bool | str] = lambda _sent: False
-        """Which publications it has no room for, or in which words it refuses them."""
+        """The error text for every publication, or None to accept them."""
+        self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
+        """Publications to refuse: True for a full pool, or the error text."""
         self.refuses_cheap = False
         """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
         self.lag = 0
         """Newest blocks that this node does not have yet."""
         self.empty_answers = 0
-        """Questions for logs by range that are answered with none, though there are some."""
+        """Requests for logs by range that are answered with an empty list."""
         self.unheard: set[Address] = set()
-        """Contracts whose logs questions by range leave out."""
+        """Contracts whose logs are missing from answers by range."""
         self.is_blind_by_hash = False
-        """Whether it also answers none to questions for logs by block hash."""
+        """Whether answers by block hash are empty, too."""
         self.longest_range: int | None = None
         self.before: dict[str, Callable[[], object]] = {}
-        """What happens once, just before a method is answered."""
+        """Callbacks by method, called once just before the next answer."""
         self._methods = self._answered()
 
     def _answered(self) -> dict[str, Callable[..., Any]]:
@@ -326,12 +326,12 @@ class FakeNode(Rpc):
 
     def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
         """All calls that ever arrived, by nonce: more than one a nonce is a double spend."""
-        found: dict[int, set[tuple[Address, bytes, int]]] = {}
+        used: dict[int, set[tuple[Address, bytes, int]]] = {}
         for sent in self.sent():
-            found.setdefault(sent.nonce, set()).add(sent.call)
-        return found
+            used.setdefault(sent.nonce, set()).add(sent.call)
+        return used
 
-    def sent(self) -> list[Sent]:
+    def sent(self) -> list[SentTransaction]:
         """All that ever arrived, in order."""
         return list(map(_sent, self.arrived))
 
@@ -344,8 +344,8 @@ class FakeNode(Rpc):
             if log.topics[0] == _MINTED
         )
 
-    def self_transfers(self) -> list[Sent]:
-        """Those on the canonical chain, in order."""
+    def self_transfers(self) -> list[SentTransaction]:
+        """Self-transfers on the canonical chain, in order."""
         return [
             done.sent
             for block in self.blocks
@@ -362,7 +362,7 @@ class FakeNode(Rpc):
             if done.sent.to != LTZ_AT and not done.sent.is_self_transfer
         )
 
-    def _next_block(self, said: Sequence[Log], takes_pool: bool) -> Block:
+    def _next_block(self, logs: Sequence[Log], takes_pool: bool) -> Block:
         self._salt += 1
         parent = self.head
         number = parent.number + 1
@@ -376,7 +376,7 @@ class FakeNode(Rpc):
             parent_hash=parent.hash,
             base_fee=self.base_fee,
             transactions=done,
-            said=said,
+            emitted=logs,
             nonces=nonces,
             used=used,
             minted=parent.minted + sum(map(_minted_in, done)),
@@ -407,7 +407,7 @@ class FakeNode(Rpc):
                 yield done
 
     def _available(self, block: Block) -> int:
-        """What the mint limit's bucket holds; it is refilled by hand."""
+        """The content of the mint limit's bucket; tests refill it."""
         return min(self.mint_capacity, self.mint_filled - block.minted)
 
     def _run(
@@ -470,7 +470,7 @@ class FakeNode(Rpc):
 
     async def _answer(self, method: str, params: Sequence[Any]) -> Any:
         await asyncio.sleep(0)
-        self.asked[method] += 1
+        self.call_counts[method] += 1
         if self.is_down:
             raise NodeUnavailable("The node does not answer: ClientConnectorError")
         happening = self.before.pop(method, None)
@@ -607,7 +607,7 @@ class FakeNode(Rpc):
             raise NodeUnavailable("The node does not answer: TimeoutError")
         return hex_of(sent.hash)
 
-    def _take(self, sent: Sent) -> None:
+    def _take(self, sent: SentTransaction) -> None:
         if sent.hash in self.pool:
             raise RpcError(-32000, "already known")
         if sent.nonce < self.head.nonces.get(sent.sender, 0):
@@ -625,7 +625,7 @@ class FakeNode(Rpc):
         if self.mines_at_once:
             self.mine()
 
-    def _take_the_place_of_rivals(self, sent: Sent) -> None:
+    def _take_the_place_of_rivals(self, sent: SentTransaction) -> None:
         """Others with its sender and nonce, if it pays a tenth more, tip and cap."""
         for rival in list(self.pool.values()):
             if (rival.sender, rival.nonce) == (sent.sender, sent.nonce):
@@ -634,11 +634,11 @@ class FakeNode(Rpc):
                 del self.pool[rival.hash]
 
 
-def _gas_used(sent: Sent) -> int:
+def _gas_used(sent: SentTransaction) -> int:
     return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000)
 
 
-def _outbids(sent: Sent, rival: Sent) -> bool:
+def _outbids(sent: SentTransaction, rival: SentTransaction) -> bool:
     factor = 100 + _LEAST_BUMP_PERCENT
     return (
         sent.max_fee_per_gas * 100 >= rival.max_fee_per_gas * factor
@@ -658,9 +658,9 @@ def _word(value: bytes) -> bytes:
     return value.rjust(32, b"\x00")
 
 
-def _sent(raw: bytes) -> Sent:
+def _sent(raw: bytes) -> SentTransaction:
     fields = rlp_decode(raw[1:])  # type: ignore[no-untyped-call]
-    return Sent(
+    return SentTransaction(
         raw=raw,
         hash=Hash32(keccak(raw)),
         sender=address_of(Account.recover_transaction(raw)),

@@ -100,8 +100,8 @@ class World:
 
     async def some_looks(self) -> None:
         """Waits until the lane has asked the node a few times more."""
-        before = self.node.asked["eth_getBlockByNumber"]
-        await until(lambda: true(self.node.asked["eth_getBlockByNumber"] > before + 30))
+        before = self.node.call_counts["eth_getBlockByNumber"]
+        await until(lambda: true(self.node.call_counts["eth_getBlockByNumber"] > before + 30))
 
     async def settled(self, *wanted: str) -> None:
         async def there() -> bool:

@@ -1,6 +1,6 @@
-"""Stands between ltzd and a node and does what networks do: refuses, loses, delays, answers 502.
+"""A proxy between ltzd and a node with the faults of networks: refused, lost, delayed, HTTP 502.
 
-Replies are lost only after the node has taken the request: that is what makes them dangerous.
+Replies are lost only after the node has taken the request, which is the dangerous case.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PUBLISH = "eth_sendRawTransaction"
 
 
 class NodeProxy:
-    """Faults are plain attributes; set them back to make the network well again."""
+    """Faults are plain attributes; tests reset them to end a fault."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -26,14 +26,14 @@ class NodeProxy:
         self._runner: web.AppRunner | None = None
         self._session: aiohttp.ClientSession | None = None
         self.published: list[str] = []
-        """Signed bytes that were handed on, in order."""
+        """Signed bytes that were forwarded, in order."""
         self.lose_publications = 0
-        """So many next publications reach the node, and nobody hears its reply."""
+        """The number of next publications that reach the node, but whose reply is lost."""
         self.hold: Literal["request", "reply", ""] = ""
         """Publications hang, before or after the node has them, until their sender is gone."""
         self.held: list[str] = []
         self.refuses: Callable[[str], str | None] = lambda _raw: None
-        """In which words it refuses signed bytes, if it does: no node ever sees them."""
+        """The error text for signed bytes, which never reach the node then, or None to forward."""
         self.delay_seconds = 0.0
         self.bad_gateway = False
 
@@ -72,7 +72,9 @@ class NodeProxy:
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
         calls = _calls(body)
-        raws = [one["params"][0] for one in calls if one["method"] == PUBLISH and self._takes(one)]
+        raws = [
+            call["params"][0] for call in calls if call["method"] == PUBLISH and self._takes(call)
+        ]
         await self._hang_if(raws, "request")
         answer, status = await self._answered(body)
         self.published += raws
@@ -90,20 +92,20 @@ class NodeProxy:
         """The node's answer, with refusals in the place of what it never saw."""
         refusals = [self._refusal(call) for call in _calls(body) if not self._takes(call)]
         if not refusals:
-            return await self._asked(body)
+            return await self._forward(body)
         if not isinstance(body, list):
             return json.dumps(refusals[0]).encode(), 200
         others = [call for call in body if self._takes(call)]
         if not others:
             return json.dumps(refusals).encode(), 200
-        answer, status = await self._asked(others)
+        answer, status = await self._forward(others)
         return json.dumps([*json.loads(answer), *refusals]).encode(), status
 
     def _refusal(self, call: Mapping[str, Any]) -> dict[str, object]:
         text = self.refuses(call["params"][0])
         return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32000, "message": text}}
 
-    async def _asked(self, body: Any) -> tuple[bytes, int]:
+    async def _forward(self, body: Any) -> tuple[bytes, int]:
         assert self._session is not None
         async with self._session.post(self._target, json=body) as reply:
             return await reply.read(), reply.status

@@ -50,8 +50,8 @@ class PerkNode(FakeNode):
         if bytes.fromhex(holder[2:]) != current:
             raise Reverted(custom_error("HolderChanged(uint256,address)", token, current))
         if left != expected:
-            said = (token, expected, left)
-            raise Reverted(custom_error("ChargesMismatch(uint256,uint256,uint256)", *said))
+            details = (token, expected, left)
+            raise Reverted(custom_error("ChargesMismatch(uint256,uint256,uint256)", *details))
         if amount > left:
             raise Reverted(custom_error("InsufficientCharges(uint256,uint256)", token, left))
         # LTZ's references have their places from 0 on.

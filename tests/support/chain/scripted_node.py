@@ -1,4 +1,4 @@
-"""A real HTTP server that answers JSON-RPC with whatever a test makes up."""
+"""A real HTTP server that answers JSON-RPC as a test scripts it."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ Respond = Callable[[Any], object]
 """From the request's JSON to the answer: an object, or bytes to be sent as they are."""
 
 NEVER = object()
-"""An answer that does not come in time."""
+"""An answer that comes after the client's timeout."""
 
 
 @asynccontextmanager
@@ -22,10 +22,10 @@ async def a_server(
     respond: Respond, *, status: int = 200, timeout_seconds: float = 2.0
 ) -> AsyncIterator[Rpc]:
     async def answer(request: web.Request) -> web.Response:
-        said = respond(await request.json())
-        if said is NEVER:
+        answer = respond(await request.json())
+        if answer is NEVER:
             await asyncio.sleep(timeout_seconds * 5)
-        body = said if isinstance(said, bytes) else json.dumps(said).encode()
+        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
         return web.Response(body=body, status=status, content_type="application/json")
 
     application = web.Application()
@@ -52,18 +52,18 @@ def error(request: Any, message: str, code: int = -32000) -> dict[str, object]:
 def always(value: object) -> Respond:
     """The same result for every call, alone or in a batch."""
 
-    def respond(asked: Any) -> object:
-        if isinstance(asked, list):
-            return [result(each, value) for each in asked]
-        return result(asked, value)
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            return [result(each, value) for each in request]
+        return result(request, value)
 
     return respond
 
 
 def refusing(message: str) -> Respond:
-    def respond(asked: Any) -> object:
-        if isinstance(asked, list):
-            return [error(each, message) for each in asked]
-        return error(asked, message)
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            return [error(each, message) for each in request]
+        return error(request, message)
 
     return respond

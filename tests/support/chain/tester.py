@@ -1,4 +1,4 @@
-"""A tester chain of a test's own, spoken to over real HTTP; wallets sign with eth-account.
+"""A tester chain for one test, over real HTTP; wallets sign with eth-account.
 
 `EMITTER` counts its calls in slot 0 and logs its calldata with the first two words as topics;
 `REVERTER` reverts with its calldata, `BURNER` burns all gas at once, `ENDLESS` does so slowly.
@@ -95,7 +95,7 @@ class Wallet:
 
     def signed(self, nonce: int, **changes: Any) -> str:
         """A transfer of 1 wei to nobody in particular, unless changed."""
-        said: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "chainId": DEFAULT_CHAIN_ID,
             "nonce": nonce,
             "to": "0x" + "11" * 20,
@@ -105,12 +105,12 @@ class Wallet:
             "maxFeePerGas": 10 * GWEI,
             "maxPriorityFeePerGas": GWEI,
         } | changes
-        if said.get("gasPrice") is not None:
-            del said["maxFeePerGas"], said["maxPriorityFeePerGas"]
-        to = said.pop("to")
+        if settings.get("gasPrice") is not None:
+            del settings["maxFeePerGas"], settings["maxPriorityFeePerGas"]
+        to = settings.pop("to")
         if to is not None:
-            said["to"] = bytes_of(to)
-        return hex_of(self.account.sign_transaction(said).raw_transaction)
+            settings["to"] = bytes_of(to)
+        return hex_of(self.account.sign_transaction(settings).raw_transaction)
 
 
 @asynccontextmanager

@@ -28,6 +28,8 @@ import psutil
 
 from ltzd.dev.services import ports, processes
 from tests.support.chain.tester import Rpc
+from tests.support.instances import fork_server
+from tests.support.instances.fork_server import ForkedProcess
 from tests.support.waiting import until
 
 START_SECONDS = 60.0
@@ -66,7 +68,11 @@ class OsUser:
 
 
 class Instance:
-    """A data directory and the `ltzd dev` process that uses it, if one runs."""
+    """A data directory and the `ltzd dev` process that uses it, if one runs.
+
+    Processes are forked from a server that has imported ltzd; with `first_by_command` the first one
+    is `python -m ltzd`, and so are all of another user's.
+    """
 
     def __init__(
         self,
@@ -74,15 +80,18 @@ class Instance:
         options: Sequence[str],
         http: aiohttp.ClientSession,
         os_user: OsUser | None,
+        *,
+        first_by_command: bool = False,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
         self.options = list(options)
         self.http = http
         self.os_user = os_user
+        self.first_by_command = first_by_command
         self.port = ports.free_port()
         self.admin_port = ports.free_port()
-        self.process: asyncio.subprocess.Process | None = None
+        self.process: asyncio.subprocess.Process | ForkedProcess | None = None
         self.dev_json: dict[str, Any] = {}
         self._stamp_before_start: tuple[int, int] | None = None
         self._output_offset = 0
@@ -105,7 +114,15 @@ class Instance:
         own += ["--data-dir", str(self.data_dir)]
         with (self.folder / "out").open("ab") as out:
             self._output_offset = out.tell()
-            self.process = await self.command("dev", *own, *self.options, *more, output=out)
+            arguments = ("dev", *own, *self.options, *more)
+            is_first = self.process is None
+            if (is_first and self.first_by_command) or self.os_user or sys.platform != "linux":
+                self.process = await self.command(*arguments, output=out)
+                return
+            # A fork spares the imports of a new interpreter.
+            self.process = await fork_server.spawn(
+                arguments, self.folder, _environment(), out.fileno()
+            )
 
     async def command(self, *arguments: str, output: Any) -> asyncio.subprocess.Process:
         """Starts `python -m ltzd …` in the folder, as the instance's user."""
@@ -287,7 +304,10 @@ class Instance:
 
 @asynccontextmanager
 async def an_instance(
-    *options: str, os_user: OsUser | None = None, started: bool = True
+    *options: str,
+    os_user: OsUser | None = None,
+    started: bool = True,
+    first_by_command: bool = False,
 ) -> AsyncIterator[Instance]:
     """An instance in a folder of its own; on exit its processes and files are gone.
 
@@ -297,7 +317,7 @@ async def an_instance(
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            instance = Instance(folder, options, http, os_user)
+            instance = Instance(folder, options, http, os_user, first_by_command=first_by_command)
             try:
                 if started:
                     await instance.start()

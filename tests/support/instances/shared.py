@@ -22,7 +22,9 @@ class Instances:
 
     async def of(self, kind: str) -> Instance:
         if kind not in self._by_kind:
-            instance = await self._stack.enter_async_context(an_instance("--chain", kind))
+            instance = await self._stack.enter_async_context(
+                an_instance("--chain", kind, first_by_command=True)
+            )
             self._by_kind[kind] = instance
         if not self._by_kind[kind].is_running:
             await self._by_kind[kind].start_again()

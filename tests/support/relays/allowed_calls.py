@@ -67,7 +67,7 @@ class Chain:
     deal: Deal = USERS_DEAL
 
     def answers(self, relay: DecodedRelay) -> list[bytes]:
-        return [self._answer(to, data) for to, data in relay.questions]
+        return [self._answer(to, data) for to, data in relay.required_views]
 
     def _answer(self, to: Address, data: bytes) -> bytes:
         if data[:4] == DEAL:

@@ -1,7 +1,7 @@
-"""Books that agree, written as ltzd writes them, for tests that spoil them.
+"""Rows of consistent books, written as ltzd writes them, for tests that alter some of them.
 
-The chain is made of rows only: `mine` writes what the indexer would of a block in which
-transactions mint all that they carry. `undo` takes blocks back like a reorganisation.
+The chain consists of rows only: `mine` writes the rows that the indexer writes for a block in which
+transactions mint all of their rewards. `undo` takes blocks back like a reorganisation.
 """
 
 import itertools
@@ -108,14 +108,14 @@ class BookRows:
         await self._reward(id_, kind, brand.address, ltz, a_wallet(8))
         # Numbers of days, so that of one wallet there may be many.
         days = await self.db.fetchval("SELECT 1 + count(*) FROM rewards WHERE kind IN (3, 4)")
-        told = (brand.address, a_wallet(8), days, ltz, id_)
+        values = (brand.address, a_wallet(8), days, ltz, id_)
         if kind == 3:
             await self.db.execute(
                 """
                 INSERT INTO check_ins (brand_id, wallet, day, streak, ltz, reward_id)
                 VALUES ($1, $2, '2026-01-01'::date + $3::int, $3, $4, $5)
                 """,
-                *told,
+                *values,
             )
         else:
             await self.db.execute(
@@ -123,7 +123,7 @@ class BookRows:
                 INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id)
                 VALUES ($1, $2, $3, $4, $5)
                 """,
-                *told,
+                *values,
             )
         return id_
 
@@ -148,16 +148,16 @@ class BookRows:
 
     # --- what became of it --------------------------------------------------------------------
 
-    async def sign(self, *those: UUID) -> int:
+    async def sign(self, *rewards: UUID) -> int:
         """Put them into a transaction, each under the seq that it has or a new one; its id."""
         assert self._lane is not None
         rows = await self.db.fetch("SELECT id, seq FROM rewards WHERE seq IS NOT NULL")
         had = {row["id"]: row["seq"] for row in rows}
         fresh = itertools.count(self._seq)
-        seqs = [had[one] if one in had else next(fresh) for one in those]
-        count = len(set(those) - had.keys())
+        seqs = [had[reward] if reward in had else next(fresh) for reward in rewards]
+        count = len(set(rewards) - had.keys())
         intent = replace(
-            an_intent(self._nonce, those), seqs=seqs, next_seq=self._seq, fresh_seqs=count
+            an_intent(self._nonce, rewards), seqs=seqs, next_seq=self._seq, fresh_seqs=count
         )
         self._salt += 1
         attempt = an_attempt(f"attempt {self._salt}")
@@ -167,7 +167,7 @@ class BookRows:
         return id_
 
     async def requeue(self, transaction: int) -> None:
-        """It reverted on chain, finally."""
+        """The transaction reverted on chain, past finality."""
         await rewards.requeue(self.db, transaction)
 
     async def publish(self, transaction: int) -> Hash32:
@@ -218,9 +218,9 @@ class BookRows:
         await facts.insert_transfers(self.db, moved)
         await facts.insert_mints(self.db, minted)
 
-    async def minted(self, *those: UUID) -> int:
+    async def minted(self, *rewards: UUID) -> int:
         """Signed, published and mined; the block's number."""
-        transaction = await self.sign(*those)
+        transaction = await self.sign(*rewards)
         await self.publish(transaction)
         return await self.mine(transaction)
 

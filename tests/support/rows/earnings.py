@@ -1,4 +1,4 @@
-"""Rewards that wallets earn of brands, minted and undone as the indexer does it."""
+"""Rewards that wallets earn from brands, minted and undone as by the indexer."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,7 +19,7 @@ TODAY = date(2026, 3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Earned:
-    """A reward as it is owed."""
+    """A reward that is owed."""
 
     wallet: Address
     ltz: int = 100
@@ -30,17 +30,19 @@ class Earned:
 
 @dataclass
 class Earnings:
-    """Blocks are numbered from 1 on; each mint is in one of its own unless they come together."""
+    """Blocks are numbered from 1; each mint has a block of its own unless mints are given
+    together.
+    """
 
     pool: Pool
     owed: dict[UUID, Earned] = field(default_factory=dict)
     _numbers: "count[int]" = field(default_factory=lambda: count(1))
     _seqs: dict[UUID, int] = field(default_factory=dict)
 
-    async def owe(self, *those: Earned) -> list[UUID]:
-        ids = [uuid4() for _ in those]
-        for id_, one in zip(ids, those, strict=True):
-            self.owed[id_] = one
+    async def owe(self, *earned: Earned) -> list[UUID]:
+        ids = [uuid4() for _ in earned]
+        for id_, reward in zip(ids, earned, strict=True):
+            self.owed[id_] = reward
             self._seqs[id_] = next(self._numbers)
         async with session(self.pool) as connection:
             await connection.executemany(
@@ -49,15 +51,23 @@ class Earnings:
                 VALUES ($1, $2, $3, $4, $5, $6, $7)
                 """,
                 [
-                    (id_, one.kind, one.brand, one.wallet, one.ltz, one.day, self._seqs[id_])
-                    for id_, one in zip(ids, those, strict=True)
+                    (
+                        id_,
+                        reward.kind,
+                        reward.brand,
+                        reward.wallet,
+                        reward.ltz,
+                        reward.day,
+                        self._seqs[id_],
+                    )
+                    for id_, reward in zip(ids, earned, strict=True)
                 ],
             )
         return ids
 
-    async def earn(self, *those: Earned, block: int = 1) -> list[UUID]:
+    async def earn(self, *earned: Earned, block: int = 1) -> list[UUID]:
         """Owed and minted."""
-        ids = await self.owe(*those)
+        ids = await self.owe(*earned)
         assert await self.mint(block, *ids) == len(ids)
         return ids
 

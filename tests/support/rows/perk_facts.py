@@ -1,4 +1,4 @@
-"""Blocks with PerkNFT's facts, written as the indexer writes them; no chain stands behind them."""
+"""Blocks with PerkNFT's facts, written as the indexer writes them, without a chain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -39,8 +39,8 @@ def claimed(token: int, user: Address) -> Fact:
 
 
 def redeemed(token: int, holder: Address, reference: bytes, amount: int, remaining: int) -> Fact:
-    said = (token, holder, reference, amount, remaining)
-    return lambda place: ChargeRedeemed(place, *said)
+    values = (token, holder, reference, amount, remaining)
+    return lambda place: ChargeRedeemed(place, *values)
 
 
 @dataclass
@@ -53,7 +53,7 @@ class PerkLedger:
         self.number += 1
         name, parent = a_hash(f"block {self.number}"), a_hash(f"block {self.number - 1}")
         row = BlockRow(self.number, name, parent, BORN + self.number)
-        those = [
+        rows = [
             fact(
                 LogPosition(self.number, name, index, a_hash(f"transaction {self.number} {index}"))
             )
@@ -61,7 +61,7 @@ class PerkLedger:
         ]
         async with transaction(self.pool) as connection:
             await chains.insert_blocks(connection, [row])
-            await perk_facts.insert(connection, those)
+            await perk_facts.insert(connection, rows)
         return self.number
 
     async def undo_above(self, fork: int) -> None:

@@ -1,4 +1,4 @@
-"""Redemptions as rows, moved through the lives of their relays as lanes and the indexer do."""
+"""Rows of charge redemptions, moved through the states of their relays as by lanes and indexer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,7 +27,7 @@ CHARGES = 60_000
 
 
 def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewChargeRedemption:
-    said: dict[str, Any] = {
+    values: dict[str, Any] = {
         "id": uuid4(),
         "brand": BRAND,
         "collection_id": token >> perk_ledger.SERIAL_BITS,
@@ -40,12 +40,12 @@ def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewChar
         "idempotency_key": None,
         "fingerprint": b"\x01",
     }
-    return NewChargeRedemption(**(said | changes))
+    return NewChargeRedemption(**(values | changes))
 
 
 @dataclass
-class Rows:
-    """Of one relay wallet's lane, and the blocks of a ledger."""
+class RedemptionRows:
+    """Redemptions of one relay wallet's lane, and the blocks of a ledger."""
 
     pool: Pool
     ledger: PerkLedger
@@ -101,16 +101,16 @@ class Rows:
 
     async def standing(self, token: int = TOKEN) -> TokenCharges:
         async with session(self.pool) as connection:
-            found = await redemptions.read_token_charges(connection, token)
-        assert found is not None
-        return found
+            stored = await redemptions.read_token_charges(connection, token)
+        assert stored is not None
+        return stored
 
-    async def found(self, new: NewChargeRedemption) -> ChargeRedemption | None:
+    async def stored(self, new: NewChargeRedemption) -> ChargeRedemption | None:
         async with session(self.pool) as connection:
             return await redemptions.by_id(connection, new.id)
 
 
-async def redemption_rows(pool: Pool) -> Rows:
+async def redemption_rows(pool: Pool) -> RedemptionRows:
     """Two tokens with all their charges."""
     ledger = PerkLedger(pool)
     await ledger.block(
@@ -118,4 +118,4 @@ async def redemption_rows(pool: Pool) -> Rows:
         perk_ledger.claimed(TOKEN, HOLDER),
         perk_ledger.claimed(OTHER_TOKEN, HOLDER),
     )
-    return Rows(pool, ledger, await a_relay_lane(pool, RELAYER))
+    return RedemptionRows(pool, ledger, await a_relay_lane(pool, RELAYER))

@@ -29,6 +29,7 @@ from ltzd.daemon.surfaces import http_app
 from ltzd.dev.sandbox import Sandbox
 from ltzd.http.event_handler import models
 from ltzd.http.event_handler.errors import EventHandlerError
+from ltzd.http.services import HttpPolicy
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.keys import NewKeys
@@ -40,6 +41,7 @@ from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.rows.core import running
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.http_surface import serving
+from tests.support.surfaces.openapi import only_declared_errors
 
 PREFIX = "/service-api"
 NO_LIMITS: dict[str, Any] = {"max_claims_per_user": -1, "cooldown_hours": 0}
@@ -48,12 +50,12 @@ OWN_ORIGIN = "https://app.ltz.example"
 _numbers = itertools.count(1)
 
 
-def free(kind: str = "form_submit", **changes: Any) -> dict[str, Any]:
+def unlimited_rule(kind: str = "form_submit", **changes: Any) -> dict[str, Any]:
     """An event rule without limits. Its reward of 0 is answered at once."""
     return {"type": kind, "reward": 0} | NO_LIMITS | changes
 
 
-def somebody() -> str:
+def new_email() -> str:
     """A new e-mail address."""
     return f"{uuid4().hex}@mail.example"
 
@@ -149,7 +151,7 @@ class EventSurface:
         async with session(self.daemon.pool) as connection:
             await self.daemon.brands.refresh(connection)
 
-    async def brand(self, *events: dict[str, Any], **changes: Any) -> "BrandAtWork":
+    async def brand(self, *events: dict[str, Any], **changes: Any) -> "LiveBrand":
         """A new brand with a domain of its own. `events` are the events of its file."""
         number = next(_numbers)
         configuration: dict[str, Any] = {
@@ -161,7 +163,7 @@ class EventSurface:
         brand = Brand.model_validate(configuration | changes)
         keys = await self.apply(brand)
         assert keys is not None
-        return BrandAtWork(self, brand, keys)
+        return LiveBrand(self, brand, keys)
 
     async def count(self, what: Literal["events", "rewards", "users", "claims"]) -> int:
         return cast("int", await self.value(f"SELECT count(*) FROM {what}"))
@@ -172,7 +174,7 @@ class EventSurface:
 
 
 @dataclass
-class BrandAtWork:
+class LiveBrand:
     """A brand in force, and the requests of its server."""
 
     surface: EventSurface
@@ -192,7 +194,7 @@ class BrandAtWork:
         fields = {
             "brandId": self.id,
             "eventType": self.brand.events[0].type if self.brand.events else "form_submit",
-            "userEmail": email or somebody(),
+            "userEmail": email or new_email(),
             "domain": self.domain,
         } | changes
         return {name: value for name, value in fields.items() if value is not ...}
@@ -210,7 +212,7 @@ class BrandAtWork:
         self.brand = Brand.model_validate(configuration)
         await self.surface.apply(self.brand)
 
-    async def passes(self, seconds: float) -> None:
+    async def let_time_pass(self, seconds: float) -> None:
         """Move the claims of this brand's users into the past by this time."""
         async with transaction(self.surface.daemon.pool) as connection:
             await connection.execute(
@@ -299,7 +301,9 @@ async def an_event_surface(
         merged = _settings(database_url, folder, sandbox, node_url) | settings
         daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(merged)))
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        url = await stack.enter_async_context(serving(http_app(daemon, is_dev=False)))
+        app = http_app(daemon, is_dev=False)
+        stack.enter_context(only_declared_errors(app, HttpPolicy()))
+        url = await stack.enter_async_context(serving(app))
         surface = EventSurface(url, http, daemon, sandbox, node, sealer)
         surface.is_publishing.set()
         _one_refresh_at_a_time(daemon)

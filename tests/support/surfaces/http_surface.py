@@ -69,6 +69,7 @@ from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.store.site_plugin.spending import ActiveLink
 from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
 from ltzd.values import LTZ, Address, Hash32, address_of
+from tests.support.surfaces.openapi import only_declared_errors
 
 BRAND_ID = "0x" + "ab" * 20
 WALLET = Address(bytes.fromhex("5aaeb6053f3e94c9b9a09f33669435e7ef1beaed"))
@@ -696,12 +697,12 @@ def a_payment(session_id: str = "cs_test_paid", usd_cents: int = 500) -> Payment
 
 
 @dataclass
-class Surface:
-    """The running surfaces, a client, and the fakes behind them."""
+class RunningSurfaces:
+    """A running application, a client, and the fakes behind the surfaces."""
 
     url: str
     client: aiohttp.ClientSession
-    book: FakeEvents
+    events: FakeEvents
     relays: FakeRelays = field(default_factory=FakeRelays)
     perks: FakePerkCharges = field(default_factory=FakePerkCharges)
     constraints: FakeConstraints = field(default_factory=FakeConstraints)
@@ -715,28 +716,42 @@ class Surface:
     async def state(self) -> Health:
         return self.health
 
-    def forget_relays(self) -> None:
+    def has_injected(self, error: BaseException) -> bool:
+        """True if a fake holds the error as one to raise."""
+        fakes = (
+            self.events,
+            self.relays,
+            self.perks,
+            self.constraints,
+            self.domains,
+            self.payments,
+            self.pregeneration,
+            self.site,
+        )
+        return any(error is value for fake in fakes for value in vars(fake).values())
+
+    def reset_relays(self) -> None:
         """Resets the fake: a new surface would take longer to start than a test."""
         vars(self.relays).update(vars(FakeRelays()))
         vars(self.limits).update(vars(RateLimits()))
 
-    def forget_payments(self) -> None:
+    def reset_payments(self) -> None:
         vars(self.payments).update(vars(FakePayments()))
         vars(self.limits).update(vars(RateLimits()))
 
-    def forget_pregenerations(self) -> None:
+    def reset_pregenerations(self) -> None:
         vars(self.pregeneration).update(vars(FakePregeneration()))
         vars(self.limits).update(vars(RateLimits()))
 
-    def forget_site(self) -> None:
+    def reset_site(self) -> None:
         vars(self.site).update(vars(FakeSite()))
         vars(self.limits).update(vars(RateLimits()))
 
-    def forget_domains(self) -> None:
+    def reset_domains(self) -> None:
         vars(self.domains).update(vars(FakeDomains()))
         vars(self.limits).update(vars(RateLimits()))
 
-    def forget_perks(self) -> None:
+    def reset_perks(self) -> None:
         vars(self.perks).update(vars(FakePerkCharges()))
         vars(self.constraints).update(vars(FakeConstraints()))
         vars(self.limits).update(vars(RateLimits()))
@@ -761,12 +776,12 @@ async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
-    book = FakeEvents()
+async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[RunningSurfaces]:
+    events = FakeEvents()
     async with aiohttp.ClientSession() as client:
-        surface = Surface("", client, book)
+        surface = RunningSurfaces("", client, events)
         services = replace(
-            services_over(book, lambda host: ("." + host).endswith(".shop.example")),
+            services_over(events, lambda host: ("." + host).endswith(".shop.example")),
             health=surface.state,
             relays=surface.relays,
             perk_charges=surface.perks,
@@ -777,13 +792,16 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[Surface]:
             site=surface.site.services(),
             limits=surface.limits,
         )
-        async with serving(build_app(services, policy or HttpPolicy(grace_seconds=2.0))) as url:
-            surface.url = url
-            yield surface
+        policy = policy or HttpPolicy(grace_seconds=2.0)
+        app = build_app(services, policy)
+        with only_declared_errors(app, policy, surface.has_injected):
+            async with serving(app) as url:
+                surface.url = url
+                yield surface
 
 
 def services_over(
-    book: FakeEvents, is_known_domain: Callable[[str], bool] = lambda _host: False
+    events: FakeEvents, is_known_domain: Callable[[str], bool] = lambda _host: False
 ) -> Services:
     """Healthy services, with rate limits counted in memory."""
 
@@ -791,7 +809,7 @@ def services_over(
         return Health(True, True, True)
 
     return Services(
-        events=book,
+        events=events,
         health=health,
         is_known_domain=is_known_domain,
         relays=FakeRelays(),

@@ -1,6 +1,20 @@
-"""Checks of the OpenAPI document's operations, for the tests of every surface."""
+"""Checks of operations and of what their handlers declare, for the tests of every surface."""
 
-from ltzd.http.openapi.operations import Operation
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pydantic.alias_generators import to_camel
+from sanic.request import Request
+
+from ltzd.errors import LtzdError
+from ltzd.http.app import operations
+from ltzd.http.errors import HttpsRequired
+from ltzd.http.openapi.operations import Operation, declared_errors
+from ltzd.http.responses import Reply
+from ltzd.http.sanic_app import App
+from ltzd.http.services import HttpPolicy
 
 
 def assert_examples_fit(operation: Operation) -> None:
@@ -11,3 +25,40 @@ def assert_examples_fit(operation: Operation) -> None:
         assert response.examples, f"{operation.method} {operation.path} {status}"
         for body in response.examples.values():
             response.model.model_validate(body)
+
+
+def documented_path(route_path: str) -> str:
+    """The path in the document of a route in Sanic's form."""
+    return "/" + re.sub(r"<(\w+):str>", lambda match: "{" + to_camel(match[1]) + "}", route_path)
+
+
+@contextmanager
+def only_declared_errors(
+    app: App,
+    policy: HttpPolicy,
+    is_injected: Callable[[BaseException], bool] = lambda _error: False,
+) -> Iterator[None]:
+    """Fails at its end if a handler raised an error that it does not declare.
+
+    An error that a test injects does not count: no action raises it there.
+    """
+    declared = {
+        (operation.method, operation.path): declared_errors(operation.handler)
+        for operation in operations(policy)
+    }
+    undeclared: set[str] = set()
+    handler: Any = app.error_handler
+    respond = handler.response
+
+    def response(request: Request, exception: BaseException) -> Reply:
+        if isinstance(exception, LtzdError) and request.route and not is_injected(exception):
+            endpoint = (request.method, documented_path(request.route.path))
+            kinds = (*declared.get(endpoint, ()), HttpsRequired)  # the middleware's own error
+            if endpoint in declared and not isinstance(exception, kinds):
+                undeclared.add(f"{' '.join(endpoint)} raises {type(exception).__name__}")
+        reply: Reply = respond(request, exception)
+        return reply
+
+    handler.response = response
+    yield
+    assert not undeclared, undeclared

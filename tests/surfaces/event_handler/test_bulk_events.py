@@ -12,9 +12,9 @@ from tests.support.surfaces.event_surface import (
     PREFIX,
     EventSurface,
     JsonResponse,
-    free,
     mint_hash,
-    somebody,
+    new_email,
+    unlimited_rule,
 )
 from tests.support.surfaces.http_surface import a_surface
 
@@ -36,8 +36,10 @@ def statuses(answer: JsonResponse) -> list[int]:
 async def test_good_items_have_all_fields_of_a_lone_answer_in_input_order(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free("form_submit", reward=10), free("other", reward=3))
-    emails = [somebody() for _ in range(4)]
+    brand = await event_surface.brand(
+        unlimited_rule("form_submit", reward=10), unlimited_rule("other", reward=3)
+    )
+    emails = [new_email() for _ in range(4)]
     kinds = ["form_submit", "other", "other", "form_submit"]
 
     answer = await bulk(
@@ -73,8 +75,10 @@ async def test_good_items_have_all_fields_of_a_lone_answer_in_input_order(
 async def test_a_bad_item_stops_no_other_and_says_what_it_would_have_said_alone(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), free("limited", max_claims_per_user=1))
-    email = somebody()
+    brand = await event_surface.brand(
+        unlimited_rule(), unlimited_rule("limited", max_claims_per_user=1)
+    )
+    email = new_email()
     items: list[object] = [
         brand.body(),
         "no object",
@@ -104,14 +108,18 @@ async def test_a_bad_item_stops_no_other_and_says_what_it_would_have_said_alone(
 
 
 async def test_items_are_decided_in_their_order(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(max_total_claims=3), duplicate_window_seconds=0)
+    brand = await event_surface.brand(
+        unlimited_rule(max_total_claims=3), duplicate_window_seconds=0
+    )
     answer = await bulk(event_surface, [brand.body() for _ in range(6)])
     assert statuses(answer) == [200, 200, 200, 429, 429, 429]
 
 
 async def test_a_users_items_are_claimed_one_after_the_other(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(max_claims_per_user=3), duplicate_window_seconds=0)
-    email, other = somebody(), somebody()
+    brand = await event_surface.brand(
+        unlimited_rule(max_claims_per_user=3), duplicate_window_seconds=0
+    )
+    email, other = new_email(), new_email()
     answer = await bulk(
         event_surface, [brand.body(user) for user in [email, other, email, email, email, other]]
     )
@@ -123,7 +131,7 @@ async def test_a_users_items_are_claimed_one_after_the_other(event_surface: Even
 async def test_the_origin_of_the_request_serves_items_without_a_domain(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     items = [brand.body(domain=...), brand.body(domain="evil.example")]
     answer = await bulk(event_surface, items, Origin=f"https://{brand.domain}")
     assert statuses(answer) == [200, 403]
@@ -149,7 +157,7 @@ async def test_what_is_no_list_of_1_to_50_is_refused_whole(
 
 
 async def test_fifty_items_are_not_too_many(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     items = [brand.body(f"a{n}@b.example") for n in range(50)]
     assert len(json.dumps({"events": items})) < 10_240
     answer = await bulk(event_surface, items)
@@ -167,7 +175,7 @@ async def test_the_body_has_the_surfaces_limit_and_envelope(event_surface: Event
 
 
 async def test_hashes_that_do_not_come_are_waited_for_once(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(reward=10))
+    brand = await event_surface.brand(unlimited_rule(reward=10))
     event_surface.is_publishing.clear()
     try:
         begun = asyncio.get_running_loop().time()
@@ -184,10 +192,10 @@ async def test_hashes_that_do_not_come_are_waited_for_once(event_surface: EventS
 async def test_an_identity_provider_that_is_away_fails_items_and_not_the_request(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
-    known = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    known = new_email()
     assert (await brand.post(known, eventType="form_submit")).status == 200
-    await brand.passes(3600)
+    await brand.let_time_pass(3600)
     event_surface.sandbox.faults.order("identity", Fault(times=1_000, status=503))
     try:
         answer = await bulk(event_surface, [brand.body(), brand.body(known)])
@@ -200,7 +208,7 @@ async def test_an_identity_provider_that_is_away_fails_items_and_not_the_request
 
 async def test_an_item_that_fails_inside_is_a_500_item_that_tells_nothing() -> None:
     async with a_surface() as surface:
-        surface.book.refusal = RuntimeError("secret row")
+        surface.events.refusal = RuntimeError("secret row")
         body = {"events": [{"brandId": "0x" + "ab" * 20, "eventType": "a", "userEmail": "a@b.cd"}]}
         async with surface.client.post(surface.url + PATH, json=body) as answer:
             assert answer.status == 200

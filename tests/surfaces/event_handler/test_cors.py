@@ -7,10 +7,10 @@ import pytest
 from tests.support.surfaces.event_surface import (
     OWN_ORIGIN,
     PREFIX,
-    BrandAtWork,
     EventSurface,
     JsonResponse,
-    free,
+    LiveBrand,
+    unlimited_rule,
 )
 
 PATHS = [
@@ -33,8 +33,8 @@ METHODS = ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"]
 EXPOSED = {"x-ratelimit-limit", "x-ratelimit-remaining", "x-ratelimit-reset", "retry-after"}
 
 
-async def a_brand(surface: EventSurface) -> BrandAtWork:
-    return await surface.brand(free(), domains=("shop.example", "münchen.example"))
+async def a_brand(surface: EventSurface) -> LiveBrand:
+    return await surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
 
 
 def assert_granted(answer: JsonResponse, origin: str) -> None:
@@ -182,7 +182,8 @@ async def test_each_kind_of_refusal_can_be_read_by_the_brands_pages(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand(
-        free(), {"type": "custom_a", "reward": 0, "cooldown_hours": 1, "max_claims_per_user": -1}
+        unlimited_rule(),
+        {"type": "custom_a", "reward": 0, "cooldown_hours": 1, "max_claims_per_user": -1},
     )
     origin = f"https://{brand.domain}"
     email = "cors@mail.example"
@@ -203,7 +204,7 @@ async def test_each_kind_of_refusal_can_be_read_by_the_brands_pages(
     await refused(body(brandId="0x" + "fe" * 20))
     await refused(duplicate)
     await refused(b"x" * 20_000)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     await refused(body(email, eventType="custom_a"))
     await refused(body())
     assert seen == {400, 403, 409, 413, 429, 200}
@@ -214,7 +215,7 @@ async def test_a_brand_that_comes_or_goes_is_granted_or_not_within_the_change(
 ) -> None:
     origin = {"Origin": "https://fresh.example"}
     assert_not_granted(await event_surface.ask("GET", f"{PREFIX}/health", headers=origin))
-    brand = await event_surface.brand(free(), domains=("fresh.example",))
+    brand = await event_surface.brand(unlimited_rule(), domains=("fresh.example",))
     assert_granted(
         await event_surface.ask("GET", f"{PREFIX}/health", headers=origin), origin["Origin"]
     )

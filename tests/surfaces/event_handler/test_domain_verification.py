@@ -28,7 +28,7 @@ from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
 from ltzd.http.services import HttpPolicy
 from ltzd.values import address_of
-from tests.support.surfaces.http_surface import BRAND_ID, Surface, a_surface
+from tests.support.surfaces.http_surface import BRAND_ID, RunningSurfaces, a_surface
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
@@ -38,14 +38,14 @@ SUFFIX = "domain: must be a name below a public suffix, such as shop.example"
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_domains()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_domains()
     return running
 
 
@@ -62,7 +62,7 @@ class JsonResponse:
         return limit, remaining
 
 
-async def post(surface: Surface, payload: object = None, **headers: str) -> JsonResponse:
+async def post(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
     """Send `payload` as JSON; bytes are sent unchanged."""
     body = {"domain": DOMAIN} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -77,7 +77,7 @@ async def post(surface: Surface, payload: object = None, **headers: str) -> Json
     return answer
 
 
-async def refused(surface: Surface, payload: object) -> list[str]:
+async def refused(surface: RunningSurfaces, payload: object) -> list[str]:
     """The faults of a 400. No resolver was asked."""
     answer = await post(surface, payload)
     assert (answer.status, answer.body["error"]) == (400, "Validation failed")
@@ -89,7 +89,7 @@ async def refused(surface: Surface, payload: object) -> list[str]:
 # --- answers ------------------------------------------------------------------------------------
 
 
-async def test_a_domain_whose_record_names_a_brand_is_configured(surface: Surface) -> None:
+async def test_a_domain_whose_record_names_a_brand_is_configured(surface: RunningSurfaces) -> None:
     surface.domains.brands[DOMAIN] = address_of(BRAND_ID)
     answer = await post(surface)
     assert (answer.status, answer.body) == (
@@ -98,7 +98,7 @@ async def test_a_domain_whose_record_names_a_brand_is_configured(surface: Surfac
     )
 
 
-async def test_a_domain_without_a_right_record_is_not(surface: Surface) -> None:
+async def test_a_domain_without_a_right_record_is_not(surface: RunningSurfaces) -> None:
     answer = await post(surface)
     assert (answer.status, answer.body) == (
         200,
@@ -119,7 +119,7 @@ async def test_a_domain_without_a_right_record_is_not(surface: Surface) -> None:
     ],
 )
 async def test_the_normal_form_is_asked_for_and_answered(
-    surface: Surface, domain: str, normal: str
+    surface: RunningSurfaces, domain: str, normal: str
 ) -> None:
     answer = await post(surface, {"domain": domain, "more": 1})
     assert (answer.status, answer.body["domain"]) == (200, normal)
@@ -155,7 +155,7 @@ async def test_the_normal_form_is_asked_for_and_answered(
     ids=str,
 )
 async def test_what_is_no_domain_of_its_own_is_refused_with_the_rule(
-    surface: Surface, payload: object, fault: str
+    surface: RunningSurfaces, payload: object, fault: str
 ) -> None:
     assert await refused(surface, payload) == [fault]
 
@@ -164,7 +164,7 @@ async def test_what_is_no_domain_of_its_own_is_refused_with_the_rule(
     "value",
     [" shop.example", "shop example", "_ltz.shop.example", "shop..example", "-shop.example"],
 )
-async def test_a_malformed_name_is_refused(surface: Surface, value: str) -> None:
+async def test_a_malformed_name_is_refused(surface: RunningSurfaces, value: str) -> None:
     (fault,) = await refused(surface, {"domain": value})
     assert fault.startswith("domain: must be a valid domain")
 
@@ -183,7 +183,7 @@ async def test_a_malformed_name_is_refused(surface: Surface, value: str) -> None
     ],
 )
 async def test_what_is_no_json_or_too_large_is_refused(
-    surface: Surface, raw: bytes, headers: dict[str, str], status: int
+    surface: RunningSurfaces, raw: bytes, headers: dict[str, str], status: int
 ) -> None:
     assert (await post(surface, raw, **headers)).status == status
     assert surface.domains.requests == []
@@ -193,7 +193,7 @@ async def test_what_is_no_json_or_too_large_is_refused(
 
 
 async def test_an_address_may_ask_three_hundred_times_a_minute(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limit = domain_verification.PER_CLIENT
     assert (limit.max_hits, limit.seconds) == (300, 60)
@@ -237,14 +237,14 @@ async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:
     ids=["resolver", "database", "unforeseen"],
 )
 async def test_what_goes_wrong_here_is_told_without_its_cause(
-    surface: Surface, refusal: Exception, status: int, error: str
+    surface: RunningSurfaces, refusal: Exception, status: int, error: str
 ) -> None:
     surface.domains.refusal = refusal
     answer = await post(surface)
     assert (answer.status, answer.body) == (status, {"success": False, "error": error})
 
 
-async def test_another_method_is_told_in_the_same_envelope(surface: Surface) -> None:
+async def test_another_method_is_told_in_the_same_envelope(surface: RunningSurfaces) -> None:
     async with surface.client.get(surface.url + PATH) as reply:
         assert (reply.status, await reply.json()) == (
             405,
@@ -253,7 +253,9 @@ async def test_another_method_is_told_in_the_same_envelope(surface: Surface) -> 
         assert reply.headers["Allow"] == "OPTIONS, POST"
 
 
-async def test_a_brands_page_may_ask_and_a_foreign_one_reads_nothing(surface: Surface) -> None:
+async def test_a_brands_page_may_ask_and_a_foreign_one_reads_nothing(
+    surface: RunningSurfaces,
+) -> None:
     own = await post(surface, Origin="https://www.shop.example")
     assert own.headers["Access-Control-Allow-Origin"] == "https://www.shop.example"
     foreign = await post(surface, Origin="https://evil.example")
@@ -274,7 +276,7 @@ def test_each_answer_has_examples_that_fit_its_model() -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
 ) -> None:
     monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 10_000, 60))
     async with surface.client.get(surface.url + "/docs/openapi.json") as reply:

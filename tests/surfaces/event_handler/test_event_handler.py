@@ -23,7 +23,7 @@ from tests.support.surfaces.http_surface import (
     BRAND_ID,
     CHECKSUMMED_WALLET,
     MINT,
-    Surface,
+    RunningSurfaces,
     a_surface,
     an_event,
     without,
@@ -33,13 +33,13 @@ EVENT_PATH = "/service-api/manual-event"
 
 
 @pytest_asyncio.fixture
-async def surface() -> AsyncIterator[Surface]:
+async def surface() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 async def post(
-    surface: Surface, body: object, path: str = EVENT_PATH, **headers: str
+    surface: RunningSurfaces, body: object, path: str = EVENT_PATH, **headers: str
 ) -> tuple[int, Any, Any]:
     """Send `body` as JSON; bytes are sent unchanged."""
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -48,15 +48,15 @@ async def post(
         return answer.status, await answer.json(), answer.headers
 
 
-async def get(surface: Surface, path: str) -> tuple[int, Any, Any]:
+async def get(surface: RunningSurfaces, path: str) -> tuple[int, Any, Any]:
     async with surface.client.get(surface.url + path) as answer:
         return answer.status, await answer.json(), answer.headers
 
 
-async def faults(surface: Surface, body: object) -> list[str]:
+async def faults(surface: RunningSurfaces, body: object) -> list[str]:
     status, answer, _ = await post(surface, body)
     assert (status, answer["success"], answer["error"]) == (400, False, "Validation failed")
-    assert surface.book.requests == []
+    assert surface.events.requests == []
     listed: list[str] = answer["details"]["errors"]
     return listed
 
@@ -65,11 +65,11 @@ async def faults(surface: Surface, body: object) -> list[str]:
 
 
 async def test_a_published_event_is_answered_with_every_field_of_the_specification(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     status, answer, headers = await post(surface, an_event())
 
-    event_id = str(next(iter(surface.book.events.values())))
+    event_id = str(next(iter(surface.events.events.values())))
     assert status == 200
     assert headers["Content-Type"] == "application/json"
     assert answer == {
@@ -93,9 +93,9 @@ async def test_a_published_event_is_answered_with_every_field_of_the_specificati
 
 
 async def test_an_event_without_a_hash_in_time_is_202_with_the_fields_of_a_200(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
-    surface.book.hash = None
+    surface.events.hash = None
     status, answer, _ = await post(surface, an_event())
 
     assert status == 202
@@ -105,8 +105,8 @@ async def test_an_event_without_a_hash_in_time_is_202_with_the_fields_of_a_200(
     models.ManualEventResponse.model_validate(answer)
 
 
-async def test_a_reward_of_zero_is_final_at_once(surface: Surface) -> None:
-    surface.book.ltz = 0
+async def test_a_reward_of_zero_is_final_at_once(surface: RunningSurfaces) -> None:
+    surface.events.ltz = 0
     status, answer, _ = await post(surface, an_event())
 
     assert status == 200
@@ -117,7 +117,9 @@ async def test_a_reward_of_zero_is_final_at_once(surface: Surface) -> None:
     )
 
 
-async def test_every_field_reaches_the_action_and_unknown_ones_do_not(surface: Surface) -> None:
+async def test_every_field_reaches_the_action_and_unknown_ones_do_not(
+    surface: RunningSurfaces,
+) -> None:
     status, _, _ = await post(
         surface,
         an_event(
@@ -131,7 +133,7 @@ async def test_every_field_reaches_the_action_and_unknown_ones_do_not(surface: S
     )
 
     assert status == 200
-    (request,) = surface.book.requests
+    (request,) = surface.events.requests
     assert request.brand_id == address_of(BRAND_ID)
     assert request.event_type == "account_creation"
     assert request.email == "ada@example.com"
@@ -143,17 +145,17 @@ async def test_every_field_reaches_the_action_and_unknown_ones_do_not(surface: S
     assert request.origin == "https://www.shop.example"
 
 
-async def test_null_in_an_optional_field_is_absence(surface: Surface) -> None:
+async def test_null_in_an_optional_field_is_absence(surface: RunningSurfaces) -> None:
     body = an_event(domain=None, sourceUrl=None, userIdentifier=None, metadata={"channel_id": None})
     status, _, _ = await post(surface, body)
     assert status == 200
     status, _, _ = await post(surface, an_event(metadata=None, eventType="form_submit"))
     assert status == 200
-    assert surface.book.requests[0].domain is None
-    assert surface.book.requests[1].metadata == {}
+    assert surface.events.requests[0].domain is None
+    assert surface.events.requests[1].metadata == {}
 
 
-async def test_control_characters_are_removed_before_validation(surface: Surface) -> None:
+async def test_control_characters_are_removed_before_validation(surface: RunningSurfaces) -> None:
     body = an_event(
         brandId="0x" + "ab" * 10 + "\x00\x1f" + "ab" * 10,
         userEmail="ada\x7f@example\x85.com",
@@ -163,12 +165,12 @@ async def test_control_characters_are_removed_before_validation(surface: Surface
         status, answer, _ = await post(surface, raw.encode())
         assert status in {200, 409}, answer
 
-    for request in surface.book.requests:
+    for request in surface.events.requests:
         assert request.email == "ada@example.com"
         assert request.metadata == {"note": ["ab", {"c": "d"}], "plain": "é ünd 日本"}
 
 
-async def test_the_last_of_two_equal_keys_counts(surface: Surface) -> None:
+async def test_the_last_of_two_equal_keys_counts(surface: RunningSurfaces) -> None:
     raw = json.dumps(an_event()).replace("{", '{"eventType": "form_submit",', 1)
     status, answer, _ = await post(surface, raw.encode())
     assert (status, answer["eventType"]) == (200, "account_creation")
@@ -177,7 +179,7 @@ async def test_the_last_of_two_equal_keys_counts(surface: Surface) -> None:
 # --- field rules --------------------------------------------------------------------------------
 
 
-async def test_all_faults_are_listed_at_once_by_dotted_name(surface: Surface) -> None:
+async def test_all_faults_are_listed_at_once_by_dotted_name(surface: RunningSurfaces) -> None:
     assert await faults(
         surface,
         {
@@ -202,7 +204,7 @@ async def test_all_faults_are_listed_at_once_by_dotted_name(surface: Surface) ->
 
 @pytest.mark.parametrize("name", ["brandId", "eventType", "userEmail"])
 async def test_a_required_field_may_be_neither_missing_nor_null(
-    surface: Surface, name: str
+    surface: RunningSurfaces, name: str
 ) -> None:
     assert await faults(surface, without(name)) == [f"{name}: is required"]
     assert await faults(surface, an_event(**{name: None})) == [f"{name}: must be a string"]
@@ -213,18 +215,18 @@ async def test_a_required_field_may_be_neither_missing_nor_null(
     "name", ["brandId", "eventType", "userEmail", "domain", "sourceUrl", "userIdentifier"]
 )
 async def test_a_field_of_another_type_is_never_converted(
-    surface: Surface, name: str, value: object
+    surface: RunningSurfaces, name: str, value: object
 ) -> None:
     assert await faults(surface, an_event(**{name: value})) == [f"{name}: must be a string"]
 
 
 @pytest.mark.parametrize("value", ["text", 1, True, []])
-async def test_metadata_is_an_object(surface: Surface, value: object) -> None:
+async def test_metadata_is_an_object(surface: RunningSurfaces, value: object) -> None:
     assert await faults(surface, an_event(metadata=value)) == ["metadata: must be an object"]
 
 
 @pytest.mark.parametrize("value", [0, 1, "true", [], {}])
-async def test_skip_cooldown_is_a_boolean(surface: Surface, value: object) -> None:
+async def test_skip_cooldown_is_a_boolean(surface: RunningSurfaces, value: object) -> None:
     listed = await faults(surface, an_event(metadata={"skip_cooldown": value}))
     assert listed == ["metadata.skip_cooldown: must be true or false"]
 
@@ -241,18 +243,18 @@ async def test_skip_cooldown_is_a_boolean(surface: Surface, value: object) -> No
         "0X" + "ab" * 20,
     ],
 )
-async def test_a_malformed_brand_id_is_refused(surface: Surface, value: str) -> None:
+async def test_a_malformed_brand_id_is_refused(surface: RunningSurfaces, value: str) -> None:
     (fault,) = await faults(surface, an_event(brandId=value))
     assert fault == "brandId: must be 42 characters, 0x and 40 lower-case hex digits"
 
 
 @pytest.mark.parametrize("value", ["", "a-b", "a b", "é", "a" * 51, "٣"])
-async def test_a_malformed_event_type_is_refused(surface: Surface, value: str) -> None:
+async def test_a_malformed_event_type_is_refused(surface: RunningSurfaces, value: str) -> None:
     (fault,) = await faults(surface, an_event(eventType=value))
     assert fault == "eventType: must be 1 to 50 characters: letters, digits and underscores"
 
 
-async def test_an_event_type_may_have_fifty_characters(surface: Surface) -> None:
+async def test_an_event_type_may_have_fifty_characters(surface: RunningSurfaces) -> None:
     status, _, _ = await post(surface, an_event(eventType="custom_" + "A9_" * 14 + "x"))
     assert status == 200
 
@@ -273,10 +275,12 @@ async def test_an_event_type_may_have_fifty_characters(surface: Surface) -> None
         "a" * 64 + "@" + ".".join(["b" * 61] * 3) + ".cd",
     ],
 )
-async def test_an_address_of_rfc_5322_is_kept_as_given(surface: Surface, value: str) -> None:
+async def test_an_address_of_rfc_5322_is_kept_as_given(
+    surface: RunningSurfaces, value: str
+) -> None:
     status, answer, _ = await post(surface, an_event(userEmail=value))
     assert status == 200, answer
-    assert surface.book.requests[0].email == value
+    assert surface.events.requests[0].email == value
 
 
 @pytest.mark.parametrize(
@@ -297,13 +301,13 @@ async def test_an_address_of_rfc_5322_is_kept_as_given(surface: Surface, value: 
         "ada@exa_mple.com",
     ],
 )
-async def test_what_is_no_address_is_refused(surface: Surface, value: str) -> None:
+async def test_what_is_no_address_is_refused(surface: RunningSurfaces, value: str) -> None:
     assert await faults(surface, an_event(userEmail=value)) == [
         "userEmail: must be an e-mail address"
     ]
 
 
-async def test_an_address_of_255_characters_is_refused(surface: Surface) -> None:
+async def test_an_address_of_255_characters_is_refused(surface: RunningSurfaces) -> None:
     value = "a" * 64 + "@" + ".".join(["b" * 61] * 3) + ".cde" + "f"
     assert len(value) == 255
     listed = await faults(surface, an_event(userEmail=value))
@@ -334,15 +338,17 @@ def test_the_short_cut_accepts_no_address_that_the_library_refuses(text: str) ->
         ".".join(["a" * 60] * 5),
     ],
 )
-async def test_a_domain_is_a_plain_name(surface: Surface, value: str) -> None:
+async def test_a_domain_is_a_plain_name(surface: RunningSurfaces, value: str) -> None:
     (fault,) = await faults(surface, an_event(domain=value))
     assert fault.startswith("domain: must ")
 
 
-async def test_an_international_domain_reaches_the_action_in_ascii(surface: Surface) -> None:
+async def test_an_international_domain_reaches_the_action_in_ascii(
+    surface: RunningSurfaces,
+) -> None:
     status, _, _ = await post(surface, an_event(domain="MÜNCHEN.example"))
     assert status == 200
-    assert surface.book.requests[0].domain == "xn--mnchen-3ya.example"
+    assert surface.events.requests[0].domain == "xn--mnchen-3ya.example"
 
 
 @pytest.mark.parametrize(
@@ -360,7 +366,9 @@ async def test_an_international_domain_reaches_the_action_in_ascii(surface: Surf
         "https://x/" + "a" * 2048,
     ],
 )
-async def test_a_source_url_is_http_or_https_with_a_host(surface: Surface, value: str) -> None:
+async def test_a_source_url_is_http_or_https_with_a_host(
+    surface: RunningSurfaces, value: str
+) -> None:
     (fault,) = await faults(surface, an_event(sourceUrl=value))
     assert fault.startswith("sourceUrl: must ")
 
@@ -374,18 +382,20 @@ async def test_a_source_url_is_http_or_https_with_a_host(surface: Surface, value
         "HTTPS://Shop.Example/?q",
     ],
 )
-async def test_a_source_url_may_have_any_host(surface: Surface, value: str) -> None:
+async def test_a_source_url_may_have_any_host(surface: RunningSurfaces, value: str) -> None:
     status, answer, _ = await post(surface, an_event(sourceUrl=value))
     assert status == 200, answer
 
 
 @pytest.mark.parametrize("value", ["ada@example.com", "0x" + "aB" * 20])
-async def test_a_user_identifier_is_an_email_or_an_address(surface: Surface, value: str) -> None:
+async def test_a_user_identifier_is_an_email_or_an_address(
+    surface: RunningSurfaces, value: str
+) -> None:
     status, _, _ = await post(surface, an_event(userIdentifier=value))
     assert status == 200
 
 
-async def test_a_fault_never_repeats_what_was_sent(surface: Surface) -> None:
+async def test_a_fault_never_repeats_what_was_sent(surface: RunningSurfaces) -> None:
     status, answer, _ = await post(
         surface, an_event(userEmail="sec ret@", userIdentifier="sec ret")
     )
@@ -425,16 +435,16 @@ async def test_a_fault_never_repeats_what_was_sent(surface: Surface) -> None:
         b'{"a":' * 1_500 + b"1" + b"}" * 1_500,
     ],
 )
-async def test_a_body_that_is_no_json_object_is_400(surface: Surface, raw: bytes) -> None:
+async def test_a_body_that_is_no_json_object_is_400(surface: RunningSurfaces, raw: bytes) -> None:
     status, answer, _ = await post(surface, raw)
     assert status == 400
     assert answer["success"] is False
     assert answer["error"].startswith("Request body ")
-    assert surface.book.requests == []
+    assert surface.events.requests == []
 
 
 @pytest.mark.parametrize(("levels", "expected"), [(30, 200), (31, 400), (100, 400)])
-async def test_nesting_has_a_limit(surface: Surface, levels: int, expected: int) -> None:
+async def test_nesting_has_a_limit(surface: RunningSurfaces, levels: int, expected: int) -> None:
     nested: object = 1
     for _ in range(levels):
         nested = [nested]
@@ -442,17 +452,17 @@ async def test_nesting_has_a_limit(surface: Surface, levels: int, expected: int)
     assert status == expected
 
 
-async def test_large_numbers_in_metadata_arrive_whole(surface: Surface) -> None:
+async def test_large_numbers_in_metadata_arrive_whole(surface: RunningSurfaces) -> None:
     status, _, _ = await post(surface, an_event(metadata={"n": 2**80}))
     assert status == 200
-    assert surface.book.requests[0].metadata == {"n": 2**80}
+    assert surface.events.requests[0].metadata == {"n": 2**80}
 
 
 @pytest.mark.parametrize(
     "content_type",
     ["application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"'],
 )
-async def test_json_content_types_are_accepted(surface: Surface, content_type: str) -> None:
+async def test_json_content_types_are_accepted(surface: RunningSurfaces, content_type: str) -> None:
     status, answer, _ = await post(surface, an_event(), **{"Content-Type": content_type})
     assert status == 200, answer
 
@@ -467,12 +477,12 @@ async def test_json_content_types_are_accepted(surface: Surface, content_type: s
         "",
     ],
 )
-async def test_another_content_type_is_400(surface: Surface, content_type: str) -> None:
+async def test_another_content_type_is_400(surface: RunningSurfaces, content_type: str) -> None:
     status, answer, _ = await post(surface, an_event(), **{"Content-Type": content_type})
     assert (status, answer["error"]) == (400, "Content-Type must be application/json")
 
 
-async def test_a_compressed_body_is_400(surface: Surface) -> None:
+async def test_a_compressed_body_is_400(surface: RunningSurfaces) -> None:
     raw = gzip.compress(json.dumps(an_event()).encode())
     status, answer, _ = await post(surface, raw, **{"Content-Encoding": "gzip"})
     assert (status, answer["error"]) == (400, "Compressed request bodies are not accepted")
@@ -491,7 +501,7 @@ async def chunked(raw: bytes) -> AsyncIterator[bytes]:
 @pytest.mark.parametrize("in_chunks", [False, True])
 @pytest.mark.parametrize(("size", "expected"), [(10_240, 200), (10_241, 413), (900_000, 413)])
 async def test_the_limit_is_10240_bytes(
-    surface: Surface, size: int, expected: int, in_chunks: bool
+    surface: RunningSurfaces, size: int, expected: int, in_chunks: bool
 ) -> None:
     raw = padded(size)
     async with surface.client.post(
@@ -509,7 +519,7 @@ async def test_the_limit_is_10240_bytes(
         }
 
 
-async def test_a_body_too_large_comes_before_a_wrong_content_type(surface: Surface) -> None:
+async def test_a_body_too_large_comes_before_a_wrong_content_type(surface: RunningSurfaces) -> None:
     status, _, _ = await post(surface, b"x" * 20_000, **{"Content-Type": "text/plain"})
     assert status == 413
 
@@ -555,23 +565,23 @@ async def test_a_body_too_large_comes_before_a_wrong_content_type(surface: Surfa
     ],
 )
 async def test_each_refusal_has_its_status_and_leaks_nothing(
-    surface: Surface, refusal: Exception, status: int, body: dict[str, object]
+    surface: RunningSurfaces, refusal: Exception, status: int, body: dict[str, object]
 ) -> None:
-    surface.book.refusal = refusal
+    surface.events.refusal = refusal
     answered, answer, headers = await post(surface, an_event())
     assert (answered, answer) == (status, {"success": False} | body)
     assert "Retry-After" not in headers
     assert headers["X-Request-Id"]
 
 
-async def test_a_cooldown_says_when_to_come_back(surface: Surface) -> None:
-    surface.book.refusal = errors.CooldownActive("Cooldown active", cooldownSeconds=3599)
+async def test_a_cooldown_says_when_to_come_back(surface: RunningSurfaces) -> None:
+    surface.events.refusal = errors.CooldownActive("Cooldown active", cooldownSeconds=3599)
     status, answer, headers = await post(surface, an_event())
     assert (status, answer["details"]) == (429, {"cooldownSeconds": 3599})
     assert headers["Retry-After"] == "3599"
 
 
-async def test_of_fifty_identical_requests_one_is_recorded(surface: Surface) -> None:
+async def test_of_fifty_identical_requests_one_is_recorded(surface: RunningSurfaces) -> None:
     answers = await asyncio.gather(*(post(surface, an_event()) for _ in range(50)))
     statuses = sorted(status for status, _, _ in answers)
     assert statuses == [200] + [409] * 49
@@ -594,7 +604,7 @@ async def test_every_class_of_the_error_tree_has_an_answer() -> None:
 # --- reads --------------------------------------------------------------------------------------
 
 
-async def test_an_event_can_be_asked_for_later(surface: Surface) -> None:
+async def test_an_event_can_be_asked_for_later(surface: RunningSurfaces) -> None:
     _, recorded, _ = await post(surface, an_event())
     status, answer, _ = await get(surface, f"/service-api/events/{recorded['eventId']}")
     assert status == 200
@@ -611,7 +621,7 @@ async def test_an_event_can_be_asked_for_later(surface: Surface) -> None:
     }
 
 
-async def test_an_unknown_event_is_404_and_what_is_no_uuid_400(surface: Surface) -> None:
+async def test_an_unknown_event_is_404_and_what_is_no_uuid_400(surface: RunningSurfaces) -> None:
     status, answer, _ = await get(surface, f"/service-api/events/{uuid4()}")
     assert (status, answer) == (404, {"success": False, "error": "Event not found"})
     for text in ("7", "x" * 36, uuid4().hex, "{" + str(uuid4()) + "}", "%00", "..%2f"):
@@ -621,7 +631,7 @@ async def test_an_unknown_event_is_404_and_what_is_no_uuid_400(surface: Surface)
 
 
 async def test_the_configuration_lists_the_brands_events_and_may_be_cached(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     status, answer, headers = await get(surface, f"/service-api/event-config?brandId={BRAND_ID}")
     assert status == 200
@@ -649,7 +659,7 @@ async def test_the_configuration_lists_the_brands_events_and_may_be_cached(
     ],
 )
 async def test_a_refused_configuration_is_not_cached(
-    surface: Surface, query: str, status: int, errors_listed: list[str] | None
+    surface: RunningSurfaces, query: str, status: int, errors_listed: list[str] | None
 ) -> None:
     answered, answer, headers = await get(surface, f"/service-api/event-config{query}")
     assert answered == status
@@ -659,9 +669,11 @@ async def test_a_refused_configuration_is_not_cached(
         assert answer["details"] == {"errors": errors_listed}
 
 
-async def test_custom_events_and_fractions_are_shown_as_configured(surface: Surface) -> None:
-    brand = surface.book.brand
-    surface.book.brand = type(brand).model_validate(
+async def test_custom_events_and_fractions_are_shown_as_configured(
+    surface: RunningSurfaces,
+) -> None:
+    brand = surface.events.brand
+    surface.events.brand = type(brand).model_validate(
         {
             "id": BRAND_ID,
             "name": "Demo",
@@ -689,7 +701,7 @@ async def test_custom_events_and_fractions_are_shown_as_configured(surface: Surf
     ],
 )
 async def test_health_is_503_only_without_a_database(
-    surface: Surface, health: Health, code: int, word: str
+    surface: RunningSurfaces, health: Health, code: int, word: str
 ) -> None:
     surface.health = health
     states = {
@@ -704,7 +716,7 @@ async def test_health_is_503_only_without_a_database(
     assert (status, answer) == (code, states | {"status": word, "timestamp": answer["timestamp"]})
 
 
-async def test_a_host_of_strange_bytes_is_malformed(surface: Surface) -> None:
+async def test_a_host_of_strange_bytes_is_malformed(surface: RunningSurfaces) -> None:
     port = int(surface.url.rpartition(":")[2])
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
@@ -718,7 +730,7 @@ async def test_a_host_of_strange_bytes_is_malformed(surface: Surface) -> None:
     assert json.loads(body) == {"success": False, "error": "Malformed request"}
 
 
-async def test_debug_shows_the_request_and_not_the_machine(surface: Surface) -> None:
+async def test_debug_shows_the_request_and_not_the_machine(surface: RunningSurfaces) -> None:
     async with surface.client.get(
         surface.url + "/service-api/debug?secret=1", headers={"Host": "shop.example"}
     ) as response:

@@ -14,11 +14,11 @@ import pytest
 
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    BrandAtWork,
     EventSurface,
     JsonResponse,
-    free,
-    somebody,
+    LiveBrand,
+    new_email,
+    unlimited_rule,
 )
 
 EVENT = f"{PREFIX}/manual-event"
@@ -59,11 +59,11 @@ def head(*lines: str, method: str = "POST", path: str = EVENT, last: bool = True
     return "\r\n".join([*own, *lines, "", ""]).encode()
 
 
-def event(brand: BrandAtWork, **changes: Any) -> bytes:
+def event(brand: LiveBrand, **changes: Any) -> bytes:
     return json.dumps(brand.body(**changes)).encode()
 
 
-async def assert_unreadable(brand: BrandAtWork, raw: bytes, **headers: str) -> JsonResponse:
+async def assert_unreadable(brand: LiveBrand, raw: bytes, **headers: str) -> JsonResponse:
     answer = await brand.surface.post(raw, **headers)
     assert answer.status == 400, (raw[:80], answer.body)
     assert set(answer.body) <= {"success", "error", "details"}
@@ -127,14 +127,14 @@ async def assert_unreadable(brand: BrandAtWork, raw: bytes, **headers: str) -> J
 async def test_what_is_no_json_object_of_sane_depth_is_400(
     event_surface: EventSurface, raw: bytes
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     await assert_unreadable(brand, raw)
 
 
 async def test_good_fields_do_not_save_a_body_with_rubbish_in_it(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     good = event(brand)
     for raw in (
         b"\xef\xbb\xbf" + good,
@@ -155,7 +155,7 @@ async def test_a_good_event_may_be_nested_32_levels_deep(
     event_surface: EventSurface, levels: int, status: int
 ) -> None:
     """The event and its metadata are the first two levels."""
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     deep = b"[" * (levels - 2) + b"]" * (levels - 2)
     raw = event(brand)[:-1] + b', "metadata": {"v": ' + deep + b"}}"
     assert (await event_surface.post(raw)).status == status
@@ -185,7 +185,7 @@ async def test_a_good_event_may_be_nested_32_levels_deep(
 async def test_strange_but_valid_values_are_kept_with_the_event(
     event_surface: EventSurface, value: str, kept: object
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     raw = event(brand)[:-1] + b', "metadata": {"v": ' + value.encode() + b"}}"
     answer = await event_surface.post(raw)
     assert answer.status == 200, answer.body
@@ -197,14 +197,14 @@ async def test_strange_but_valid_values_are_kept_with_the_event(
 
 
 async def test_the_last_of_two_equal_keys_counts(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(), free("custom_b"))
+    brand = await event_surface.brand(unlimited_rule(), unlimited_rule("custom_b"))
     raw = b'{"eventType": "custom_b", "domain": 5, ' + event(brand)[1:]
     answer = await event_surface.post(raw)
     assert (answer.status, answer.body["eventType"]) == (200, "form_submit")
 
 
 async def test_the_longest_integer_that_is_read_is_kept_too(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     for digits in (4_000, 4_300, 4_301, 9_000):
         raw = event(brand)[:-1] + b', "metadata": {"v": ' + b"9" * digits + b"}}"
         assert (await event_surface.post(raw)).status in {200, 400}
@@ -231,7 +231,7 @@ async def test_the_longest_integer_that_is_read_is_kept_too(event_surface: Event
     ],
 )
 async def test_another_content_type_is_400(event_surface: EventSurface, content_type: str) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await event_surface.post(event(brand), **{"Content-Type": content_type})
     assert answer.status == 400
     assert "application/json" in answer.error
@@ -250,19 +250,19 @@ async def test_another_content_type_is_400(event_surface: EventSurface, content_
 async def test_json_in_utf_8_is_accepted_however_it_is_written(
     event_surface: EventSurface, content_type: str
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await event_surface.post(event(brand), **{"Content-Type": content_type})
     assert answer.status == 200
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "x-gzip", "zstd", "identity, gzip"])
 async def test_a_compressed_body_is_400(event_surface: EventSurface, encoding: str) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     for raw in (gzip.compress(event(brand)), event(brand)):
         await assert_unreadable(brand, raw, **{"Content-Encoding": encoding})
 
 
-def padded(brand: BrandAtWork, size: int) -> bytes:
+def padded(brand: LiveBrand, size: int) -> bytes:
     raw = event(brand)
     inside = b', "padding": "' + b"x" * (size - len(raw) - len(b', "padding": ""')) + b'"}'
     padded = raw[:-1] + inside
@@ -280,7 +280,7 @@ async def in_chunks(raw: bytes, size: int = 100) -> AsyncIterator[bytes]:
 async def test_a_body_has_at_most_10240_bytes_and_one_more_is_413(
     event_surface: EventSurface, size: int, is_chunked: bool
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     raw = padded(brand, size)
     answer = await event_surface.post(in_chunks(raw) if is_chunked else raw)
     assert answer.status == (200 if size <= 10_240 else 413), answer.body
@@ -291,7 +291,7 @@ async def test_a_body_has_at_most_10240_bytes_and_one_more_is_413(
 
 
 async def test_size_is_counted_in_bytes_not_characters(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     body = json.dumps(brand.body(note="ü" * 6_000), ensure_ascii=False).encode()
     assert len(body.decode()) < 10_240 < len(body)
     assert (await event_surface.post(body)).status == 413
@@ -309,7 +309,7 @@ async def test_a_content_length_that_promises_less_leaves_no_second_request_reco
     event_surface: EventSurface,
 ) -> None:
     """The bytes after the promised ones are another request, and a malformed one."""
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     raw = event(brand)
     rubbish = raw + b"\r\n\r\n"
     answers = await say(
@@ -324,7 +324,7 @@ async def test_a_content_length_that_promises_less_leaves_no_second_request_reco
 
 
 async def test_a_smuggled_request_is_refused(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     raw = event(brand)
     inner = head(f"Content-Length: {len(raw)}") + raw
     for lines in (
@@ -348,7 +348,7 @@ async def test_a_smuggled_request_is_refused(event_surface: EventSurface) -> Non
 async def test_two_requests_at_once_on_one_connection_are_two_events(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     pieces = []
     for is_last in (False, False, True):
         raw = event(brand)
@@ -361,7 +361,7 @@ async def test_two_requests_at_once_on_one_connection_are_two_events(
 async def test_after_a_413_the_connection_serves_on_or_closes_but_never_misreads(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     large, raw = padded(brand, 20_000), event(brand)
     answers = await say(
         event_surface,
@@ -374,7 +374,7 @@ async def test_after_a_413_the_connection_serves_on_or_closes_but_never_misreads
 async def test_chunks_of_one_byte_and_trailing_extensions_are_read(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     raw = event(brand)
     body = b"".join(b"1;x=y\r\n%c\r\n" % byte for byte in raw) + b"0\r\n\r\n"
     answers = await say(event_surface, head("Transfer-Encoding: chunked") + body)
@@ -493,7 +493,7 @@ async def test_every_fault_is_listed_at_once_with_its_dotted_name(
 async def test_a_required_field_is_required(
     event_surface: EventSurface, name: str, value: object
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     body = {key: each for key, each in (brand.body() | {name: value}).items() if each is not ...}
     answer = await event_surface.post(body)
     assert answer.status == 400
@@ -531,7 +531,7 @@ EMAILS = [
 async def test_every_address_of_rfc_5322_gets_its_wallet_and_is_a_duplicate_of_itself(
     event_surface: EventSurface, email: str
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     assert len(email) <= 254
     answer = await brand.post(email)
     assert answer.status == 200, answer.body
@@ -576,7 +576,7 @@ async def test_every_address_of_rfc_5322_gets_its_wallet_and_is_a_duplicate_of_i
 async def test_what_is_no_address_is_a_fault_of_user_email(
     event_surface: EventSurface, email: object
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await event_surface.post(brand.body() | {"userEmail": email})
     assert answer.status == 400, answer.body
     (fault,) = answer.faults
@@ -641,7 +641,7 @@ FIELDS: list[tuple[str, object, int]] = [
 async def test_each_field_has_the_rules_of_2_1(
     event_surface: EventSurface, name: str, value: object, status: int
 ) -> None:
-    brand = await event_surface.brand(free(), free("a" * 50))
+    brand = await event_surface.brand(unlimited_rule(), unlimited_rule("a" * 50))
     answer = await event_surface.post(brand.body() | {name: value})
     assert answer.status == status, answer.body
     if status == 400:
@@ -657,14 +657,14 @@ async def test_each_field_has_the_rules_of_2_1(
 async def test_a_field_of_another_json_type_is_never_converted(
     event_surface: EventSurface, name: str, value: object
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await event_surface.post(brand.body() | {name: value})
     assert answer.status == 400
     assert [fault.partition(":")[0] for fault in answer.faults] == [name]
 
 
 async def test_unknown_fields_are_ignored_and_null_is_absence(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await brand.post(
         sourceUrl=None, userIdentifier=None, metadata=None, rewardAmount=10**9, eventId="x", x=None
     )
@@ -672,7 +672,7 @@ async def test_unknown_fields_are_ignored_and_null_is_absence(event_surface: Eve
 
 
 async def test_no_refusal_repeats_what_was_sent(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     secret = "swordfish-12345"
     for changes in (
         {"userEmail": f"{secret}@"},
@@ -688,7 +688,7 @@ async def test_no_refusal_repeats_what_was_sent(event_surface: EventSurface) -> 
 
 
 async def test_sql_and_script_in_free_text_are_just_text(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     metadata = {"a'); DROP TABLE events; --": "<script>alert(1)</script>", "$1": "%s %(x)s {0}"}
     answer = await brand.post(metadata=metadata, sourceUrl="https://x.example/';--")
     assert answer.status == 200
@@ -701,7 +701,7 @@ async def test_sql_and_script_in_free_text_are_just_text(event_surface: EventSur
 async def test_addresses_that_differ_only_in_case_are_one_user_beyond_ascii_too(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     first = await brand.post("jürgen@example.com")
     again = await brand.post("JÜRGEN@EXAMPLE.COM")
     assert again.status == 409
@@ -709,8 +709,8 @@ async def test_addresses_that_differ_only_in_case_are_one_user_beyond_ascii_too(
 
 
 async def test_many_hostile_requests_leave_the_surface_well(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     bodies = [b"{", b"[" * 9_000, b"x" * 50_000, event(brand), b"", b'{"a": 1e999}'] * 20
     answers = await asyncio.gather(*map(event_surface.post, bodies))
     assert {answer.status for answer in answers} == {200, 400, 409, 413}
-    assert (await brand.post(somebody())).status == 200
+    assert (await brand.post(new_email())).status == 200

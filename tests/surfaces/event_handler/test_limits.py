@@ -17,17 +17,17 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    BrandAtWork,
     EventSurface,
     JsonResponse,
-    free,
-    somebody,
+    LiveBrand,
+    new_email,
+    unlimited_rule,
 )
 
 EVENT = f"{PREFIX}/manual-event"
 BULK = f"{PREFIX}/bulk-events"
 DAY = 24 * 3600
-PAID = free(reward=100)
+PAID = unlimited_rule(reward=100)
 
 
 def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> int:
@@ -67,7 +67,9 @@ async def bulk(surface: EventSurface, items: list[Any], **headers: str) -> JsonR
 
 
 async def test_a_spent_budget_is_429_until_the_brands_next_day(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(PAID, free("small", reward=50), daily_mint_budget=250)
+    brand = await event_surface.brand(
+        PAID, unlimited_rule("small", reward=50), daily_mint_budget=250
+    )
     assert [(await brand.post()).status for _ in range(2)] == [200, 200]
 
     refused = await brand.post()
@@ -78,7 +80,7 @@ async def test_a_spent_budget_is_429_until_the_brands_next_day(event_surface: Ev
     assert (await brand.post(eventType="small")).status == 429
     assert await brand.events() == 3
 
-    await brand.passes(DAY)
+    await brand.let_time_pass(DAY)
     assert (await brand.post()).status == 200
 
 
@@ -91,7 +93,9 @@ async def test_the_day_is_the_brands_own(event_surface: EventSurface, zone: str)
 
 
 async def test_a_budget_holds_exactly_when_all_come_at_once(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(PAID, free("small", reward=30), daily_mint_budget=1_000)
+    brand = await event_surface.brand(
+        PAID, unlimited_rule("small", reward=30), daily_mint_budget=1_000
+    )
     answers = await asyncio.gather(
         *(brand.post(eventType="small" if number % 3 else "form_submit") for number in range(60))
     )
@@ -108,12 +112,15 @@ async def test_only_paid_events_of_the_brand_itself_use_its_budget(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand(
-        PAID, free("nothing"), free("once", reward=100, max_total_claims=0), daily_mint_budget=100
+        PAID,
+        unlimited_rule("nothing"),
+        unlimited_rule("once", reward=100, max_total_claims=0),
+        daily_mint_budget=100,
     )
     other = await event_surface.brand(PAID, daily_mint_budget=100)
     assert (await brand.post(eventType="once")).status == 429
     assert (await other.post()).status == 200
-    email = somebody()
+    email = new_email()
     assert (await brand.post(email)).status == 200
     assert (await brand.post(email)).status == 409
     assert (await brand.post()).status == 429
@@ -130,7 +137,7 @@ async def test_bypass_sources_obey_the_budget(event_surface: EventSurface) -> No
 async def test_a_changed_budget_holds_for_the_day_that_is_under_way(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(PAID, free("nothing"), daily_mint_budget=200)
+    brand = await event_surface.brand(PAID, unlimited_rule("nothing"), daily_mint_budget=200)
     assert [(await brand.post()).status for _ in range(3)] == [200, 200, 429]
     await brand.change(daily_mint_budget=300)
     assert [(await brand.post()).status for _ in range(2)] == [200, 429]
@@ -143,12 +150,13 @@ async def test_a_changed_budget_holds_for_the_day_that_is_under_way(
 
 async def test_the_cooldown_answers_before_the_budget(event_surface: EventSurface) -> None:
     brand = await event_surface.brand(
-        free(reward=100, cooldown_hours=1), free("capped", reward=100, max_total_claims=1)
+        unlimited_rule(reward=100, cooldown_hours=1),
+        unlimited_rule("capped", reward=100, max_total_claims=1),
     )
-    email = somebody()
+    email = new_email()
     await brand.post(email)
     await brand.post(eventType="capped")
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     await brand.change(daily_mint_budget=1)
     assert (await brand.post(email)).details["reason"] == "cooldown"
     assert (await brand.post(eventType="capped")).details["reason"] == "max_claims_reached"
@@ -184,11 +192,13 @@ async def test_a_reward_over_the_maximum_is_400_and_makes_no_wallet(
 async def test_new_wallets_are_limited_by_the_hour_and_known_users_are_not(
     event_surface: EventSurface,
 ) -> None:
-    stranger = await event_surface.brand(free())
-    known_elsewhere = somebody()
+    stranger = await event_surface.brand(unlimited_rule())
+    known_elsewhere = new_email()
     await stranger.post(known_elsewhere)
-    brand = await event_surface.brand(free(), free("custom_b"), max_new_wallets_per_hour=3)
-    emails = [somebody() for _ in range(3)]
+    brand = await event_surface.brand(
+        unlimited_rule(), unlimited_rule("custom_b"), max_new_wallets_per_hour=3
+    )
+    emails = [new_email() for _ in range(3)]
     assert [(await brand.post(email)).status for email in emails] == [200] * 3
 
     refused = await brand.post()
@@ -199,12 +209,12 @@ async def test_new_wallets_are_limited_by_the_hour_and_known_users_are_not(
     assert (await brand.post(emails[0], eventType="custom_b")).status == 200
     assert (await stranger.post()).status == 200
 
-    await brand.passes(3600)
+    await brand.let_time_pass(3600)
     assert (await brand.post()).status == 200
 
 
 async def test_new_wallets_hold_exactly_when_all_come_at_once(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(), max_new_wallets_per_hour=5)
+    brand = await event_surface.brand(unlimited_rule(), max_new_wallets_per_hour=5)
     answers = await asyncio.gather(*(brand.post() for _ in range(40)))
     assert Counter(answer.status for answer in answers) == {200: 5, 429: 35}
     assert sum(answer.body.get("walletCreated", False) for answer in answers) == 5
@@ -216,10 +226,10 @@ async def test_new_wallets_hold_exactly_when_all_come_at_once(event_surface: Eve
 async def test_a_refused_newcomer_is_let_in_once_another_brand_has_met_him(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), max_new_wallets_per_hour=1)
-    other = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule(), max_new_wallets_per_hour=1)
+    other = await event_surface.brand(unlimited_rule())
     await brand.post()
-    email = somebody()
+    email = new_email()
     assert (await brand.post(email)).status == 429
     assert (await other.post(email)).body["walletCreated"] is True
     answer = await brand.post(email)
@@ -230,8 +240,10 @@ async def test_events_of_one_newcomer_use_one_wallet_of_the_hour(
     event_surface: EventSurface,
 ) -> None:
     kinds = [f"type_{number}" for number in range(10)]
-    brand = await event_surface.brand(*(free(kind) for kind in kinds), max_new_wallets_per_hour=1)
-    email = somebody()
+    brand = await event_surface.brand(
+        *(unlimited_rule(kind) for kind in kinds), max_new_wallets_per_hour=1
+    )
+    email = new_email()
     answers = await asyncio.gather(*(brand.post(email, eventType=kind) for kind in kinds))
     assert [answer.status for answer in answers] == [200] * 10
     assert sum(answer.body["walletCreated"] for answer in answers) == 1
@@ -242,8 +254,10 @@ async def test_events_of_one_newcomer_use_one_wallet_of_the_hour(
 
 
 async def test_events_of_one_address_are_limited_by_the_minute(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(), free("custom_b"), events_per_minute_per_ip=3)
-    other = await event_surface.brand(free(), events_per_minute_per_ip=3)
+    brand = await event_surface.brand(
+        unlimited_rule(), unlimited_rule("custom_b"), events_per_minute_per_ip=3
+    )
+    other = await event_surface.brand(unlimited_rule(), events_per_minute_per_ip=3)
     assert [(await brand.post()).status for _ in range(3)] == [200] * 3
     refused = await brand.post()
     assert_limited(refused, "rate_limited", 60)
@@ -257,7 +271,7 @@ async def test_events_of_one_address_are_limited_by_the_minute(event_surface: Ev
 async def test_headers_that_anybody_can_send_give_no_second_minute(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), events_per_minute_per_ip=1)
+    brand = await event_surface.brand(unlimited_rule(), events_per_minute_per_ip=1)
     await brand.post()
     for name in ("X-Forwarded-For", "X-Real-IP", "Forwarded", "True-Client-IP", "CF-Connecting-IP"):
         answer = await brand.post(headers={name: "203.0.113.9"})
@@ -265,11 +279,11 @@ async def test_headers_that_anybody_can_send_give_no_second_minute(
 
 
 async def test_the_address_is_asked_after_the_cooldown(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=1), events_per_minute_per_ip=1)
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(cooldown_hours=1), events_per_minute_per_ip=1)
+    email = new_email()
     first = await brand.post(email)
     assert (await brand.post(email)).details == {"existingEventId": first.event_id}
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert (await brand.post(email)).details["reason"] == "cooldown"
     assert_limited(await brand.post(), "rate_limited", 60)
 
@@ -277,7 +291,7 @@ async def test_the_address_is_asked_after_the_cooldown(event_surface: EventSurfa
 async def test_events_at_once_of_one_address_pass_up_to_its_limit(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), events_per_minute_per_ip=7)
+    brand = await event_surface.brand(unlimited_rule(), events_per_minute_per_ip=7)
     answers = await asyncio.gather(*(brand.post() for _ in range(30)))
     assert Counter(answer.status for answer in answers) == {200: 7, 429: 23}
 
@@ -286,7 +300,7 @@ async def test_events_at_once_of_one_address_pass_up_to_its_limit(
 
 
 def signed(
-    brand: BrandAtWork,
+    brand: LiveBrand,
     raw: bytes,
     *,
     path: str = EVENT,
@@ -315,20 +329,20 @@ def signed(
     return {"X-LTZ-Signature": f"v1={digest}"} | headers
 
 
-async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[BrandAtWork, str]:
+async def a_guarded_brand(surface: EventSurface, **changes: Any) -> tuple[LiveBrand, str]:
     """A brand that requires signatures, and a user who has used the one claim."""
     rule = {"type": "custom_a", "reward": 0}
     brand = await surface.brand(
-        rule, free("custom_b", cooldown_hours=5), signed_bypass=True, **changes
+        rule, unlimited_rule("custom_b", cooldown_hours=5), signed_bypass=True, **changes
     )
-    email = somebody()
+    email = new_email()
     for kind in ("custom_a", "custom_b"):
         assert (await brand.post(email, eventType=kind)).status == 200
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     return brand, email
 
 
-def raw_event(brand: BrandAtWork, email: str, **changes: Any) -> bytes:
+def raw_event(brand: LiveBrand, email: str, **changes: Any) -> bytes:
     fields = {"metadata": {"source": "voice_claim"}} | changes
     return json.dumps(brand.body(email, **fields)).encode()
 
@@ -361,7 +375,7 @@ async def test_a_signature_covers_the_query_as_it_was_sent(event_surface: EventS
 
 async def test_a_wrong_signature_is_401_and_records_nothing(event_surface: EventSurface) -> None:
     brand, email = await a_guarded_brand(event_surface)
-    other = await event_surface.brand(free(), signed_bypass=True)
+    other = await event_surface.brand(unlimited_rule(), signed_bypass=True)
     raw = raw_event(brand, email)
     good = signed(brand, raw)
     now = int(time.time())
@@ -446,7 +460,7 @@ async def test_a_signed_request_that_is_refused_may_be_sent_again(
     assert (await event_surface.post(raw, **signed(brand, raw))).status == 200
     headers = signed(brand, raw)
     assert (await event_surface.post(raw, **headers)).status == 409
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert (await event_surface.post(raw, **headers)).status == 200
 
 
@@ -466,7 +480,7 @@ async def test_a_key_before_its_rotation_still_signs_and_a_revoked_one_does_not(
 
     async def status_with(key: str) -> int:
         raw = raw_event(brand, email)
-        await brand.passes(60)
+        await brand.let_time_pass(60)
         return (await event_surface.post(raw, **signed(brand, raw, key=key))).status
 
     assert await status_with(old) == 200
@@ -480,9 +494,9 @@ async def test_a_brand_that_wants_no_signatures_takes_no_notice_of_them(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand({"type": "custom_a", "reward": 0})
-    email = somebody()
+    email = new_email()
     await brand.post(email)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     answer = await brand.post(
         email, headers={"X-LTZ-Signature": "rubbish"}, metadata={"source": "voice_claim"}
     )
@@ -500,9 +514,9 @@ async def test_one_signature_covers_all_items_of_a_bulk_request_once(
     headers = signed(brand, raw, path=BULK)
     unsigned = await event_surface.ask("POST", BULK, raw)
     assert statuses(unsigned) == [429, 200, 429]
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert statuses(await event_surface.ask("POST", BULK, raw, headers)) == [200, 200, 200]
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert statuses(await event_surface.ask("POST", BULK, raw, headers)) == [401, 401, 401]
 
 
@@ -513,8 +527,10 @@ async def test_of_items_that_share_a_global_maximum_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
     """A user's second item waits for the commit of the first."""
-    brand = await event_surface.brand(free(max_total_claims=3), duplicate_window_seconds=0)
-    first, second, third = somebody(), somebody(), somebody()
+    brand = await event_surface.brand(
+        unlimited_rule(max_total_claims=3), duplicate_window_seconds=0
+    )
+    first, second, third = new_email(), new_email(), new_email()
     items = [brand.body(email) for email in (first, first, second, third, second)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429, 429]
 
@@ -523,7 +539,7 @@ async def test_of_items_that_share_a_budget_the_first_ones_have_it(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand(PAID, daily_mint_budget=300, duplicate_window_seconds=0)
-    first, second, third = somebody(), somebody(), somebody()
+    first, second, third = new_email(), new_email(), new_email()
     items = [brand.body(email) for email in (first, first, second, third)]
     assert statuses(await bulk(event_surface, items)) == [200, 200, 200, 429]
 
@@ -533,13 +549,13 @@ async def test_of_items_of_new_users_the_first_ones_are_let_in(
     event_surface: EventSurface, limit: str
 ) -> None:
     for _ in range(5):
-        brand = await event_surface.brand(free(), **{limit: 10})
+        brand = await event_surface.brand(unlimited_rule(), **{limit: 10})
         items = [brand.body(f"{secrets.token_hex(8)}@m.example") for _ in range(30)]
         assert statuses(await bulk(event_surface, items)) == [200] * 10 + [429] * 20
 
 
 async def test_a_bulk_request_counts_each_item_for_its_address(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(), events_per_minute_per_ip=3)
+    brand = await event_surface.brand(unlimited_rule(), events_per_minute_per_ip=3)
     assert statuses(await bulk(event_surface, [brand.body() for _ in range(4)])).count(200) == 3
     assert (await brand.post()).status == 429
 
@@ -549,8 +565,8 @@ async def test_a_mix_of_duplicates_and_users_is_decided_as_one_after_the_other(
 ) -> None:
     """The same items have the same outcomes one by one and in bulk."""
     rules = (
-        free(max_claims_per_user=2, max_total_claims=6),
-        free("custom_b", cooldown_hours=1),
+        unlimited_rule(max_claims_per_user=2, max_total_claims=6),
+        unlimited_rule("custom_b", cooldown_hours=1),
         {"type": "custom_c", "reward": 0},
     )
     for seed in range(4):

@@ -14,9 +14,9 @@ from ltzd.values import checksummed
 from tests.support.surfaces.event_surface import (
     EventSurface,
     JsonResponse,
-    free,
     mint_hash,
-    somebody,
+    new_email,
+    unlimited_rule,
 )
 from tests.support.waiting import until
 
@@ -100,7 +100,7 @@ async def test_the_configuration_has_exactly_the_fields_of_2_3(event_surface: Ev
 async def test_a_configuration_may_be_cached_five_minutes_and_a_refusal_not(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await configuration(event_surface, f"?brandId={brand.id}")
     assert answer.headers["Cache-Control"] == "public, max-age=300"
     assert answer.headers["Vary"] == "Origin"
@@ -139,8 +139,8 @@ async def test_a_changed_configuration_is_shown_within_a_second(
     event_surface: EventSurface,
 ) -> None:
     """Another process applied it, so that this one learns of it from the database."""
-    brand = await event_surface.brand(free(reward=1))
-    text = json.dumps(brand.brand.model_dump(mode="json") | {"events": [free(reward=2)]})
+    brand = await event_surface.brand(unlimited_rule(reward=1))
+    text = json.dumps(brand.brand.model_dump(mode="json") | {"events": [unlimited_rule(reward=2)]})
     await event_surface.value(
         """
         WITH changed AS (
@@ -165,7 +165,7 @@ async def test_a_changed_configuration_is_shown_within_a_second(
 
 async def test_an_event_tells_its_fields_and_no_email(event_surface: EventSurface) -> None:
     brand = await event_surface.brand()
-    email = somebody()
+    email = new_email()
     recorded = await brand.post(email, userIdentifier=email, metadata={"note": email})
     wallet = await event_surface.value(
         "SELECT wallet FROM rewards WHERE id = $1", UUID(recorded.event_id)
@@ -190,7 +190,7 @@ async def test_an_event_tells_its_fields_and_no_email(event_surface: EventSurfac
 
 
 async def test_an_event_may_be_asked_for_in_capital_letters(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     recorded = await brand.post()
     answer = await event_surface.get(f"/events/{recorded.event_id.upper()}")
     assert (answer.status, answer.body["eventId"]) == (200, recorded.event_id)
@@ -243,7 +243,7 @@ async def test_a_node_or_provider_that_is_away_is_told_while_events_are_taken(
     own_event_surface: EventSurface,
 ) -> None:
     surface = own_event_surface
-    brand = await surface.brand(free())
+    brand = await surface.brand(unlimited_rule())
 
     async def says(word: str, **states: str) -> None:
         async def look() -> bool:

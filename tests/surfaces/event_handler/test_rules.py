@@ -17,13 +17,13 @@ from ltzd.values import checksummed
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_surface import (
     NO_LIMITS,
-    BrandAtWork,
     EventSurface,
     JsonResponse,
+    LiveBrand,
     an_event_surface,
-    free,
     mint_hash,
-    somebody,
+    new_email,
+    unlimited_rule,
 )
 
 DAY = 24 * 3600
@@ -119,7 +119,7 @@ async def test_a_rewarded_event_answers_all_of_2_2_and_repeats_the_reward(
 
 
 async def test_a_reward_of_nothing_is_final_without_a_hash(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await brand.post()
 
     assert answer.status == 200
@@ -138,8 +138,11 @@ async def test_a_reward_of_nothing_is_final_without_a_hash(event_surface: EventS
 async def test_one_email_has_one_wallet_in_every_brand_and_is_new_once(
     event_surface: EventSurface,
 ) -> None:
-    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
-    email = somebody()
+    brand, other = (
+        await event_surface.brand(unlimited_rule()),
+        await event_surface.brand(unlimited_rule()),
+    )
+    email = new_email()
     first = await brand.post(email)
     second = await other.post(email.upper())
 
@@ -148,7 +151,7 @@ async def test_one_email_has_one_wallet_in_every_brand_and_is_new_once(
 
 
 async def test_a_user_identifier_never_redirects_a_reward(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     stranger = "0x" + "12" * 20
     answer = await brand.post(userIdentifier=stranger)
 
@@ -163,7 +166,7 @@ async def test_a_user_identifier_never_redirects_a_reward(event_surface: EventSu
 
 
 async def test_an_unknown_brand_is_403(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await brand.post(brandId="0x" + "fe" * 20)
     assert body_of(answer) == (403, {"success": False, "error": "Unknown brand"})
 
@@ -171,7 +174,7 @@ async def test_an_unknown_brand_is_403(event_surface: EventSurface) -> None:
 async def test_automation_that_is_off_is_403_and_on_again_within_the_change(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), automation=False)
+    brand = await event_surface.brand(unlimited_rule(), automation=False)
     answer = await brand.post()
     assert answer.status == 403
     assert "automation" in answer.error.lower()
@@ -181,7 +184,7 @@ async def test_automation_that_is_off_is_403_and_on_again_within_the_change(
     assert (await brand.post()).status == 200
 
 
-async def switch(brand: BrandAtWork, name: brand_records.Switch, *, on: bool) -> None:
+async def switch(brand: LiveBrand, name: brand_records.Switch, *, on: bool) -> None:
     async with transaction(brand.surface.daemon.pool) as connection:
         await brand_records.switch(connection, brand.brand.address, name, on=on)
     await brand.surface.refresh()
@@ -190,7 +193,7 @@ async def switch(brand: BrandAtWork, name: brand_records.Switch, *, on: bool) ->
 async def test_a_disabled_brand_is_unknown_everywhere_until_it_is_enabled(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     origin = {"Origin": f"https://{brand.domain}"}
     await switch(brand, "disabled", on=True)
 
@@ -206,7 +209,9 @@ async def test_a_disabled_brand_is_unknown_everywhere_until_it_is_enabled(
 async def test_a_paused_brands_events_are_taken_and_queued_without_waiting(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand({"type": "form_submit", "reward": 5}, free("custom_b"))
+    brand = await event_surface.brand(
+        {"type": "form_submit", "reward": 5}, unlimited_rule("custom_b")
+    )
     await switch(brand, "paused", on=True)
     answer = await brand.post()
     assert (answer.status, answer.body["status"]) == (202, "queued")
@@ -224,7 +229,7 @@ async def test_a_paused_brands_events_are_taken_and_queued_without_waiting(
 async def test_a_foreign_domain_is_403_and_the_text_names_both_domains(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example", "münchen.example"))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
     answer = await brand.post(domain="Evil.Example")
 
     assert answer.status == 403
@@ -254,7 +259,7 @@ async def test_a_foreign_domain_is_403_and_the_text_names_both_domains(
 async def test_a_configured_domain_and_its_subdomains_are_authorized(
     event_surface: EventSurface, domain: str
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example", "münchen.example"))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
     assert (await brand.post(domain=domain)).status == 200
 
 
@@ -274,14 +279,14 @@ async def test_a_configured_domain_and_its_subdomains_are_authorized(
 async def test_parents_siblings_and_look_alikes_are_not(
     event_surface: EventSurface, domain: str
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example", "münchen.example"))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
     assert (await brand.post(domain=domain)).status == 403
 
 
 async def test_a_configured_subdomain_does_not_cover_its_parent(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("app.shop.example",))
+    brand = await event_surface.brand(unlimited_rule(), domains=("app.shop.example",))
     assert (await brand.post(domain="shop.example")).status == 403
     assert (await brand.post(domain="www.shop.example")).status == 403
     assert (await brand.post(domain="x.app.shop.example")).status == 200
@@ -311,7 +316,7 @@ PLACES: list[tuple[dict[str, Any], str | None, int]] = [
 async def test_domain_counts_before_source_url_before_origin(
     event_surface: EventSurface, fields: dict[str, Any], origin: str | None, status: int
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example",))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example",))
     headers = {} if origin is None else {"Origin": origin}
     answer = await brand.post(headers=headers, **{"domain": ...} | fields)
     assert answer.status == status, answer.body
@@ -320,7 +325,7 @@ async def test_domain_counts_before_source_url_before_origin(
 async def test_without_any_domain_the_refusal_says_what_to_give(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     answer = await brand.post(domain=...)
     assert answer.status == 403
     for word in ("domain", "sourceUrl", "Origin", brand.domain):
@@ -339,7 +344,7 @@ async def test_without_any_domain_the_refusal_says_what_to_give(
     ],
 )
 async def test_a_source_urls_host_is_its_domain(event_surface: EventSurface, url: str) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example", "münchen.example"))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
     assert (await brand.post(domain=..., sourceUrl=url)).status == 200
 
 
@@ -350,7 +355,7 @@ async def test_a_source_urls_host_is_its_domain(event_surface: EventSurface, url
 async def test_nothing_but_the_host_of_a_source_url_counts(
     event_surface: EventSurface, url: str
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example",))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example",))
     assert (await brand.post(domain=..., sourceUrl=url)).status == 403
 
 
@@ -375,13 +380,16 @@ async def test_nothing_but_the_host_of_a_source_url_counts(
 async def test_an_origins_host_is_its_domain(
     event_surface: EventSurface, origin: str, status: int
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("shop.example", "münchen.example"))
+    brand = await event_surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
     answer = await brand.post(domain=..., headers={"Origin": origin})
     assert answer.status == status, answer.body
 
 
 async def test_the_domain_of_another_brand_is_foreign(event_surface: EventSurface) -> None:
-    brand, other = await event_surface.brand(free()), await event_surface.brand(free())
+    brand, other = (
+        await event_surface.brand(unlimited_rule()),
+        await event_surface.brand(unlimited_rule()),
+    )
     assert (await brand.post(domain=other.domain)).status == 403
     origin = {"Origin": f"https://{other.domain}"}
     answer = await brand.post(domain=..., headers=origin)
@@ -393,7 +401,7 @@ async def test_the_domain_of_another_brand_is_foreign(event_surface: EventSurfac
 async def test_a_domain_that_moves_to_another_brand_is_in_force_at_once(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), domains=("old.example",))
+    brand = await event_surface.brand(unlimited_rule(), domains=("old.example",))
     await brand.change(domains=("new.example",))
     assert (await brand.post(domain="old.example")).status == 403
     assert (await brand.post(domain="new.example")).status == 200
@@ -521,7 +529,7 @@ async def test_a_purchase_without_a_proper_amount_is_a_fault_of_that_field(
 
 
 async def test_other_types_take_no_notice_of_an_amount(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free("custom_a", reward=4))
+    brand = await event_surface.brand(unlimited_rule("custom_a", reward=4))
     assert (await brand.post(metadata={"amount": "nonsense"})).body["rewardAmount"] == 4
 
 
@@ -534,7 +542,7 @@ CHANNELS = ["lounge", "help-desk", "123456789012345678"]
 async def test_a_channel_off_the_list_is_403_with_the_list(
     event_surface: EventSurface, channel: str
 ) -> None:
-    brand = await event_surface.brand(free("custom_chat", channels=CHANNELS))
+    brand = await event_surface.brand(unlimited_rule("custom_chat", channels=CHANNELS))
     answer = await brand.post(metadata={"channel_id": channel})
     assert answer.status == 403
     assert answer.details == {"allowedChannels": CHANNELS}
@@ -548,21 +556,21 @@ async def test_a_channel_off_the_list_is_403_with_the_list(
 async def test_an_allowed_channel_or_none_at_all_passes(
     event_surface: EventSurface, metadata: object
 ) -> None:
-    brand = await event_surface.brand(free("custom_chat", channels=CHANNELS))
+    brand = await event_surface.brand(unlimited_rule("custom_chat", channels=CHANNELS))
     assert (await brand.post(metadata=metadata)).status == 200
 
 
 async def test_a_channel_counts_only_where_channels_are_configured(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     assert (await brand.post(metadata={"channel_id": "anywhere"})).status == 200
 
 
 async def test_control_characters_in_a_channel_are_removed_before_it_is_compared(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free("custom_chat", channels=CHANNELS))
+    brand = await event_surface.brand(unlimited_rule("custom_chat", channels=CHANNELS))
     assert (await brand.post(metadata={"chan\x00nel_id": "lou\x07nge"})).status == 200
     assert (await brand.post(metadata={"channel_id": "\x00"})).status == 403
 
@@ -571,8 +579,8 @@ async def test_control_characters_in_a_channel_are_removed_before_it_is_compared
 
 
 async def test_the_same_event_again_is_409_and_names_the_first(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    email = new_email()
     first = await brand.post(email)
     for again in (email, email.upper(), email.title()):
         assert_duplicate(await brand.post(again), first)
@@ -582,9 +590,9 @@ async def test_the_same_event_again_is_409_and_names_the_first(event_surface: Ev
 async def test_a_duplicate_is_one_of_the_same_brand_type_and_user(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(), free("custom_b"))
-    other = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(), unlimited_rule("custom_b"))
+    other = await event_surface.brand(unlimited_rule())
+    email = new_email()
     for answer in (
         await brand.post(email),
         await brand.post(email, eventType="custom_b"),
@@ -598,51 +606,51 @@ async def test_a_duplicate_is_one_of_the_same_brand_type_and_user(
 async def test_the_window_lasts_as_long_as_the_brand_says(
     event_surface: EventSurface, window: int
 ) -> None:
-    brand = await event_surface.brand(free(), duplicate_window_seconds=window)
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(), duplicate_window_seconds=window)
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(window - 3)
+    await brand.let_time_pass(window - 3)
     assert_duplicate(await brand.post(email), first)
-    await brand.passes(3)
+    await brand.let_time_pass(3)
     assert (await brand.post(email)).status == 200
 
 
 async def test_the_window_is_sixty_seconds_unless_the_brand_says_otherwise(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(57)
+    await brand.let_time_pass(57)
     assert_duplicate(await brand.post(email), first)
-    await brand.passes(3)
+    await brand.let_time_pass(3)
     assert (await brand.post(email)).status == 200
 
 
 async def test_a_window_of_nothing_knows_no_duplicates(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(), duplicate_window_seconds=0)
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(), duplicate_window_seconds=0)
+    email = new_email()
     assert [(await brand.post(email)).status for _ in range(3)] == [200] * 3
 
 
 async def test_a_refused_duplicate_does_not_extend_the_window(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    email = new_email()
     first = await brand.post(email)
     for _ in range(3):
-        await brand.passes(18)
+        await brand.let_time_pass(18)
         assert_duplicate(await brand.post(email), first)
-    await brand.passes(6)
+    await brand.let_time_pass(6)
     assert (await brand.post(email)).status == 200
 
 
 async def test_the_window_moves_with_each_accepted_event(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    email = new_email()
     await brand.post(email)
-    await brand.passes(61)
+    await brand.let_time_pass(61)
     second = await brand.post(email)
-    await brand.passes(30)
+    await brand.let_time_pass(30)
     assert_duplicate(await brand.post(email), second)
 
 
@@ -652,15 +660,15 @@ async def test_the_window_moves_with_each_accepted_event(event_surface: EventSur
 async def test_neither_bypass_nor_skip_cooldown_escapes_the_window(
     event_surface: EventSurface, metadata: dict[str, Any]
 ) -> None:
-    brand = await event_surface.brand(free())
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule())
+    email = new_email()
     first = await brand.post(email, metadata=metadata)
     assert_duplicate(await brand.post(email, metadata=metadata), first)
 
 
 async def test_a_refused_event_is_no_first_of_a_duplicate(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free("custom_chat", channels=CHANNELS))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule("custom_chat", channels=CHANNELS))
+    email = new_email()
     refused = await brand.post(email, metadata={"channel_id": "other"})
     assert refused.status == 403
     assert (await brand.post(email)).status == 200
@@ -668,7 +676,7 @@ async def test_a_refused_event_is_no_first_of_a_duplicate(event_surface: EventSu
 
 async def test_of_fifty_identical_requests_one_is_recorded(event_surface: EventSurface) -> None:
     brand = await event_surface.brand({"type": "form_submit", **NO_LIMITS})
-    email = somebody()
+    email = new_email()
     answers = await asyncio.gather(*(brand.post(email) for _ in range(50)))
 
     assert Counter(answer.status for answer in answers) == {200: 1, 409: 49}
@@ -686,13 +694,13 @@ async def test_a_cooldown_says_how_long_and_since_which_event(event_surface: Eve
     brand = await event_surface.brand(
         {"type": "custom_a", "reward": 0, "cooldown_hours": 1.5, "max_claims_per_user": -1}
     )
-    email = somebody()
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(100)
+    await brand.let_time_pass(100)
     assert_cooldown(await brand.post(email), first.event_id, 5_300)
-    await brand.passes(5_200)
+    await brand.let_time_pass(5_200)
     assert_cooldown(await brand.post(email), first.event_id, 100)
-    await brand.passes(100)
+    await brand.let_time_pass(100)
     assert (await brand.post(email)).status == 200
 
 
@@ -700,11 +708,11 @@ async def test_a_cooldown_is_24_hours_unless_the_rule_says_otherwise(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand({"type": "custom_a", "reward": 0, "max_claims_per_user": -1})
-    email = somebody()
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(DAY - 60)
+    await brand.let_time_pass(DAY - 60)
     assert_cooldown(await brand.post(email), first.event_id, 60)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert (await brand.post(email)).status == 200
 
 
@@ -712,25 +720,27 @@ async def test_an_event_may_be_claimed_once_unless_the_rule_says_otherwise(
     event_surface: EventSurface,
 ) -> None:
     brand = await event_surface.brand({"type": "custom_a", "reward": 0})
-    email = somebody()
+    email = new_email()
     await brand.post(email)
-    await brand.passes(365 * DAY)
+    await brand.let_time_pass(365 * DAY)
     assert_max_claims(await brand.post(email), 1, 1)
 
 
 async def test_refused_events_lengthen_no_cooldown(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=0.05))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(cooldown_hours=0.05))
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(90)
+    await brand.let_time_pass(90)
     assert_cooldown(await brand.post(email), first.event_id, 90)
-    await brand.passes(90)
+    await brand.let_time_pass(90)
     assert (await brand.post(email)).status == 200
 
 
 async def test_a_cooldown_is_the_users_own(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=1), free("custom_b", cooldown_hours=1))
-    email = somebody()
+    brand = await event_surface.brand(
+        unlimited_rule(cooldown_hours=1), unlimited_rule("custom_b", cooldown_hours=1)
+    )
+    email = new_email()
     await brand.post(email)
     assert (await brand.post()).status == 200
     assert (await brand.post(email, eventType="custom_b")).status == 200
@@ -739,18 +749,20 @@ async def test_a_cooldown_is_the_users_own(event_surface: EventSurface) -> None:
 async def test_a_cooldown_shorter_than_the_window_ends_with_the_window(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=0.001))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(cooldown_hours=0.001))
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(30)
+    await brand.let_time_pass(30)
     assert_duplicate(await brand.post(email), first)
 
 
 async def test_the_users_maximum_is_counted_exactly(event_surface: EventSurface) -> None:
     brand = await event_surface.brand(
-        free(max_claims_per_user=3), free("custom_b"), duplicate_window_seconds=0
+        unlimited_rule(max_claims_per_user=3),
+        unlimited_rule("custom_b"),
+        duplicate_window_seconds=0,
     )
-    email = somebody()
+    email = new_email()
     assert [(await brand.post(email)).status for _ in range(3)] == [200] * 3
     for _ in range(2):
         assert_max_claims(await brand.post(email.upper()), 3, 3)
@@ -760,7 +772,7 @@ async def test_the_users_maximum_is_counted_exactly(event_surface: EventSurface)
 
 async def test_a_maximum_of_zero_lets_nobody_claim(event_surface: EventSurface) -> None:
     brand = await event_surface.brand(
-        free(max_claims_per_user=0), free("custom_b", max_total_claims=0)
+        unlimited_rule(max_claims_per_user=0), unlimited_rule("custom_b", max_total_claims=0)
     )
     assert_max_claims(await brand.post(), 0, 0)
     assert_max_claims(await brand.post(eventType="custom_b"), 0, 0)
@@ -770,33 +782,35 @@ async def test_a_maximum_of_zero_lets_nobody_claim(event_surface: EventSurface) 
 async def test_minus_one_and_999999_are_no_limit(
     event_surface: EventSurface, unlimited: int
 ) -> None:
-    brand = await event_surface.brand(free(max_claims_per_user=unlimited))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(max_claims_per_user=unlimited))
+    email = new_email()
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
             "UPDATE event_claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
         )
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert (await brand.post(email)).status == 200
 
 
 @pytest.mark.parametrize("limit", [999_998, 1_000_000])
 async def test_a_limit_beside_999999_is_a_limit(event_surface: EventSurface, limit: int) -> None:
-    brand = await event_surface.brand(free(max_claims_per_user=limit))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(max_claims_per_user=limit))
+    email = new_email()
     await brand.post(email)
     async with event_surface.daemon.pool.acquire() as connection:
         await connection.execute(
             "UPDATE event_claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
         )
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert_max_claims(await brand.post(email), limit, limit)
 
 
 async def test_the_global_maximum_holds_for_all_users_together(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(max_total_claims=3), free("custom_b"))
-    other = await event_surface.brand(free(max_total_claims=3))
+    brand = await event_surface.brand(
+        unlimited_rule(max_total_claims=3), unlimited_rule("custom_b")
+    )
+    other = await event_surface.brand(unlimited_rule(max_total_claims=3))
     answers = await asyncio.gather(*(brand.post() for _ in range(12)))
     assert Counter(answer.status for answer in answers) == {200: 3, 429: 9}
     for answer in answers:
@@ -808,32 +822,32 @@ async def test_the_global_maximum_holds_for_all_users_together(event_surface: Ev
 
 
 async def test_a_raised_global_maximum_lets_so_many_more_in(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free(max_total_claims=2))
+    brand = await event_surface.brand(unlimited_rule(max_total_claims=2))
     assert [(await brand.post()).status for _ in range(3)] == [200, 200, 429]
-    await brand.change(free(max_total_claims=3))
+    await brand.change(unlimited_rule(max_total_claims=3))
     assert [(await brand.post()).status for _ in range(2)] == [200, 429]
-    await brand.change(free(max_total_claims=1))
+    await brand.change(unlimited_rule(max_total_claims=1))
     assert_max_claims(await brand.post(), 3, 1)
-    await brand.change(free())
+    await brand.change(unlimited_rule())
     assert (await brand.post()).status == 200
 
 
 async def test_a_global_maximum_that_comes_later_counts_what_was_claimed_before(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free())
+    brand = await event_surface.brand(unlimited_rule())
     assert [(await brand.post()).status for _ in range(4)] == [200] * 4
-    await brand.change(free(max_total_claims=5))
+    await brand.change(unlimited_rule(max_total_claims=5))
     assert [(await brand.post()).status for _ in range(2)] == [200, 429]
     assert_max_claims(await brand.post(), 5, 5)
 
 
 @pytest.mark.parametrize("skip", [False, None, ...])
 async def test_only_true_skips_the_cooldown(event_surface: EventSurface, skip: object) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=1))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(cooldown_hours=1))
+    email = new_email()
     first = await brand.post(email)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     metadata = {} if skip is ... else {"skip_cooldown": skip}
     assert_cooldown(await brand.post(email, metadata=metadata), first.event_id, 3_540)
     assert (await brand.post(email, metadata={"skip_cooldown": True})).status == 200
@@ -842,15 +856,15 @@ async def test_only_true_skips_the_cooldown(event_surface: EventSurface, skip: o
 async def test_skip_cooldown_skips_the_cooldown_only(event_surface: EventSurface) -> None:
     brand = await event_surface.brand(
         {"type": "custom_a", "reward": 0, "max_claims_per_user": 2, "cooldown_hours": 5},
-        free("custom_b", max_total_claims=1),
+        unlimited_rule("custom_b", max_total_claims=1),
     )
-    email, skip = somebody(), {"skip_cooldown": True}
+    email, skip = new_email(), {"skip_cooldown": True}
     await brand.post(email)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     second = await brand.post(email, metadata=skip)
     assert second.status == 200
     assert_duplicate(await brand.post(email, metadata=skip), second)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert_max_claims(await brand.post(email, metadata=skip), 2, 2)
     await brand.post(eventType="custom_b")
     assert_max_claims(await brand.post(eventType="custom_b", metadata=skip), 1, 1)
@@ -859,23 +873,23 @@ async def test_skip_cooldown_skips_the_cooldown_only(event_surface: EventSurface
 async def test_an_event_that_skipped_its_cooldown_begins_a_new_one(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(cooldown_hours=1))
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(cooldown_hours=1))
+    email = new_email()
     await brand.post(email)
-    await brand.passes(1_800)
+    await brand.let_time_pass(1_800)
     skipped = await brand.post(email, metadata={"skip_cooldown": True})
-    await brand.passes(1_900)
+    await brand.let_time_pass(1_900)
     assert_cooldown(await brand.post(email), skipped.event_id, 1_700)
 
 
 # --- rule 5: bypass sources --------------------------------------------------------------------
 
 
-async def exhausted(brand: BrandAtWork) -> str:
+async def exhausted(brand: LiveBrand) -> str:
     """A user who claimed the brand's first type once, a minute ago."""
-    email = somebody()
+    email = new_email()
     assert (await brand.post(email)).status == 200
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     return email
 
 
@@ -885,22 +899,22 @@ async def test_a_bypass_source_escapes_cooldown_and_the_users_maximum(
 ) -> None:
     for rule in (
         {"type": "custom_a", "reward": 0},
-        free("custom_a", cooldown_hours=9),
-        free("custom_a", max_claims_per_user=1),
+        unlimited_rule("custom_a", cooldown_hours=9),
+        unlimited_rule("custom_a", max_claims_per_user=1),
     ):
         brand = await event_surface.brand(rule)
         email = await exhausted(brand)
         assert (await brand.post(email)).status == 429
         for _ in range(3):
             assert (await brand.post(email, metadata={"source": source})).status == 200
-            await brand.passes(60)
+            await brand.let_time_pass(60)
 
 
 @pytest.mark.parametrize("source", BYPASS_SOURCES)
 async def test_a_bypass_source_obeys_the_global_maximum(
     event_surface: EventSurface, source: str
 ) -> None:
-    brand = await event_surface.brand(free(max_total_claims=2))
+    brand = await event_surface.brand(unlimited_rule(max_total_claims=2))
     metadata = {"source": source}
     assert [(await brand.post(metadata=metadata)).status for _ in range(2)] == [200, 200]
     assert_max_claims(await brand.post(metadata=metadata), 2, 2)
@@ -933,7 +947,7 @@ async def test_a_brand_names_its_own_bypass_sources(event_surface: EventSurface)
     assert (await brand.post(email, metadata={"source": "back_office"})).status == 200
 
     await brand.change(bypass_sources=())
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert (await brand.post(email, metadata={"source": "back_office"})).status == 429
 
 
@@ -942,15 +956,15 @@ async def test_a_bypass_event_counts_as_a_claim_of_later_normal_ones(
 ) -> None:
     brand = await event_surface.brand(
         {"type": "custom_a", "reward": 0},
-        free("custom_b", cooldown_hours=1),
-        free("custom_c", max_total_claims=1),
+        unlimited_rule("custom_b", cooldown_hours=1),
+        unlimited_rule("custom_c", max_total_claims=1),
     )
     metadata = {"source": "gateway_event"}
-    email = somebody()
+    email = new_email()
     await brand.post(email, metadata=metadata)
     cooling = await brand.post(email, eventType="custom_b", metadata=metadata)
     await brand.post(email, eventType="custom_c", metadata=metadata)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
 
     assert_max_claims(await brand.post(email), 1, 1)
     assert_cooldown(await brand.post(email, eventType="custom_b"), cooling.event_id, 3_540)
@@ -977,7 +991,7 @@ async def test_of_two_rules_that_are_broken_the_earlier_one_answers(
         automation=False,
     )
     await brand.change(automation=True)
-    email = somebody()
+    email = new_email()
     good: dict[str, Any] = {"eventType": "purchase", "metadata": {"amount": 1}}
     first = await brand.post(email, **good)
     assert (first.status, first.body["rewardAmount"]) == (200, 0)
@@ -1012,14 +1026,14 @@ async def test_of_two_rules_that_are_broken_the_earlier_one_answers(
     # The global and the user's maximum are reached, and the cooldown is active.
     assert (await brand.post(**good)).status == 200
     assert_duplicate(await brand.post(email, **good), first)
-    await brand.passes(60)
+    await brand.let_time_pass(60)
     assert_max_claims(await brand.post(email, **good), 2, 2)
     purchase = brand.brand.events[1].model_dump()
     await brand.change(purchase | {"max_total_claims": 50})
     assert_max_claims(await brand.post(email, **good), 1, 1)
     await brand.change(purchase | {"max_total_claims": 50, "max_claims_per_user": 2})
     assert_cooldown(await brand.post(email, **good), first.event_id, 5 * 3600 - 60)
-    await brand.passes(5 * 3600)
+    await brand.let_time_pass(5 * 3600)
     assert (await brand.post(email, **good)).status == 200
 
 
@@ -1030,8 +1044,8 @@ async def test_without_the_identity_provider_it_is_500_and_nothing_is_recorded(
     own_event_surface: EventSurface,
 ) -> None:
     surface = own_event_surface
-    brand = await surface.brand(free(), free("custom_b"))
-    email = somebody()
+    brand = await surface.brand(unlimited_rule(), unlimited_rule("custom_b"))
+    email = new_email()
     assert (await brand.post(email)).status == 200
     fault = {"service": "identity", "status": 503, "times": 1000}
     async with surface.http.post(
@@ -1049,7 +1063,7 @@ async def test_without_the_identity_provider_it_is_500_and_nothing_is_recorded(
 async def test_without_a_database_it_is_503(databases: Databases, tmp_path: Path) -> None:
     url = await databases.fresh_database()
     async with an_event_surface(url, tmp_path) as surface:
-        brand = await surface.brand(free())
+        brand = await surface.brand(unlimited_rule())
         await databases.drop(url)
         for answer in (await brand.post(), await surface.get(f"/events/{uuid4()}")):
             assert body_of(answer) == (503, {"success": False, "error": "Database unavailable"})
@@ -1061,7 +1075,7 @@ async def test_without_a_hash_in_time_it_is_202_with_the_fields_of_a_200(
     monkeypatch.setattr("ltzd.actions.event_handler.record.HASH_WAIT_SECONDS", 0.05)
     own_event_surface.is_publishing.clear()
     brand = await own_event_surface.brand()
-    email = somebody()
+    email = new_email()
     answer = await brand.post(email)
 
     assert answer.status == 202

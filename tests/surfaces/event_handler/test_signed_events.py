@@ -14,20 +14,20 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
-    BrandAtWork,
     EventSurface,
     JsonResponse,
-    free,
-    somebody,
+    LiveBrand,
+    new_email,
+    unlimited_rule,
 )
 
 PATH = f"{PREFIX}/manual-event"
 BULK = f"{PREFIX}/bulk-events"
 
 
-async def a_signing_brand(surface: EventSurface, **changes: Any) -> BrandAtWork:
+async def a_signing_brand(surface: EventSurface, **changes: Any) -> LiveBrand:
     return await surface.brand(
-        free(cooldown_hours=24, max_claims_per_user=1),
+        unlimited_rule(cooldown_hours=24, max_claims_per_user=1),
         signed_bypass=True,
         duplicate_window_seconds=0,
         **changes,
@@ -35,7 +35,7 @@ async def a_signing_brand(surface: EventSurface, **changes: Any) -> BrandAtWork:
 
 
 def headers(
-    brand: BrandAtWork,
+    brand: LiveBrand,
     body: bytes,
     *,
     path: str = PATH,
@@ -55,7 +55,7 @@ def headers(
     }
 
 
-def raw(brand: BrandAtWork, email: str, **metadata: object) -> bytes:
+def raw(brand: LiveBrand, email: str, **metadata: object) -> bytes:
     return json.dumps(brand.body(email, metadata=metadata)).encode()
 
 
@@ -67,14 +67,14 @@ async def test_unsigned_wishes_are_not_granted_and_the_event_is_a_normal_one(
     event_surface: EventSurface,
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    email = somebody()
+    email = new_email()
     assert (await brand.post(email, metadata={"source": "voice_claim"})).status == 200
     for metadata in ({"source": "voice_claim"}, {"source": "gateway_event"}):
         answer = await brand.post(email, metadata=metadata)
         assert (answer.status, answer.error) == (429, "Max claims reached")
 
     cooling = await event_surface.brand(
-        free(cooldown_hours=1), signed_bypass=True, duplicate_window_seconds=0
+        unlimited_rule(cooldown_hours=1), signed_bypass=True, duplicate_window_seconds=0
     )
     assert (await cooling.post(email)).status == 200
     answer = await cooling.post(email, metadata={"skip_cooldown": True})
@@ -83,12 +83,12 @@ async def test_unsigned_wishes_are_not_granted_and_the_event_is_a_normal_one(
 
 async def test_a_signature_grants_them(event_surface: EventSurface) -> None:
     brand = await a_signing_brand(event_surface)
-    email = somebody()
+    email = new_email()
     for _ in range(3):
         body = raw(brand, email, source="voice_claim")
         assert (await post(event_surface, body, headers(brand, body))).status == 200
     cooling = await event_surface.brand(
-        free(cooldown_hours=1), signed_bypass=True, duplicate_window_seconds=0
+        unlimited_rule(cooldown_hours=1), signed_bypass=True, duplicate_window_seconds=0
     )
     for _ in range(2):
         body = raw(cooling, email, skip_cooldown=True)
@@ -98,10 +98,10 @@ async def test_a_signature_grants_them(event_surface: EventSurface) -> None:
 async def test_a_signed_event_obeys_the_global_maximum_and_duplicates(
     event_surface: EventSurface,
 ) -> None:
-    brand = await event_surface.brand(free(max_total_claims=2), signed_bypass=True)
-    email = somebody()
+    brand = await event_surface.brand(unlimited_rule(max_total_claims=2), signed_bypass=True)
+    email = new_email()
     answers = []
-    for address in (email, email, somebody(), somebody()):
+    for address in (email, email, new_email(), new_email()):
         body = raw(brand, address, source="voice_claim")
         answers.append(await post(event_surface, body, headers(brand, body)))
     assert [answer.status for answer in answers] == [200, 409, 200, 429]
@@ -122,7 +122,7 @@ async def test_who_signs_must_sign_right(
     event_surface: EventSurface, changes: dict[str, Any], error: str
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    body = raw(brand, somebody())
+    body = raw(brand, new_email())
     answer = await post(event_surface, body, headers(brand, body, **changes))
     assert (answer.status, answer.body) == (401, {"success": False, "error": error})
     assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
@@ -136,7 +136,7 @@ async def test_a_missing_header_is_a_wrong_signature(
     event_surface: EventSurface, name: str
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    body = raw(brand, somebody())
+    body = raw(brand, new_email())
     signed = headers(brand, body)
     del signed[name]
     assert (await post(event_surface, body, signed)).status == 401
@@ -146,7 +146,7 @@ async def test_a_changed_body_and_another_brands_key_are_refused(
     event_surface: EventSurface,
 ) -> None:
     brand, thief = await a_signing_brand(event_surface), await a_signing_brand(event_surface)
-    body = raw(brand, somebody())
+    body = raw(brand, new_email())
     signed = headers(brand, body)
     assert (await post(event_surface, body + b" ", signed)).status == 401
     signed = headers(brand, body, key=thief.keys.security_key)
@@ -158,7 +158,7 @@ async def test_a_changed_body_and_another_brands_key_are_refused(
 
 async def test_a_signed_request_is_good_once(event_surface: EventSurface) -> None:
     brand = await a_signing_brand(event_surface)
-    body = raw(brand, somebody(), source="voice_claim")
+    body = raw(brand, new_email(), source="voice_claim")
     signed = headers(brand, body)
     assert (await post(event_surface, body, signed)).status == 200
     replayed = await post(event_surface, body, signed)
@@ -170,7 +170,7 @@ async def test_of_a_signed_request_sent_fifty_times_at_once_one_counts(
     event_surface: EventSurface,
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    body = raw(brand, somebody(), source="voice_claim")
+    body = raw(brand, new_email(), source="voice_claim")
     signed = headers(brand, body)
     answers = await asyncio.gather(*(post(event_surface, body, signed) for _ in range(50)))
     assert Counter(answer.status for answer in answers) == {200: 1, 401: 49}
@@ -179,19 +179,19 @@ async def test_of_a_signed_request_sent_fifty_times_at_once_one_counts(
 
 async def test_a_refused_request_has_not_used_its_nonce(event_surface: EventSurface) -> None:
     brand = await a_signing_brand(event_surface)
-    email = somebody()
+    email = new_email()
     assert (await brand.post(email)).status == 200
     body = raw(brand, email)  # signed, but without a bypass source
     signed = headers(brand, body)
     assert (await post(event_surface, body, signed)).status == 429
-    await brand.passes(25 * 3600)
-    await brand.change(free(max_claims_per_user=2, cooldown_hours=24))
+    await brand.let_time_pass(25 * 3600)
+    await brand.change(unlimited_rule(max_claims_per_user=2, cooldown_hours=24))
     assert (await post(event_surface, body, signed)).status == 200
 
 
 async def test_a_brand_that_asks_for_no_signature_ignores_one(event_surface: EventSurface) -> None:
-    brand = await event_surface.brand(free())
-    body = raw(brand, somebody())
+    brand = await event_surface.brand(unlimited_rule())
+    body = raw(brand, new_email())
     assert (await post(event_surface, body, headers(brand, body, key="wrong"))).status == 200
 
 
@@ -199,7 +199,7 @@ async def test_one_signature_covers_all_items_of_a_bulk_request(
     event_surface: EventSurface,
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    email = somebody()
+    email = new_email()
     items = [brand.body(email, metadata={"source": "voice_claim"}) for _ in range(3)]
     body = json.dumps({"events": [*items, brand.body()]}).encode()
     signed = headers(brand, body, path=BULK)
@@ -220,5 +220,5 @@ async def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_does(
         )
     await event_surface.refresh()
     for key in (rotation.key, brand.keys.security_key):
-        body = raw(brand, somebody())
+        body = raw(brand, new_email())
         assert (await post(event_surface, body, headers(brand, body, key=key))).status == 200

@@ -23,7 +23,7 @@ from tests.support.surfaces.http_surface import (
     OTHER_TOKEN,
     SITE_HOST,
     TOKEN,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 from tests.support.surfaces.openapi import assert_examples_fit
@@ -33,20 +33,20 @@ GOOD = {"host": SITE_HOST, "dailyAllowance": 40}
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_site()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_site()
     vars(running.limits).update(vars(RateLimits()))
     return running
 
 
 async def ask(
-    surface: Surface,
+    surface: RunningSurfaces,
     method: str,
     path: str = "",
     payload: object = None,
@@ -60,7 +60,7 @@ async def ask(
         return answer.status, body, answer.headers
 
 
-async def linked(surface: Surface) -> None:
+async def linked(surface: RunningSurfaces) -> None:
     surface.site.codes[LINK_CODE] = ("user", 40)
     await surface.site.link(surface.site.visitor, LINK_CODE)
     surface.site.calls.clear()
@@ -70,7 +70,7 @@ async def linked(surface: Surface) -> None:
 # --- good answers -----------------------------------------------------------------------------
 
 
-async def test_an_owner_is_told_a_code_once(surface: Surface) -> None:
+async def test_an_owner_is_told_a_code_once(surface: RunningSurfaces) -> None:
     status, body, headers = await ask(surface, "POST", payload=GOOD)
     assert (status, body) == (
         201,
@@ -96,13 +96,13 @@ async def test_an_owner_is_told_a_code_once(surface: Surface) -> None:
     ],
 )
 async def test_an_allowance_is_500_where_none_is_named(
-    surface: Surface, payload: object, allowance: int
+    surface: RunningSurfaces, payload: object, allowance: int
 ) -> None:
     status, body, _ = await ask(surface, "POST", payload=payload)
     assert (status, body["dailyAllowance"], body["host"]) == (201, allowance, SITE_HOST)
 
 
-async def test_an_owner_sees_his_own_links_and_ends_them(surface: Surface) -> None:
+async def test_an_owner_sees_his_own_links_and_ends_them(surface: RunningSurfaces) -> None:
     assert (await ask(surface, "GET"))[:2] == (200, {"links": []})
     await linked(surface)
     link = {
@@ -147,7 +147,7 @@ async def test_an_owner_sees_his_own_links_and_ends_them(surface: Surface) -> No
     ids=lambda value: str(value)[:60],
 )
 async def test_what_is_malformed_is_named(
-    surface: Surface, payload: object, code: str, errors: list[str] | None
+    surface: RunningSurfaces, payload: object, code: str, errors: list[str] | None
 ) -> None:
     status, body, _ = await ask(surface, "POST", payload=payload)
     assert (status, body["code"]) in {(400, code), (400, "INVALID_BODY")}
@@ -156,7 +156,7 @@ async def test_what_is_malformed_is_named(
     assert surface.site.requests == []
 
 
-async def test_a_host_of_no_site_is_not_found(surface: Surface) -> None:
+async def test_a_host_of_no_site_is_not_found(surface: RunningSurfaces) -> None:
     status, body, _ = await ask(surface, "POST", payload={"host": "other.example"})
     assert (status, body) == (
         404,
@@ -169,7 +169,7 @@ async def test_a_host_of_no_site_is_not_found(surface: Surface) -> None:
     [("POST", "", GOOD), ("GET", "", None), ("DELETE", f"/{SITE_HOST}", None)],
 )
 async def test_only_an_owners_token_counts_and_foreign_pages_do_not(
-    surface: Surface, method: str, path: str, payload: object
+    surface: RunningSurfaces, method: str, path: str, payload: object
 ) -> None:
     for token in (None, "", "header.wrong.signature"):
         status, body, headers = await ask(surface, method, path, payload, token)
@@ -184,7 +184,7 @@ async def test_only_an_owners_token_counts_and_foreign_pages_do_not(
     assert headers["Access-Control-Allow-Origin"] == BRANDS_PAGE
 
 
-async def test_a_brands_page_may_ask_for_every_method(surface: Surface) -> None:
+async def test_a_brands_page_may_ask_for_every_method(surface: RunningSurfaces) -> None:
     for path, methods in (
         ("", "GET, POST, OPTIONS"),
         (f"/{SITE_HOST}", "GET, POST, DELETE, OPTIONS"),
@@ -195,7 +195,7 @@ async def test_a_brands_page_may_ask_for_every_method(surface: Surface) -> None:
         assert "Authorization" in headers["Access-Control-Allow-Headers"]
 
 
-async def test_relays_and_links_count_together_for_each_address(surface: Surface) -> None:
+async def test_relays_and_links_count_together_for_each_address(surface: RunningSurfaces) -> None:
     left = REQUESTS_PER_CLIENT.max_hits
     for path in ("/relay", "/site-links", "/site-links/a.example", "/site-links/nothing/here"):
         async with surface.client.get(surface.url + path) as answer:
@@ -219,7 +219,7 @@ async def test_relays_and_links_count_together_for_each_address(surface: Surface
     ],
 )
 async def test_what_goes_wrong_is_told_in_the_relays_envelope(
-    surface: Surface, refusal: Exception, status: int, code: str
+    surface: RunningSurfaces, refusal: Exception, status: int, code: str
 ) -> None:
     surface.site.refusal = refusal
     seen, body, _ = await ask(surface, "POST", payload=GOOD)
@@ -228,14 +228,14 @@ async def test_what_goes_wrong_is_told_in_the_relays_envelope(
     RelayerError.model_validate(body)
 
 
-async def test_a_body_has_a_limit_and_is_json(surface: Surface) -> None:
+async def test_a_body_has_a_limit_and_is_json(surface: RunningSurfaces) -> None:
     status, body, _ = await ask(surface, "POST", payload=GOOD | {"x": "x" * BODY_LIMIT})
     assert (status, body["code"]) == (413, "PAYLOAD_TOO_LARGE")
     status, body, _ = await ask(surface, "POST", payload=["host"])
     assert (status, body["code"]) == (400, "INVALID_BODY")
 
 
-async def test_other_methods_are_not_allowed(surface: Surface) -> None:
+async def test_other_methods_are_not_allowed(surface: RunningSurfaces) -> None:
     for method, path in (("PUT", ""), ("DELETE", ""), ("POST", f"/{SITE_HOST}")):
         status, body, _ = await ask(surface, method, path, {})
         assert (status, body["code"]) == (405, "METHOD_NOT_ALLOWED")

@@ -31,7 +31,7 @@ from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.values import address_of
 from tests.support.sites.host_sites import SHORT
 from tests.support.surfaces.event_action import SEALER
-from tests.support.surfaces.event_surface import BrandAtWork, EventSurface
+from tests.support.surfaces.event_surface import EventSurface, LiveBrand
 from tests.support.surfaces.http_surface import serving
 
 BASE = "/wp-json/loyalty/v1"
@@ -85,7 +85,7 @@ class Site:
 
     url: str
     shop: EventSurface
-    brand: BrandAtWork
+    brand: LiveBrand
     host: str
 
     async def session(self, username: str | None = None) -> "Session":

@@ -59,7 +59,7 @@ from tests.support.surfaces.http_surface import (
     LINK_CODE,
     NONCE,
     SITE_HOST,
-    Surface,
+    RunningSurfaces,
     a_surface,
 )
 from tests.support.surfaces.openapi import assert_examples_fit
@@ -98,14 +98,14 @@ STREAK = {
 
 
 @pytest_asyncio.fixture(scope="module")
-async def running() -> AsyncIterator[Surface]:
+async def running() -> AsyncIterator[RunningSurfaces]:
     async with a_surface() as surface:
         yield surface
 
 
 @pytest.fixture
-def surface(running: Surface) -> Surface:
-    running.forget_site()
+def surface(running: RunningSurfaces) -> RunningSurfaces:
+    running.reset_site()
     return running
 
 
@@ -139,7 +139,7 @@ class JsonResponse:
 
 
 async def ask(
-    surface: Surface, method: str, path: str, payload: object = None, **headers: str
+    surface: RunningSurfaces, method: str, path: str, payload: object = None, **headers: str
 ) -> JsonResponse:
     """Send a request with ann's log-in. An empty header is not sent.
 
@@ -161,16 +161,18 @@ async def ask(
         return JsonResponse(reply.status, await reply.text(), reply.headers)
 
 
-async def post(surface: Surface, path: str, payload: object = ..., **headers: str) -> JsonResponse:
+async def post(
+    surface: RunningSurfaces, path: str, payload: object = ..., **headers: str
+) -> JsonResponse:
     payload = GOOD.get(path) if payload is ... else payload
     return await ask(surface, "POST", path, payload, **headers)
 
 
-async def get(surface: Surface, path: str, **headers: str) -> JsonResponse:
+async def get(surface: RunningSurfaces, path: str, **headers: str) -> JsonResponse:
     return await ask(surface, "GET", path, **headers)
 
 
-async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
+async def well(surface: RunningSurfaces, path: str, **headers: str) -> JsonResponse:
     """A valid request of this endpoint."""
     return await (post if path in POSTED else get)(surface, path, **headers)
 
@@ -178,7 +180,9 @@ async def well(surface: Surface, path: str, **headers: str) -> JsonResponse:
 # --- good answers -------------------------------------------------------------------------------
 
 
-async def test_a_check_in_is_answered_with_the_streak_and_its_reward(surface: Surface) -> None:
+async def test_a_check_in_is_answered_with_the_streak_and_its_reward(
+    surface: RunningSurfaces,
+) -> None:
     first, second = await post(surface, "checkin"), await post(surface, "checkin")
 
     expected = {"success": True, "streak": STREAK, "reward": 15, "alreadyClaimed": False}
@@ -186,7 +190,7 @@ async def test_a_check_in_is_answered_with_the_streak_and_its_reward(surface: Su
     assert (second.status, second.body) == (200, expected | {"reward": 0, "alreadyClaimed": True})
 
 
-async def test_a_redeemed_perk_is_answered_with_its_code(surface: Surface) -> None:
+async def test_a_redeemed_perk_is_answered_with_its_code(surface: RunningSurfaces) -> None:
     answer = await post(surface, "redeem")
 
     perk = {"id": COFFEE.id, "name": "Free coffee", "cost": 25, "category": "drinks"}
@@ -198,7 +202,7 @@ async def test_a_redeemed_perk_is_answered_with_its_code(surface: Surface) -> No
     assert upper.body["perk"]["id"] == COFFEE.id
 
 
-async def test_a_perk_that_is_not_mined_yet_has_no_code(surface: Surface) -> None:
+async def test_a_perk_that_is_not_mined_yet_has_no_code(surface: RunningSurfaces) -> None:
     surface.site.is_pending = True
     answer = await post(surface, "redeem")
     assert (answer.status, answer.body["confirmationCode"]) == (202, None)
@@ -206,7 +210,7 @@ async def test_a_perk_that_is_not_mined_yet_has_no_code(surface: Surface) -> Non
     assert CODE not in answer.text
 
 
-async def test_a_claimed_milestone_is_answered_with_its_bonus(surface: Surface) -> None:
+async def test_a_claimed_milestone_is_answered_with_its_bonus(surface: RunningSurfaces) -> None:
     answer = await post(surface, "claim-milestone")
     assert (answer.status, answer.body) == (
         200,
@@ -214,7 +218,7 @@ async def test_a_claimed_milestone_is_answered_with_its_bonus(surface: Surface) 
     )
 
 
-async def test_a_link_is_answered_with_the_wallet(surface: Surface) -> None:
+async def test_a_link_is_answered_with_the_wallet(surface: RunningSurfaces) -> None:
     answer = await post(surface, "link")
     assert (answer.status, answer.body) == (
         200,
@@ -223,7 +227,7 @@ async def test_a_link_is_answered_with_the_wallet(surface: Surface) -> None:
     assert (await post(surface, "link")).error == (400, "link_failed", "This code is wrong.")
 
 
-async def test_a_link_is_ended_also_where_there_is_none(surface: Surface) -> None:
+async def test_a_link_is_ended_also_where_there_is_none(surface: RunningSurfaces) -> None:
     await post(surface, "link")
     assert (await get(surface, "me")).body["linked"]
     for payload in (None, b"x" * (BODY_LIMIT + 1)):
@@ -233,7 +237,9 @@ async def test_a_link_is_ended_also_where_there_is_none(surface: Surface) -> Non
     assert (await ask(surface, "DELETE", "link", X_WP_Nonce="")).error[:2] == (401, "not_logged_in")
 
 
-async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(surface: Surface) -> None:
+async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(
+    surface: RunningSurfaces,
+) -> None:
     surface.site.refusal = TooManyAttempts("You have typed too many.", retryAfterSeconds=431)
     answer = await post(surface, "link")
     assert answer.error == (429, "rest_too_many_requests", "You have typed too many.")
@@ -241,7 +247,7 @@ async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(surface:
     assert answer.headers["X-WP-Nonce"] == FRESH_NONCE
 
 
-async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: Surface) -> None:
+async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: RunningSurfaces) -> None:
     answer = await get(surface, "leaderboard", Cookie="", X_WP_Nonce="")
     assert (answer.status, answer.body) == (
         200,
@@ -261,14 +267,14 @@ async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: Surface
 @pytest.mark.parametrize("metric", ["ltz_earned", "activity", "streak"])
 @pytest.mark.parametrize("period", ["week", "month", "all"])
 async def test_every_metric_and_period_can_be_asked_for(
-    surface: Surface, metric: str, period: str
+    surface: RunningSurfaces, metric: str, period: str
 ) -> None:
     answer = await get(surface, f"leaderboard?metric={metric}&period={period}&limit=100&x=1&x=2")
     assert (answer.status, answer.body["metric"], answer.body["period"]) == (200, metric, period)
     assert surface.site.requests == [(BRAND_ID, metric, period, 100)]
 
 
-async def test_a_member_sees_himself(surface: Surface) -> None:
+async def test_a_member_sees_himself(surface: RunningSurfaces) -> None:
     answer = await get(surface, "me")
     assert (answer.status, answer.body) == (
         200,
@@ -286,7 +292,7 @@ async def test_a_member_sees_himself(surface: Surface) -> None:
     assert answer.headers["Cache-Control"] == "no-store"
 
 
-async def test_a_linked_member_sees_what_the_link_still_allows(surface: Surface) -> None:
+async def test_a_linked_member_sees_what_the_link_still_allows(surface: RunningSurfaces) -> None:
     await post(surface, "link")
     body = (await get(surface, "me")).body
     assert (body["linked"], body["spendable"]) == (True, 780)
@@ -299,12 +305,14 @@ async def test_a_linked_member_sees_what_the_link_still_allows(surface: Surface)
 
 @pytest.mark.parametrize("most", [25, 26, 10**30, None])
 async def test_a_perk_that_costs_no_more_than_was_shown_is_redeemed(
-    surface: Surface, most: int | None
+    surface: RunningSurfaces, most: int | None
 ) -> None:
     assert (await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})).status == 200
 
 
-async def test_a_perk_that_has_become_dearer_is_refused_with_its_price(surface: Surface) -> None:
+async def test_a_perk_that_has_become_dearer_is_refused_with_its_price(
+    surface: RunningSurfaces,
+) -> None:
     for most in (0, 24):
         answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
         assert answer.error == (400, "redeem_failed", "The price is now 25 LTZ.")
@@ -323,20 +331,20 @@ async def test_a_perk_that_has_become_dearer_is_refused_with_its_price(surface: 
     ],
 )
 async def test_a_malformed_cost_is_an_invalid_parameter(
-    surface: Surface, most: object, reason: str
+    surface: RunningSurfaces, most: object, reason: str
 ) -> None:
     answer = await post(surface, "redeem", {"perkId": COFFEE.id, "maxCost": most})
     assert answer.params == {"maxCost": reason}
     assert surface.site.requests == []
 
 
-async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: Surface) -> None:
+async def test_a_member_is_shown_his_own_name_as_the_site_has_it(surface: RunningSurfaces) -> None:
     surface.site.visitor = replace(ANN, username="ann@mail.example")
     assert (await get(surface, "me")).body["username"] == "ann@mail.example"
 
 
 async def test_a_member_redeems_nothing_of_a_brand_that_has_just_got_his_site(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     """The member's links and LTZ belong to the brand of his log-in."""
     surface.site.visitor = replace(ANN, brand_id=address_of("0x" + "cd" * 20))
@@ -345,7 +353,7 @@ async def test_a_member_redeems_nothing_of_a_brand_that_has_just_got_his_site(
     assert "redeem" not in surface.site.calls
 
 
-async def test_perks_are_listed_for_everybody(surface: Surface) -> None:
+async def test_perks_are_listed_for_everybody(surface: RunningSurfaces) -> None:
     answer = await get(surface, "perks", Cookie="", X_WP_Nonce="")
     perk = {"id": COFFEE.id, "name": "Free coffee", "cost": 25, "category": "drinks"}
     assert (answer.status, answer.body) == (
@@ -365,7 +373,9 @@ async def test_perks_are_listed_for_everybody(surface: Surface) -> None:
         (10**9 * LTZ + 1, "1000000000.000000000000000001"),
     ],
 )
-async def test_amounts_are_exact_json_numbers(surface: Surface, units: int, text: str) -> None:
+async def test_amounts_are_exact_json_numbers(
+    surface: RunningSurfaces, units: int, text: str
+) -> None:
     surface.site.price = surface.site.balance = surface.site.spendable = units
     assert f'"cost":{text},' in (await post(surface, "redeem")).text
     assert f'"cost":{text},' in (await get(surface, "perks")).text
@@ -377,7 +387,9 @@ async def test_amounts_are_exact_json_numbers(surface: Surface, units: int, text
 @pytest.mark.parametrize(
     ("multiplier", "text"), [("1.0", "1"), ("1.50", "1.50"), ("0", "0"), ("1E+2", "100")]
 )
-async def test_a_multiplier_is_a_json_number(surface: Surface, multiplier: str, text: str) -> None:
+async def test_a_multiplier_is_a_json_number(
+    surface: RunningSurfaces, multiplier: str, text: str
+) -> None:
     surface.site.multiplier = Decimal(multiplier)
     assert f'"multiplier":{text},' in (await post(surface, "checkin")).text
 
@@ -392,7 +404,7 @@ async def test_a_multiplier_is_a_json_number(surface: Surface, multiplier: str, 
     ids=str,
 )
 async def test_without_a_log_in_nothing_happens(
-    surface: Surface, path: str, without: dict[str, str]
+    surface: RunningSurfaces, path: str, without: dict[str, str]
 ) -> None:
     answer = await well(surface, path, **without)
     assert answer.error == (401, "not_logged_in", "You are not logged in at this site.")
@@ -416,7 +428,7 @@ async def test_without_a_log_in_nothing_happens(
     ],
 )
 async def test_a_host_that_only_looks_like_the_sites_is_nobodys(
-    surface: Surface, host: str
+    surface: RunningSurfaces, host: str
 ) -> None:
     for path in FAILED:
         answer = await well(surface, path, Host=host)
@@ -431,12 +443,14 @@ async def test_a_host_that_only_looks_like_the_sites_is_nobodys(
 @pytest.mark.parametrize(
     "host", ["Site.EXAMPLE", "site.example:8443", "SITE.example:80", "site.example."]
 )
-async def test_a_host_may_have_a_port_capitals_and_a_final_dot(surface: Surface, host: str) -> None:
+async def test_a_host_may_have_a_port_capitals_and_a_final_dot(
+    surface: RunningSurfaces, host: str
+) -> None:
     assert (await post(surface, "checkin", Host=host)).status == 200
     assert surface.site.calls[0] == f"brand_of {SITE_HOST}"
 
 
-async def test_a_log_ins_fresh_nonce_comes_back_with_refusals_too(surface: Surface) -> None:
+async def test_a_log_ins_fresh_nonce_comes_back_with_refusals_too(surface: RunningSurfaces) -> None:
     for path in NEED_LOG_IN:
         assert (await well(surface, path)).headers["X-WP-Nonce"] == FRESH_NONCE
     assert (await post(surface, "redeem", {})).headers["X-WP-Nonce"] == FRESH_NONCE
@@ -447,7 +461,7 @@ async def test_a_log_ins_fresh_nonce_comes_back_with_refusals_too(surface: Surfa
 
 
 async def test_the_host_comes_before_the_log_in_and_that_before_what_is_asked(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     bad: list[object] = [{}, b"{", b"x" * (BODY_LIMIT + 1)]
     for path in GOOD:
@@ -463,7 +477,7 @@ async def test_the_host_comes_before_the_log_in_and_that_before_what_is_asked(
 
 
 @pytest.mark.parametrize("payload", [None, b"", {}, {"perkId": None}, {"perkId": ""}], ids=str)
-async def test_a_perk_must_be_named(surface: Surface, payload: object) -> None:
+async def test_a_perk_must_be_named(surface: RunningSurfaces, payload: object) -> None:
     answer = await post(surface, "redeem", payload)
     assert answer.error == (400, "missing_perk_id", "perkId is required.")
 
@@ -488,7 +502,7 @@ async def test_a_perk_must_be_named(surface: Surface, payload: object) -> None:
     ids=lambda value: str(value)[:40],
 )
 async def test_a_malformed_perk_id_is_an_invalid_parameter(
-    surface: Surface, perk_id: object
+    surface: RunningSurfaces, perk_id: object
 ) -> None:
     cleaned = perk_id == COFFEE.id + "\n"  # control characters are removed from every string
     answer = await post(surface, "redeem", {"perkId": perk_id})
@@ -502,7 +516,7 @@ async def test_a_malformed_perk_id_is_an_invalid_parameter(
 @pytest.mark.parametrize(
     "payload", [None, b"", {}, {"milestoneDays": None}, {"milestoneDays": ""}], ids=str
 )
-async def test_a_milestone_must_be_named(surface: Surface, payload: object) -> None:
+async def test_a_milestone_must_be_named(surface: RunningSurfaces, payload: object) -> None:
     answer = await post(surface, "claim-milestone", payload)
     assert answer.error == (400, "missing_milestone", "milestoneDays is required.")
 
@@ -523,7 +537,7 @@ async def test_a_milestone_must_be_named(surface: Surface, payload: object) -> N
     ],
 )
 async def test_malformed_days_are_an_invalid_parameter(
-    surface: Surface, days: object, reason: str
+    surface: RunningSurfaces, days: object, reason: str
 ) -> None:
     answer = await post(surface, "claim-milestone", {"milestoneDays": days})
     assert answer.params == {"milestoneDays": reason}
@@ -531,12 +545,14 @@ async def test_malformed_days_are_an_invalid_parameter(
 
 
 @pytest.mark.parametrize("days", [8, 2**31, 2**63, 2**64, 10**18])
-async def test_a_milestone_that_does_not_exist_is_refused(surface: Surface, days: int) -> None:
+async def test_a_milestone_that_does_not_exist_is_refused(
+    surface: RunningSurfaces, days: int
+) -> None:
     answer = await post(surface, "claim-milestone", {"milestoneDays": days})
     assert answer.error == (400, "claim_failed", "There is no such milestone.")
 
 
-async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -> None:
+async def test_days_that_no_machine_number_holds_are_refused(surface: RunningSurfaces) -> None:
     for days in ("1" + "0" * 400, "-1" + "0" * 400, "1e400", "1e2"):
         answer = await post(surface, "claim-milestone", b'{"milestoneDays": %s}' % days.encode())
         assert answer.status == 400
@@ -556,7 +572,7 @@ async def test_days_that_no_machine_number_holds_are_refused(surface: Surface) -
     ],
     ids=str,
 )
-async def test_a_link_needs_a_code(surface: Surface, payload: object, reason: str) -> None:
+async def test_a_link_needs_a_code(surface: RunningSurfaces, payload: object, reason: str) -> None:
     assert (await post(surface, "link", payload)).params == {"code": reason}
     assert surface.site.requests == []
 
@@ -585,7 +601,7 @@ async def test_a_link_needs_a_code(surface: Surface, payload: object, reason: st
     ids=lambda value: str(value)[:40],
 )
 async def test_bad_queries_name_each_bad_parameter(
-    surface: Surface, query: str, params: dict[str, str]
+    surface: RunningSurfaces, query: str, params: dict[str, str]
 ) -> None:
     answer = await get(surface, f"leaderboard?{query}")
     assert answer.params == params
@@ -612,7 +628,7 @@ async def test_bad_queries_name_each_bad_parameter(
     ids=str,
 )
 async def test_a_body_that_is_no_json_object_is_refused(
-    surface: Surface, payload: bytes, headers: dict[str, str]
+    surface: RunningSurfaces, payload: bytes, headers: dict[str, str]
 ) -> None:
     for path in GOOD:
         answer = await post(surface, path, payload, **headers)
@@ -620,7 +636,7 @@ async def test_a_body_that_is_no_json_object_is_refused(
     assert surface.site.requests == []
 
 
-async def test_a_body_has_a_limit(surface: Surface) -> None:
+async def test_a_body_has_a_limit(surface: RunningSurfaces) -> None:
     pad = BODY_LIMIT - len(json.dumps({"perkId": COFFEE.id, "x": ""}))
     full = {"perkId": COFFEE.id, "x": "x" * pad}
     assert (await post(surface, "redeem", full)).status == 200
@@ -635,12 +651,14 @@ async def test_a_body_has_a_limit(surface: Surface) -> None:
 @pytest.mark.parametrize(
     "payload", [b"", b"{", b"\xff", b"x" * (BODY_LIMIT + 1), b'{"reward": 1000000}'], ids=len
 )
-async def test_whatever_a_check_in_holds_means_nothing(surface: Surface, payload: bytes) -> None:
+async def test_whatever_a_check_in_holds_means_nothing(
+    surface: RunningSurfaces, payload: bytes
+) -> None:
     answer = await post(surface, "checkin", payload, Content_Type="text/plain")
     assert (answer.status, answer.body["reward"]) == (200, 15)
 
 
-async def test_unknown_fields_are_ignored(surface: Surface) -> None:
+async def test_unknown_fields_are_ignored(surface: RunningSurfaces) -> None:
     assert (await post(surface, "redeem", {"perkId": COFFEE.id, "wallet": 7})).status == 200
 
 
@@ -661,7 +679,7 @@ async def test_unknown_fields_are_ignored(surface: Surface) -> None:
         "/wp-json/wp/v2/users/me",
     ],
 )
-async def test_what_is_no_route_is_said_to_be_none(surface: Surface, path: str) -> None:
+async def test_what_is_no_route_is_said_to_be_none(surface: RunningSurfaces, path: str) -> None:
     for method in ("GET", "POST", "DELETE"):
         answer = await ask(surface, method, path)
         assert (answer.status, answer.body) == (404, NO_ROUTE)
@@ -669,7 +687,7 @@ async def test_what_is_no_route_is_said_to_be_none(surface: Surface, path: str) 
 
 
 @pytest.mark.parametrize("path", FAILED)
-async def test_a_wrong_method_is_no_route(surface: Surface, path: str) -> None:
+async def test_a_wrong_method_is_no_route(surface: RunningSurfaces, path: str) -> None:
     allowed = {"POST"} if path in POSTED else {"GET", "HEAD"}
     allowed |= {"DELETE"} if path == "link" else set()
     for method in {"GET", "POST", "PUT", "PATCH", "DELETE"} - allowed:
@@ -680,7 +698,7 @@ async def test_a_wrong_method_is_no_route(surface: Surface, path: str) -> None:
         assert (await ask(surface, "HEAD", path)).status == 404
 
 
-async def test_slashes_at_the_end_are_the_same_route(surface: Surface) -> None:
+async def test_slashes_at_the_end_are_the_same_route(surface: RunningSurfaces) -> None:
     for path in ("checkin/", "checkin//"):
         assert (await ask(surface, "POST", path)).status == 200
     surface.site.refusal = CheckInRefused("Come back tomorrow.")
@@ -688,7 +706,7 @@ async def test_slashes_at_the_end_are_the_same_route(surface: Surface) -> None:
         assert (await ask(surface, "POST", path)).error[1] == "checkin_failed"
 
 
-async def test_outside_the_prefix_nothing_is_the_sites(surface: Surface) -> None:
+async def test_outside_the_prefix_nothing_is_the_sites(surface: RunningSurfaces) -> None:
     for path in ("/wp-jsonx", "/wp", "/WP-JSON/loyalty/v1/me", "/loyalty/v1/me"):
         assert (await ask(surface, "GET", path)).body == {
             "code": "NOT_FOUND",
@@ -696,7 +714,7 @@ async def test_outside_the_prefix_nothing_is_the_sites(surface: Surface) -> None
         }
 
 
-async def test_a_head_is_a_get_without_its_body(surface: Surface) -> None:
+async def test_a_head_is_a_get_without_its_body(surface: RunningSurfaces) -> None:
     for path in READ:
         whole, head = await get(surface, path), await ask(surface, "HEAD", path)
         assert (head.status, head.text) == (200, "")
@@ -704,7 +722,7 @@ async def test_a_head_is_a_get_without_its_body(surface: Surface) -> None:
     assert (await ask(surface, "HEAD", "leaderboard?limit=0")).status == 400
 
 
-async def test_a_preflight_is_answered_everywhere(surface: Surface) -> None:
+async def test_a_preflight_is_answered_everywhere(surface: RunningSurfaces) -> None:
     for path in (*FAILED, "/wp-json/nowhere"):
         answer = await ask(surface, "OPTIONS", path, Origin="https://shop.example")
         assert (answer.status, answer.text) == (204, "")
@@ -724,7 +742,9 @@ def retry_after(answer: JsonResponse) -> int:
     return seconds
 
 
-async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(surface: Surface) -> None:
+async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(
+    surface: RunningSurfaces,
+) -> None:
     for number in range(60):
         answer = await post(surface, "checkin", Cookie=FAILED_COOKIE)
         assert answer.error[:2] == (401, "not_logged_in"), number
@@ -743,14 +763,14 @@ async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(surface: Sur
     assert len(surface.site.calls) == calls
 
 
-async def test_of_3360_failed_log_ins_sixty_reach_the_site(surface: Surface) -> None:
+async def test_of_3360_failed_log_ins_sixty_reach_the_site(surface: RunningSurfaces) -> None:
     for _ in range(56):
         await asyncio.gather(*[post(surface, "checkin", Cookie=FAILED_COOKIE) for _ in range(60)])
     assert 60 <= surface.site.calls.count("member") <= 120, "those under way at once may be more"
 
 
 async def test_a_log_in_that_the_site_has_confirmed_passes_while_others_are_refused(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     for _ in range(61):
         await post(surface, "checkin", Cookie=FAILED_COOKIE)
@@ -759,7 +779,7 @@ async def test_a_log_in_that_the_site_has_confirmed_passes_while_others_are_refu
     assert (await get(surface, "me")).status == 200
 
 
-async def test_good_log_ins_and_visitors_without_one_never_count(surface: Surface) -> None:
+async def test_good_log_ins_and_visitors_without_one_never_count(surface: RunningSurfaces) -> None:
     for _ in range(70):
         assert (await get(surface, "me")).status == 200
         assert (await get(surface, "me", Cookie="", X_WP_Nonce="")).status == 401
@@ -768,7 +788,7 @@ async def test_good_log_ins_and_visitors_without_one_never_count(surface: Surfac
 
 
 async def test_failed_log_ins_count_for_one_host_and_close_no_page_that_needs_none(
-    surface: Surface,
+    surface: RunningSurfaces,
 ) -> None:
     for _ in range(61):
         await post(surface, "checkin", Cookie=FAILED_COOKIE)
@@ -792,7 +812,7 @@ async def test_failed_log_ins_count_for_their_address() -> None:
             assert (await get(surface, "me", X_Forwarded_For=client)).status == status
 
 
-async def test_a_host_whose_site_is_waited_for_by_too_many_is_503(surface: Surface) -> None:
+async def test_a_host_whose_site_is_waited_for_by_too_many_is_503(surface: RunningSurfaces) -> None:
     surface.site.log_in_refusal = HostSiteBusy("too many")
     for path in NEED_LOG_IN:
         answer = await well(surface, path)
@@ -846,7 +866,7 @@ async def test_prefix_and_namespace_are_settings() -> None:
     ids=lambda value: type(value).__name__,
 )
 async def test_what_goes_wrong_has_the_code_of_its_endpoint_and_a_sentence(
-    surface: Surface, error: LtzdError, message: str
+    surface: RunningSurfaces, error: LtzdError, message: str
 ) -> None:
     surface.site.refusal = error
     for path, code in FAILED.items():
@@ -855,7 +875,7 @@ async def test_what_goes_wrong_has_the_code_of_its_endpoint_and_a_sentence(
 
 @pytest.mark.parametrize("path", NEED_LOG_IN)
 async def test_a_host_site_that_does_not_answer_is_told_as_that(
-    surface: Surface, path: str
+    surface: RunningSurfaces, path: str
 ) -> None:
     surface.site.log_in_refusal = HostSiteUnavailable("status 503", reason="status 503")
     assert (await well(surface, path)).error == (
@@ -869,7 +889,7 @@ async def test_a_host_site_that_does_not_answer_is_told_as_that(
     [(1, "1 minute"), (60, "1 minute"), (61, "2 minutes"), (3_600, "60 minutes")],
 )
 async def test_whom_a_brand_cannot_take_in_this_hour_is_told_so(
-    surface: Surface, seconds: int, when: str
+    surface: RunningSurfaces, seconds: int, when: str
 ) -> None:
     surface.site.log_in_refusal = rate_limited("new wallets an hour", 1, seconds)
     for path in NEED_LOG_IN:
@@ -882,7 +902,9 @@ async def test_whom_a_brand_cannot_take_in_this_hour_is_told_so(
 @pytest.mark.parametrize(
     "error", [RuntimeError("secret"), IllegalTransition("secret"), KeyError("secret")]
 )
-async def test_what_nobody_foresaw_tells_nothing(surface: Surface, error: BaseException) -> None:
+async def test_what_nobody_foresaw_tells_nothing(
+    surface: RunningSurfaces, error: BaseException
+) -> None:
     surface.site.refusal = error
     for path in FAILED:
         assert (await well(surface, path)).error == (
@@ -892,7 +914,7 @@ async def test_what_nobody_foresaw_tells_nothing(surface: Surface, error: BaseEx
         )
 
 
-async def test_a_request_with_two_hosts_is_refused(running: Surface) -> None:
+async def test_a_request_with_two_hosts_is_refused(running: RunningSurfaces) -> None:
     host, port = running.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -909,7 +931,7 @@ async def test_a_request_with_two_hosts_is_refused(running: Surface) -> None:
     }
 
 
-async def asked_for(surface: Surface, target: str, head: str) -> Any:
+async def asked_for(surface: RunningSurfaces, target: str, head: str) -> Any:
     """The body of the response to exactly these bytes."""
     host, port = surface.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
@@ -919,7 +941,7 @@ async def asked_for(surface: Surface, target: str, head: str) -> Any:
     return json.loads(received.partition("\r\n\r\n")[2])
 
 
-async def test_a_request_without_a_host_is_malformed(running: Surface) -> None:
+async def test_a_request_without_a_host_is_malformed(running: RunningSurfaces) -> None:
     for target in (f"{BASE}/leaderboard", f"http://{SITE_HOST}{BASE}/leaderboard"):
         assert (await asked_for(running, target, ""))["code"] == "rest_bad_request"
 
@@ -930,7 +952,7 @@ async def test_a_request_without_a_host_is_malformed(running: Surface) -> None:
 )
 @pytest.mark.parametrize("scheme", ["http", "HTTPS", "ws"])
 async def test_a_target_that_names_another_host_than_the_header_is_of_no_site(
-    surface: Surface, scheme: str, authority: str
+    surface: RunningSurfaces, scheme: str, authority: str
 ) -> None:
     for path in ("leaderboard", "me"):
         target = f"{scheme}://{authority}{BASE}/{path}"
@@ -942,7 +964,7 @@ async def test_a_target_that_names_another_host_than_the_header_is_of_no_site(
     assert surface.site.requests == []
 
 
-async def test_a_target_may_name_the_host_once_more(surface: Surface) -> None:
+async def test_a_target_may_name_the_host_once_more(surface: RunningSurfaces) -> None:
     for authority in (SITE_HOST, SITE_HOST.upper(), f"{SITE_HOST}:80"):
         target = f"http://{authority}{BASE}/leaderboard?limit=5"
         body = await asked_for(surface, target, f"Host: {SITE_HOST}\r\n")
@@ -1009,7 +1031,7 @@ def test_every_code_of_the_specification_has_an_example_where_it_belongs() -> No
     assert not {code for name, _, code in codes if name in READ} & {"rest_invalid_json"}
 
 
-async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
+async def test_good_answers_fit_what_is_documented(surface: RunningSurfaces) -> None:
     for name, operation in ENDPOINTS.items():
         answer = await well(surface, name)
         model = operation.responses[200].model
@@ -1019,7 +1041,7 @@ async def test_good_answers_fit_what_is_documented(surface: Surface) -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: Surface, mode: GenerationMode
+    surface: RunningSurfaces, mode: GenerationMode
 ) -> None:
     async with surface.client.get(surface.url + "/docs/openapi.json") as answer:
         described = await answer.json()

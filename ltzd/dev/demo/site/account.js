@@ -1,4 +1,4 @@
-// The page of a visitor who is logged in: who he is, his check-in, and what follows from each.
+// The page of a logged-in visitor: the account, the check-in, and the refresh after each action.
 
 import { Refusal, ask, remove, send } from "./api.js";
 import * as board from "./board.js";
@@ -55,7 +55,7 @@ async function link(form) {
   await changedLink("Your wallet is linked.");
 }
 
-// A fault is told beside its field, which gets the focus back.
+// Shows an error beside its field and returns the focus to the field.
 function showFault(field, words) {
   element("link-fault").textContent = words;
   field.ariaInvalid = String(Boolean(words));
@@ -67,7 +67,7 @@ async function unlink() {
   await changedLink("The link is ended: this site spends only what it gave you.");
 }
 
-// What had the focus is hidden now.
+// The element that had the focus is hidden now.
 async function changedLink(words) {
   await load();
   element("unlinked").open = false;

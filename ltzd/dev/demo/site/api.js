@@ -1,11 +1,11 @@
-// The site API, asked on behalf of the page's visitor.
+// A client of the site API for the page's visitor.
 
 const SILENCE = "The loyalty programme gives no answer. Please try again in a moment.";
 const LONGEST_MILLISECONDS = 100_000;
 
 let nonce = document.body.dataset.nonce;
 
-// `message` is fit for the visitor.
+// `message` can be shown to the visitor.
 export class Refusal extends Error {}
 
 export const ask = (path) => exchanged(path, {});
@@ -16,7 +16,7 @@ export const remove = (path) => exchanged(path, { method: "DELETE" });
 
 async function exchanged(path, request) {
   const { answer, said } = await exchange(path, request);
-  // The site renews a nonce long before it ends.
+  // The site renews a nonce long before it expires.
   nonce = answer.headers.get("X-WP-Nonce") ?? nonce;
   if (answer.ok && said.success) return said;
   throw new Refusal(said.message || SILENCE);

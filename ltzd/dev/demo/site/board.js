@@ -1,4 +1,4 @@
-// The leaderboard, which everybody may see.
+// The leaderboard, which is public.
 
 import { ask } from "./api.js";
 import { amount, copyOf, days, element, ltz, orTell } from "./page.js";

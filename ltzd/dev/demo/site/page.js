@@ -1,4 +1,4 @@
-// What every part of the page uses: its elements, its words, its one line of news.
+// Shared by all parts of the page: elements, text formats, and the message line.
 
 import { Refusal } from "./api.js";
 
@@ -17,7 +17,7 @@ export const days = (number) => `${amount(number)} ${number === 1 ? "day" : "day
 const GOOD_NEWS_MILLISECONDS = 15_000;
 let fading;
 
-// Good news goes by itself; bad news waits until it is dismissed.
+// A success message disappears by itself; an error stays until it is dismissed.
 export function tell(words, isBad = false) {
   clearTimeout(fading);
   if (words && !isBad) fading = setTimeout(tell, GOOD_NEWS_MILLISECONDS, "");
@@ -28,11 +28,11 @@ export function tell(words, isBad = false) {
 
 element("news-close").addEventListener("click", () => tell(""));
 
-// What work answers whose button has done its duty.
+// The result of work after which the button is not needed again.
 export const SPENT = "spent";
 
-// Does the work at a press; another press meanwhile does nothing. The button keeps the focus, which
-// `disabled` would take from it.
+// Runs the work at a press and ignores presses meanwhile. The button is not `disabled`, which would
+// take its focus.
 export function onPress(button, work) {
   button.addEventListener("click", () => alone(button, work));
 }
@@ -49,7 +49,7 @@ export async function alone(button, work) {
   }
 }
 
-// What the API refuses is told in its own words.
+// Shows the API's own message of a refusal.
 export async function orTell(work) {
   try {
     return await work();

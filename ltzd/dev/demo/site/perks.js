@@ -1,4 +1,4 @@
-// The perks, and the codes that redeeming them gives.
+// The perks, and the codes of redemptions.
 
 import { Refusal, ask, send } from "./api.js";
 import { copyOf, element, ltz, onPress, pause, tell } from "./page.js";
@@ -26,7 +26,7 @@ export async function load(money, redeemed) {
   afford(money);
 }
 
-// What the member's money reaches for.
+// Enables the perks that the member can afford.
 function afford(money) {
   for (const { card, button, perk } of cards.values()) {
     const reason = perk.available ? lack(perk.cost, money) : "Not available right now";
@@ -65,20 +65,20 @@ async function redeem(perkId, redeemed) {
   redeemed(perk);
 }
 
-// A perk that has become dearer is not taken: its new price is shown, and the member decides.
+// A perk with a higher price than shown is not redeemed: the page shows the new price.
 async function atShownPrice(perkId, redeemed) {
   const { cost } = cards.get(perkId).perk;
   try {
     return await redemption(perkId, cost);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    await load(shownMoney, redeemed).catch(() => {}); // The refusal is what the member must hear.
+    await load(shownMoney, redeemed).catch(() => {}); // The refusal is the message to show.
     if (cards.get(perkId).perk.cost <= cost) throw error;
     throw new Refusal(`${error.message} Press Redeem again to take it at that price.`);
   }
 }
 
-// There is no code before a block brings it; who asks again meanwhile asks for the same redemption.
+// The code exists once a block has the redemption; a retry before that is the same redemption.
 async function redemption(perkId, maxCost) {
   const ends = performance.now() + LONGEST_WAIT_MILLISECONDS;
   for (;;) {
@@ -89,7 +89,7 @@ async function redemption(perkId, maxCost) {
   }
 }
 
-// A retry within a minute gives the same code, so that it is kept once.
+// A retry within a minute returns the same code, which is stored once.
 function keep(name, code) {
   if (!codes.some((kept) => kept.code === code)) codes.unshift({ name, code });
   sessionStorage.setItem(KEPT, JSON.stringify(codes));

@@ -1,4 +1,4 @@
-// The streak: a moon that fills up until the next milestone, and the bonuses that wait.
+// The streak: a moon that fills up until the next milestone, and the bonuses to claim.
 
 import { send } from "./api.js";
 import { amount, copyOf, days, element, ltz, onPress, tell } from "./page.js";

@@ -1,6 +1,6 @@
-// The wallet: its balance, what this site may spend of it, and its link.
+// The wallet: its balance, this site's allowance, and the link.
 //
-// While LTZ is on its way the API is asked for the balance again and again.
+// Polls the balance while LTZ is pending.
 
 import { ask } from "./api.js";
 import { amount, element, ltz, pause } from "./page.js";
@@ -40,7 +40,7 @@ function terms({ dailyAllowance, allowanceLeft, expiresAt }) {
   return `Linked until ${end}. ${allowance}, ${ltz(allowanceLeft)} are left today.`;
 }
 
-// LTZ that a coming block brings or takes; `settled` is called once everything is there.
+// Expects a change of the balance by a coming block; calls `settled` once it has happened.
 export function expect(change, settled) {
   if (change === 0) return;
   expected = (expected ?? shown) + change;

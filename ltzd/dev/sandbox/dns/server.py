@@ -60,7 +60,7 @@ class DnsServer:
                 self._store.apply_record(record)
         except (KeyError, TypeError, ValueError) as error:
             raise Misconfigured(
-                "The sandbox's DNS records are damaged: start once with --clean to begin anew."
+                "The sandbox's DNS records are damaged; start once with --clean to delete them."
             ) from error
         await self._listen()
 

@@ -92,5 +92,5 @@ async def _restore(
         return AccountCredentials.from_record(records[0]), store
     except (KeyError, TypeError, ValueError) as error:
         raise Misconfigured(
-            "The sandbox's data directory is damaged: start once with --clean to begin anew."
+            "The sandbox's data directory is damaged; start once with --clean to create a new one."
         ) from error

@@ -76,5 +76,5 @@ async def _restore(journal: Journal, records: list[Record]) -> tuple[PaymentsAcc
         return PaymentsAccount.from_record(records[0]), store
     except (KeyError, ValueError, TypeError, msgspec.ValidationError) as error:
         raise Misconfigured(
-            "The sandbox's data directory is damaged: start once with --clean to begin anew."
+            "The sandbox's data directory is damaged; start once with --clean to create a new one."
         ) from error

@@ -141,5 +141,5 @@ async def _restore(journal: Journal, records: list[Record]) -> tuple[bytes, Site
         return bytes.fromhex(str(records[0]["secret"])), users
     except (KeyError, ValueError, TypeError) as error:
         raise Misconfigured(
-            "The sandbox's host site is damaged: start once with --clean to begin anew."
+            "The sandbox's host site is damaged; start once with --clean to create a new one."
         ) from error

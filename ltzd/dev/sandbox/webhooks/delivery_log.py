@@ -48,7 +48,7 @@ class DeliveryLog:
                 self._apply(record)
         except (KeyError, TypeError, ValueError, msgspec.ValidationError) as error:
             raise Misconfigured(
-                "The sandbox's webhook inbox is damaged: start once with --clean to begin anew."
+                "The sandbox's webhook inbox is damaged; start once with --clean to delete it."
             ) from error
         return self
 
