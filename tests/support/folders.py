@@ -35,7 +35,7 @@ async def a_data_directory() -> AsyncIterator[Path]:
 
 
 def data_parent() -> Path:
-    """The parent of test data: /dev/shm with enough space, since a database is 300 files, else /tmp."""
+    """Returns /dev/shm if it has enough space for databases, which are 300 files each, else /tmp."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free >= _PLENTY_BYTES and os.access(_MEMORY, os.W_OK):
             return _MEMORY
