@@ -35,7 +35,7 @@ async def a_data_directory() -> AsyncIterator[Path]:
 
 
 def data_parent() -> Path:
-    """Returns /dev/shm if it has enough space for databases, which are 300 files each, else /tmp."""
+    """Returns /dev/shm if it has space for databases of 300 files each, else /tmp."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free >= _PLENTY_BYTES and os.access(_MEMORY, os.W_OK):
             return _MEMORY
