@@ -172,7 +172,7 @@ class RateLimits:
         return counted
 
     def _may_try_redis(self) -> bool:
-        """While Redis is unavailable, one caller tries it after each pause; nobody else waits."""
+        """While Redis is unavailable, one caller tries it after each pause; others do not wait."""
         if self._retry_at is None:
             return True
         now = self._clock()

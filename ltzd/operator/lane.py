@@ -35,7 +35,7 @@ from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
 
-_SHOWN_SECONDS = 10.0
+_STATUS_SECONDS = 10.0
 """Time between two writes of the lane's row. Below `lanes.SHOWN_FOR_SECONDS`, or other processes
 would take the lane for dead."""
 
@@ -156,7 +156,7 @@ class WalletLane(ABC):
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
         self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
-        backoff = RefusalBackoff()
+        backoff = RefusalBackoff(context.clock)
         guard = SendGuard(context, in_flight, funds, self.pause, backoff)
         signer = TransactionSigner(self._signer, context, funds)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
@@ -164,7 +164,8 @@ class WalletLane(ABC):
         monitor = ReceiptMonitor(
             context, in_flight, funds, signer, work, guard, self._blocks, self._due
         )
-        await monitor.check_mined()  # a cause that stopped the last term stops this one too
+        # A cause that stopped the last term stops this one before it signs.
+        await monitor.check_mined()
         self.is_serving, self.stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)
         log.info(
@@ -180,7 +181,7 @@ class WalletLane(ABC):
                 group.create_task(in_flight.run())
                 group.create_task(publisher.run())
                 group.create_task(monitor.run())
-                group.create_task(self._show(lane))
+                group.create_task(self._report_status(lane))
                 group.create_task(_until_lost(term))
         finally:
             work.end_term()
@@ -197,13 +198,13 @@ class WalletLane(ABC):
             )
         return used
 
-    async def _show(self, lane: Lane) -> None:
+    async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""
         while True:
             async with session(self._pool) as connection:
                 await lanes.report_working(connection, lane, self.pause.reason)
             await asyncio.sleep(self._policy.pauses.status)
-            await self.pause.changes.wait(_SHOWN_SECONDS)
+            await self.pause.changes.wait(_STATUS_SECONDS)
 
 
 async def _until_lost(term: LockTerm) -> None:

@@ -324,7 +324,9 @@ async def test_a_wrong_password_refuses_nobody_and_is_in_no_log(redis: RedisServ
     assert "hunter2" not in str(logs)
 
 
-@pytest.mark.parametrize("said", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"*2\r\n:1\r\n+x\r\n"])
+@pytest.mark.parametrize(
+    "greeting", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"", b"*2\r\n:1\r\n+x\r\n"]
+)
 async def test_a_server_that_is_no_redis_refuses_nobody(greeting: bytes) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(64)

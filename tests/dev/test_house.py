@@ -140,7 +140,6 @@ NOT_IMPORTED = {
     "safe-pysha3": "the back end of eth-hash, which imports it",
     "types-cachetools": "read by mypy",
     "types-psutil": "read by mypy",
-    "web3": "imported by tests and benchmarks alone so far",
 }
 """Why a declared dependency that its part of the project does not import is declared."""
 
@@ -187,6 +186,7 @@ def test_every_package_that_a_module_imports_is_declared_for_its_part(part: str)
 def test_every_declared_dependency_is_imported_by_its_part_or_says_why_not(part: str) -> None:
     imported = set(_imported_by(part)) | (set(_imported_by("dev")) if not part else set())
     assert _declared_for(part) - imported - NOT_IMPORTED.keys() == set()
+    assert imported & NOT_IMPORTED.keys() == set(), "it is imported: delete its entry"
 
 
 # --- words and names ----------------------------------------------------------------------------

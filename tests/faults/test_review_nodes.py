@@ -131,7 +131,7 @@ async def test_a_node_that_syncs_anew_is_waited_for(
 
     node.lag = 15
     await follower.step()
-    with pytest.raises(NodeUnavailable, match="fallen behind"):
+    with pytest.raises(NodeUnavailable, match="is behind the final block"):
         await follower.step()
     assert await cursor_of(pool) == before
 

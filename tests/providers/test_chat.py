@@ -121,7 +121,7 @@ async def test_what_is_no_answer_about_roles_is_a_failure_and_never_no_member(
     server.next[GUILD].append(answering(status, body, Location="/api/v10"))
 
     assert (await failure(platform, role_in())).wait_seconds == 0
-    assert len(server.requests) == 1, "nothing is repeated, and no redirect followed"
+    assert len(server.requests) == 1, "no request is repeated, and no redirect followed"
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 
 
 async def test_the_sandboxs_guilds_are_understood(sandbox: Sandbox) -> None:
-    async def says(account: str, **member: object) -> None:
+    async def set_member(account: str, **member: object) -> None:
         account_state = {"provider": "discord", "id": account, "guildId": GUILD, **member}
         async with (
             aiohttp.ClientSession() as http,
@@ -297,11 +297,11 @@ async def test_the_sandboxs_guilds_are_understood(sandbox: Sandbox) -> None:
     async with ChatPlatform(ChatPolicy(discord.base_url, discord.token, levels)) as platform:
         for question in (role_in(), level_in()):
             assert await platform.observe(question, ADA) is None
-        await says(ADA, roles=[ROLE, OTHER_ROLE], level=7)
+        await set_member(ADA, roles=[ROLE, OTHER_ROLE], level=7)
         assert await platform.observe(role_in(), ADA) == [ROLE, OTHER_ROLE]
         assert await platform.observe(level_in(), ADA) == 7
         assert await platform.observe(role_in(OTHER_GUILD), ADA) is None
-        await says(ADA, member=False)
+        await set_member(ADA, member=False)
         assert await platform.observe(role_in(), ADA) is None
         sandbox.faults.order("accounts", Fault(times=1, status=503))
         await failure(platform, role_in())

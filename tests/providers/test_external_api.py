@@ -13,6 +13,7 @@ from ltzd.providers.external_api import ExternalApiClient, ExternalApiUnavailabl
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.constraints.constraints import ExternalApi, is_satisfied
 from ltzd.values import address_of
+from tests.support.services.web_servers import served_at
 
 USER = address_of("0x5aaeb6053f3e94c9b9a09f33669435e7ef1beaed")
 CHECKSUMMED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -26,10 +27,10 @@ class Api:
     def __init__(self) -> None:
         self.requests: list[tuple[str, str, bytes]] = []
         self.headers: list[dict[str, str]] = []
-        self.says("{}")
+        self.set_answer("{}")
         self.base = ""
 
-    def says(self, body: str | bytes, status: int = 200, kind: str | None = JSON) -> None:
+    def set_answer(self, body: str | bytes, status: int = 200, kind: str | None = JSON) -> None:
         self._body = body.encode() if isinstance(body, str) else body
         self._status = status
         self._kind = kind
@@ -68,12 +69,8 @@ async def api() -> AsyncIterator[Api]:
     api = Api()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", api.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    api.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield api
-    await runner.cleanup()
+    async with served_at(application) as api.base:
+        yield api
 
 
 @pytest.fixture
@@ -90,7 +87,7 @@ async def reason_of(apis: ExternalApiClient, question: ExternalApi) -> str:
 
 
 async def test_a_get_asks_by_its_url(api: Api, apis: ExternalApiClient) -> None:
-    api.says('{"allowed": true}')
+    api.set_answer('{"allowed": true}')
 
     answer = await apis.ask(api.question(), USER)
 
@@ -128,7 +125,7 @@ async def test_a_post_asks_by_its_body_too(api: Api, apis: ExternalApiClient) ->
 async def test_numbers_arrive_with_every_digit(
     body: str, value: object, api: Api, apis: ExternalApiClient
 ) -> None:
-    api.says(body)
+    api.set_answer(body)
 
     answer = await apis.ask(api.question(), USER)
 
@@ -140,7 +137,7 @@ async def test_numbers_arrive_with_every_digit(
     [JSON, "application/json; charset=utf-8", "APPLICATION/JSON", "application/problem+json"],
 )
 async def test_json_comes_under_these_names(kind: str, api: Api, apis: ExternalApiClient) -> None:
-    api.says("{}", kind=kind)
+    api.set_answer("{}", kind=kind)
 
     assert await apis.ask(api.question(), USER) == {}
 
@@ -152,7 +149,7 @@ async def test_json_comes_under_these_names(kind: str, api: Api, apis: ExternalA
 async def test_under_other_names_it_is_a_failure(
     kind: str | None, api: Api, apis: ExternalApiClient
 ) -> None:
-    api.says("{}", kind=kind)
+    api.set_answer("{}", kind=kind)
 
     assert await reason_of(apis, api.question()) == "the content type is not JSON's"
 
@@ -161,7 +158,7 @@ async def test_under_other_names_it_is_a_failure(
 async def test_an_error_is_a_failure_whatever_its_body_says(
     status: int, api: Api, apis: ExternalApiClient
 ) -> None:
-    api.says('{"allowed": true}', status)
+    api.set_answer('{"allowed": true}', status)
 
     assert await reason_of(apis, api.question()) == f"status {status}"
     assert len(api.requests) == 1
@@ -169,7 +166,7 @@ async def test_an_error_is_a_failure_whatever_its_body_says(
 
 @pytest.mark.parametrize("status", [200, 201, 203])
 async def test_every_success_is_one(status: int, api: Api, apis: ExternalApiClient) -> None:
-    api.says("true", status)
+    api.set_answer("true", status)
 
     assert await apis.ask(api.question(), USER) is True
 
@@ -201,20 +198,20 @@ async def test_every_success_is_one(status: int, api: Api, apis: ExternalApiClie
     ids=lambda body: body[:12],
 )
 async def test_what_is_no_json_is_a_failure(body: bytes, api: Api, apis: ExternalApiClient) -> None:
-    api.says(body)
+    api.set_answer(body)
 
     assert await reason_of(apis, api.question()) == "the body is not JSON"
 
 
 async def test_what_the_guard_refuses_is_a_failure(api: Api, apis: ExternalApiClient) -> None:
-    api.says(b"[" + b" " * (10 << 20) + b"]")
+    api.set_answer(b"[" + b" " * (10 << 20) + b"]")
     assert await reason_of(apis, api.question()) == "the body is longer than 65536 bytes"
 
-    api.says("{}", 302)
+    api.set_answer("{}", 302)
     api.location = f"{api.base}/other"
     assert await reason_of(apis, api.question()) == "status 302: redirects are not followed"
 
-    api.says("{}")
+    api.set_answer("{}")
     api.is_silent = True
     assert await reason_of(apis, api.question()) == "no answer in time"
 
@@ -235,7 +232,7 @@ async def test_in_production_this_machine_is_not_asked(api: Api) -> None:
 async def test_a_failure_tells_nothing_of_the_url_or_the_answer(
     api: Api, apis: ExternalApiClient
 ) -> None:
-    api.says("hunter2", 500)
+    api.set_answer("hunter2", 500)
 
     with pytest.raises(ExternalApiUnavailable) as caught:
         await apis.ask(api.question(url=f"{api.base}/?key=hunter2"), USER)
@@ -256,7 +253,7 @@ async def test_calls_are_timed_by_their_outcome(api: Api, apis: ExternalApiClien
 
     await apis.ask(api.question(), USER)
     for body, status in (("{}", 500), ("rubbish", 200)):
-        api.says(body, status)
+        api.set_answer(body, status)
         await reason_of(apis, api.question())
 
     assert (seen("ok") - before[0], seen("unavailable") - before[1]) == (1, 2)

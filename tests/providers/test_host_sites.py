@@ -27,6 +27,8 @@ from ltzd.providers.host_sites import (
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
 from tests.support.services.brand_api import never_answer
+from tests.support.services.identity import ManualClock
+from tests.support.services.web_servers import served_at
 from tests.support.sites.host_sites import a_fake_site
 from tests.support.waiting import until
 
@@ -71,9 +73,9 @@ class Site:
         self.headers: list[dict[str, str]] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.says(200, ANN, {"X-WP-Nonce": "0123456789"})
+        self.set_answer(200, ANN, {"X-WP-Nonce": "0123456789"})
 
-    def says(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
+    def set_answer(self, status: int, body: object, headers: dict[str, str] | None = None) -> None:
         self._status, self._body, self._headers = status, body, headers or {}
         self.is_silent = False
 
@@ -93,34 +95,22 @@ async def site() -> AsyncIterator[Site]:
     site = Site()
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", site.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    site.base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield site
-    site.gate.set()
-    await runner.cleanup()
+    async with served_at(application) as site.base:
+        yield site
+        site.gate.set()
 
 
 async def now(addresses: list[str]) -> list[str]:
     return addresses
 
 
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def __call__(self) -> float:
-        return self.now
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-async def sites(clock: Clock) -> AsyncIterator[HostSiteClient]:
+async def sites(clock: ManualClock) -> AsyncIterator[HostSiteClient]:
     sites = HostSiteClient(SHORT, clock=clock)
     yield sites
     await sites.close()
@@ -220,10 +210,10 @@ async def test_where_nothing_can_prove_a_log_in_no_site_is_asked(
 async def test_whom_the_site_refuses_is_nobody(
     site: Site, sites: HostSiteClient, status: int, code: str, message: str
 ) -> None:
-    site.says(status, {"code": code, "message": message, "data": {"status": status}})
+    site.set_answer(status, {"code": code, "message": message, "data": {"status": status}})
     assert await sites.user_of(site.base, COOKIE) is None
     assert await sites.user_of(site.base, COOKIE) is None
-    assert len(site.paths) == 2, "that somebody is nobody is not kept"
+    assert len(site.paths) == 2, "a refusal is not cached"
 
 
 @pytest.mark.parametrize(
@@ -248,7 +238,7 @@ async def test_whom_the_site_refuses_is_nobody(
 async def test_anything_else_is_the_sites_trouble_and_never_a_log_out(
     site: Site, sites: HostSiteClient, status: int, body: object
 ) -> None:
-    site.says(status, body, {"Location": "/wp-login.php"})
+    site.set_answer(status, body, {"Location": "/wp-login.php"})
     with pytest.raises(HostSiteUnavailable) as caught:
         await sites.user_of(site.base, COOKIE)
     assert "ann@" not in str(caught.value)
@@ -291,7 +281,7 @@ async def test_outside_dev_mode_this_machine_is_not_asked(site: Site) -> None:
 async def test_a_user_without_an_address_or_a_fresh_nonce_is_a_user(
     site: Site, sites: HostSiteClient
 ) -> None:
-    site.says(200, ANN | {"email": "", "roles": []}, {"X-WP-Nonce": "not a nonce"})
+    site.set_answer(200, ANN | {"email": "", "roles": []}, {"X-WP-Nonce": "not a nonce"})
     assert await sites.user_of(site.base, COOKIE) == SiteUser(42, "ann", None)
 
 
@@ -328,7 +318,7 @@ async def test_fifty_wait_for_a_slow_site_and_others_are_asked_at_once(site: Sit
 
 @pytest.mark.parametrize("proof", ["nonce", "password"])
 async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
-    site: Site, sites: HostSiteClient, clock: Clock, proof: str
+    site: Site, sites: HostSiteClient, clock: ManualClock, proof: str
 ) -> None:
     """The platform ignores foreign cookies, and spaces in an application password."""
 
@@ -348,7 +338,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.paths) == MAX_FORMS
     assert await sites.user_of(site.base, a_log_in(1)) is not None, "another session"
-    clock.now += 60
+    clock.at += 60
     assert await sites.user_of(site.base, form(MAX_FORMS)) is not None
 
 
@@ -392,7 +382,7 @@ async def test_those_who_gave_up_leave_their_places(site: Site, sites: HostSiteC
 
 
 async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
-    site: Site, sites: HostSiteClient, clock: Clock
+    site: Site, sites: HostSiteClient, clock: ManualClock
 ) -> None:
     assert not sites.was_recently_valid(site.base, COOKIE)
     await sites.user_of(site.base, COOKIE)
@@ -400,15 +390,15 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     assert not sites.was_recently_valid(site.base, BASIC)
     assert not sites.was_recently_valid(f"{site.base}/other", COOKIE)
     assert not sites.was_recently_valid(site.base, HostCredentials())
-    clock.now += 3_599
+    clock.at += 3_599
     assert sites.was_recently_valid(site.base, COOKIE)
-    site.says(401, {"code": "rest_not_logged_in"})
+    site.set_answer(401, {"code": "rest_not_logged_in"})
     assert await sites.user_of(site.base, COOKIE) is None
     assert not sites.was_recently_valid(site.base, COOKIE)
 
-    site.says(200, ANN)
+    site.set_answer(200, ANN)
     await sites.user_of(site.base, COOKIE)
-    clock.now += 3_600
+    clock.at += 3_600
     assert not sites.was_recently_valid(site.base, COOKIE)
 
 
@@ -426,7 +416,7 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
 async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_operator(
     site: Site, sites: HostSiteClient, fields: dict[str, object], confirmed: bool | None
 ) -> None:
-    site.says(200, ANN | fields)
+    site.set_answer(200, ANN | fields)
     user = await sites.user_of(site.base, COOKIE)
     assert user is not None
     assert user.email_confirmed is confirmed
@@ -436,13 +426,13 @@ async def test_only_true_confirms_an_address_and_only_silence_leaves_it_to_the_o
 
 
 async def test_a_log_in_is_believed_for_less_than_a_minute(
-    site: Site, sites: HostSiteClient, clock: Clock
+    site: Site, sites: HostSiteClient, clock: ManualClock
 ) -> None:
     first = await sites.user_of(site.base, COOKIE)
-    site.says(401, {"code": "rest_not_logged_in"})
-    clock.now += 54
+    site.set_answer(401, {"code": "rest_not_logged_in"})
+    clock.at += 54
     assert await sites.user_of(site.base, COOKIE) == first
-    clock.now += 6
+    clock.at += 6
     assert await sites.user_of(site.base, COOKIE) is None
     assert len(site.paths) == 2
 
@@ -459,7 +449,7 @@ async def test_what_is_kept_of_one_log_in_is_not_told_of_another(
     site: Site, sites: HostSiteClient, other: HostCredentials
 ) -> None:
     await sites.user_of(site.base, COOKIE)
-    site.says(401, {"code": "rest_not_logged_in"})
+    site.set_answer(401, {"code": "rest_not_logged_in"})
     assert await sites.user_of(site.base, other) is None
     assert await sites.user_of(f"{site.base}/another", COOKIE) is None
 
@@ -473,10 +463,10 @@ async def test_what_does_not_prove_a_log_in_makes_no_other_of_it(
 
 
 async def test_trouble_is_not_kept(site: Site, sites: HostSiteClient) -> None:
-    site.says(503, {})
+    site.set_answer(503, {})
     with pytest.raises(HostSiteUnavailable):
         await sites.user_of(site.base, COOKIE)
-    site.says(200, ANN)
+    site.set_answer(200, ANN)
     assert await sites.user_of(site.base, COOKIE) is not None
 
 

@@ -62,7 +62,7 @@ class Upstream:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def says(self, status: int, body: object, **headers: str) -> None:
+    def set_answer(self, status: int, body: object, **headers: str) -> None:
         self.status = status
         self.body = body if isinstance(body, str) else json.dumps(body)
         self.headers = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -140,7 +140,9 @@ async def test_opened_without_wordpress_it_does_and_says_nothing() -> None:
 async def test_each_route_is_asked_of_ltzd_under_the_sites_name(
     site: StubbedSite, upstream: Upstream, route: str
 ) -> None:
-    upstream.says(200, {"success": True, "streak": {"multiplier": 1.5, "nextMilestone": None}})
+    upstream.set_answer(
+        200, {"success": True, "streak": {"multiplier": 1.5, "nextMilestone": None}}
+    )
     status, body, headers = await site.ask(route, headers=SESSION)
 
     assert (status, body) == (200, json.loads(upstream.body))
@@ -173,7 +175,7 @@ async def test_body_and_query_arrive_as_they_were_sent(
 
 async def test_a_broken_body_is_ltzds_to_refuse(site: StubbedSite, upstream: Upstream) -> None:
     refusal = {"code": "rest_invalid_json", "message": "No", "data": {"status": 400}}
-    upstream.says(400, refusal)
+    upstream.set_answer(400, refusal)
     url = f"{site.url}/wp-json/loyalty/v1/redeem"
     headers = {**SESSION, "Content-Type": "text/plain"}
     async with site.http.post(url, data=b"{'", headers=headers) as reply:
@@ -348,22 +350,24 @@ async def test_no_value_becomes_a_header_of_its_own(
 async def test_a_fresh_nonce_is_passed_back_and_no_other_header(
     site: StubbedSite, upstream: Upstream
 ) -> None:
-    upstream.says(200, {"success": True}, X_WP_Nonce="0123456789", Set_Cookie="a=b", X_Own="1")
+    upstream.set_answer(
+        200, {"success": True}, X_WP_Nonce="0123456789", Set_Cookie="a=b", X_Own="1"
+    )
     _, _, headers = await site.ask("me", headers=SESSION)
     assert headers["X-WP-Nonce"] == "0123456789"
     assert not {"Set-Cookie", "X-Own"} & set(headers)
 
-    upstream.says(200, {"success": True}, X_WP_Nonce="not a nonce")
+    upstream.set_answer(200, {"success": True}, X_WP_Nonce="not a nonce")
     _, _, headers = await site.ask("me", headers=SESSION)
     assert "X-WP-Nonce" not in headers
 
 
 async def test_a_refusal_says_when_to_ask_again(site: StubbedSite, upstream: Upstream) -> None:
     refusal = {"code": "rest_too_many_requests", "message": "No", "data": {"status": 429}}
-    upstream.says(429, refusal, Retry_After="540")
+    upstream.set_answer(429, refusal, Retry_After="540")
     status, body, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
     assert (status, body, headers["Retry-After"]) == (429, refusal, "540")
-    upstream.says(429, refusal, Retry_After="soon")
+    upstream.set_answer(429, refusal, Retry_After="soon")
     _, _, headers = await site.ask("link", json={"code": "ABCD2345"}, headers=SESSION)
     assert "Retry-After" not in headers
 
@@ -371,7 +375,7 @@ async def test_a_refusal_says_when_to_ask_again(site: StubbedSite, upstream: Ups
 async def test_a_redemption_that_the_chain_has_not_decided_is_told_as_such(
     site: StubbedSite, upstream: Upstream
 ) -> None:
-    upstream.says(202, {"success": True, "confirmationCode": None, "perk": {}})
+    upstream.set_answer(202, {"success": True, "confirmationCode": None, "perk": {}})
     status, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
     assert (status, body) == (202, json.loads(upstream.body))
 
@@ -390,7 +394,7 @@ async def test_what_ltzd_refuses_is_told_in_its_own_words(
 ) -> None:
     data = {"status": status, "params": {"limit": "is none"}, "details": {}}
     refusal = {"code": code, "message": "“No”", "data": data}
-    upstream.says(status, refusal)
+    upstream.set_answer(status, refusal)
     answered, body, _ = await site.ask(route, headers=SESSION)
     assert (answered, body) == (status, refusal)
 
@@ -431,7 +435,7 @@ async def test_where_ltzd_is_away_the_route_has_failed(site: StubbedSite, route:
 async def test_what_is_no_answer_of_ltzds_is_a_failure(
     site: StubbedSite, upstream: Upstream, status: int, answer: str
 ) -> None:
-    upstream.says(status, answer, Location=f"{upstream.url}/elsewhere")
+    upstream.set_answer(status, answer, Location=f"{upstream.url}/elsewhere")
     answered, body, _ = await site.ask("redeem", json=REDEEM, headers=SESSION)
     assert has_failed("redeem", answered, body)
     assert len(upstream.requests) == 1, "no redirect is followed"
@@ -521,7 +525,7 @@ async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
         (f"127.0.0.1:{upstream.port}", f"/service-api/event-config?brandId={BRAND}"),
     ]
 
-    upstream.says(500, {"code": "not_configured"})
+    upstream.set_answer(500, {"code": "not_configured"})
     page = await site.page()
     assert "ltzd does not serve site.example" in page
     assert "ltzd does not know the brand." in page

@@ -173,7 +173,7 @@ def wanted_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
 
 
 def forbidden_grants(terms: DeploymentTerms, contract: str) -> list[Grant]:
-    """Grants that no hot key may hold, whoever granted them."""
+    """Grants that no hot key may hold."""
     cold = ("DEFAULT_ADMIN", *COLD_ROLES[contract])
     forbidden = [Grant(contract, role, account) for account in terms.hot() for role in cold]
     if terms.minter is not None:

@@ -1,7 +1,8 @@
 """Classifies the nodes' error texts of `eth_sendRawTransaction` into a few outcomes.
 
-A text that no pattern matches is REFUSED, which may be temporary. Only a text that rules out these
-very bytes for ever is REFUSED_FOR_GOOD: the operator then gives their nonce to a self-transfer.
+A text that no pattern matches is REFUSED, which may be temporary. Only a text that rules out
+these very bytes permanently is REFUSED_FOR_GOOD: the operator then gives their nonce to a
+self-transfer.
 """
 
 import re

@@ -172,7 +172,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "minted_without_mint",
-        "rewards told of a mint that the index does not have, or has otherwise",
+        "rewards with a recorded mint that the index lacks, or that differs there",
         ("reward", "mint"),
         """
         SELECT r.id::text, count(*) OVER () AS total,
@@ -203,7 +203,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "foreign_mint",
-        "mints whose reference is of no reward of ours",
+        "mints whose reference belongs to no reward",
         ("mint", "reward"),
         """
         SELECT '0x' || encode(m.reference, 'hex') AS id, count(*) OVER () AS total,
@@ -272,7 +272,7 @@ CHECKS: Sequence[Check] = (
     ),
     Check(
         "mint_not_told",
-        "mints that their reward was not told of",
+        "mints that are not recorded on their reward",
         ("mint", "reward"),
         """
         SELECT r.id::text, count(*) OVER () AS total,

@@ -200,10 +200,10 @@ async def read_ages(connection: Connection, brand_id: Address) -> dict[KeyName, 
         """,
         brand_id,
     )
-    read_ages = {
+    age_by_name = {
         row["name"]: KeyAge(row["created_at"], tuple(row["retired_until"])) for row in rows
     }
-    return {name: read_ages[name] for name in FIELDS if name in read_ages}
+    return {name: age_by_name[name] for name in FIELDS if name in age_by_name}
 
 
 async def _write(

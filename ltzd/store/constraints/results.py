@@ -113,10 +113,10 @@ async def begin(
 async def put(
     connection: Connection, key: ResultKey, ticket: UUID, outcome: bool, seconds: float
 ) -> bool:
-    """Keep a result for `seconds`; returns False if it was invalidated, or evaluated anew,
+    """Keep a result for `seconds`; returns False if it was invalidated or evaluated again
     meanwhile.
     """
-    list_in_force: bool | None = await connection.fetchval(
+    is_kept: bool | None = await connection.fetchval(
         """
         UPDATE constraint_results
            SET outcome = $5, evaluated_at = now(),
@@ -131,7 +131,7 @@ async def put(
         outcome,
         seconds,
     )
-    return bool(list_in_force)
+    return bool(is_kept)
 
 
 async def invalidate(connection: Connection, wallets: Collection[Address]) -> None:
@@ -201,7 +201,7 @@ async def list_in_force(
 
 
 async def delete(connection: Connection, results: Sequence[StoredResult]) -> int:
-    """Delete these results unless they were evaluated anew meanwhile; returns how many were
+    """Delete these results unless they were evaluated again meanwhile; returns how many were
     deleted.
     """
     count: int = await connection.fetchval(

@@ -157,7 +157,7 @@ async def read_page(
 ) -> TokenPage:
     """A collection's tokens after the token `after`, in the order of their ids.
 
-    A token keeps its place in this order, so pages return each token once, whoever holds it.
+    A token keeps its place in this order when its holder changes, so pages return each token once.
     """
     if not 0 <= collection_id <= _MOST_COLLECTION_ID:
         return _NOTHING
@@ -180,11 +180,11 @@ async def read_page(
     )
     if not rows:
         return _NOTHING
-    read_page = [
+    page_tokens = [
         Token(first | serial, collection_id, holder, *rest)
         for serial, holder, *rest, _minted, _hash in rows
     ]
-    return TokenPage(read_page, rows[0]["minted"], rows[0]["cursor_hash"])
+    return TokenPage(page_tokens, rows[0]["minted"], rows[0]["cursor_hash"])
 
 
 async def count_held(connection: Connection, holder: Address, collection_id: int, most: int) -> int:

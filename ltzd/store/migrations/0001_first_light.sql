@@ -1,7 +1,7 @@
 -- Units: `ltz` columns hold whole LTZ; `amount` columns hold LTZ's smallest unit (10^-18); fees are
 -- wei per gas. Addresses have 20 bytes, hashes and references 32. Times are the database's.
 
--- A brand's file, whole, as it was applied last.
+-- The whole configuration of each brand's file, as applied last.
 CREATE TABLE brands (
   id            bytea PRIMARY KEY CHECK (octet_length(id) = 20),
   name          text NOT NULL,
@@ -12,7 +12,7 @@ CREATE TABLE brands (
 );
 CREATE SEQUENCE brand_revisions;
 
--- What must be readable at rest is sealed (AES-GCM, bound to brand and name); an API key is a SHA-256.
+-- Secrets that must be readable are sealed (AES-GCM, bound to brand and name); an API key is a SHA-256.
 CREATE TABLE brand_secrets (
   brand_id   bytea NOT NULL REFERENCES brands ON DELETE CASCADE,
   name       text  NOT NULL CHECK (name IN ('security_key', 'api_key', 'webhook_secret', 'verification_token')),
@@ -46,8 +46,8 @@ CREATE TABLE events (
 );
 CREATE INDEX events_by_brand ON events (brand_id, created_at);
 
--- One row per brand, event type and user: what duplicate window, cooldown and the user's maximum are
--- decided on. `claims` grows by one with each event, so it is also the version that a writer compares.
+-- One row per brand, event type and user: the facts for duplicate window, cooldown and the user's
+-- maximum. `claims` grows by one with each event, so it is also the version that a writer compares.
 CREATE TABLE claims (
   brand_id      bytea NOT NULL,
   event_type    text NOT NULL,
@@ -58,7 +58,7 @@ CREATE TABLE claims (
   PRIMARY KEY (brand_id, event_type, email_key)
 ) WITH (fillfactor = 70);
 
--- Claims of all users together, kept only for types that have a global maximum.
+-- The claims of all users together, only for types that have a global maximum.
 CREATE TABLE claim_totals (
   brand_id   bytea NOT NULL,
   event_type text NOT NULL,
@@ -90,7 +90,7 @@ CREATE TABLE reference_counters (
   PRIMARY KEY (chain_id, ltz)
 );
 
--- Canonical blocks only, keyed by hash; a reorg deletes.
+-- Canonical blocks only, keyed by hash; a reorg deletes its blocks.
 CREATE TABLE blocks (
   hash        bytea PRIMARY KEY,
   number      bigint NOT NULL UNIQUE,
@@ -130,7 +130,7 @@ CREATE TABLE balances (
   amount numeric(78, 0) NOT NULL CHECK (amount >= 0)
 ) WITH (fillfactor = 70);
 
--- Wallets that sign. One process at a time holds a lane (an advisory lock) and counts its epoch up.
+-- Wallets that sign. One process at a time holds a lane (an advisory lock); each term increments its epoch.
 CREATE TABLE lanes (
   chain_id   bigint NOT NULL,
   wallet     bytea NOT NULL,
@@ -140,7 +140,7 @@ CREATE TABLE lanes (
   PRIMARY KEY (chain_id, wallet)
 );
 
--- Intents: everything that ltzd writes on chain is first a row here, its nonce included.
+-- Intents: every transaction of ltzd is first a row here, its nonce included.
 CREATE TABLE transactions (
   id           bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   chain_id     bigint NOT NULL,
@@ -186,9 +186,9 @@ SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas
         WHERE transaction_id = t.id) a
  WHERE t.state IN ('signed', 'published', 'mined');
 
--- What is owed to a wallet in LTZ. Without a transaction it waits for the mint lane. `seq` is given
--- with the first batch and never changes; the mint_ columns are the indexer's, and in no index, so
--- that telling a reward of its mint touches none.
+-- LTZ owed to wallets. A reward without a transaction waits for the mint lane. `seq` is assigned with the
+-- first batch and never changes. The indexer writes the mint_ columns; no index holds them, so that
+-- recording a mint updates no index.
 CREATE TABLE rewards (
   id                    uuid PRIMARY KEY,        -- the event's id for kind 1
   kind                  smallint NOT NULL CHECK (kind BETWEEN 1 AND 4),

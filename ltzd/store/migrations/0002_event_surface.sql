@@ -1,10 +1,10 @@
--- The operator's switches. They outlast the brand's file: applying it does not touch them.
+-- The operator's switches. Applying a brand's file does not change them.
 ALTER TABLE brands
   ADD COLUMN disabled_at timestamptz,           -- every surface treats the brand as unknown
-  ADD COLUMN paused_at   timestamptz;           -- its events are taken, its rewards wait
+  ADD COLUMN paused_at   timestamptz;           -- its events are accepted, its rewards wait
 
--- Keys from before a rotation: each still counts until its time, however many rotations follow. Sealed
--- like the key itself, but bound to that time too.
+-- Keys from before a rotation: each is valid until its expiry, however many rotations follow. Sealed
+-- like the key itself, and bound to the expiry too.
 CREATE TABLE retired_secrets (
   brand_id bytea NOT NULL,
   name     text  NOT NULL,
@@ -15,7 +15,7 @@ CREATE TABLE retired_secrets (
   FOREIGN KEY (brand_id, name) REFERENCES brand_secrets ON DELETE CASCADE
 );
 
--- What a brand has used of its own limits in a window of time. A CHECK, so that no race can pass it.
+-- A brand's use of its own limits in a window of time. The limit is a CHECK, so that no race exceeds it.
 CREATE TABLE brand_usage (
   brand_id     bytea NOT NULL,
   kind         text NOT NULL CHECK (kind IN ('ltz_a_day', 'wallets_an_hour')),
@@ -26,8 +26,8 @@ CREATE TABLE brand_usage (
   PRIMARY KEY (brand_id, kind, window_start)
 ) WITH (fillfactor = 50);
 
--- Nonces of signed requests, each good for one request, written with what that request does. Kept for
--- longer than a signature is valid.
+-- Nonces of signed requests, each valid for one request, inserted with that request's other rows. Kept
+-- for longer than a signature is valid.
 CREATE TABLE request_nonces (
   brand_id   bytea NOT NULL,
   nonce      text NOT NULL,
@@ -37,8 +37,8 @@ CREATE TABLE request_nonces (
 );
 CREATE INDEX request_nonces_by_age ON request_nonces (created_at);
 
--- A reward that LTZ refuses although it mints others: a person looks, and puts it back. `failure` stays
--- then, so that the lane is careful with it.
+-- A reward that LTZ refuses although it mints others: a person examines it and requeues it. `failure`
+-- stays then, so that the lane simulates its mint.
 ALTER TABLE rewards
   ADD COLUMN failed_at timestamptz,
   ADD COLUMN failure   text,
@@ -47,7 +47,7 @@ ALTER TABLE rewards
 DROP INDEX rewards_queued;
 CREATE INDEX rewards_queued ON rewards (position) WHERE transaction_id IS NULL AND failed_at IS NULL;
 
--- For a queue in which some brands are paused: theirs may be the many at its head.
+-- For a queue in which some brands are paused, whose rewards may fill its head.
 CREATE INDEX rewards_queued_by_brand ON rewards (brand_id, position) WHERE transaction_id IS NULL AND failed_at IS NULL;
 CREATE INDEX brands_paused ON brands (id) WHERE paused_at IS NOT NULL;
 

@@ -1,5 +1,5 @@
--- What users asked the operator to send (POST /relay), once it was let through. A refused one leaves no
--- row, but for a call that would revert and came with a key, which is answered the same again (failed).
+-- Admitted calls that users asked the operator to send (POST /relay). A refused call leaves no row,
+-- except a call with an idempotency key that would revert: the same answer is given again (failed).
 CREATE TABLE relays (
   id              bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   user_address    bytea NOT NULL CHECK (octet_length(user_address) = 20),
@@ -7,14 +7,14 @@ CREATE TABLE relays (
   data            bytea NOT NULL,
   function        text NOT NULL,
   wallet          bytea,                        -- the only lane that may send it
-  takes_turns     boolean NOT NULL,             -- one of these in flight for a user at a time
+  takes_turns     boolean NOT NULL,             -- one such relay of a user is in flight at a time
   collection_id   numeric(78, 0),               -- of a claim
   expected_claims numeric(78, 0),
-  idempotency_key text,                         -- forgotten after a day
+  idempotency_key text,                         -- cleared after a day
   fingerprint     bytea NOT NULL,               -- of the request's body
   gas_limit       bigint NOT NULL,
-  worst_wei       numeric(78, 0) NOT NULL,      -- what it was expected to cost at most
-  window_start    timestamptz,                  -- of the user's hour that it counts in
+  worst_wei       numeric(78, 0) NOT NULL,      -- the most that it may cost
+  window_start    timestamptz,                  -- the start of the user's hour that counts it
   state           text NOT NULL CHECK (state IN ('queued', 'sent', 'mined', 'failed')),
   failure         text,
   transaction_id  bigint UNIQUE REFERENCES transactions,
@@ -32,16 +32,16 @@ CREATE INDEX relays_keys_by_age ON relays (created_at) WHERE idempotency_key IS 
 ALTER TABLE transactions
   DROP CONSTRAINT transactions_kind_check,
   ADD CONSTRAINT transactions_kind_check CHECK (kind IN ('mint', 'relay')),
-  ADD COLUMN mined_attempt       bytea,         -- known where a receipt told of it, and so are these
+  ADD COLUMN mined_attempt       bytea,         -- known from a receipt, like the next two
   ADD COLUMN gas_used            bigint,
   ADD COLUMN effective_gas_price bigint,
   ADD CHECK ((mined_attempt IS NULL) = (gas_used IS NULL)),
   ADD CHECK ((mined_attempt IS NULL) = (effective_gas_price IS NULL));
 
--- When somebody last said that he works in the lane.
+-- When a process last reported that it serves the lane.
 ALTER TABLE lanes ADD COLUMN served_at timestamptz;
 
--- A view's columns are those of its making.
+-- A view keeps the columns of its creation, so it is created again.
 DROP VIEW watched_transactions;
 CREATE VIEW watched_transactions AS
 SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas, a.max_priority_fee_per_gas
@@ -55,7 +55,7 @@ SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas, a.max_priority_fee_per_gas
         WHERE transaction_id = t.id) a
  WHERE t.state IN ('signed', 'published', 'mined');
 
--- How far a relay has come. Of its attempts the one that was mined is shown, or the dearest that a node took.
+-- The progress of a relay. It shows the mined attempt, or else the published one with the highest fee.
 CREATE VIEW relay_progress AS
 SELECT r.id, r.user_address, r.to_address, r.data, r.failure, r.state AS relay_state, r.transaction_id,
        t.wallet, t.state, t.succeeded, t.block_number, t.gas_used, t.effective_gas_price,

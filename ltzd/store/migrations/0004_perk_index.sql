@@ -1,6 +1,6 @@
--- What the index holds whole: the contracts whose facts were written with every block up to the cursor,
--- and the last term that did so. A term of a version that knows only LTZ moves neither, so that the next
--- one sees that it must read again from the beginning.
+-- The contracts whose facts were written with every block up to the cursor, and the last term that did
+-- so. A term of a version that knows only LTZ updates neither, so the next term sees that the index
+-- must be rebuilt from the first block.
 ALTER TABLE chains
   ADD COLUMN contracts       bytea[],
   ADD COLUMN contracts_epoch bigint;
@@ -51,7 +51,7 @@ CREATE TABLE charge_redemptions (
 CREATE INDEX charge_redemptions_by_block ON charge_redemptions (block_number);
 CREATE INDEX charge_redemptions_by_token ON charge_redemptions (token_id, block_number, log_index);
 
--- Made, changed, given to another brand: each row says what its log says, and NULL to the rest.
+-- Created, updated, or moved to another brand: each row holds the values of its log, and NULL for the rest.
 CREATE TABLE collection_facts (
   block_hash         bytea NOT NULL,
   log_index          integer NOT NULL,
@@ -118,7 +118,7 @@ CREATE TABLE deal_facts (
   to_user          numeric(78, 0) NOT NULL,      -- 0 while it is locked
   to_business      numeric(78, 0) NOT NULL,
   locked           numeric(78, 0) NOT NULL,      -- 0 once it has ended
-  refund_after     bigint,                       -- Unix seconds; only the lock tells it
+  refund_after     bigint,                       -- Unix seconds; only the lock's log has it
   decided_by       bytea,
   PRIMARY KEY (block_hash, log_index)
 );
@@ -176,8 +176,8 @@ CREATE TABLE deals (
   block_number bigint NOT NULL                   -- of its newest fact
 ) WITH (fillfactor = 70);
 
--- What a purchase constraint said of a wallet: true until it expires, or is forgotten before. A row
--- without outcome is an evaluation under way; `ticket` is the newest one's. `position` is the
+-- Results of purchase constraints for wallets, valid until they expire or are deleted. A row without an
+-- outcome is an evaluation in progress; `ticket` belongs to the newest one. `position` is the
 -- constraint's among those of its collection.
 CREATE TABLE constraint_results (
   user_address  bytea NOT NULL,

@@ -1,4 +1,4 @@
--- The relay wallets also send what brands ask for; that is nobody's relay of the hour.
+-- The relay wallets also send brands' calls, which count in no user's hour.
 ALTER TABLE relays
   ADD COLUMN brand_id bytea,
   DROP CONSTRAINT relays_counted,
@@ -14,7 +14,7 @@ CREATE TABLE redemptions (
   amount           bigint NOT NULL CHECK (amount > 0),
   remaining_before bigint NOT NULL CHECK (remaining_before >= amount),
   max_charges      bigint NOT NULL,
-  reference        text,                          -- the brand's own words
+  reference        text,                          -- the brand's own text
   idempotency_key  text,
   fingerprint      bytea NOT NULL,
   relay_id         bigint NOT NULL UNIQUE REFERENCES relays ON DELETE CASCADE,
@@ -34,5 +34,5 @@ SELECT r.*, t.state, CASE WHEN t.state IN ('mined', 'confirmed', 'reverted', 'di
 CREATE INDEX brand_secrets_by_api_key ON brand_secrets (sealed) WHERE name = 'api_key';
 CREATE INDEX retired_secrets_by_api_key ON retired_secrets (sealed) WHERE name = 'api_key';
 
--- Of all that the file says of the constraint: a changed one has no results yet.
+-- Covers all that the file says of the constraint: a changed constraint has no results yet.
 ALTER TABLE constraint_results ADD COLUMN fingerprint bytea;

@@ -1,5 +1,5 @@
--- Checkout sessions that were seen to be paid: one row and one reward (kind 2) each, however often and
--- through whichever door we hear of it. `brand_id` is twenty zeros for a session of nobody's brand.
+-- Paid checkout sessions: one row and one reward (kind 2) each, however often and by whichever endpoint
+-- the payment is reported. `brand_id` is twenty zeros for a session without a brand.
 CREATE TABLE payments (
   session_id        text PRIMARY KEY,
   reward_id         uuid NOT NULL UNIQUE,
@@ -13,8 +13,8 @@ CREATE TABLE payments (
 CREATE INDEX payments_by_intent ON payments (payment_intent_id);
 CREATE INDEX payments_by_brand ON payments (brand_id, created_at);
 
--- Money that went back, or is disputed, as the provider told it: of one payment there may be several.
--- It may be told before the payment itself; `session_id` is known once both are here.
+-- Refunds and disputes as the provider reported them; one payment may have several. A reversal may
+-- arrive before its payment; `session_id` is set once both are here.
 CREATE TABLE payment_reversals (
   id                uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   provider_id       text NOT NULL UNIQUE,        -- the refund's or dispute's own, so that it counts once
@@ -27,15 +27,15 @@ CREATE TABLE payment_reversals (
 );
 CREATE INDEX payment_reversals_by_intent ON payment_reversals (payment_intent_id);
 
--- What a brand is to be told, written with the fact that is told. The body is rendered from the fact
--- when it is sent. `attempts` counts those begun: one that was begun may have arrived. A pending row
--- is due at `next_at`, which whoever sends it moves on first, so that a kill only delays it.
+-- Webhooks to brands, inserted with the fact that they announce. The body is rendered from the fact when
+-- it is sent. `attempts` counts attempts at their begin, since an attempt that began may have arrived. A
+-- pending row is due at `next_at`, which the sender moves first, so that a kill only delays it.
 CREATE TABLE webhooks (
   id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
   brand_id     bytea NOT NULL CHECK (octet_length(brand_id) = 20),
   kind         text NOT NULL CHECK (kind IN ('ltz_distributed', 'ltz_reverted', 'payment_reversed')),
   subject      uuid NOT NULL,                   -- the reward's id, or the reversal's
-  transaction_hash bytea,                       -- of the mint that was told, or is told to be gone
+  transaction_hash bytea,                       -- of the announced mint, or of the reverted one
   revoked      boolean NOT NULL DEFAULT false,  -- an ltz_reverted has followed
   state        text NOT NULL DEFAULT 'pending' CHECK (state IN ('pending', 'delivered', 'exhausted')),
   attempts     integer NOT NULL DEFAULT 0,
@@ -49,7 +49,7 @@ CREATE UNIQUE INDEX webhooks_once ON webhooks (subject, kind) WHERE NOT revoked;
 CREATE INDEX webhooks_pending ON webhooks (brand_id, next_at) WHERE state = 'pending';
 CREATE INDEX webhooks_by_brand ON webhooks (brand_id, created_at);
 
--- How a brand's endpoint has done. It is disabled for the URL it had: another URL is another endpoint.
+-- The state of a brand's endpoint. It is disabled for one URL: another URL is another endpoint.
 CREATE TABLE webhook_endpoints (
   brand_id        bytea PRIMARY KEY CHECK (octet_length(brand_id) = 20),
   last_success_at timestamptz,

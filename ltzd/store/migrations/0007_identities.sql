@@ -1,5 +1,5 @@
--- Wallets of accounts at OAuth providers, kept for their owners before they log in. Once a pair is
--- here its wallet never changes; who asks for it later, from any brand, gets the same.
+-- Wallets of accounts at OAuth providers, created before their owners log in. The wallet of an account
+-- never changes; later requests, from any brand, get the same one.
 CREATE TABLE pregenerations (
   oauth_provider   text NOT NULL,
   oauth_user_id    text NOT NULL,
@@ -11,7 +11,7 @@ CREATE TABLE pregenerations (
 );
 CREATE INDEX pregenerations_by_wallet ON pregenerations (wallet);
 
--- Each request that was answered with a wallet: who asked, and what he wanted kept with it.
+-- Each request that was answered with a wallet: its brand and its metadata.
 CREATE TABLE pregeneration_requests (
   id             bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   brand_id       bytea NOT NULL CHECK (octet_length(brand_id) = 20),
@@ -24,8 +24,8 @@ CREATE TABLE pregeneration_requests (
 );
 CREATE INDEX pregeneration_requests_by_brand ON pregeneration_requests (brand_id, created_at);
 
--- Users of an operator without an identity provider of the first kind: a wallet each, whose key lies
--- here sealed with the master key. `subject` is a name of our own.
+-- Users of an operator that keeps wallet keys itself: one wallet each, whose key is sealed with the
+-- master key. ltzd chooses `subject`.
 CREATE TABLE local_users (
   subject    text PRIMARY KEY,
   wallet     bytea NOT NULL UNIQUE CHECK (octet_length(wallet) = 20),
@@ -34,9 +34,9 @@ CREATE TABLE local_users (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- What leads to a local user: an e-mail address (kind 'email'), an account at an OAuth provider, or a
--- log-in at the token issuer ('subject'). An 'owned' row says whose user he is, once a token has told.
--- `verified` says that a token vouched for it; only such rows ever join two users' names.
+-- Names that lead to a custodial user: an e-mail address (kind 'email'), an account at an OAuth provider,
+-- or a log-in at the token issuer ('subject'). An 'owned' row names the user's owner, once a token proves
+-- it. `verified` says that a token vouched for the name; only such rows join the names of two users.
 CREATE TABLE local_accounts (
   kind       text NOT NULL,
   name       text NOT NULL,                    -- the address in lower case, or the account's id

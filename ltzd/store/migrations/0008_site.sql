@@ -10,12 +10,12 @@ UPDATE rewards r
           LEFT JOIN pg_timezone_names known ON known.name = b.configuration ->> 'time_zone') AS zones
  WHERE zones.brand_id = r.brand_id;
 
--- What tells users of different brands' sites apart on leaderboards, and joins none: the key of an HMAC.
+-- The key of an HMAC that makes member ids on leaderboards, so that ids of two brands cannot be joined.
 ALTER TABLE brands
   ADD COLUMN member_key bytea NOT NULL
   DEFAULT uuid_send(gen_random_uuid()) || uuid_send(gen_random_uuid());
 
--- What wallets have of a brand, derived from its mined rewards in the transaction that moves the
+-- LTZ that wallets have from a brand, derived from its mined rewards in the transaction that moves the
 -- cursor. `ltz` and `rewards` count what was earned, `bought` what was paid for; `starts` is the
 -- period's first day, 1970-01-01 for all time, whose row alone knows `bought`.
 CREATE TABLE earnings (
@@ -75,7 +75,7 @@ CREATE TABLE streak_standings (
 ) WITH (fillfactor = 70);
 CREATE INDEX streak_standings_by_days ON streak_standings (brand_id, period, starts, days DESC, wallet);
 
--- How many are ranked. Check-ins come from everywhere at once, so that theirs are counted in slots.
+-- The number of ranked wallets. Check-ins are concurrent, so they are counted in slots.
 CREATE TABLE standing_totals (
   brand_id bytea NOT NULL,
   board    text NOT NULL CHECK (board IN ('earnings', 'streaks')),
@@ -86,7 +86,7 @@ CREATE TABLE standing_totals (
   PRIMARY KEY (brand_id, board, period, starts, slot)
 ) WITH (fillfactor = 50);
 
--- Who logs in at a brand's sites, as the site said when it was last asked. `subject` is set once an
+-- Members of brands' sites, as the site described them at the last log-in. `subject` is set once an
 -- identity token has shown that the site's user owns the wallet.
 CREATE TABLE site_members (
   brand_id     bytea NOT NULL,
@@ -98,7 +98,7 @@ CREATE TABLE site_members (
   wallet       bytea NOT NULL CHECK (octet_length(wallet) = 20),
   subject      text,
   linked_at    timestamptz,
-  checked_in_on date,                           -- with another wallet it is no new day
+  checked_in_on date,                           -- a change of wallet allows no second check-in
   seen_at      timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (brand_id, host, site_user_id),
   CHECK ((subject IS NULL) = (linked_at IS NULL))
@@ -107,8 +107,8 @@ CREATE INDEX site_members_by_wallet ON site_members (brand_id, wallet);
 CREATE INDEX site_members_by_user ON site_members (user_id);
 
 -- Perks that site sessions redeem: written before anything is signed. The claim or purchase on chain
--- carries the id in its reference, and its relay the id in its idempotency key, so that whoever goes
--- on after a death does it once.
+-- carries the id in its reference, and its relay the id in its idempotency key, so that a process that
+-- resumes after a crash redeems once.
 CREATE TABLE site_redemptions (
   id                uuid PRIMARY KEY,
   brand_id          bytea NOT NULL,
@@ -130,7 +130,7 @@ CREATE TABLE site_redemptions (
 );
 CREATE INDEX site_redemptions_by_wallet ON site_redemptions (wallet, brand_id, perk_id, created_at);
 
--- What was mined before there were leaderboards.
+-- Rewards that were mined before there were leaderboards.
 INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards, bought)
 SELECT brand_id, period,
        CASE period WHEN 'all' THEN '1970-01-01' ELSE date_trunc(period, earned_on)::date END AS starts,

@@ -1,8 +1,8 @@
--- The person whose verified token was the first to list the address, as whoever keeps the wallets calls
--- him. What is given to the address follows him from wallet to wallet, and nobody else.
+-- The subject of the person whose verified token was the first to list the address. Later grants to the
+-- address go to this person's wallet, and to no other person's.
 ALTER TABLE users ADD COLUMN proven_by text;
 
--- Wallets that an address has left: what was given to it there stays there, and is still that user's.
+-- Wallets that an address has left: earlier grants stay there, and the wallet is still the user's.
 CREATE TABLE former_wallets (
   wallet  bytea NOT NULL CHECK (octet_length(wallet) = 20),
   user_id uuid NOT NULL,
@@ -10,7 +10,7 @@ CREATE TABLE former_wallets (
   PRIMARY KEY (wallet, user_id)
 );
 
--- Whose a wallet is, or was.
+-- The users of each wallet, present and former.
 CREATE VIEW wallet_users AS
 SELECT wallet, id, email_key, created_at FROM users
  UNION ALL

@@ -1,9 +1,9 @@
--- Bytes that a node refuses for good leave their nonce to a self-transfer: another attempt of the same
--- intent, dearer than all before it. The intent ends cancelled if the self-transfer is the one mined.
+-- Bytes that a node refuses for good give their nonce to a self-transfer: another attempt of the same
+-- intent with a higher fee. The intent ends cancelled if the self-transfer is mined.
 ALTER TABLE attempts ADD COLUMN is_cancellation boolean NOT NULL DEFAULT false;
 
 ALTER TABLE transactions
-  ADD COLUMN is_cancelled boolean NOT NULL DEFAULT false,   -- the attempt that is mined is a self-transfer
+  ADD COLUMN is_cancelled boolean NOT NULL DEFAULT false,   -- the mined attempt is a self-transfer
   DROP CONSTRAINT transactions_state_check,
   ADD CONSTRAINT transactions_state_check
       CHECK (state IN ('signed', 'published', 'mined', 'confirmed', 'reverted', 'displaced', 'cancelled')),
@@ -12,7 +12,7 @@ ALTER TABLE transactions
       CHECK ((state IN ('mined', 'confirmed', 'reverted', 'cancelled')) = (block_hash IS NOT NULL)),
   ADD CONSTRAINT transactions_cancelled CHECK (NOT (is_cancelled AND coalesce(succeeded, false)));
 
--- How often a mint with this reward was cancelled: it is minted in smaller company then.
+-- How often a mint with this reward was cancelled: its next mint is a smaller batch.
 ALTER TABLE rewards ADD COLUMN cancelled_mints smallint NOT NULL DEFAULT 0;
 
 -- Self-transfers come before all calls, and then attempts are ordered by their fees.

@@ -1,7 +1,7 @@
 -- The gas that relay wallets pay, by UTC day: of each identity, and of everybody under the empty name.
--- Many processes count for everybody at once, so each connection adds to a slot of its own; slot 0 is
--- the row that writers lock while the day's total is nearly spent. A slot may be below zero: what was
--- reserved in one is given back in another.
+-- Many processes add to everybody's sum at once, so each connection has a slot of its own; slot 0 is
+-- the row that writers lock while the day's total is nearly spent. A slot may be below zero: gas that
+-- was reserved in one slot is released in another.
 CREATE TABLE gas_spent (
   day      date NOT NULL,
   identity text NOT NULL,
@@ -10,15 +10,15 @@ CREATE TABLE gas_spent (
   PRIMARY KEY (day, identity, slot)
 ) WITH (fillfactor = 50);
 
--- What of a relay is counted there now: its worst case, and what it cost once it is mined. Without an
--- identity it counts for everybody alone; without a day it is not counted.
+-- The part of a relay that is counted there now: its maximum cost, and its actual cost once it is mined.
+-- Without an identity it counts only for everybody; without a day it is not counted.
 ALTER TABLE relays
   ADD COLUMN identity text,
   ADD COLUMN gas_day  date,
   ADD COLUMN gas_wei  numeric(78, 0),
   ADD CHECK ((gas_day IS NULL) = (gas_wei IS NULL));
 
--- Today's relays, of the wallet alone: nobody has written down whose it is.
+-- Today's relays count for their wallet, since their identity is unknown.
 UPDATE relays r
    SET identity = CASE WHEN r.brand_id IS NULL THEN '0x' || encode(r.user_address, 'hex') END,
        gas_day = (now() AT TIME ZONE 'UTC')::date,

@@ -64,14 +64,15 @@ def queue_parameters(
     return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL
 
 
-# The brands are read by key, from one to the next, and of each as many rewards as it can have of
-# the batch: a million rewards of one brand, or of a paused one, cost nothing. (BETWEEN, not "=",
-# which would make the order redundant and let the planner walk the whole queue by position. LIMIT
-# 100, because of a limit that is no number the planner expects a tenth of the million, which it
-# would rather sort. OFFSET 0 keeps `ahead` from being asked once for each place that names it.)
-# `place` counts no paused brand; `laps` is 1 once the search has begun again at the first brand.
-# Then it ends at $2, as a bound of the index: with an OR all rows of the brand behind $2 would be
-# read in vain.
+# The brands are read by key, from each brand to the next, and of each brand only the rewards that
+# the batch can take. So a million rewards of one brand, paused or not, add no cost. (BETWEEN and
+# not "=", which would make the order redundant and let the planner walk the whole queue by
+# position. LIMIT 100, because the planner expects a tenth of all rows for a limit that is no
+# constant, and would sort them. OFFSET 0 keeps `ahead` from being evaluated once for each
+# reference to it.)
+# `place` counts no paused brand; `laps` is 1 once the search has started again at the first
+# brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would read all
+# rows of the brand behind $2.
 QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
@@ -128,8 +129,8 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id
             AND NOT above_limit
             AND brand_id NOT IN (SELECT id FROM paused))
          UNION ALL
-        (SELECT one.id, one.kind, one.wallet, one.ltz, one.seq, one.has_failed, due.brand_id,
-                2, one.rank, due.place
+        (SELECT reward.id, reward.kind, reward.wallet, reward.ltz, reward.seq,
+                reward.has_failed, due.brand_id, 2, reward.rank, due.place
            FROM due
           CROSS JOIN LATERAL (
                 SELECT *, row_number() OVER (ORDER BY position) AS rank
@@ -143,8 +144,8 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id
                                    AND id IS DISTINCT FROM $4
                                  ORDER BY r.brand_id, position
                                  LIMIT 100) AS oldest
-                         LIMIT (SELECT rewards FROM depth)) AS oldest) AS one
-          ORDER BY one.rank, due.place
+                         LIMIT (SELECT rewards FROM depth)) AS oldest) AS reward
+          ORDER BY reward.rank, due.place
           LIMIT $1)) AS waiting
  ORDER BY class, rank, place
 """

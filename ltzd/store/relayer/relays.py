@@ -264,11 +264,12 @@ async def store_signed(
 
 
 async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
-    """In the transaction that moves theirs: a relay is mined as long as no reorg says otherwise.
+    """Move relays with their transactions, in the database transaction that moves these.
 
-    A relay whose nonce somebody else used, or a self-transfer past finality, will never be mined;
-    its turn is over all the same. Its gas counts as what the nonce cost once that is known, as
-    nothing if somebody else used the nonce, and as its worst case again after a reorg.
+    A relay is mined as long as no reorg undoes its block. A relay whose nonce another transaction
+    used, or whose self-transfer is final, will never be mined, and blocks its user's next relay no
+    longer. Its gas counts as the actual cost once it is known, as nothing if another transaction
+    used the nonce, and as the maximum cost again after a reorg.
     """
     rows = await connection.fetch(
         """

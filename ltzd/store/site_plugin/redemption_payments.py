@@ -129,9 +129,9 @@ async def reverse(connection: Connection, redemption: UUID) -> bool:
 
 
 async def _locked_payment(connection: Connection, redemption: UUID) -> asyncpg.Record | None:
-    """The oldest fact that pays, which nobody deletes until the transaction ends.
+    """The oldest fact that pays, locked against deletion until the transaction ends.
 
-    Waits for an indexer that is deleting the fact: the fact is gone then.
+    Waits for an indexer that is deleting the fact; the fact is gone then.
     """
     for statement in (_PAYING_CLAIM, _PAYING_PURCHASE):
         payment = await connection.fetchrow(statement, redemption)

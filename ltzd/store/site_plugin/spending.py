@@ -136,7 +136,7 @@ async def write_charge(
     link: ActiveLink | None,
 ) -> None:
     """Store the pots that pay for a redemption, in the transaction that inserts it."""
-    read_charge = link if payment.linked else None
+    charged_link = link if payment.linked else None
     await connection.execute(
         """
         UPDATE site_redemptions
@@ -150,8 +150,8 @@ async def write_charge(
         Decimal(payment.earned),
         Decimal(payment.given),
         Decimal(payment.linked),
-        None if read_charge is None else read_charge.id,
-        None if read_charge is None else read_charge.day,
+        None if charged_link is None else charged_link.id,
+        None if charged_link is None else charged_link.day,
     )
 
 

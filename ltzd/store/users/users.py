@@ -69,7 +69,7 @@ async def migrate_wallets(
 ) -> list[MigratedUser]:
     """Move the addresses that the person has proven to the person's wallet, at brands' sites too.
 
-    Addresses that somebody else proved first stay. One statement: of two people who prove an
+    Addresses that another person proved first stay. One statement: of two people who prove an
     address at once, one gets it.
     """
     rows = await connection.fetch(_MIGRATE, list(keys), person, subject, wallet)

@@ -243,9 +243,13 @@ def value_of(parameter: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.tuples(*map(value_of, parameter["components"]))
     if kind.startswith("uint"):
         return uints(int(kind.removeprefix("uint")))
-    return {"address": addresses, "bool": st.booleans(), "bytes32": words, "string": st.text()}[
-        kind
-    ]
+    return {
+        "address": addresses,
+        "bool": st.booleans(),
+        "bytes32": words,
+        # NUL has a test of its own: PostgreSQL's text cannot hold it.
+        "string": st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"])),
+    }[kind]
 
 
 def declared(contract: str, event: str) -> list[dict[str, Any]]:
@@ -404,7 +408,7 @@ def test_every_fact_has_its_event() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
+    ("raw", "kept"), [(b"ipfs://\xff\xfe", "ipfs://\ufffd\ufffd"), (b"a\x00b", "ab"), (b"", "")]
 )
 def test_a_uri_that_is_no_text_does_not_hide_its_collection(raw: bytes, kept: str) -> None:
     wallet = "0x" + "11" * 20

@@ -60,7 +60,7 @@ def without_ltz() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    "said",
+    "written",
     [
         *(7, [], None, "text", {}, without_ltz()),
         OF_0_1 | {"LTZ": 5},

@@ -130,7 +130,7 @@ def test_only_what_is_missing_is_left() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "known", "is_left"),
+    ("wanted", "known", "is_left"),
     [
         (MintLimit(1000 * LTZ, 3600), MintLimit(1000 * LTZ, 3600), False),
         (MintLimit(1000 * LTZ + 1, 3600), MintLimit(1000 * LTZ, 3600), False),
@@ -161,7 +161,7 @@ def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> N
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fault_text"),
     [
         ({"minter": DEPLOYER}, "cannot be minter and deployer"),
         ({"relayers": (DEPLOYER,)}, "cannot be relayer and deployer"),
@@ -218,7 +218,7 @@ def test_a_hot_key_that_holds_a_cold_role_is_a_fault_of_the_chain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "fault_text"),
     [({"admin": OTHER}, "its admin is 0x"), ({"admin_delay_seconds": 0}, "delay is 0 s, not 60 s")],
 )
 def test_another_admin_or_delay_is_a_fault_of_the_chain(

@@ -46,7 +46,7 @@ async def test_an_error_object_is_raised_with_its_revert_data() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "error_object",
     [
         "no",
         {"code": "E_LIMIT", "message": 5},

@@ -17,6 +17,7 @@ from ltzd.dev.sandbox.faults import Fault
 from ltzd.errors import IdentityUnavailable, InvalidFields
 from ltzd.providers.identity.client import IdentityClient, IdentityPolicy
 from ltzd.values import address_of
+from tests.support.services.web_servers import served_at
 from tests.support.waiting import until
 
 NO_NODE = "http://127.0.0.1:1"
@@ -95,15 +96,10 @@ class ScriptedProvider:
 async def serving(provider: ScriptedProvider, **policy: float) -> AsyncIterator[IdentityClient]:
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", provider.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    base = IdentityPolicy(f"http://127.0.0.1:{runner.addresses[0][1]}", "app", "secret")
-    try:
+    async with served_at(application) as base_url:
+        base = IdentityPolicy(base_url, "app", "secret")
         async with IdentityClient(replace(base, **{**QUICK, **policy})) as client:  # type: ignore[arg-type]
             yield client
-    finally:
-        await runner.cleanup()
 
 
 QUICK = {"first_pause_seconds": 0.01, "rate_limit_pause_seconds": 0.02}

@@ -83,7 +83,7 @@ async def test_a_hundred_callers_for_one_user_share_one_request(
     provider.count_requests()
     callers = [asyncio.create_task(client.wallets_of(subject)) for _ in range(100)]
     await asyncio.sleep(0)
-    assert client.under_way == 0, "only users on their way to their first wallet are counted"
+    assert client.under_way == 0, "only users without a wallet yet are counted"
 
     assert len(set(await asyncio.gather(*callers))) == 1
     assert provider.requests == 1

@@ -28,6 +28,7 @@ from ltzd.providers.identity.tokens import IdentityTokens
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount
 from ltzd.values import Address
 from tests.support.services.identity import EMAIL, Provider, a_provider
+from tests.support.services.web_servers import served_at
 
 QUICK: dict[str, Any] = {"first_pause_seconds": 0.01, "rate_limit_pause_seconds": 0.01}
 
@@ -364,24 +365,19 @@ class Conversation:
 
 @pytest.fixture
 async def conversation(tmp_path: Path) -> AsyncIterator[Conversation]:
-    async with a_provider(tmp_path) as provider, overheard(provider) as conversation:
+    async with a_provider(tmp_path) as provider, recorded(provider) as conversation:
         yield conversation
 
 
 @asynccontextmanager
-async def overheard(provider: Provider) -> AsyncIterator[Conversation]:
+async def recorded(provider: Provider) -> AsyncIterator[Conversation]:
     async with aiohttp.ClientSession(auto_decompress=False) as session:
         proxy = RecordingProxy(session, provider.sandbox.url)
         application = web.Application()
         application.router.add_route("*", "/{path:.*}", proxy.pass_on)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        url = f"http://127.0.0.1:{runner.addresses[0][1]}/identity"
-        try:
-            yield Conversation(provider, proxy, replace(provider.policy, base_url=url, **QUICK))
-        finally:
-            await runner.cleanup()
+        async with served_at(application) as base:
+            policy = replace(provider.policy, base_url=f"{base}/identity", **QUICK)
+            yield Conversation(provider, proxy, policy)
 
 
 # --- the client and the sandbox ------------------------------------------------------------------

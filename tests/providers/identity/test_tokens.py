@@ -437,7 +437,7 @@ async def test_invented_keys_are_looked_for_once_in_ten_seconds(
 ) -> None:
     provider.count_requests()
     await refused(tokens, headed(provider, kid="invented"))
-    assert provider.requests == 1, "the first set was asked for after the token came"
+    assert provider.requests == 1, "the first set was read after the token had come"
     for _ in range(20):
         await refused(tokens, headed(provider, kid=secrets.token_hex(8)))
     assert provider.requests == 2
@@ -483,7 +483,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
     provider.sandbox.rotate_signing_key()
     ticks.at += 46 * 60
 
-    assert await tokens.user_of(old), "nobody waits for the new set"
+    assert await tokens.user_of(old), "no caller waits for the new set"
 
     async def is_refused() -> bool:
         return await verdict(tokens, old) == "refused"

@@ -18,6 +18,7 @@ from ltzd.providers.oauth.policy import AccountLookupPolicy, GithubAccess, Googl
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
 from tests.support.services.account_shapes import SHAPES, TOKEN, CannedAnswer, Shape, policy_at
 from tests.support.services.identity import ManualClock
+from tests.support.services.web_servers import served_at
 from tests.support.waiting import until
 
 SECRETS = ("discord-token", "google-key", "instagram-token", "AAFD39", "a-client-token", "secret")
@@ -37,7 +38,7 @@ class Providers:
         self.at_once = 0
         self.most_at_once = 0
 
-    def say(self, provider: str, *answers: CannedAnswer) -> None:
+    def set_answers(self, provider: str, *answers: CannedAnswer) -> None:
         self.script[provider] = list(answers)
 
     def paths(self) -> list[str]:
@@ -72,15 +73,12 @@ def _reply(answer: CannedAnswer, headers: Mapping[str, str]) -> web.Response:
 async def served(providers: Providers) -> AsyncIterator[str]:
     application = web.Application()
     application.router.add_route("*", "/{path:.*}", providers.answer)
-    runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
-    await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    try:
-        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
-    finally:
-        if providers.gate is not None:
-            providers.gate.set()
-        await runner.cleanup()
+    async with served_at(application) as base:
+        try:
+            yield base
+        finally:
+            if providers.gate is not None:
+                providers.gate.set()
 
 
 @pytest.fixture
@@ -115,7 +113,7 @@ def changed(answer: CannedAnswer, **changes: object) -> CannedAnswer:
 async def test_the_question_is_the_one_that_the_provider_documents(
     shape: Shape, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say(shape.account.provider, shape.existing)
+    providers.set_answers(shape.account.provider, shape.existing)
 
     await look_ups.verify(shape.account)
 
@@ -148,7 +146,7 @@ EXISTING: Mapping[OAuthProvider, AccountVerification] = {
 async def test_a_documented_success_is_an_account_with_its_names(
     provider: OAuthProvider, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say(provider, SHAPES[provider].existing)
+    providers.set_answers(provider, SHAPES[provider].existing)
 
     assert await look_ups.verify(an_account(provider)) == EXISTING[provider]
 
@@ -170,7 +168,7 @@ async def test_a_documented_success_is_an_account_with_its_names(
 async def test_the_documented_answer_of_an_unknown_account_is_missing_where_it_proves_that(
     provider: OAuthProvider, verdict: str, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say(provider, SHAPES[provider].unknown)
+    providers.set_answers(provider, SHAPES[provider].unknown)
 
     verification = await look_ups.verify(an_account(provider))
 
@@ -216,7 +214,7 @@ async def test_no_answer_but_the_documented_ones_is_ever_missing_or_an_account(
 ) -> None:
     async with AccountLookups(policy_at(base, max_attempts=1)) as look_ups:
         for answer in UNUSABLE:
-            providers.say(provider, answer)
+            providers.set_answers(provider, answer)
             assert await look_ups.verify(an_account(provider)) == AccountVerification(
                 "unavailable"
             ), answer
@@ -228,7 +226,7 @@ async def test_another_account_than_the_one_asked_for_is_no_answer(
 ) -> None:
     status, body = SHAPES[provider].existing
     text = json.dumps(body).replace(an_account(provider).user_id, "308994132968210434")
-    providers.say(provider, (status, text.encode()))
+    providers.set_answers(provider, (status, text.encode()))
 
     assert (await look_ups.verify(an_account(provider))).verdict == "unavailable"
 
@@ -275,7 +273,7 @@ async def test_a_refused_credential_is_logged_for_the_operator_and_blames_no_acc
     providers: Providers,
     look_ups: AccountLookups,
 ) -> None:
-    providers.say(provider, (status, body))
+    providers.set_answers(provider, (status, body))
 
     with capture_logs() as logs:
         assert await look_ups.verify(an_account(provider)) == AccountVerification("unavailable")
@@ -295,7 +293,7 @@ async def test_a_refused_credential_is_logged_for_the_operator_and_blames_no_acc
 async def test_discords_bots_and_own_accounts_are_nobodys(
     kind: str, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", changed(SHAPES["discord"].existing, **{kind: True}))
+    providers.set_answers("discord", changed(SHAPES["discord"].existing, **{kind: True}))
 
     assert (await look_ups.verify(an_account("discord"))).verdict == "missing"
 
@@ -303,7 +301,7 @@ async def test_discords_bots_and_own_accounts_are_nobodys(
 async def test_an_old_discord_name_has_its_number(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", changed(SHAPES["discord"].existing, discriminator="1337"))
+    providers.set_answers("discord", changed(SHAPES["discord"].existing, discriminator="1337"))
 
     assert (await look_ups.verify(an_account("discord"))).username == "ann.b#1337"
 
@@ -312,13 +310,13 @@ async def test_an_old_discord_name_has_its_number(
 async def test_githubs_organizations_and_bots_are_nobodys(
     kind: str, providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("github", changed(SHAPES["github"].existing, type=kind))
+    providers.set_answers("github", changed(SHAPES["github"].existing, type=kind))
 
     assert (await look_ups.verify(an_account("github"))).verdict == "missing"
 
 
 async def test_github_answers_without_a_token(providers: Providers, base: str) -> None:
-    providers.say("github", SHAPES["github"].existing)
+    providers.set_answers("github", SHAPES["github"].existing)
     policy = replace(policy_at(base), github=GithubAccess(None, f"{base}/github"))
 
     async with AccountLookups(policy) as look_ups:
@@ -335,9 +333,9 @@ async def test_twitter_knows_a_suspended_user_from_none(
     suspended = {"title": "Forbidden", "detail": "", "type": f"{problems}/resource-not-available"}
     unknown = {"title": "Not Found Error", "type": f"{problems}/resource-not-found"}
 
-    providers.say("twitter", (200, {"errors": [suspended]}))
+    providers.set_answers("twitter", (200, {"errors": [suspended]}))
     assert (await look_ups.verify(an_account("twitter"))).verdict == "cannot_check"
-    providers.say("twitter", (200, {"errors": [unknown]}))
+    providers.set_answers("twitter", (200, {"errors": [unknown]}))
     other = replace(an_account("twitter"), user_id="2244994946")
     assert (await look_ups.verify(other)).verdict == "missing"
 
@@ -345,7 +343,7 @@ async def test_twitter_knows_a_suspended_user_from_none(
 async def test_what_twitter_says_of_another_user_is_no_answer(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("twitter", SHAPES["twitter"].unknown)
+    providers.set_answers("twitter", SHAPES["twitter"].unknown)
 
     other = replace(an_account("twitter"), user_id="2244994946")
 
@@ -354,7 +352,7 @@ async def test_what_twitter_says_of_another_user_is_no_answer(
 
 async def test_a_key_of_odd_characters_arrives_as_it_is(providers: Providers, base: str) -> None:
     key = "a&b=c%2Fd+e f#g"
-    providers.say("google", SHAPES["google"].existing)
+    providers.set_answers("google", SHAPES["google"].existing)
     policy = replace(policy_at(base), google=GoogleAccess(key, f"{base}/google"))
 
     async with AccountLookups(policy) as look_ups:
@@ -369,7 +367,7 @@ async def test_a_key_of_odd_characters_arrives_as_it_is(providers: Providers, ba
 async def test_spotify_in_development_mode_can_tell_nothing(
     status: int, providers: Providers, base: str
 ) -> None:
-    providers.say("spotify", (status, {"error": {"status": status, "message": "no"}}))
+    providers.set_answers("spotify", (status, {"error": {"status": status, "message": "no"}}))
     policy = policy_at(base)
     assert policy.spotify is not None
     restricted = replace(policy, spotify=replace(policy.spotify, extended_quota=False))
@@ -381,7 +379,7 @@ async def test_spotify_in_development_mode_can_tell_nothing(
 async def test_an_id_that_spotify_spells_otherwise_is_no_second_account(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("spotify", SHAPES["spotify"].existing)
+    providers.set_answers("spotify", SHAPES["spotify"].existing)
 
     verification = await look_ups.verify(OAuthAccount("spotify", "Wizzler"))
 
@@ -398,7 +396,7 @@ async def test_a_client_token_is_kept_and_made_anew_when_it_is_refused(
 
     async def ask(account_asked: OAuthAccount, *answers: CannedAnswer) -> AccountVerification:
         ours = changed(existing, id=account_asked.user_id) if provider == "spotify" else existing
-        providers.say(provider, *answers, ours)
+        providers.set_answers(provider, *answers, ours)
         return await look_ups.verify(account_asked)
 
     assert (await ask(ids[0])).verdict == "exists"
@@ -432,7 +430,7 @@ async def test_without_a_client_token_nothing_is_asked_and_nothing_told(
 
 async def test_a_client_token_is_replaced_before_it_ends(providers: Providers, base: str) -> None:
     providers.token = (200, {**TOKEN, "expires_in": 0.2})
-    providers.say("spotify", SHAPES["spotify"].existing)
+    providers.set_answers("spotify", SHAPES["spotify"].existing)
     async with AccountLookups(policy_at(base, exists_seconds=0.0)) as look_ups:
 
         async def two_were_made() -> bool:
@@ -476,7 +474,7 @@ async def test_a_provider_that_is_not_configured_cannot_be_checked(
 async def test_a_passing_failure_is_asked_again(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", (502, {}), (503, {}), SHAPES["discord"].existing)
+    providers.set_answers("discord", (502, {}), (503, {}), SHAPES["discord"].existing)
 
     assert (await look_ups.verify(an_account())).verdict == "exists"
     assert len(providers.requests) == 3
@@ -504,7 +502,7 @@ async def test_a_limit_is_waited_out_as_long_as_the_provider_says(
     providers: Providers,
     look_ups: AccountLookups,
 ) -> None:
-    providers.say(provider, limit, SHAPES[provider].existing)
+    providers.set_answers(provider, limit, SHAPES[provider].existing)
     began = time.monotonic()
     providers.headers = headers()
 
@@ -516,8 +514,8 @@ async def test_a_limit_is_waited_out_as_long_as_the_provider_says(
 async def test_while_a_provider_asks_for_patience_nobody_asks_it_and_others_are_asked(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", (429, {}))
-    providers.say("github", SHAPES["github"].existing)
+    providers.set_answers("discord", (429, {}))
+    providers.set_answers("github", SHAPES["github"].existing)
     providers.headers = {"Retry-After": "600"}
 
     began = time.monotonic()
@@ -533,7 +531,7 @@ async def test_while_a_provider_asks_for_patience_nobody_asks_it_and_others_are_
 async def test_instagrams_limit_comes_with_status_400_and_is_kept_to(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("instagram", (400, {"error": {"message": "(#4)", "code": 4}}))
+    providers.set_answers("instagram", (400, {"error": {"message": "(#4)", "code": 4}}))
     for name in ("ann.b", "ann.c"):
         account = replace(an_account("instagram"), username=name)
         assert (await look_ups.verify(account)).verdict == "unavailable"
@@ -543,7 +541,7 @@ async def test_instagrams_limit_comes_with_status_400_and_is_kept_to(
 
 async def test_absurd_wishes_to_wait_do_no_harm(providers: Providers, base: str) -> None:
     for wish in ("inf", "nan", "-5", "1e400", "9" * 400, "soon"):
-        providers.say("discord", (429, {}), SHAPES["discord"].existing)
+        providers.set_answers("discord", (429, {}), SHAPES["discord"].existing)
         providers.headers = {"Retry-After": wish}
         async with AccountLookups(policy_at(base)) as look_ups:
             verdict = (await look_ups.verify(an_account())).verdict
@@ -565,7 +563,7 @@ async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
             (2.0, (500, {})),
         ]:
             ticks.at += later
-            providers.say("discord", answer)
+            providers.set_answers("discord", answer)
             await look_ups.verify(an_account())
             request_counts.append(len(providers.requests))
 
@@ -575,9 +573,9 @@ async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
 async def test_a_kept_name_that_is_not_the_callers_is_asked_for_again(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("discord", SHAPES["discord"].existing)
+    providers.set_answers("discord", SHAPES["discord"].existing)
     assert (await look_ups.verify(an_account())).username == "ann.b"
-    providers.say("discord", changed(SHAPES["discord"].existing, username="ann.c"))
+    providers.set_answers("discord", changed(SHAPES["discord"].existing, username="ann.c"))
 
     renamed = await look_ups.verify(replace(an_account(), username="ann.c"))
 
@@ -589,9 +587,9 @@ async def test_no_more_answers_are_kept_than_allowed(providers: Providers, base:
     ids = [f"30899413296821043{n}" for n in range(4)]
     async with AccountLookups(policy) as look_ups:
         for id_ in ids:
-            providers.say("discord", changed(SHAPES["discord"].existing, id=id_))
+            providers.set_answers("discord", changed(SHAPES["discord"].existing, id=id_))
             await look_ups.verify(replace(an_account(), user_id=id_))
-        providers.say("discord", (500, {}))
+        providers.set_answers("discord", (500, {}))
         verdicts = [
             (await look_ups.verify(replace(an_account(), user_id=id_))).verdict
             for id_ in reversed(ids)
@@ -604,7 +602,7 @@ async def test_callers_of_one_account_share_a_question_and_one_who_leaves_takes_
     providers: Providers, look_ups: AccountLookups
 ) -> None:
     providers.gate = asyncio.Event()
-    providers.say("discord", SHAPES["discord"].existing)
+    providers.set_answers("discord", SHAPES["discord"].existing)
     callers = [asyncio.create_task(look_ups.verify(an_account())) for _ in range(50)]
 
     async def is_asked() -> bool:
@@ -623,7 +621,7 @@ async def test_only_so_many_questions_are_with_a_provider_at_once(
     providers: Providers, base: str
 ) -> None:
     providers.gate = asyncio.Event()
-    providers.say(
+    providers.set_answers(
         "twitter", (200, {"errors": [{"type": "https://x/2/problems/resource-not-found"}]})
     )
     async with AccountLookups(policy_at(base, max_concurrent=3)) as look_ups:
@@ -663,7 +661,7 @@ async def test_too_many_waiting_and_a_closed_client_are_unavailable(
 async def test_every_request_is_timed_by_provider_and_outcome(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
-    providers.say("twitter", (503, {}), SHAPES["twitter"].existing)
+    providers.set_answers("twitter", (503, {}), SHAPES["twitter"].existing)
     before = [_timed(outcome) for outcome in ("ok", "unavailable")]
 
     await look_ups.verify(an_account("twitter"))
@@ -689,7 +687,7 @@ async def test_failures_are_logged_without_what_was_asked(
     providers: Providers, look_ups: AccountLookups
 ) -> None:
     for provider in PROVIDERS:
-        providers.say(provider, (500, {"message": "ann.b is in trouble"}))
+        providers.set_answers(provider, (500, {"message": "ann.b is in trouble"}))
 
     with capture_logs() as logs:
         for provider in PROVIDERS:

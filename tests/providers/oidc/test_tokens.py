@@ -440,7 +440,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
     issuer.keys["e1"] = a_p256_key()
     ticks.at += 46 * 60
 
-    assert at_once(tokens.user_of(old)), "nobody waits for the new set"
+    assert at_once(tokens.user_of(old)), "no caller waits for the new set"
 
     async def is_refused() -> bool:
         try:
@@ -481,7 +481,7 @@ async def test_without_any_key_and_issuer_nobody_can_tell(
 ) -> None:
     issuer.status = 503
     await unavailable(tokens, issuer.token())
-    assert issuer.requests == BOTH[:1] * 2, "a failure that may pass is tried once more"
+    assert issuer.requests == BOTH[:1] * 2, "a transient failure is retried once"
 
     await unavailable(tokens, issuer.token())
     assert len(issuer.requests) == 2, "pauses between failures"

@@ -37,7 +37,7 @@ STRICT = GuardPolicy(timeout_seconds=2.0)
 DEV = GuardPolicy(allow_loopback=True, timeout_seconds=2.0)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+Conversation = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class Names:
@@ -83,7 +83,7 @@ async def serving(handler: Handler, host: str = "127.0.0.1", **options: Any) -> 
 
 
 @asynccontextmanager
-async def talking(talk: Talk) -> AsyncIterator[int]:
+async def raw_server(converse: Conversation) -> AsyncIterator[int]:
     """Gives the port of a server that sends raw bytes once it has read a request's head."""
     tasks: set[asyncio.Task[Any]] = set()
 
@@ -93,7 +93,7 @@ async def talking(talk: Talk) -> AsyncIterator[int]:
         tasks.add(task)
         try:
             await reader.readuntil(b"\r\n\r\n")
-            await talk(reader, writer)
+            await converse(reader, writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -109,13 +109,13 @@ async def talking(talk: Talk) -> AsyncIterator[int]:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def saying(*parts: bytes) -> Talk:
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+def sending(*parts: bytes) -> Conversation:
+    async def converse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for part in parts:
             writer.write(part)
         await writer.drain()
 
-    return talk
+    return converse
 
 
 async def hello(_request: web.Request) -> web.StreamResponse:
@@ -462,7 +462,7 @@ async def test_a_body_of_64_kib_is_read_and_not_a_byte_more() -> None:
 async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: bytes) -> None:
     sent = 0
 
-    async def talk(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def converse(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
         writer.write(HEAD + framing)
         for _ in range(160):
@@ -470,7 +470,7 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
             await writer.drain()
             sent += 65_536
 
-    async with talking(talk) as port, guarded(timeout_seconds=30) as http:
+    async with raw_server(converse) as port, guarded(timeout_seconds=30) as http:
         assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
     # As much as the buffers of both sockets hold, not the whole body.
@@ -478,8 +478,8 @@ async def test_ten_megabytes_of_unknown_length_are_left_where_they_are(framing: 
 
 
 async def test_a_length_that_is_too_much_is_refused_before_the_body() -> None:
-    talk = saying(HEAD + b"Content-Length: 10485760\r\n\r\n")
-    async with talking(talk) as port, guarded() as http:
+    converse = sending(HEAD + b"Content-Length: 10485760\r\n\r\n")
+    async with raw_server(converse) as port, guarded() as http:
         assert await reason_of(http.request("GET", f"http://127.0.0.1:{port}/")) == TOO_LONG
 
 
@@ -499,8 +499,8 @@ async def test_a_compressed_body_is_refused_and_not_unpacked(encoding: str) -> N
 async def test_a_transfer_coding_is_not_unpacked_either() -> None:
     bomb = gzip.compress(bytes(10 << 20))
     chunk = b"%x\r\n%b\r\n0\r\n\r\n" % (len(bomb), bomb)
-    talk = saying(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk)
-    async with talking(talk) as port, guarded() as http:
+    converse = sending(HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n" + chunk)
+    async with raw_server(converse) as port, guarded() as http:
         try:
             answer = await http.request("GET", f"http://127.0.0.1:{port}/")
         except RequestFailed:
@@ -530,7 +530,7 @@ async def test_a_transfer_coding_is_not_unpacked_either() -> None:
     ],
 )
 async def test_what_is_no_http_is_a_failure(answer: bytes) -> None:
-    async with talking(saying(answer)) as port, guarded() as http:
+    async with raw_server(sending(answer)) as port, guarded() as http:
         reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason.isidentifier()
@@ -568,11 +568,11 @@ async def drip_interim_answers(_reader: asyncio.StreamReader, writer: asyncio.St
         await asyncio.sleep(0.01)
 
 
-@pytest.mark.parametrize("talk", [never, drip_headers, drip_a_body, drip_interim_answers])
-async def test_the_time_is_for_the_whole_answer(talk: Talk) -> None:
+@pytest.mark.parametrize("converse", [never, drip_headers, drip_a_body, drip_interim_answers])
+async def test_the_time_is_for_the_whole_answer(converse: Conversation) -> None:
     loop = asyncio.get_running_loop()
     begun = loop.time()
-    async with talking(talk) as port, guarded(timeout_seconds=0.3) as http:
+    async with raw_server(converse) as port, guarded(timeout_seconds=0.3) as http:
         reason = await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
 
     assert reason == "no answer in time"
@@ -677,9 +677,9 @@ async def test_places_are_counted_for_each_host_alone() -> None:
 async def test_a_failure_gives_its_place_back() -> None:
     policy = replace(DEV, max_per_host=1, max_waiting=1)
     async with guarded(policy) as http:
-        async with talking(saying(b"rubbish")) as port:
+        async with raw_server(sending(b"rubbish")) as port:
             await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
-        async with talking(never) as port:
+        async with raw_server(never) as port:
             asking = asyncio.create_task(http.request("GET", f"http://127.0.0.1:{port}/"))
             await asyncio.sleep(0)
             asking.cancel()

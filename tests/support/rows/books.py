@@ -1,7 +1,7 @@
-"""Books that agree, written as ltzd writes them, for tests that spoil them.
+"""Rows of consistent books, written as ltzd writes them, for tests that alter some of them.
 
-The chain is made of rows only: `mine` writes what the indexer would of a block in which
-transactions mint all that they carry. `undo` takes blocks back like a reorganisation.
+The chain consists of rows only: `mine` writes the rows that the indexer writes for a block in which
+transactions mint all of their rewards. `undo` takes blocks back like a reorganisation.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Rewards that wallets earn of brands, minted and undone as the indexer does it."""
+"""Rewards that wallets earn from brands, minted and undone as by the indexer."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,7 +19,7 @@ TODAY = date(2026, 3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Earned:
-    """A reward as it is owed."""
+    """A reward that is owed."""
 
     wallet: Address
     ltz: int = 100
@@ -30,7 +30,9 @@ class Earned:
 
 @dataclass
 class Earnings:
-    """Blocks are numbered from 1 on; each mint is in one of its own unless they come together."""
+    """Blocks are numbered from 1; each mint has a block of its own unless mints are given
+    together.
+    """
 
     pool: Pool
     owed: dict[UUID, Earned] = field(default_factory=dict)

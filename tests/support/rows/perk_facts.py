@@ -1,4 +1,4 @@
-"""Blocks with PerkNFT's facts, written as the indexer writes them; no chain stands behind them."""
+"""Blocks with PerkNFT's facts, written as the indexer writes them, without a chain."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

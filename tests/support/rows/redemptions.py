@@ -1,4 +1,4 @@
-"""Redemptions as rows, moved through the lives of their relays as lanes and the indexer do."""
+"""Rows of charge redemptions, moved through the states of their relays as by lanes and indexer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -45,7 +45,7 @@ def a_redemption(amount: int = 1, token: int = TOKEN, **changes: Any) -> NewChar
 
 @dataclass
 class RedemptionRows:
-    """Of one relay wallet's lane, and the blocks of a ledger."""
+    """Redemptions of one relay wallet's lane, and the blocks of a ledger."""
 
     pool: Pool
     ledger: PerkLedger
