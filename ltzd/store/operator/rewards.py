@@ -71,7 +71,7 @@ def queue_parameters(
 # constant, and would sort them. OFFSET 0 keeps `ahead` from being evaluated once for each
 # reference to it.)
 # `place` counts no paused brand; `laps` is 1 once the search has started again at the first
-# brand. It then ends at $2, given as a bound of the index: with an OR, PostgreSQL would read all
+# brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would read all
 # rows of the brand behind $2.
 QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
