@@ -32,7 +32,7 @@ from ltzd.rules.payments import (
     CheckoutOrder,
     Dispute,
     Payment,
-    Refund,
+    PaymentRefund,
     RefundedCharge,
     SessionPaid,
     Unrelated,
@@ -224,7 +224,7 @@ class Payments:
         match event:
             case SessionPaid():
                 await self._mint_told(event.session_id)
-            case Refund() | RefundedCharge() | Dispute():
+            case PaymentRefund() | RefundedCharge() | Dispute():
                 await self._reverse(event)
             case Unrelated():
                 log.debug("payment.event_unrelated", type=event.type)
@@ -241,7 +241,7 @@ class Payments:
             telemetry.PAYMENTS_NOT_MINTED.labels(reason).inc()
             log.error("payment.not_minted", session=session_id, reason=reason)
 
-    async def _reverse(self, event: Refund | RefundedCharge | Dispute) -> None:
+    async def _reverse(self, event: PaymentRefund | RefundedCharge | Dispute) -> None:
         async with transaction(self._pool) as connection:
             await payments.lock_intent(connection, event.payment_intent_id)
             known = await payments.refunds_of(connection, event.payment_intent_id)

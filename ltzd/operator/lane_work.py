@@ -75,7 +75,7 @@ class OutcomeSink(Protocol):
         ...
 
 
-class RewardOutcomes:
+class RewardOutcomeSink:
     """Puts the rewards of a failed or cancelled mint back into the queue."""
 
     def __init__(self, wakeups: WakeupHub, hooks: InProcessHooks) -> None:
@@ -100,7 +100,7 @@ class RewardOutcomes:
             self._wakeups.notify(PUBLISHED)
 
 
-class RelayOutcomes:
+class RelayOutcomeSink:
     """Ends relays. A relay that failed is not sent again: its simulation no longer holds."""
 
     def __init__(self, wakeups: WakeupHub) -> None:

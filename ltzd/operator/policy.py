@@ -43,7 +43,7 @@ REFUSED = "refused"
 
 
 @dataclass(frozen=True, slots=True)
-class Backoff:
+class PauseBackoff:
     """Pauses that double from the first to the longest, in seconds."""
 
     first: float
@@ -67,8 +67,8 @@ class LanePauses:
     status: float = 1.0
     missing_receipt: float = 1.5
     longest_cancellation: float = 120.0
-    publication: Backoff = Backoff(0.1, 2.0)
-    simulation: Backoff = Backoff(1.0, 16.0)
+    publication: PauseBackoff = PauseBackoff(0.1, 2.0)
+    simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -187,7 +187,7 @@ class SessionPaid:
 
 
 @dataclass(frozen=True, slots=True)
-class Refund:
+class PaymentRefund:
     """A refund of the whole payment or a part of it."""
 
     id: str
@@ -220,7 +220,7 @@ class Unrelated:
     type: str
 
 
-ProviderNotice: TypeAlias = SessionPaid | Refund | RefundedCharge | Dispute | Unrelated
+ProviderNotice: TypeAlias = SessionPaid | PaymentRefund | RefundedCharge | Dispute | Unrelated
 
 
 def parse_event(event: object) -> ProviderNotice:
@@ -240,7 +240,7 @@ def _notice(kind: str, about: Mapping[str, object]) -> ProviderNotice:
             return SessionPaid(session_id) if is_paid else Unrelated(kind)
         case "refund.created" if about.get("status") not in {"failed", "canceled"}:
             money = _money_in(about, "amount")
-            return Unrelated(kind) if money is None else Refund(*money, _reason_in(about))
+            return Unrelated(kind) if money is None else PaymentRefund(*money, _reason_in(about))
         case "charge.refunded":
             money = _money_in(about, "amount_refunded")
             return Unrelated(kind) if money is None else RefundedCharge(*money)
@@ -295,7 +295,7 @@ class Reversal:
 
 
 def reversal_of(
-    notice: Refund | RefundedCharge | Dispute, refunds: Mapping[str, int]
+    notice: PaymentRefund | RefundedCharge | Dispute, refunds: Mapping[str, int]
 ) -> Reversal | None:
     """The part of the notice that is not recorded yet, or None.
 
@@ -315,7 +315,7 @@ def reversal_of(
         case RefundedCharge():
             provider_id, reason = f"{notice.charge_id}{_SUM}{notice.usd_cents}", None
             more = notice.usd_cents - sum(refunds.values())
-        case Refund():
+        case PaymentRefund():
             provider_id, reason = notice.id, notice.reason
             more = notice.usd_cents - sum(each for id_, each in refunds.items() if _SUM in id_)
     if provider_id in refunds or more <= 0:

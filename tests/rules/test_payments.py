@@ -20,7 +20,7 @@ from ltzd.rules.payments import (
     Dispute,
     Payment,
     ProviderNotice,
-    Refund,
+    PaymentRefund,
     RefundedCharge,
     SessionPaid,
     Unrelated,
@@ -256,10 +256,10 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
 @pytest.mark.parametrize(
     ("event", "notice"),
     [
-        (a_refund("pi_1", 200), Refund("re_1", "pi_1", 200, None)),
-        (a_refund("pi_1", status="pending"), Refund("re_1", "pi_1", 500, None)),
-        (a_refund("pi_1", reason="duplicate"), Refund("re_1", "pi_1", 500, "duplicate")),
-        (a_refund("pi_1", reason="nul \x00 and more"), Refund("re_1", "pi_1", 500, None)),
+        (a_refund("pi_1", 200), PaymentRefund("re_1", "pi_1", 200, None)),
+        (a_refund("pi_1", status="pending"), PaymentRefund("re_1", "pi_1", 500, None)),
+        (a_refund("pi_1", reason="duplicate"), PaymentRefund("re_1", "pi_1", 500, "duplicate")),
+        (a_refund("pi_1", reason="nul \x00 and more"), PaymentRefund("re_1", "pi_1", 500, None)),
         (a_refunded_charge("pi_1", 700), RefundedCharge("ch_1", "pi_1", 700)),
         (
             a_refunded_charge("pi_1", payment_intent={"id": "pi_2"}),
@@ -325,7 +325,7 @@ def test_rubbish_is_no_event(event: object) -> None:
 # --- reversals ----------------------------------------------------------------------------------
 
 
-def recorded(notices: list[Refund | RefundedCharge]) -> dict[str, int]:
+def recorded(notices: list[PaymentRefund | RefundedCharge]) -> dict[str, int]:
     """Cents by the provider's id, after all notices in this order."""
     known: dict[str, int] = {}
     for notice in notices:
@@ -336,8 +336,8 @@ def recorded(notices: list[Refund | RefundedCharge]) -> dict[str, int]:
     return known
 
 
-def both_kinds(amounts: list[int]) -> tuple[list[Refund], list[RefundedCharge]]:
-    refunds = [Refund(f"re_{n}", "pi_1", cents, None) for n, cents in enumerate(amounts)]
+def both_kinds(amounts: list[int]) -> tuple[list[PaymentRefund], list[RefundedCharge]]:
+    refunds = [PaymentRefund(f"re_{n}", "pi_1", cents, None) for n, cents in enumerate(amounts)]
     sums = [RefundedCharge("ch_1", "pi_1", sum(amounts[: n + 1])) for n, _ in enumerate(amounts)]
     return refunds, sums
 
@@ -345,7 +345,7 @@ def both_kinds(amounts: list[int]) -> tuple[list[Refund], list[RefundedCharge]]:
 @pytest.mark.parametrize("comes_first", ["refund", "sum"])
 def test_a_refund_that_is_told_in_both_ways_counts_once(comes_first: str) -> None:
     (refund,), (charge,) = both_kinds([500])
-    order: list[Refund | RefundedCharge] = [refund, charge, refund, charge]
+    order: list[PaymentRefund | RefundedCharge] = [refund, charge, refund, charge]
     if comes_first == "sum":
         order.reverse()
     assert sum(recorded(order).values()) == 500
@@ -367,7 +367,7 @@ def test_in_any_order_and_however_often_exactly_what_went_back_is_recorded(
     amounts: list[int], sent: str, order: random.Random, data: st.DataObject
 ) -> None:
     refunds, sums = both_kinds(amounts)
-    notices: list[Refund | RefundedCharge] = []
+    notices: list[PaymentRefund | RefundedCharge] = []
     notices += refunds if sent != "sums" else []
     notices += sums if sent != "refunds" else []
     notices += data.draw(st.lists(st.sampled_from(notices), max_size=4))

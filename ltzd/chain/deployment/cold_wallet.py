@@ -24,7 +24,7 @@ _MAX_POLL_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class MinedTransaction:
+class ConfirmedTransaction:
     """A transaction that succeeded; `logs` are the node's."""
 
     hash: Hash32
@@ -52,7 +52,7 @@ class ColdWallet:
 
     async def send(
         self, to: Address, data: bytes, on_signed: Callable[[Hash32], None]
-    ) -> MinedTransaction:
+    ) -> ConfirmedTransaction:
         """Simulates, signs, publishes and waits for the block.
 
         Calls `on_signed` with the hash before the transaction is published. Raises Refused for a
@@ -64,7 +64,7 @@ class ColdWallet:
 
     async def send_all(
         self, calls: Sequence[tuple[Address, bytes]], on_signed: Callable[[Hash32], None]
-    ) -> list[MinedTransaction]:
+    ) -> list[ConfirmedTransaction]:
         """As `send` for calls that do not depend on each other, in order, without waits between."""
         nonce = await self._free_nonce()
         for to, data in calls:
@@ -152,7 +152,7 @@ class ColdWallet:
                 )
         raise Misconfigured(f"The node does not take the transaction: {text}")
 
-    async def _wait_until_mined(self, transaction: Hash32) -> MinedTransaction:
+    async def _wait_until_mined(self, transaction: Hash32) -> ConfirmedTransaction:
         deadline, pause = self._deadline(), _POLL_SECONDS
         while self._clock() < deadline:
             try:
@@ -163,7 +163,7 @@ class ColdWallet:
                         f"{receipt.block_number}, but reverted: it changed nothing."
                     )
                 if receipt is not None:
-                    return MinedTransaction(
+                    return ConfirmedTransaction(
                         transaction, receipt.block_number, await self._logs(transaction)
                     )
             except NodeUnavailable:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ltzd.chain.contracts.offers import OfferReader
-from ltzd.chain.deployment.cold_wallet import ColdWallet, MinedTransaction, simulate
+from ltzd.chain.deployment.cold_wallet import ColdWallet, ConfirmedTransaction, simulate
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
@@ -63,7 +63,7 @@ class TransactionSender:
         self.contracts = target.contracts
         self.offers = OfferReader(rpc, target.contracts)
 
-    async def submit(self, to: Address, data: bytes) -> MinedTransaction | None:
+    async def submit(self, to: Address, data: bytes) -> ConfirmedTransaction | None:
         """Send the call and wait until it is mined, or print it and return None.
 
         Raises Refused with the revert's reason, Misconfigured and Unavailable.
@@ -81,7 +81,7 @@ class TransactionSender:
                 raise
             raise Refused(f"{error.message}: {explanation}.", **error.details) from error
 
-    async def _send(self, key: Path, to: Address, data: bytes) -> MinedTransaction:
+    async def _send(self, key: Path, to: Address, data: bytes) -> ConfirmedTransaction:
         # Decrypting a keystore takes about a second of CPU time.
         secret = await asyncio.to_thread(read_key, key, self._signing.password_file)
         wallet = ColdWallet(self._rpc, Signer(secret), self._fees)
@@ -109,7 +109,7 @@ async def open_sender(
         yield TransactionSender(rpc, target, signing)
 
 
-def print_result(view: Mapping[str, Any], mined: MinedTransaction | None) -> None:
+def print_result(view: Mapping[str, Any], mined: ConfirmedTransaction | None) -> None:
     """Print the new values and the transaction that set them; None if they were set before."""
     transaction = {
         "transactionHash": hex_of(mined.hash) if mined else None,

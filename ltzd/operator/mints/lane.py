@@ -8,7 +8,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomes
+from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomeSink
 from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
@@ -41,7 +41,7 @@ class MintLane(WalletLane):
         self._next_seq = 0
 
     def _outcome_sink(self) -> OutcomeSink:
-        return RewardOutcomes(self._wakeups, self._hooks)
+        return RewardOutcomeSink(self._wakeups, self._hooks)
 
     async def _lane_work(
         self,

@@ -3,7 +3,7 @@
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.lane_work import LaneWork, OutcomeSink, RelayOutcomes
+from ltzd.operator.lane_work import LaneWork, OutcomeSink, RelayOutcomeSink
 from ltzd.operator.policy import RELAY
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
@@ -19,7 +19,7 @@ class RelayLane(WalletLane):
     channel = RELAYS
 
     def _outcome_sink(self) -> OutcomeSink:
-        return RelayOutcomes(self._wakeups)
+        return RelayOutcomeSink(self._wakeups)
 
     async def _lane_work(
         self,

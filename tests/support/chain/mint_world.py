@@ -17,7 +17,7 @@ import pytest_asyncio
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import Backoff, InProcessHooks, LanePauses, LanePolicy, MintTarget
+from ltzd.operator.policy import PauseBackoff, InProcessHooks, LanePauses, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
 from ltzd.store.wakeups import REWARDS, WakeupHub
@@ -29,8 +29,8 @@ from tests.support.waiting import until
 PAUSES = LanePauses(
     between_terms=0.02,
     missing_receipt=0.05,
-    publication=Backoff(0.01, 0.05),
-    simulation=Backoff(0.1, 0.2),
+    publication=PauseBackoff(0.01, 0.05),
+    simulation=PauseBackoff(0.1, 0.2),
 )
 POLICY = LanePolicy(
     max_in_flight=64,
