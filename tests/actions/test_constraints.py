@@ -1,4 +1,4 @@
-"""Who may claim, with a real database and an API that says what a test has it say."""
+"""Purchase constraints on a real database, with an API whose answers the tests set."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -74,16 +74,16 @@ HAS = {"collection_id": PERK, "kind": "ltz_balance", "min": 100}
 
 
 class ScriptedApis(ExternalApiClient):
-    """Answers by URL; a gate that is shut holds the answers of those who asked before."""
+    """Answers by URL; a closed gate holds back the answers of earlier requests."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Json] = {}
-        self.asked: list[tuple[str, Address]] = []
+        self.requests: list[tuple[str, Address]] = []
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def ask(self, constraint: ExternalApi, user: Address) -> Json:
-        self.asked.append((constraint.url, user))
+        self.requests.append((constraint.url, user))
         answer = self.answers.get(constraint.url)
         await self.gate.wait()
         if answer is None:
@@ -95,7 +95,7 @@ class ScriptedApis(ExternalApiClient):
 
     async def are_asked(self, times: int) -> None:
         async def so_often() -> bool:
-            return len(self.asked) == times
+            return len(self.requests) == times
 
         await until(so_often)
 
@@ -112,8 +112,12 @@ class World:
 
     async def apply(self, *constraints: dict[str, Any], brand: Address = SHOP) -> None:
         """The brand's file says this from now on."""
-        said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}
-        file = Brand.model_validate({**said, "constraints": constraints})
+        configuration = {
+            "id": hex_of(brand),
+            "name": "Shop",
+            "domains": [f"{brand.hex()[-2:]}.example"],
+        }
+        file = Brand.model_validate({**configuration, "constraints": constraints})
         async with transaction(self.pool) as connection:
             applied = await brands.apply(connection, file, self.sealer)
             if applied.keys is not None:
@@ -133,8 +137,8 @@ class World:
         return dict(refused.value.details)
 
     async def forget(self, key: str | None = None, **narrow: Any) -> int:
-        said: dict[str, Any] = {"api_url": URL, "user": None, "collection_id": None}
-        return await self.constraints.invalidate(key, **(said | narrow))
+        configuration: dict[str, Any] = {"api_url": URL, "user": None, "collection_id": None}
+        return await self.constraints.invalidate(key, **(configuration | narrow))
 
     async def kept(self) -> int:
         count: int = await value(
@@ -145,7 +149,7 @@ class World:
     @asynccontextmanager
     async def asking(self, user: Address = ANN) -> AsyncIterator["asyncio.Task[bool]"]:
         """A check whose API has been asked and has not answered before the block ends."""
-        before = len(self.apis.asked)
+        before = len(self.apis.requests)
         self.apis.gate.clear()
         task = asyncio.create_task(self.allows(user))
         await self.apis.are_asked(before + 1)
@@ -175,7 +179,7 @@ async def test_what_no_file_speaks_of_may_be_claimed(world: World) -> None:
     assert await world.allows(collection=BADGE)
     assert await world.allows(collection=THEIRS)
     assert await world.allows(collection=12_345)
-    assert world.apis.asked == []
+    assert world.apis.requests == []
 
 
 async def test_a_file_says_nothing_of_another_brands_collection(world: World) -> None:
@@ -207,7 +211,7 @@ async def test_all_must_hold_and_the_first_of_the_file_that_does_not_is_named(
         "position": 1,
         "collectionId": PERK,
     }
-    assert len(world.apis.asked) == 2, "they are evaluated together"
+    assert len(world.apis.requests) == 2, "they are evaluated together"
 
 
 async def test_tokens_are_counted_as_the_index_has_them(world: World) -> None:
@@ -280,7 +284,7 @@ async def test_an_answer_to_what_the_file_said_before_is_not_believed(
     await world.apply(asks(**changes))
     await world.allows()
     await world.allows()
-    assert len(world.apis.asked) == 2
+    assert len(world.apis.requests) == 2
 
 
 async def test_what_another_process_has_found_is_not_asked_again(world: World) -> None:
@@ -290,7 +294,7 @@ async def test_what_another_process_has_found_is_not_asked_again(world: World) -
     other = PurchaseConstraints(world.pool, world.book, elsewhere)
     assert await world.allows()
     await other.check(ANN, PERK)
-    assert elsewhere.asked == []
+    assert elsewhere.requests == []
 
 
 async def test_an_api_that_fails_satisfies_nothing_and_nothing_is_kept(world: World) -> None:
@@ -306,7 +310,7 @@ async def test_an_api_that_fails_satisfies_nothing_and_nothing_is_kept(world: Wo
 
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_a_crowd_asks_once(world: World, is_fast: bool) -> None:
-    """Also those who looked for a result just before it came, and go on just after."""
+    """Also claims that read the cache just before the result came, and continue just after."""
     await world.apply(asks())
     world.apis.say(True)
     if is_fast:
@@ -316,7 +320,7 @@ async def test_a_crowd_asks_once(world: World, is_fast: bool) -> None:
             crowd = [asyncio.create_task(world.allows()) for _ in range(CROWD)]
             await asyncio.sleep(0)
         assert all(await asyncio.gather(*crowd))
-    assert world.apis.asked == [(URL, ANN)]
+    assert world.apis.requests == [(URL, ANN)]
 
 
 async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world: World) -> None:
@@ -327,7 +331,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     looked_too_early: dict[int, Any] = {}
     key = ResultKey(ANN, PERK, 0)
     assert await world.constraints._outcome(key, SHOP, constraint, (), looked_too_early)
-    assert len(world.apis.asked) == 1
+    assert len(world.apis.requests) == 1
 
 
 async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -> None:
@@ -338,7 +342,7 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -
         await asyncio.sleep(0)
         first.cancel()
     assert await second
-    assert len(world.apis.asked) == 1
+    assert len(world.apis.requests) == 1
 
 
 async def test_who_comes_after_the_file_has_changed_is_judged_by_the_new_one(
@@ -424,16 +428,16 @@ async def test_what_is_invalidated_under_an_evaluation_is_evaluated_again(
         await asyncio.sleep(0)
 
     assert [await first, await late] == [False, False]
-    assert len(world.apis.asked) == 2
+    assert len(world.apis.requests) == 2
     assert not await world.allows()
-    assert len(world.apis.asked) == 2, "the later answer is kept"
+    assert len(world.apis.requests) == 2, "the later answer is kept"
 
 
 @pytest.mark.parametrize("is_allowed_at_last", [True, False])
 async def test_a_claim_that_strangers_invalidate_without_end_is_judged_by_the_third_answer(
     world: World, is_allowed_at_last: bool
 ) -> None:
-    """Invalidating needs no key, so it must hold up nobody's claim."""
+    """Invalidating needs no key, so it must not delay a claim."""
     await world.apply(asks())
     world.apis.say(not is_allowed_at_last)
     world.apis.gate.clear()
@@ -446,7 +450,7 @@ async def test_a_claim_that_strangers_invalidate_without_end_is_judged_by_the_th
         gate, world.apis.gate = world.apis.gate, asyncio.Event()
         gate.set()
     assert await task is is_allowed_at_last
-    assert (await world.kept(), len(world.apis.asked)) == (0, 3)
+    assert (await world.kept(), len(world.apis.requests)) == (0, 3)
 
 
 # --- the chat platform ------------------------------------------------------------------------
@@ -465,13 +469,13 @@ class LinkedAccounts:
 
     def __init__(self) -> None:
         self.accounts: dict[str, tuple[OAuthAccount, ...]] | None = {}
-        self.asked: list[str] = []
+        self.requests: list[str] = []
 
     def link(self, *accounts: OAuthAccount) -> None:
         self.accounts = {BY_ACCESS_TOKEN.subject: accounts}
 
     async def accounts_of(self, subject: str) -> tuple[OAuthAccount, ...]:
-        self.asked.append(subject)
+        self.requests.append(subject)
         if self.accounts is None:
             raise IdentityUnavailable("The identity provider cannot be reached")
         return self.accounts.get(subject, ())
@@ -533,7 +537,7 @@ async def test_the_accounts_that_an_identity_token_names_are_asked_about(chat: C
     speaker = by_identity_token(OAuthAccount("twitter", ADA), OAuthAccount("discord", BEN))
 
     assert await chat.allows(speaker)
-    assert chat.linked.asked == []
+    assert chat.linked.requests == []
     assert not await chat.allows(by_identity_token(OAuthAccount("discord", ADA)))
 
 
@@ -543,7 +547,7 @@ async def test_of_an_access_token_the_identity_provider_tells_the_accounts(chat:
     chat.server.roles[GUILD, ADA] = [ROLE]
 
     assert await chat.allows(BY_ACCESS_TOKEN)
-    assert chat.linked.asked == [BY_ACCESS_TOKEN.subject]
+    assert chat.linked.requests == [BY_ACCESS_TOKEN.subject]
 
 
 async def test_one_account_that_satisfies_is_enough(chat: Chat) -> None:
@@ -560,7 +564,9 @@ async def test_one_account_that_satisfies_is_enough(chat: Chat) -> None:
     assert await chat.allows(BY_ACCESS_TOKEN)
 
 
-@pytest.mark.parametrize("constraint", [HAS_ROLE, HAS_LEVEL], ids=lambda one: str(one["kind"]))
+@pytest.mark.parametrize(
+    "constraint", [HAS_ROLE, HAS_LEVEL], ids=lambda constraint_: str(constraint_["kind"])
+)
 async def test_who_has_no_account_is_told_to_link_one(
     chat: Chat, constraint: dict[str, Any]
 ) -> None:
@@ -611,7 +617,7 @@ async def test_while_the_identity_provider_is_away_known_accounts_do(chat: Chat)
 
 
 ADAS = TokenUser("did:privy:moves", (ANN, BOB), (OAuthAccount("discord", ADA),))
-"""Whoever has linked Ada's account at the moment, with either wallet."""
+"""Claims by the person who has linked Ada's account at the moment, with either wallet."""
 
 
 async def claimed(world: World, wallet: Address, number: int = 1) -> None:

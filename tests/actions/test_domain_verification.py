@@ -1,4 +1,4 @@
-"""Whose a domain is, with a real database and a real name server."""
+"""Domain verification on a real database and a real name server."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -66,8 +66,12 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     book, keys = BrandCache(), {}
     async with transaction(pool) as connection:
         for brand in (SHOP, RIVAL):
-            said = {"id": hex_of(brand), "name": "Shop", "domains": [f"{brand.hex()[-2:]}.example"]}
-            applied = await brands.apply(connection, Brand.model_validate(said), sealer)
+            configuration = {
+                "id": hex_of(brand),
+                "name": "Shop",
+                "domains": [f"{brand.hex()[-2:]}.example"],
+            }
+            applied = await brands.apply(connection, Brand.model_validate(configuration), sealer)
             assert applied.keys is not None
             keys[brand] = applied.keys
         await book.refresh(connection)

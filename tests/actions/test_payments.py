@@ -127,7 +127,7 @@ class World:
     async def mint(self, session_id: str) -> MintedPayment:
         return await self.payments.mint(session_id)
 
-    async def tell(self, event: object, **signature: Any) -> None:
+    async def deliver(self, event: object, **signature: Any) -> None:
         await self.payments.process_event(*signed(event, **signature))
 
 
@@ -193,13 +193,13 @@ Idle = tuple[World, FakePayments]
 
 
 def an_order(email: str = "ann@shop.example", **changes: Any) -> CheckoutRequest:
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "brand_id": BRAND,
         "usd_cents": 500,
         "success_url": "https://shop.example/thanks?s={CHECKOUT_SESSION_ID}&a=1",
         "cancel_url": "https://shop.example/cart",
     }
-    return CheckoutRequest(email=email, **said | changes)
+    return CheckoutRequest(email=email, **fields | changes)
 
 
 def counted(counter: Any, **labels: str) -> float:
@@ -235,7 +235,7 @@ async def test_a_checkout_becomes_a_session_that_says_what_is_owed_to_whom(
     assert opened.url == f"{shop.base}/pay/{opened.id}"
     wallet = checksummed(await value(world.pool, "SELECT wallet FROM users"))
     (form,) = shop.forms
-    said = {
+    fields = {
         "wallet": wallet,
         "usd_amount": "5.00",
         "ltz_amount": "5000",
@@ -250,8 +250,8 @@ async def test_a_checkout_becomes_a_session_that_says_what_is_owed_to_whom(
         "customer_email": "ann@shop.example",
         "success_url": "https://shop.example/thanks?s={CHECKOUT_SESSION_ID}&a=1",
         "cancel_url": "https://shop.example/cart",
-        **{f"metadata[{name}]": text for name, text in said.items()},
-        **{f"payment_intent_data[metadata][{name}]": text for name, text in said.items()},
+        **{f"metadata[{name}]": text for name, text in fields.items()},
+        **{f"payment_intent_data[metadata][{name}]": text for name, text in fields.items()},
     }
     assert shop.headers[0]["Authorization"].startswith("Bearer sk_test_")
 
@@ -336,7 +336,7 @@ async def test_without_a_payment_provider_nothing_is_sold_or_heard(
         for asking in (
             world.payments.open_checkout(an_order()),
             world.mint("cs_1"),
-            world.tell(a_session_event("cs_1")),
+            world.deliver(a_session_event("cs_1")),
         ):
             with pytest.raises(PaymentsUnavailable):
                 await asking
@@ -389,11 +389,11 @@ async def test_a_provider_that_is_not_there_is_away(
 
 
 @pytest.mark.parametrize(
-    "said", [b"", b"<html>", b"[]", b"null", b'"x"', b"{}", b'{"id": 5}', b"[" * 60_000, b"\xff"]
+    "answer", [b"", b"<html>", b"[]", b"null", b'"x"', b"{}", b'{"id": 5}', b"[" * 60_000, b"\xff"]
 )
-async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, said: bytes) -> None:
+async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, answer: bytes) -> None:
     world, shop = idle
-    shop.raw_answer = said
+    shop.raw_answer = answer
     with pytest.raises(PaymentsUnavailable):
         await world.payments.open_checkout(an_order())
     with pytest.raises(PaymentsUnavailable):
@@ -633,7 +633,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
 ) -> None:
     at_provider, told_before = shop.make(), shop.make()
     shop.refund(at_provider, 500)
-    await world.tell(a_refund(f"pi_{told_before[-1]}"))
+    await world.deliver(a_refund(f"pi_{told_before[-1]}"))
 
     for session_id in (at_provider, told_before):
         with pytest.raises(PaymentRefused, match="The payment was refunded"):
@@ -657,8 +657,8 @@ async def test_a_paid_session_that_is_told_of_is_minted_without_waiting(
     world.is_minting = False
     session_id = shop.make()
     async with asyncio.timeout(2):
-        await world.tell(a_session_event(session_id, kind))
-        await world.tell(a_session_event(session_id, kind))
+        await world.deliver(a_session_event(session_id, kind))
+        await world.deliver(a_session_event(session_id, kind))
     assert len(await rewards(world)) == 1
     world.is_minting = True
     assert (await world.mint(session_id)).already_processed
@@ -671,10 +671,10 @@ async def test_fifty_at_once_through_both_doors_of_two_processes_mint_once(
     async with a_world(database_url, sandbox, shop) as other:
         doors: list[Awaitable[MintedPayment | None]] = []
         for number in range(50):
-            one = (world, other)[number % 2]
+            process = (world, other)[number % 2]
             by_event = number % 5 == 0
-            told = a_session_event(session_id)
-            doors.append(one.tell(told) if by_event else one.mint(session_id))
+            event = a_session_event(session_id)
+            doors.append(process.deliver(event) if by_event else process.mint(session_id))
         answers = await asyncio.gather(*doors)
 
     minted = [answer for answer in answers if answer is not None]
@@ -702,10 +702,10 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
 ) -> None:
     world.is_minting = False
     session_id = shop.make()
-    await world.tell(a_session_event(session_id))
+    await world.deliver(a_session_event(session_id))
     reward = payments.reward_id(session_id)
     hasty, patient = (asyncio.create_task(world.hashes.wait(reward, 5.0)) for _ in range(2))
-    await until(lambda: some(world.hashes.awaited()))
+    await until(lambda: any_of(world.hashes.awaited()))
     hasty.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await hasty
@@ -713,7 +713,7 @@ async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
     assert await patient == MINT
 
 
-async def some(things: Sequence[UUID]) -> bool:
+async def any_of(things: Sequence[UUID]) -> bool:
     return bool(things)
 
 
@@ -722,7 +722,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
     world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch, had_happened: bool
 ) -> None:
     session_id = shop.make()
-    tell = Payments._announce
+    announce = Payments._announce
 
     def die(*_: object) -> None:
         raise DatabaseUnavailable("The database was lost")
@@ -738,7 +738,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
         with pytest.raises(DatabaseUnavailable):
             await world.mint(session_id)
 
-    assert Payments._announce is tell
+    assert Payments._announce is announce
     again = await world.mint(session_id)
     assert again.already_processed is had_happened
     assert len(await rewards(world)) == 1
@@ -757,7 +757,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
 async def test_nothing_follows_from_other_events(idle: Idle, event: object) -> None:
     world, shop = idle
     assert shop.make() == "cs_test_1"
-    await world.tell(event)
+    await world.deliver(event)
     assert await rewards(world) == []
     assert shop.retrieved == []
 
@@ -808,14 +808,14 @@ async def test_what_the_provider_has_not_signed_lately_is_refused(
 async def test_signed_rubbish_is_refused(idle: Idle, rubbish: object) -> None:
     world, _ = idle
     with pytest.raises(PaymentRefused, match=r"^The event is malformed: "):
-        await world.tell(rubbish)
+        await world.deliver(rubbish)
 
 
 @pytest.mark.parametrize("age", [290, -290])
 async def test_clocks_may_differ_by_five_minutes(
     world: World, shop: FakePayments, age: float
 ) -> None:
-    await world.tell(a_session_event(shop.make()), age_seconds=age)
+    await world.deliver(a_session_event(shop.make()), age_seconds=age)
     assert len(await rewards(world)) == 1
 
 
@@ -845,7 +845,7 @@ async def test_money_that_came_without_ltz_for_it_alarms_and_is_not_told_again(
         del shop.sessions[session_id]
     before = counted(telemetry.PAYMENTS_NOT_MINTED, reason=reason)
     with capture_logs() as logs:
-        await world.tell(a_session_event(session_id))
+        await world.deliver(a_session_event(session_id))
 
     assert counted(telemetry.PAYMENTS_NOT_MINTED, reason=reason) == before + 1
     (line,) = [line for line in logs if line["log_level"] == "error"]
@@ -862,7 +862,7 @@ async def test_a_refunded_session_that_is_told_of_is_no_alarm(
     session_id = shop.make()
     shop.refund(session_id, 500)
     with capture_logs() as logs:
-        await world.tell(a_session_event(session_id))
+        await world.deliver(a_session_event(session_id))
     assert {line["log_level"] for line in logs} == {"warning"}
     assert await rewards(world) == []
 
@@ -873,8 +873,8 @@ async def test_while_the_provider_is_away_an_event_is_to_be_sent_again(
     session_id = shop.make()
     shop.faults = [500] * 3
     with pytest.raises(PaymentsUnavailable):
-        await world.tell(a_session_event(session_id))
-    await world.tell(a_session_event(session_id))
+        await world.deliver(a_session_event(session_id))
+    await world.deliver(a_session_event(session_id))
     assert len(await rewards(world)) == 1
 
 
@@ -905,11 +905,11 @@ async def test_refunds_and_disputes_of_a_payment_are_recorded_once_told_and_alar
     before = counted(telemetry.PAYMENT_REVERSALS, kind="refund", payment="minted")
     with capture_logs() as logs:
         for _ in range(2):
-            await world.tell(a_refund("pi_1", 100, "re_1"))
-            await world.tell(a_refunded_charge("pi_1", 100))
-            await world.tell(a_refunded_charge("pi_1", 300))
-            await world.tell(a_refund("pi_1", 200, "re_2"))
-            await world.tell(a_dispute("pi_1", 500))
+            await world.deliver(a_refund("pi_1", 100, "re_1"))
+            await world.deliver(a_refunded_charge("pi_1", 100))
+            await world.deliver(a_refunded_charge("pi_1", 300))
+            await world.deliver(a_refund("pi_1", 200, "re_2"))
+            await world.deliver(a_dispute("pi_1", 500))
 
     assert await reversals(world) == [
         ("refund", session_id, 100),
@@ -932,13 +932,13 @@ async def test_a_reversal_that_comes_before_its_payment_is_told_with_it(
 ) -> None:
     session_id = shop.make(metadata=metadata(brand_id=BRAND_TEXT))
     with capture_logs() as logs:
-        await world.tell(a_refund("pi_1", 100))
-        await world.tell(a_dispute("pi_1"))
+        await world.deliver(a_refund("pi_1", 100))
+        await world.deliver(a_dispute("pi_1"))
     assert {line["log_level"] for line in logs} == {"warning"}, "it may be nobody's of ours"
     assert (await subjects(world), world.webhooks._is_set.is_set()) == (set(), False)
 
     with capture_logs() as logs:
-        await world.tell(a_session_event(session_id))
+        await world.deliver(a_session_event(session_id))
 
     assert sum(line["log_level"] == "error" for line in logs) == 2
     assert {row[1] for row in await reversals(world)} == {session_id}
@@ -950,9 +950,13 @@ async def test_the_same_refund_told_by_many_at_once_counts_once(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
-    told: list[object] = [a_refund("pi_1"), a_refunded_charge("pi_1"), a_session_event(session_id)]
+    provider_events: list[object] = [
+        a_refund("pi_1"),
+        a_refunded_charge("pi_1"),
+        a_session_event(session_id),
+    ]
     # A session that is refunded before it is minted is not.
-    await asyncio.gather(*(world.tell(event) for event in told * 10))
+    await asyncio.gather(*(world.deliver(event) for event in provider_events * 10))
     assert [(kind, cents) for kind, _, cents in await reversals(world)] == [("refund", 500)]
     assert len(await rewards(world)) in {0, 1}
 
@@ -967,10 +971,10 @@ async def test_nothing_secret_is_logged_or_shown(
     with capture_logs() as logs:
         opened = await world.payments.open_checkout(an_order())
         shop.pay(opened.id)
-        await world.tell(a_session_event(opened.id))
-    said = json.dumps(logs, default=str) + caplog.text
+        await world.deliver(a_session_event(opened.id))
+    logged = json.dumps(logs, default=str) + caplog.text
     for secret in ("ann@", "ann%40", "sk_test", SIGNING_SECRET):
-        assert secret not in said
+        assert secret not in logged
     assert "sk_test" not in repr(shop.policy())
     assert SIGNING_SECRET not in repr(shop.policy())
 
@@ -983,7 +987,7 @@ Act = Callable[[World, FakePayments], Awaitable[object]]
     [
         ("recorded", lambda world, shop: world.mint(shop.make())),
         ("refused", lambda world, _: world.mint("cs_none")),
-        ("recorded", lambda world, shop: world.tell(a_session_event(shop.make()))),
+        ("recorded", lambda world, shop: world.deliver(a_session_event(shop.make()))),
         ("unavailable", lambda world, shop: shop.faults.extend([500] * 3) or world.mint("cs_1")),
     ],
 )

@@ -54,7 +54,7 @@ FOR_GOOD = "exceeds block gas limit"
 
 @dataclass
 class Till:
-    """What a brand's requests meet; the relay lanes are a test's own matter."""
+    """The action of one process; a test starts relay lanes itself."""
 
     node: PerkNode
     world: RelayWorld
@@ -62,7 +62,7 @@ class Till:
     answers: list[RedeemedCharges] = field(default_factory=list)
 
     def request(self, **changes: Any) -> RedeemRequest:
-        said: dict[str, Any] = {
+        configuration: dict[str, Any] = {
             "brand": BRAND,
             "nonce": uuid4().hex,
             "collection_id": 7,
@@ -73,7 +73,7 @@ class Till:
             "idempotency_key": None,
             "fingerprint": b"\x01",
         }
-        return RedeemRequest(**(said | changes))
+        return RedeemRequest(**(configuration | changes))
 
     async def redeem(self, **changes: Any) -> RedeemedCharges:
         return await self.charges.redeem(self.request(**changes))
@@ -117,7 +117,7 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
     desk = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
-    # Who signed, and whether it is a repetition, is for the surface's tests.
+    # The surface's tests cover signatures and replays.
     charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
@@ -133,24 +133,29 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
 async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
     till.node.mines_at_once = True
     async with till.world.relaying():
-        found = await till.redeem(amount=2, user=USER, reference="receipt")
-    one = found.redemption
-    assert (one.holder, one.amount, one.remaining, one.max_charges) == (USER, 2, 1, CHARGES)
-    assert (one.succeeded, found.already_processed) == (True, False)
-    assert one.mined_at is not None
+        redeemed = await till.redeem(amount=2, user=USER, reference="receipt")
+    redemption = redeemed.redemption
+    assert (redemption.holder, redemption.amount, redemption.remaining, redemption.max_charges) == (
+        USER,
+        2,
+        1,
+        CHARGES,
+    )
+    assert (redemption.succeeded, redeemed.already_processed) == (True, False)
+    assert redemption.mined_at is not None
     assert till.node.left(TOKEN) == 1
 
 
 async def test_several_under_way_count_on_each_other(till: Till) -> None:
     async with till.world.relaying():
-        asked = [asyncio.create_task(till.redeem()) for _ in range(CHARGES)]
+        requests = [asyncio.create_task(till.redeem()) for _ in range(CHARGES)]
         await till.is_written(CHARGES)
         with pytest.raises(NoChargesRemaining) as refused:
             await till.redeem()
         await till.is_published(CHARGES)
         till.node.mine()
-        found = await asyncio.gather(*asked)
-    assert sorted(one.redemption.remaining for one in found) == [0, 1, 2]
+        results = await asyncio.gather(*requests)
+    assert sorted(result.redemption.remaining for result in results) == [0, 1, 2]
     assert refused.value.details["chargesRemaining"] == 0
     assert till.node.left(TOKEN) == 0
 
@@ -184,10 +189,10 @@ async def test_two_wallets_redeem_a_tokens_charges_in_their_order(
     await until(lambda: value(till.world.eyes, "SELECT count(*) = 3 FROM tokens"))
     till.node.mines_at_once = True
     async with till.world.relaying(), till.world.relaying(signer=OTHER_RELAYER):
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(till.redeem(collection_id=8, token_id=token) for _ in range(MANY))
         )
-    assert sorted(one.redemption.remaining for one in found) == list(range(MANY))
+    assert sorted(result.redemption.remaining for result in results) == list(range(MANY))
     assert till.node.left(token) == 0
 
 
@@ -262,8 +267,8 @@ async def test_one_that_no_wallet_could_send_is_taken_back(
     assert await till.rows() == 0
     till.node.mines_at_once = True
     async with till.world.relaying():
-        found = await till.redeem(idempotency_key="till-1-0001")
-    assert (found.already_processed, found.redemption.remaining) == (False, 2)
+        redeemed = await till.redeem(idempotency_key="till-1-0001")
+    assert (redeemed.already_processed, redeemed.redemption.remaining) == (False, 2)
 
 
 async def test_where_nobody_serves_a_wallet_nothing_is_written(till: Till) -> None:
@@ -344,12 +349,12 @@ async def test_a_sale_under_a_redemption_in_flight_is_told_whenever_it_is_asked(
     till: Till,
 ) -> None:
     async with till.world.relaying():
-        asked = asyncio.create_task(till.redeem(idempotency_key="till-1-0001"))
+        request = asyncio.create_task(till.redeem(idempotency_key="till-1-0001"))
         await till.is_published(1)
         till.node.holders[TOKEN] = OTHER_USER
         till.node.mine()
         with pytest.raises(HolderChanged):
-            await asked
+            await request
         with pytest.raises(HolderChanged):
             await till.redeem(idempotency_key="till-1-0001")
     assert len(till.node.sent()) == 1
@@ -387,11 +392,11 @@ async def test_a_request_that_met_trouble_may_come_again_as_it_is(till: Till) ->
 async def test_of_one_key_at_once_one_is_written_and_the_others_hear_of_it(till: Till) -> None:
     till.node.mines_at_once = True
     async with till.world.relaying():
-        found = await asyncio.gather(
+        results = await asyncio.gather(
             *(till.redeem(idempotency_key="till-1-0001") for _ in range(10))
         )
-    assert sorted(one.already_processed for one in found) == [False] + [True] * 9
-    assert len({one.redemption.id for one in found}) == 1
+    assert sorted(result.already_processed for result in results) == [False] + [True] * 9
+    assert len({result.redemption.id for result in results}) == 1
     assert till.node.left(TOKEN) == 2
 
 
@@ -441,8 +446,8 @@ async def test_a_page_is_kept_until_the_next_block_and_no_longer(till: Till) -> 
     till.node.claim(BRAND, OTHER_USER, token_of(7, 3), charges=CHARGES)
 
     async def shows_three() -> bool:
-        found = await till.charges.holders(a_reader(), 7, 0, 5)
-        return (len(found.tokens), found.total) == (3, 3)
+        page = await till.charges.holders(a_reader(), 7, 0, 5)
+        return (len(page.tokens), page.total) == (3, 3)
 
     await until(shows_three)
 

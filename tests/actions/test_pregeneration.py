@@ -67,20 +67,22 @@ class AccountsAtProviders:
     While `gate` is shut nobody gets an answer.
     """
 
-    told: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
-    asked: list[OAuthAccount] = field(default_factory=list)
+    answers: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
+    requests: list[OAuthAccount] = field(default_factory=list)
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         self.gate.set()
 
     async def is_asked(self) -> bool:
-        return bool(self.asked)
+        return bool(self.requests)
 
     async def verify(self, account: OAuthAccount) -> AccountVerification:
-        self.asked.append(account)
+        self.requests.append(account)
         await self.gate.wait()
-        return self.told.get((account.provider, account.user_id)) or cannot_check("not configured")
+        return self.answers.get((account.provider, account.user_id)) or cannot_check(
+            "not configured"
+        )
 
 
 @dataclass
@@ -112,8 +114,10 @@ async def a_process(
         book, accounts = BrandCache(), AccountsAtProviders()
         async with transaction(pool) as connection:
             for brand in (BRAND, RIVAL):
-                said = a_brand(id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",))
-                await brands.apply(connection, said, SEALER)
+                configured = a_brand(
+                    id="0x" + brand.hex(), domains=(f"{brand.hex()[-2:]}.example",)
+                )
+                await brands.apply(connection, configured, SEALER)
             await book.refresh(connection)
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         action = Pregeneration(
@@ -147,7 +151,7 @@ async def vendors_users(sandbox: Sandbox) -> list[list[str]]:
     ):
         users = (await answer.json())["data"]
     return [
-        [one["address"] for one in user["linked_accounts"] if one["type"] == "wallet"]
+        [account["address"] for account in user["linked_accounts"] if account["type"] == "wallet"]
         for user in users
     ]
 
@@ -173,9 +177,9 @@ async def rows(pool: Pool) -> tuple[int, int, int]:
         )
 
 
-async def refusal(asked: Awaitable[object]) -> dict[str, object]:
+async def refusal(request: Awaitable[object]) -> dict[str, object]:
     with pytest.raises(AccountRefused) as refused:
-        await asked
+        await request
     assert refused.value.message == "Invalid OAuth credentials"
     return refused.value.details
 
@@ -199,10 +203,10 @@ async def test_an_account_with_a_row_is_answered_without_asking_anybody(
 ) -> None:
     first = await process.ask()
     calls = count_calls(sandbox)
-    process.accounts.asked.clear()
+    process.accounts.requests.clear()
     again = await process.ask(replace(ADA, username="other.name"), metadata={"n": 2})
     assert again == replace(first, created_new=False)
-    assert (calls(), process.accounts.asked) == (0, [])
+    assert (calls(), process.accounts.requests) == (0, [])
     kept = "SELECT metadata FROM pregeneration_requests ORDER BY id DESC LIMIT 1"
     assert await value(process.pool, kept) == {"n": 2}
 
@@ -224,10 +228,11 @@ async def test_every_provider_and_every_id_has_a_wallet_of_its_own(process: Proc
     accounts = [OAuthAccount(name, example_id(name), **facts) for name in PROVIDERS]
     # A Google account's username is its e-mail address.
     accounts = [
-        replace(one, username=None) if one.provider == "google" else one for one in accounts
+        replace(account_, username=None) if account_.provider == "google" else account_
+        for account_ in accounts
     ]
     accounts += [OAuthAccount("telegram", "5394817207"), OAuthAccount("twitter", ID, "adal")]
-    wallets = [(await process.ask(one)).kept.wallet for one in accounts]
+    wallets = [(await process.ask(account_)).kept.wallet for account_ in accounts]
     assert len(set(wallets)) == len(accounts)
 
 
@@ -235,8 +240,8 @@ async def test_of_fifty_at_once_one_made_the_wallet_and_all_hear_it(
     process: Process, sandbox: Sandbox
 ) -> None:
     answers = await asyncio.gather(*(process.ask(metadata={"n": n}) for n in range(50)))
-    assert Counter(one.created_new for one in answers) == {True: 1, False: 49}
-    assert len({one.kept for one in answers}) == 1
+    assert Counter(answer.created_new for answer in answers) == {True: 1, False: 49}
+    assert len({answer.kept for answer in answers}) == 1
     assert await one_user_with_one_wallet(sandbox)
     assert await rows(process.pool) == (1, 50, 0)
 
@@ -246,38 +251,40 @@ async def test_who_asks_while_another_does_shares_his_questions(
 ) -> None:
     calls = count_calls(sandbox)
     process.accounts.gate.clear()
-    asked = [asyncio.create_task(process.ask()) for _ in range(50)]
+    requests = [asyncio.create_task(process.ask()) for _ in range(50)]
 
     async def everybody_found_no_row() -> bool:
         is_idle = process.pool.get_idle_size() == process.pool.get_size()
-        return is_idle and len(process.accounts.asked) > 0
+        return is_idle and len(process.accounts.requests) > 0
 
     await until(everybody_found_no_row)
     process.accounts.gate.set()
-    answers = await asyncio.gather(*asked)
-    assert Counter(one.created_new for one in answers) == {True: 1, False: 49}
-    assert (len(process.accounts.asked), calls()) == (1, 2)
+    answers = await asyncio.gather(*requests)
+    assert Counter(answer.created_new for answer in answers) == {True: 1, False: 49}
+    assert (len(process.accounts.requests), calls()) == (1, 2)
 
 
 async def test_two_processes_and_two_brands_at_once_make_one_wallet(
     database_url: str, sandbox: Sandbox
 ) -> None:
-    async with a_process(database_url, sandbox) as one, a_process(database_url, sandbox) as other:
+    async with a_process(database_url, sandbox) as first, a_process(database_url, sandbox) as other:
         answers = await asyncio.gather(
             *(
-                (one, other)[number % 2].ask(brand=(BRAND, RIVAL)[number // 2 % 2])
+                (first, other)[number % 2].ask(brand=(BRAND, RIVAL)[number // 2 % 2])
                 for number in range(50)
             )
         )
         assert Counter(answer.created_new for answer in answers) == {True: 1, False: 49}
         assert len({answer.kept for answer in answers}) == 1
         assert await one_user_with_one_wallet(sandbox)
-        assert await rows(one.pool) == (1, 50, 0)
+        assert await rows(first.pool) == (1, 50, 0)
 
 
 async def test_many_accounts_at_once_get_a_wallet_each(process: Process, sandbox: Sandbox) -> None:
     accounts = [OAuthAccount("telegram", str(5_394_817_206 + number)) for number in range(40)]
-    answers = await asyncio.gather(*(process.ask(one) for one in accounts for _ in range(2)))
+    answers = await asyncio.gather(
+        *(process.ask(account_) for account_ in accounts for _ in range(2))
+    )
     assert len({answer.kept.wallet for answer in answers}) == 40
     assert sum(answer.created_new for answer in answers) == 40
     assert [len(wallets) for wallets in await vendors_users(sandbox)] == [1] * 40
@@ -300,11 +307,11 @@ async def test_who_dies_before_the_vendor_was_asked_leaves_nothing(
     process: Process, database_url: str, sandbox: Sandbox
 ) -> None:
     process.accounts.gate.clear()
-    asked = asyncio.create_task(process.ask())
+    request = asyncio.create_task(process.ask())
     await until(process.accounts.is_asked)
     await process.pregeneration.close()
     with pytest.raises(Unavailable):
-        await asked
+        await request
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
     assert (await asked_again(database_url, sandbox)).created_new
 
@@ -377,7 +384,7 @@ async def test_a_user_whose_wallet_was_never_made_gets_one(
     assert await vendors_users(sandbox) == [[]]
     account = OAuthAccount("telegram", "5394817206")
     answers = await asyncio.gather(*(process.ask(account) for _ in range(10)))
-    assert len({one.kept.wallet for one in answers}) == 1
+    assert len({answer.kept.wallet for answer in answers}) == 1
     assert await one_user_with_one_wallet(sandbox)
 
 
@@ -401,9 +408,9 @@ async def test_a_caller_who_gives_up_takes_no_other_callers_answer_with_him(
 async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = missing("It is a bot")
+    process.accounts.answers["discord", ID] = missing("It is a bot")
     assert await refusal(process.ask()) == {"hint": "It is a bot", "provider": "discord"}
-    process.accounts.told["discord", ID] = AccountVerification("missing")
+    process.accounts.answers["discord", ID] = AccountVerification("missing")
     assert (await refusal(process.ask()))["hint"] == "Discord knows no account with this id"
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
@@ -411,16 +418,16 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
 async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = AccountVerification("unavailable")
+    process.accounts.answers["discord", ID] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask()
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
-    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
+    process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
     assert (await process.ask()).created_new
 
 
 @pytest.mark.parametrize(
-    ("provider", "said", "known"),
+    ("provider", "claimed", "known"),
     [
         ("discord", "ada.l", "ada.l"),
         ("discord", "@ada.l", "ada.l"),
@@ -432,10 +439,10 @@ async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
     ],
 )
 async def test_a_username_is_compared_without_case_and_one_at_sign(
-    process: Process, provider: OAuthProvider, said: str | None, known: str
+    process: Process, provider: OAuthProvider, claimed: str | None, known: str
 ) -> None:
-    account = OAuthAccount(provider, example_id(provider), said)
-    process.accounts.told[provider, account.user_id] = AccountVerification(
+    account = OAuthAccount(provider, example_id(provider), claimed)
+    process.accounts.answers[provider, account.user_id] = AccountVerification(
         "exists", known, "Ada L."
     )
     assert (await process.ask(account)).created_new
@@ -444,10 +451,10 @@ async def test_a_username_is_compared_without_case_and_one_at_sign(
 async def test_a_username_that_is_not_the_accounts_is_refused(
     process: Process, sandbox: Sandbox
 ) -> None:
-    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
+    process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
     for username in ("eve", "ada_l", "ada.l2", "@eve"):
-        told = await refusal(process.ask(replace(ADA, username=username)))
-        assert told == {
+        details = await refusal(process.ask(replace(ADA, username=username)))
+        assert details == {
             "hint": "The account at Discord has another username",
             "provider": "discord",
         }
@@ -457,7 +464,7 @@ async def test_a_username_that_is_not_the_accounts_is_refused(
 async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
     process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    process.accounts.told["discord", ID] = AccountVerification("exists", "ada.l")
+    process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
     both, verify = asyncio.Barrier(2), process.accounts.verify
 
     async def verify_together(account: OAuthAccount) -> AccountVerification:
@@ -475,12 +482,14 @@ async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_calle
 
 async def test_what_the_vendor_demands_is_filled_from_the_provider(process: Process) -> None:
     twitter = OAuthAccount("twitter", "2244994945")
-    process.accounts.told["twitter", twitter.user_id] = AccountVerification(
+    process.accounts.answers["twitter", twitter.user_id] = AccountVerification(
         "exists", "adal", "Ada L."
     )
     assert (await process.ask(twitter)).created_new
     google = OAuthAccount("google", example_id("google"), email="ada@example.com")
-    process.accounts.told["google", google.user_id] = AccountVerification("exists", name="Ada L.")
+    process.accounts.answers["google", google.user_id] = AccountVerification(
+        "exists", name="Ada L."
+    )
     assert (await process.ask(google)).created_new
 
 
@@ -506,9 +515,9 @@ async def test_a_twitter_account_that_cannot_be_looked_up_is_named_by_its_userna
 async def test_what_the_vendor_demands_and_nobody_says_is_asked_for(
     process: Process, sandbox: Sandbox, account: OAuthAccount, hint: str
 ) -> None:
-    told = await refusal(process.ask(account))
-    assert hint in str(told["hint"])
-    assert told["provider"] == account.provider
+    details = await refusal(process.ask(account))
+    assert hint in str(details["hint"])
+    assert details["provider"] == account.provider
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
 
@@ -564,9 +573,9 @@ async def test_obvious_fakes_and_second_names_of_one_account_get_no_wallet(
     process: Process, sandbox: Sandbox, provider: OAuthProvider, user_id: str
 ) -> None:
     calls = count_calls(sandbox)
-    told = await refusal(process.ask(OAuthAccount(provider, user_id, "ada.l")))
-    assert set(told) == {"hint", "provider"}
-    assert (calls(), process.accounts.asked) == (0, [])
+    details = await refusal(process.ask(OAuthAccount(provider, user_id, "ada.l")))
+    assert set(details) == {"hint", "provider"}
+    assert (calls(), process.accounts.requests) == (0, [])
     assert await rows(process.pool) == (0, 0, 0)
 
 
@@ -594,9 +603,9 @@ async def test_a_username_that_nobody_can_have_is_refused_before_anybody_is_aske
     process: Process, sandbox: Sandbox, username: str
 ) -> None:
     calls = count_calls(sandbox)
-    told = await refusal(process.ask(replace(ADA, username=username)))
-    assert len(username) < 5 or username not in str(told)
-    assert (calls(), process.accounts.asked) == (0, [])
+    details = await refusal(process.ask(replace(ADA, username=username)))
+    assert len(username) < 5 or username not in str(details)
+    assert (calls(), process.accounts.requests) == (0, [])
 
 
 async def test_anothers_email_in_a_google_account_takes_nothing_from_him(
@@ -604,9 +613,9 @@ async def test_anothers_email_in_a_google_account_takes_nothing_from_him(
 ) -> None:
     ann = await process.identity.wallet_of_email("ann@shop.example")
     thief = OAuthAccount("google", example_id("google"), name="Eve", email="Ann@shop.example")
-    told = await refusal(process.ask(thief))
-    assert "ann@" not in str(told).lower()
-    assert ann.subject not in str(told)
+    details = await refusal(process.ask(thief))
+    assert "ann@" not in str(details).lower()
+    assert ann.subject not in str(details)
     assert await rows(process.pool) == (0, 0, 0)
     assert await process.identity.wallet_of_email("ann@shop.example") == ann
     assert await one_user_with_one_wallet(sandbox)
@@ -692,11 +701,11 @@ async def test_the_day_is_counted_in_the_database_whatever_process_and_redis_do(
     """Fifty at once in two processes without a common cache, and none more after a restart."""
     monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 30, 86_400))
     async with (
-        a_process(database_url, sandbox, RateLimits()) as one,
+        a_process(database_url, sandbox, RateLimits()) as first,
         a_process(database_url, sandbox, RateLimits()) as other,
     ):
         answers = await asyncio.gather(
-            *[(one, other)[n % 2].pregeneration.admit(BRAND) for n in range(50)],
+            *[(first, other)[n % 2].pregeneration.admit(BRAND) for n in range(50)],
             return_exceptions=True,
         )
     assert sum(isinstance(answer, RateLimited) for answer in answers) == 20
@@ -774,7 +783,7 @@ async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.Mo
     await refusal(process.ask(replace(ADA, user_id="1" * 18)))
     with pytest.raises(BrandUnknown):
         await process.pregeneration.admit(a_wallet(0xD))
-    process.accounts.told["telegram", "5394817206"] = AccountVerification("unavailable")
+    process.accounts.answers["telegram", "5394817206"] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask(OAuthAccount("telegram", "5394817206"))
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 0, 60))
@@ -803,4 +812,4 @@ async def test_the_log_tells_of_new_wallets_and_not_whose_they_are(process: Proc
             "brand": "0x" + BRAND.hex(),
         }
     ]
-    assert not any(said in json.dumps(logs) for said in (ID, "ada.l", "said"))
+    assert not any(secret in json.dumps(logs) for secret in (ID, "ada.l", "said"))

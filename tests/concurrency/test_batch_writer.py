@@ -13,7 +13,7 @@ from tests.support.rows.core import running
 Commits = BatchWriter[int, str]
 
 
-class Book:
+class Ledger:
     """Where commits go: remembers each group; holds them back while `gate` is closed."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ class Book:
 
 
 @pytest.fixture
-def book() -> Book:
-    return Book()
+def ledger() -> Ledger:
+    return Ledger()
 
 
 @asynccontextmanager
@@ -55,59 +55,59 @@ async def submit_all(commits: Commits, items: Sequence[int]) -> list[str | BaseE
     return await asyncio.gather(*map(commits.submit, items), return_exceptions=True)
 
 
-async def test_an_item_alone_is_committed_at_once(book: Book) -> None:
-    async with committing(Commits(book.write, "item")) as commits:
+async def test_an_item_alone_is_committed_at_once(ledger: Ledger) -> None:
+    async with committing(Commits(ledger.write, "item")) as commits:
         assert await commits.submit(1) == "did 1"
 
 
-async def test_what_gathers_goes_together_in_order(book: Book) -> None:
-    book.gate.clear()
-    async with committing(Commits(book.write, "item", width=1)) as commits:
+async def test_what_gathers_goes_together_in_order(ledger: Ledger) -> None:
+    ledger.gate.clear()
+    async with committing(Commits(ledger.write, "item", width=1)) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         rest = asyncio.create_task(submit_all(commits, range(1, 100)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        book.gate.set()
+        ledger.gate.set()
 
         assert await first == "did 0"
         assert await rest == [f"did {item}" for item in range(1, 100)]
-    assert book.groups[-1] == list(range(1, 100))
+    assert ledger.groups[-1] == list(range(1, 100))
 
 
-async def test_groups_and_their_number_are_bounded(book: Book) -> None:
-    async with committing(Commits(book.write, "item", width=3, max_batch=7)) as commits:
+async def test_groups_and_their_number_are_bounded(ledger: Ledger) -> None:
+    async with committing(Commits(ledger.write, "item", width=3, max_batch=7)) as commits:
         await submit_all(commits, range(100))
 
-    assert max(map(len, book.groups)) == 7
-    assert book.most_under_way <= 3
-    assert sorted(item for group in book.groups for item in group) == list(range(100))
+    assert max(map(len, ledger.groups)) == 7
+    assert ledger.most_under_way <= 3
+    assert sorted(item for group in ledger.groups for item in group) == list(range(100))
 
 
-async def test_no_answer_comes_before_its_commit(book: Book) -> None:
-    book.gate.clear()
-    async with committing(Commits(book.write, "item")) as commits:
+async def test_no_answer_comes_before_its_commit(ledger: Ledger) -> None:
+    ledger.gate.clear()
+    async with committing(Commits(ledger.write, "item")) as commits:
         answers = [asyncio.create_task(commits.submit(item)) for item in range(5)]
         await asyncio.wait(answers, timeout=0.05)
         assert not any(answer.done() for answer in answers)
-        book.gate.set()
+        ledger.gate.set()
         await asyncio.gather(*answers)
 
 
-async def test_a_refusal_goes_to_its_own_caller(book: Book) -> None:
-    book.verdict = lambda item: Refused("no") if item == 2 else f"did {item}"
-    async with committing(Commits(book.write, "item")) as commits:
+async def test_a_refusal_goes_to_its_own_caller(ledger: Ledger) -> None:
+    ledger.verdict = lambda item: Refused("no") if item == 2 else f"did {item}"
+    async with committing(Commits(ledger.write, "item")) as commits:
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")
     assert isinstance(answers[1], Refused)
 
 
 async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_down(
-    book: Book,
+    ledger: Ledger,
 ) -> None:
-    book.fails = lambda items: ValueError("poison") if 13 in items else None
-    async with committing(Commits(book.write, "item")) as commits:
+    ledger.fails = lambda items: ValueError("poison") if 13 in items else None
+    async with committing(Commits(ledger.write, "item")) as commits:
         answers = await submit_all(commits, range(30))
         assert await commits.submit(99) == "did 99"
 
@@ -115,11 +115,11 @@ async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_d
     assert [answer for answer in answers if isinstance(answer, str)] == [
         f"did {item}" for item in range(30) if item != 13
     ]
-    done = [item for group in book.groups for item in group]
+    done = [item for group in ledger.groups for item in group]
     assert sorted(done) == sorted({*range(30), 99} - {13}), "each once"
 
 
-async def test_a_lost_database_fails_the_whole_group_at_once(book: Book) -> None:
+async def test_a_lost_database_fails_the_whole_group_at_once(ledger: Ledger) -> None:
     """Tried alone, each item would wait for the same time-out."""
     tries: list[int] = []
 
@@ -127,14 +127,14 @@ async def test_a_lost_database_fails_the_whole_group_at_once(book: Book) -> None
         tries.append(len(items))
         return DatabaseUnavailable("lost")
 
-    book.fails = fails
-    async with committing(Commits(book.write, "item", width=1)) as commits:
+    ledger.fails = fails
+    async with committing(Commits(ledger.write, "item", width=1)) as commits:
         answers = await submit_all(commits, range(50))
     assert all(isinstance(answer, DatabaseUnavailable) for answer in answers)
     assert sum(tries) == 50
 
 
-async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) -> None:
+async def test_an_item_that_lost_a_race_goes_into_the_next_commit(ledger: Ledger) -> None:
     lost = {1: 2, 4: 1}
 
     def verdict(item: int) -> str | Retry:
@@ -143,32 +143,32 @@ async def test_an_item_that_lost_a_race_goes_into_the_next_commit(book: Book) ->
             return RETRY
         return f"did {item}"
 
-    book.verdict = verdict
-    async with committing(Commits(book.write, "item")) as commits:
+    ledger.verdict = verdict
+    async with committing(Commits(ledger.write, "item")) as commits:
         assert await submit_all(commits, range(6)) == [f"did {item}" for item in range(6)]
-    assert sum(map(len, book.groups)) == 6 + 3
+    assert sum(map(len, ledger.groups)) == 6 + 3
 
 
-async def test_a_cancelled_callers_item_is_written_and_harms_nobody(book: Book) -> None:
-    book.gate.clear()
-    async with committing(Commits(book.write, "item")) as commits:
+async def test_a_cancelled_callers_item_is_written_and_harms_nobody(ledger: Ledger) -> None:
+    ledger.gate.clear()
+    async with committing(Commits(ledger.write, "item")) as commits:
         given_up = asyncio.create_task(commits.submit(1))
         patient = asyncio.create_task(commits.submit(2))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         given_up.cancel()
         await asyncio.wait([given_up])
-        book.gate.set()
+        ledger.gate.set()
 
         assert await patient == "did 2"
     assert given_up.cancelled()
-    assert sorted(item for group in book.groups for item in group) == [1, 2]
+    assert sorted(item for group in ledger.groups for item in group) == [1, 2]
 
 
-async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
-    book.gate.clear()
+async def test_beyond_the_bound_there_is_no_waiting(ledger: Ledger) -> None:
+    ledger.gate.clear()
     async with committing(
-        Commits(book.write, "item", width=1, max_batch=1, max_waiting=5)
+        Commits(ledger.write, "item", width=1, max_batch=1, max_waiting=5)
     ) as commits:
         first = asyncio.create_task(commits.submit(0))
         await asyncio.sleep(0)
@@ -176,15 +176,15 @@ async def test_beyond_the_bound_there_is_no_waiting(book: Book) -> None:
         waiting = asyncio.create_task(submit_all(commits, range(1, 10)))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
-        book.gate.set()
+        ledger.gate.set()
 
         assert await first == "did 0"
         answers = await waiting
     assert [isinstance(answer, Unavailable) for answer in answers] == [False] * 5 + [True] * 4
 
 
-async def test_cancelling_the_loops_ends_them(book: Book) -> None:
-    commits = Commits(book.write, "item")
+async def test_cancelling_the_loops_ends_them(ledger: Ledger) -> None:
+    commits = Commits(ledger.write, "item")
     task = asyncio.create_task(commits.run())
     await asyncio.sleep(0)
     task.cancel()
@@ -192,29 +192,31 @@ async def test_cancelling_the_loops_ends_them(book: Book) -> None:
     assert task.cancelled()
 
 
-async def test_those_who_go_again_keep_their_order_before_those_who_came_later(book: Book) -> None:
-    asked: list[int] = []
+async def test_those_who_go_again_keep_their_order_before_those_who_came_later(
+    ledger: Ledger,
+) -> None:
+    items: list[int] = []
 
     def verdict(item: int) -> str | Retry:
-        asked.append(item)
-        return RETRY if item in {2, 3, 4} and asked.count(item) == 1 else f"did {item}"
+        items.append(item)
+        return RETRY if item in {2, 3, 4} and items.count(item) == 1 else f"did {item}"
 
-    book.verdict = verdict
-    book.gate.clear()
-    async with committing(Commits(book.write, "item")) as commits:
+    ledger.verdict = verdict
+    ledger.gate.clear()
+    async with committing(Commits(ledger.write, "item")) as commits:
         first = asyncio.create_task(submit_all(commits, [1, 2, 3, 4]))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         later = asyncio.create_task(submit_all(commits, [5, 6]))
         await asyncio.sleep(0)
-        book.gate.set()
+        ledger.gate.set()
         await asyncio.gather(first, later)
-    assert asked[-5:] == [2, 3, 4, 5, 6]
+    assert items[-5:] == [2, 3, 4, 5, 6]
 
 
-async def test_who_loses_again_and_again_is_told_after_a_bounded_time(book: Book) -> None:
-    book.verdict = lambda item: RETRY if item == 2 else f"did {item}"
-    writer = Commits(book.write, "item", max_retry_seconds=0.05)
+async def test_who_loses_again_and_again_is_told_after_a_bounded_time(ledger: Ledger) -> None:
+    ledger.verdict = lambda item: RETRY if item == 2 else f"did {item}"
+    writer = Commits(ledger.write, "item", max_retry_seconds=0.05)
     async with committing(writer) as commits, asyncio.timeout(5):
         answers = await submit_all(commits, [1, 2, 3])
     assert (answers[0], answers[2]) == ("did 1", "did 3")

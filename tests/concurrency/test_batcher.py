@@ -14,15 +14,15 @@ from tests.support.waiting import until
 
 
 class Oracle:
-    """Answers with the squares of what was asked, once its door is open."""
+    """Answers with the squares of the numbers, once its gate is open."""
 
     def __init__(self) -> None:
-        self.asked: list[list[int]] = []
-        self.door = asyncio.Event()
+        self.batches: list[list[int]] = []
+        self.gate = asyncio.Event()
 
     async def squares(self, numbers: Sequence[int]) -> list[int | Exception]:
-        self.asked.append(list(numbers))
-        await self.door.wait()
+        self.batches.append(list(numbers))
+        await self.gate.wait()
         if 13 in numbers:
             raise NodeUnavailable("thirteen")
         return [ValueError(str(number)) if number < 0 else number**2 for number in numbers]
@@ -30,37 +30,37 @@ class Oracle:
 
 async def test_who_comes_alone_is_asked_for_at_once() -> None:
     oracle = Oracle()
-    oracle.door.set()
+    oracle.gate.set()
     batcher = Batcher(oracle.squares)
     assert [await batcher.ask(2), await batcher.ask(3)] == [4, 9]
-    assert oracle.asked == [[2], [3]]
+    assert oracle.batches == [[2], [3]]
 
 
 async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answer() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=1, max_batch=3)
     asking = [asyncio.create_task(batcher.ask(number)) for number in range(1, 6)]
-    await until(lambda: true(bool(oracle.asked)))
+    await until(lambda: true(bool(oracle.batches)))
     late = asyncio.create_task(batcher.ask(6))
-    oracle.door.set()
+    oracle.gate.set()
     assert await asyncio.gather(*asking, late) == [1, 4, 9, 16, 25, 36]
-    assert oracle.asked == [[1, 2, 3], [4, 5, 6]]
+    assert oracle.batches == [[1, 2, 3], [4, 5, 6]]
 
 
 async def test_no_more_questions_are_under_way_than_may_be() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=2, max_batch=1)
     asking = [asyncio.create_task(batcher.ask(number)) for number in range(5)]
-    await until(lambda: true(len(oracle.asked) == 2))
+    await until(lambda: true(len(oracle.batches) == 2))
     await asyncio.sleep(0)
-    assert len(oracle.asked) == 2
-    oracle.door.set()
+    assert len(oracle.batches) == 2
+    oracle.gate.set()
     assert await asyncio.gather(*asking) == [0, 1, 4, 9, 16]
 
 
 async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
     oracle = Oracle()
-    oracle.door.set()
+    oracle.gate.set()
     batcher = Batcher(oracle.squares)
     wrong, right = await asyncio.gather(batcher.ask(-2), batcher.ask(3), return_exceptions=True)
     assert (str(wrong), right) == ("-2", 9)
@@ -68,10 +68,10 @@ async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
 
 async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> None:
     oracle = Oracle()
-    oracle.door.set()
+    oracle.gate.set()
     batcher = Batcher(oracle.squares)
-    told = await asyncio.gather(batcher.ask(1), batcher.ask(13), return_exceptions=True)
-    assert [type(each) for each in told] == [NodeUnavailable, NodeUnavailable]
+    outcomes = await asyncio.gather(batcher.ask(1), batcher.ask(13), return_exceptions=True)
+    assert [type(each) for each in outcomes] == [NodeUnavailable, NodeUnavailable]
     assert await batcher.ask(2) == 4
 
 
@@ -79,32 +79,32 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=1)
     first, second = (asyncio.create_task(batcher.ask(number)) for number in (1, 2))
-    await until(lambda: true(oracle.asked == [[1, 2]]))
+    await until(lambda: true(oracle.batches == [[1, 2]]))
     first.cancel()
-    oracle.door.set()
+    oracle.gate.set()
     assert await second == 4
 
 
 async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() -> None:
     batches: list[int] = []
 
-    def respond(asked: list[dict[str, object]]) -> object:
-        batches.append(len(asked))
+    def respond(requests: list[dict[str, object]]) -> object:
+        batches.append(len(requests))
         return [
             error(each, "execution reverted", 3)
             if each["params"] == ["bad"]
             else result(each, each["params"])
-            for each in asked
+            for each in requests
         ]
 
     async with a_server(respond) as rpc:
-        told = await asyncio.gather(
+        outcomes = await asyncio.gather(
             rpc.batched_call("eth_call", "good"),
             rpc.batched_call("eth_call", "bad"),
             return_exceptions=True,
         )
-    assert told[0] == ["good"]
-    assert isinstance(told[1], RpcError)
+    assert outcomes[0] == ["good"]
+    assert isinstance(outcomes[1], RpcError)
     assert batches == [2]
 
 

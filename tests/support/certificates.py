@@ -71,7 +71,7 @@ def trusting(*pairs: Pair) -> ssl.SSLContext:
 
 
 async def served_at(port: int, **changes: object) -> tuple[bytes, str, str | None]:
-    """What a new connection is served: certificate, TLS version and protocol.
+    """Certificate, TLS version and protocol that a new connection is served.
 
     `changes` are attributes of the client's context. Raises ssl.SSLError and OSError.
     """

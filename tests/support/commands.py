@@ -54,7 +54,7 @@ async def ltzd_apart(*arguments: object, **variables: str) -> Outcome:
 
 
 def a_data_directory_of(folder: Path, database_url: str) -> Path:
-    """What commands read of a dev instance: its `dev.json` and its master key."""
+    """The files of a dev instance that commands read: its `dev.json` and its master key."""
     folder.mkdir()
     dev = {"adminUrl": "http://127.0.0.1:9464", "databaseUrl": database_url}
     write_secret(folder / "dev.json", json.dumps(dev))

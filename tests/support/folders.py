@@ -22,7 +22,7 @@ _PLENTY_BYTES = 4 * 2**30
 async def a_data_directory() -> AsyncIterator[Path]:
     """A held, empty data directory; whatever runs in it is stopped, and it is deleted."""
     await _sweep()
-    parent = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_place()))
+    parent = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=data_parent()))
     try:
         with data_dir.locked(parent / "data") as held:
             try:
@@ -34,8 +34,8 @@ async def a_data_directory() -> AsyncIterator[Path]:
         shutil.rmtree(parent, ignore_errors=True)
 
 
-def _place() -> Path:
-    """Memory where there is plenty of it: a database is three hundred files, made for one test."""
+def data_parent() -> Path:
+    """Returns /dev/shm if it has space for databases of 300 files each, else /tmp."""
     with contextlib.suppress(OSError):
         if shutil.disk_usage(_MEMORY).free >= _PLENTY_BYTES and os.access(_MEMORY, os.W_OK):
             return _MEMORY

@@ -13,14 +13,14 @@ CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "googl
 
 
 def chromium_path() -> Path:
-    return _found("chromium", CHROMIUM_NAMES)
+    return _program("chromium", CHROMIUM_NAMES)
 
 
 def php_path() -> Path:
-    return _found("php-cli", ("php",))
+    return _program("php-cli", ("php",))
 
 
-def _found(package: str, names: tuple[str, ...]) -> Path:
+def _program(package: str, names: tuple[str, ...]) -> Path:
     for name in names:
         path = shutil.which(name)
         if path is not None:

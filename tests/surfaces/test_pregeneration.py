@@ -143,7 +143,7 @@ async def test_a_new_account_is_answered_with_its_wallet(surface: RunningSurface
             "oauth_provider": "discord",
             "oauth_user_id": ID,
             "created_new": True,
-            "message": "A wallet was made for this Discord account",
+            "message": "A wallet was created for this Discord account",
         },
     )
     assert steps
@@ -514,7 +514,7 @@ async def test_what_goes_wrong_here_is_500_without_its_cause(
         500,
         {
             "error": error,
-            "details": "The same request may be sent again: it makes no second wallet",
+            "details": "Repeat the same request: it creates no second wallet",
         },
     )
 

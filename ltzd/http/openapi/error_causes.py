@@ -149,7 +149,7 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
     ValidationFailed: ErrorCause(
         "the request is not allowed, for the reason given", ValidationFailed("Origin not allowed")
     ),
-    NotFound: ErrorCause("not found", NotFound("Not found")),
+    NotFound: ErrorCause("the resource does not exist", NotFound("Not found")),
     CollectionNotFound: ErrorCause(
         "the collection does not exist",
         CollectionNotFound("Collection not found", collectionId=7),

@@ -9,7 +9,7 @@ from ltzd.http.models import ResponseModel
 
 REQUIRED = ("brand_id", "oauth_provider", "oauth_user_id")
 
-SAFE_TO_REPEAT = "The same request may be sent again: it makes no second wallet"
+SAFE_TO_REPEAT = "Repeat the same request: it creates no second wallet"
 
 SHOWN_DETAILS: Mapping[str, tuple[str, ...]] = {
     "PROVIDER_UNKNOWN": ("valid_providers",),

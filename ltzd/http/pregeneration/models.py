@@ -117,7 +117,7 @@ class PregenerateUserResponse(ResponseModel):
     @staticmethod
     def body(account: OAuthAccount, recorded: RecordedPregeneration) -> dict[str, object]:
         kept, name = recorded.kept, TITLES[account.provider]
-        made = "A wallet was made for" if recorded.created_new else "There is a wallet for"
+        state = "A wallet was created for" if recorded.created_new else "A wallet exists for"
         return {
             "success": True,
             "wallet_address": checksummed(kept.wallet),
@@ -125,10 +125,10 @@ class PregenerateUserResponse(ResponseModel):
             "oauth_provider": account.provider,
             "oauth_user_id": account.user_id,
             "created_new": recorded.created_new,
-            "message": f"{made} this {name} account",
+            "message": f"{state} this {name} account",
             "next_steps": [
-                "Keep wallet_address beside your user; it never changes for this account",
-                f"Have the user log in with the same {name} account: the wallet is his",
-                "Ask again with the same account at any time: the answer names the same wallet",
+                "Store wallet_address with your user: it never changes for this account",
+                f"When the user logs in with the same {name} account, the wallet is the user's",
+                "Repeat the request at any time: the response has the same wallet",
             ],
         }

@@ -55,10 +55,10 @@ async def test_an_event_is_recorded_with_its_reward_and_its_user(
 ) -> None:
     async with a_handler(database_url, sandbox) as handler:
         event = await handler.record(a_request())
-        found = await handler.find(event.event_id)
+        status = await handler.find(event.event_id)
 
         assert (event.ltz, event.wallet_created, event.status) == (100, True, "queued")
-        assert (found.status, found.ltz, found.wallet) == ("queued", 100, event.wallet)
+        assert (status.status, status.ltz, status.wallet) == ("queued", 100, event.wallet)
         with pytest.raises(NotFound):
             await handler.find(uuid4())
     assert await counts(pool) == (1, 1, 1)
@@ -72,8 +72,8 @@ async def test_of_fifty_identical_requests_one_is_recorded(
 
     assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 49}
     (event,) = recorded(outcomes)
-    duplicates = [one for one in outcomes if isinstance(one, DuplicateEvent)]
-    assert {one.details["existingEventId"] for one in duplicates} == {str(event.event_id)}
+    duplicates = [outcome for outcome in outcomes if isinstance(outcome, DuplicateEvent)]
+    assert {outcome.details["existingEventId"] for outcome in duplicates} == {str(event.event_id)}
     assert await counts(pool) == (1, 1, 1)
 
 
@@ -110,8 +110,8 @@ async def test_a_global_maximum_holds_exactly(
         )
 
     assert kinds(outcomes) == {"RecordedEvent": 77, "MaxClaimsReached": 223}
-    refused = [one for one in outcomes if isinstance(one, MaxClaimsReached)]
-    assert {one.details["maxClaims"] for one in refused} == {77}
+    refused = [outcome for outcome in outcomes if isinstance(outcome, MaxClaimsReached)]
+    assert {outcome.details["maxClaims"] for outcome in refused} == {77}
     assert await counts(pool) == (77, 77, 77)
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 77
 
@@ -157,12 +157,12 @@ async def test_simultaneous_first_events_of_a_user_announce_one_new_wallet(
     async with two_handlers(database_url, sandbox, brand) as handlers:
         outcomes = await record_all(handlers, [a_request(event_type=kind) for kind in types])
         events = recorded(outcomes)
-        found = [await handlers[0].find(event.event_id) for event in events]
+        statuses = [await handlers[0].find(event.event_id) for event in events]
 
     assert kinds(outcomes) == {"RecordedEvent": 40}
     assert sum(event.wallet_created for event in events) == 1
     assert len({event.wallet for event in events}) == 1
-    assert {event.wallet for event in found} == {events[0].wallet}
+    assert {event.wallet for event in statuses} == {events[0].wallet}
     assert await counts(pool) == (40, 40, 1)
 
 
@@ -187,8 +187,8 @@ async def test_a_trickle_of_first_events_finds_its_user_every_time(
 async def test_a_known_user_of_another_process_is_not_new(
     database_url: str, sandbox: Sandbox
 ) -> None:
-    async with two_handlers(database_url, sandbox) as (one, other):
-        first = await one.record(a_request())
+    async with two_handlers(database_url, sandbox) as (handler, other):
+        first = await handler.record(a_request())
         second = await other.record(a_request(event_type="form_submit"))
 
     assert (first.wallet_created, second.wallet_created) == (True, False)
@@ -294,10 +294,10 @@ async def test_no_refusal_rests_on_a_limit_that_was_raised(
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
         chain.node.mint_capacity = 1_200 * LTZ
-        asked = chain.node.call_counts["eth_call"]
+        calls_before = chain.node.call_counts["eth_call"]
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
-        assert chain.node.call_counts["eth_call"] == asked, (
+        assert chain.node.call_counts["eth_call"] == calls_before, (
             "the node is asked once a second at most"
         )
         chain.at += 1.0
@@ -328,8 +328,8 @@ async def test_while_minting_is_switched_off_events_are_taken_and_wait(
     chain.node.mint_capacity = 0
     async with a_handler(
         database_url, sandbox, a_brand(*PAYS_BY_THE_DOLLAR), chain.capacity
-    ) as one:
-        assert (await one.record(a_purchase("1000000"))).status == "queued"
+    ) as first:
+        assert (await first.record(a_purchase("1000000"))).status == "queued"
 
 
 async def test_a_reward_of_nothing_is_final_and_owes_nothing(
@@ -338,10 +338,10 @@ async def test_a_reward_of_nothing_is_final_and_owes_nothing(
     brand = a_brand(EventRule(type="account_creation", reward=0))
     async with a_handler(database_url, sandbox, brand) as handler:
         event = await handler.record(a_request())
-        found = await handler.find(event.event_id)
+        status = await handler.find(event.event_id)
 
     assert (event.ltz, event.status, event.transaction_hash) == (0, "final", None)
-    assert found.status == "final"
+    assert status.status == "final"
     assert await counts(pool) == (1, 0, 1)
 
 
@@ -372,10 +372,10 @@ async def test_a_poisonous_event_does_not_harm_its_neighbours(
 async def test_metadata_is_kept_as_it_was_said(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
-    said = {"ünïcode": "\u2028 \U0001f600", "n": [1, -2.5, 10**18, None, True], "": {"a": {}}}
+    metadata = {"ünïcode": "\u2028 \U0001f600", "n": [1, -2.5, 10**18, None, True], "": {"a": {}}}
     async with a_handler(database_url, sandbox) as handler:
-        await handler.record(a_request(metadata=said))
-    assert await value(pool, "SELECT metadata FROM events") == said
+        await handler.record(a_request(metadata=metadata))
+    assert await value(pool, "SELECT metadata FROM events") == metadata
 
 
 REFUSED_FIRST: list[tuple[EventRequest, type[LtzdError]]] = [
@@ -431,12 +431,14 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
 ) -> None:
     write, lost = store_events.insert, [0]
 
-    async def lossy(connection: Connection, those: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
+    async def lossy(
+        connection: Connection, accepted: Sequence[NewEvent]
+    ) -> dict[ClaimKey, EventRow]:
         lost[0] += 1
         if lost[0] > 1:
-            return await write(connection, those)
+            return await write(connection, accepted)
         if had_happened:
-            await write(connection, those)
+            await write(connection, accepted)
         raise DatabaseUnavailable("The database was lost: ConnectionDoesNotExistError")
 
     monkeypatch.setattr(store_events, "insert", lossy)

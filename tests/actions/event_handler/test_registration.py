@@ -47,13 +47,13 @@ async def test_a_newcomer_to_two_brands_is_answered_though_one_is_full_meanwhile
                 await fill(pool)
                 is_full.set()
             await is_full.wait()
-            found: IdentityUser = await wallet_of_email(email)
-            return found
+            user: IdentityUser = await wallet_of_email(email)
+            return user
 
         monkeypatch.setattr(handler._identity, "wallet_of_email", slow)
         async with asyncio.timeout(5):
             outcomes = await asyncio.gather(
-                *(handler.record(a_request("new@shop.example", brand_id=one)) for one in order),
+                *(handler.record(a_request("new@shop.example", brand_id=brand)) for brand in order),
                 return_exceptions=True,
             )
     by_brand = dict(zip(order, outcomes, strict=True))
@@ -97,8 +97,8 @@ async def test_a_crowd_that_waits_for_its_address_to_be_counted_makes_no_more_wa
 
         async def counted(email: str) -> IdentityUser:
             made.append(email)
-            found: IdentityUser = await wallet_of_email(email)
-            return found
+            user: IdentityUser = await wallet_of_email(email)
+            return user
 
         monkeypatch.setattr(handler._limits, "hit", slow_hit)
         monkeypatch.setattr(handler._identity, "wallet_of_email", counted)
@@ -106,6 +106,6 @@ async def test_a_crowd_that_waits_for_its_address_to_be_counted_makes_no_more_wa
             *(handler.record(a_request(f"{n}@shop.example")) for n in range(10)),
             return_exceptions=True,
         )
-    assert sum(isinstance(one, RecordedEvent) for one in outcomes) == 2
-    assert sum(isinstance(one, RateLimited) for one in outcomes) == 8
+    assert sum(isinstance(outcome, RecordedEvent) for outcome in outcomes) == 2
+    assert sum(isinstance(outcome, RateLimited) for outcome in outcomes) == 8
     assert len(made) == 2

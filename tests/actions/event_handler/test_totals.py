@@ -65,8 +65,8 @@ async def test_an_event_from_before_the_maximum_beside_one_under_it_ends_for_bot
 
     outcomes = await write(writer, a_claim("cid", under(None)), a_claim("dan", under(3)))
 
-    assert not [one for one in outcomes if isinstance(one, TimeoutError)]
-    assert [isinstance(one, LtzdError) for one in outcomes] == [False, False]
+    assert not [outcome for outcome in outcomes if isinstance(outcome, TimeoutError)]
+    assert [isinstance(outcome, LtzdError) for outcome in outcomes] == [False, False]
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 3
 
 

@@ -40,7 +40,7 @@ async def test_a_full_database_is_told_to_every_caller_and_not_asked_for_ever(
     async with a_handler(database_url, sandbox) as handler:
         emails = ["ann@shop.example", "ann@shop.example", "bob@shop.example"]
         outcomes = await record(handler, *emails)
-        assert [type(one) for one in outcomes] == [DatabaseUnavailable] * 3
+        assert [type(outcome) for outcome in outcomes] == [DatabaseUnavailable] * 3
         assert await value(pool, "SELECT last_value FROM tries") < 12
         assert await counts(pool) == (0, 0, 0)
 

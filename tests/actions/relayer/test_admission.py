@@ -51,9 +51,9 @@ def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> NewRelay
 async def writing(
     pool: Pool, wakeups: WakeupHub | None = None, budgets: GasBudgets = NO_BUDGETS
 ) -> AsyncIterator[RelayAdmission]:
-    found = RelayAdmission(pool, wakeups or WakeupHub(""), budgets)
-    async with running(found.run()):
-        yield found
+    admission = RelayAdmission(pool, wakeups or WakeupHub(""), budgets)
+    async with running(admission.run()):
+        yield admission
 
 
 async def all_at_once(
@@ -85,9 +85,9 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
     commits = []
     insert = relays.insert
 
-    async def counted(connection: Any, those: Sequence[Any]) -> list[int]:
-        commits.append(len(those))
-        return await insert(connection, those)
+    async def counted(connection: Any, drafts: Sequence[Any]) -> list[int]:
+        commits.append(len(drafts))
+        return await insert(connection, drafts)
 
     monkeypatch.setattr(relays, "insert", counted)
     wakeups = WakeupHub("")
@@ -112,14 +112,14 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
 async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour(
     pool: Pool,
 ) -> None:
-    async with writing(pool) as one, writing(pool) as other:
+    async with writing(pool) as first, writing(pool) as other:
         drafts = [a_draft(bytes([number])) for number in range(20)]
-        answers = await all_at_once(one, drafts)
+        answers = await all_at_once(first, drafts)
         answers += await asyncio.gather(
             *[
                 it.admit(a_draft(bytes([n, side])))
                 for n in range(20, 30)
-                for side, it in enumerate((one, other))
+                for side, it in enumerate((first, other))
             ],
             return_exceptions=True,
         )
@@ -212,9 +212,9 @@ def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[NewRelay
 async def asked_of_two_processes(
     pool: Pool, budgets: GasBudgets, drafts: Sequence[NewRelay]
 ) -> list[Admission | BaseException]:
-    async with writing(pool, budgets=budgets) as one, writing(pool, budgets=budgets) as other:
+    async with writing(pool, budgets=budgets) as first, writing(pool, budgets=budgets) as other:
         return await asyncio.gather(
-            *[(one, other)[n % 2].admit(draft) for n, draft in enumerate(drafts)],
+            *[(first, other)[n % 2].admit(draft) for n, draft in enumerate(drafts)],
             return_exceptions=True,
         )
 
@@ -302,8 +302,8 @@ async def test_a_call_that_would_revert_is_kept_for_its_key_and_counts_nothing(
         assert isinstance(await it.admit(a_claim()), Admitted), "it took no turn"
     assert await row_states(pool) == ["failed", "queued"]
     async with session(pool) as connection:
-        told = (await relays.progress(connection, [first.id]))[first.id]
-    assert (told.reason, told.transaction_hash) == ("ClaimsPaused()", None)
+        failed = (await relays.progress(connection, [first.id]))[first.id]
+    assert (failed.reason, failed.transaction_hash) == ("ClaimsPaused()", None)
 
 
 async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: Pool) -> None:

@@ -31,18 +31,26 @@ class Chain:
         self.estimates = 0
         self.runs = 0
 
-    def __call__(self, asked: Any) -> object:
-        if isinstance(asked, list):
-            return [self(each) for each in asked]
-        if asked["method"] == "eth_estimateGas":
+    def __call__(self, request: Any) -> object:
+        if isinstance(request, list):
+            return [self(each) for each in request]
+        if request["method"] == "eth_estimateGas":
             self.estimates += 1
-            return error(asked, "execution reverted", 3) if self.reverts else self._told(asked)
+            return (
+                error(request, "execution reverted", 3)
+                if self.reverts
+                else self._estimated(request)
+            )
         self.runs += 1
-        is_enough = int(asked["params"][0]["gas"], 16) >= self.needed
-        return result(asked, "0x") if is_enough and not self.reverts else error(asked, "out of gas")
+        is_enough = int(request["params"][0]["gas"], 16) >= self.needed
+        return (
+            result(request, "0x")
+            if is_enough and not self.reverts
+            else error(request, "out of gas")
+        )
 
-    def _told(self, asked: Any) -> object:
-        return result(asked, hex(self.needed))
+    def _estimated(self, request: Any) -> object:
+        return result(request, hex(self.needed))
 
 
 @asynccontextmanager

@@ -1,4 +1,4 @@
-"""What a caller of /relay hears, however long it takes and whoever goes away meanwhile."""
+"""The answers of /relay: how they wait, and what they say after failures and lost callers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -40,7 +40,7 @@ SHORT = RelayPolicy(wait_seconds=0.6)
 
 
 class Anybody:
-    """Tokens and constraints that stand in nobody's way."""
+    """Tokens and constraints that refuse no request."""
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
 
@@ -53,25 +53,25 @@ class Anybody:
 SOMEBODY = TokenUser("somebody", None)
 
 
-class Desk:
+class RelayerProcess:
     """A relayer of one http process, and what its users ask."""
 
     def __init__(self, world: RelayWorld) -> None:
         self.world = world
         self._numbers = iter(range(1, 1_000))
-        self._desk = RelayContext.create(
+        self._context = RelayContext.create(
             world.pool,
             world.wakeups,
             world.node.node,
             replace(CONTRACTS, chain_id=CHAIN_ID),
             FeePolicy(cap=100 * GWEI),
         )
-        self.loops = [self._desk.waiters.run()]
+        self.loops = [self._context.waiters.run()]
 
     def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
         nobody = Anybody()
         relayer = Relayer(
-            self._desk,
+            self._context,
             cast("TokenAuthenticator", nobody),
             cast("PurchaseConstraints", nobody),
             policy,
@@ -102,9 +102,9 @@ class Desk:
 
 
 @pytest_asyncio.fixture
-async def desk(database_url: str, pool: Pool) -> AsyncIterator[Desk]:
+async def process(database_url: str, pool: Pool) -> AsyncIterator[RelayerProcess]:
     async with a_relay_world(database_url, pool, pool) as world:
-        yield Desk(world)
+        yield RelayerProcess(world)
 
 
 async def submit(
@@ -121,51 +121,53 @@ async def relayed(
     return relay
 
 
-async def is_written(desk: Desk, *wanted: str) -> None:
+async def is_written(process: RelayerProcess, *wanted: str) -> None:
     async def there() -> bool:
-        return await row_states(desk.world.eyes) == list(wanted)
+        return await row_states(process.world.eyes) == list(wanted)
 
     await until(there)
 
 
-async def test_a_call_is_answered_when_it_is_a_block_deep(desk: Desk) -> None:
-    relayer = desk.relayer()
-    async with running(*desk.loops), desk.world.relaying():
-        desk.world.node.mines_at_once = True
-        relay, window = await submit(relayer, desk.request())
+async def test_a_call_is_answered_when_it_is_a_block_deep(process: RelayerProcess) -> None:
+    relayer = process.relayer()
+    async with running(*process.loops), process.world.relaying():
+        process.world.node.mines_at_once = True
+        relay, window = await submit(relayer, process.request())
     assert (relay.status, window.remaining) == (RelayStatus.CONFIRMED, 34)
     assert relay.gas_used == 50_000
 
 
-async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(desk: Desk) -> None:
-    relayer = desk.relayer()
-    async with running(*desk.loops), desk.world.relaying():
-        request = desk.request(key="k")
+async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(
+    process: RelayerProcess,
+) -> None:
+    relayer = process.relayer()
+    async with running(*process.loops), process.world.relaying():
+        request = process.request(key="k")
         relay = await relayed(relayer, request)
         assert relay.status is RelayStatus.PENDING
-        assert relay.transaction_hash in desk.world.node.pool
-        desk.world.node.mine()
+        assert relay.transaction_hash in process.world.node.pool
+        process.world.node.mine()
         again = await relayed(relayer, request)
     assert again.status is RelayStatus.CONFIRMED
     assert again.transaction_hash == relay.transaction_hash
-    assert len(desk.world.node.executed()) == 1
+    assert len(process.world.node.executed()) == 1
 
 
-async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(desk: Desk) -> None:
+async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(process: RelayerProcess) -> None:
     """Until then it is unavailable, and the same request joins what is signed."""
-    relayer, node = desk.relayer(), desk.world.node
+    relayer, node = process.relayer(), process.world.node
     node.refuses = lambda _sent: True
-    async with running(*desk.loops), desk.world.relaying():
-        request = desk.request(key="k")
+    async with running(*process.loops), process.world.relaying():
+        request = process.request(key="k")
         with pytest.raises(RelayPending):
             await relayed(relayer, request)
-        assert await row_states(desk.world.eyes) == ["sent"]
+        assert await row_states(process.world.eyes) == ["sent"]
         hash_ = node.sent()[0].hash
         with pytest.raises(NotFound):
             await relayer.find(SOMEBODY, hash_)
 
         node.refuses = lambda _sent: False
-        await until(lambda: is_taken(desk))
+        await until(lambda: is_taken(process))
         relay = await relayed(relayer, request)
         assert (relay.status, relay.transaction_hash) == (
             RelayStatus.PENDING,
@@ -175,22 +177,22 @@ async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(desk: Desk) -> Non
     assert len({sent.hash for sent in node.sent()}) == 1
 
 
-async def is_taken(desk: Desk) -> bool:
-    return bool(desk.world.node.pool)
+async def is_taken(process: RelayerProcess) -> bool:
+    return bool(process.world.node.pool)
 
 
 async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_it_is_final(
-    desk: Desk,
+    process: RelayerProcess,
 ) -> None:
-    relayer, node = desk.relayer(RelayPolicy(wait_seconds=20.0)), desk.world.node
+    relayer, node = process.relayer(RelayPolicy(wait_seconds=20.0)), process.world.node
     node.refuses = lambda sent: "exceeds block gas limit" if sent.data else False
-    async with running(*desk.loops), desk.world.relaying():
-        request = desk.request(key="k")
+    async with running(*process.loops), process.world.relaying():
+        request = process.request(key="k")
         waiting = asyncio.create_task(relayed(relayer, request))
-        await until(lambda: is_taken(desk))
+        await until(lambda: is_taken(process))
         node.mine(2)
-        await desk.world.settled("mined")
-        await desk.world.some_looks()
+        await process.world.settled("mined")
+        await process.world.some_looks()
         assert not waiting.done()
         node.mine(3)
         failed = await waiting
@@ -201,86 +203,94 @@ async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_i
     assert node.executed().total() == 0
 
 
-async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(desk: Desk) -> None:
+async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(
+    process: RelayerProcess,
+) -> None:
     """Its gas limit was good when it was let in, and blocks hold less now."""
-    relayer, node = desk.relayer(), desk.world.node
+    relayer, node = process.relayer(), process.world.node
     node.block_gas_limit, node.mines_at_once = 80_000, True
     node.mine()
-    async with running(*desk.loops), desk.world.relaying():
+    async with running(*process.loops), process.world.relaying():
         with pytest.raises(TransactionFailed, match="above the 80000 that a block holds"):
-            await relayed(relayer, desk.request())
-        relay, window = await submit(relayer, desk.request(gas_limit=70_000))
+            await relayed(relayer, process.request())
+        relay, window = await submit(relayer, process.request(gas_limit=70_000))
     assert relay.status is RelayStatus.CONFIRMED
     assert window.remaining == 34, "what was not sent does not count"
 
 
-async def test_what_nobody_could_sign_is_taken_back_and_never_sent(desk: Desk) -> None:
-    relayer = desk.relayer()
-    desk.world.node.balance = 1
-    async with running(*desk.loops), desk.world.relaying():
+async def test_what_nobody_could_sign_is_taken_back_and_never_sent(process: RelayerProcess) -> None:
+    relayer = process.relayer()
+    process.world.node.balance = 1
+    async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
-            await relayed(relayer, desk.request())
-        assert await row_states(desk.world.eyes) == []
-        desk.world.node.balance = 1_000 * ETHER
-        desk.world.node.mines_at_once = True
-        await relayed(relayer, desk.request())
-    assert len(desk.world.node.executed()) == 1
+            await relayed(relayer, process.request())
+        assert await row_states(process.world.eyes) == []
+        process.world.node.balance = 1_000 * ETHER
+        process.world.node.mines_at_once = True
+        await relayed(relayer, process.request())
+    assert len(process.world.node.executed()) == 1
 
 
-async def test_a_joiner_takes_back_what_its_first_caller_left(desk: Desk) -> None:
-    relayer, request = desk.relayer(), desk.request(key="k")
-    desk.world.node.balance = 1
-    async with running(*desk.loops), desk.world.relaying():
+async def test_a_joiner_takes_back_what_its_first_caller_left(process: RelayerProcess) -> None:
+    relayer, request = process.relayer(), process.request(key="k")
+    process.world.node.balance = 1
+    async with running(*process.loops), process.world.relaying():
         first = asyncio.create_task(relayed(relayer, request))
-        await is_written(desk, "queued")
+        await is_written(process, "queued")
         first.cancel()
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, request)
-        assert await row_states(desk.world.eyes) == []
+        assert await row_states(process.world.eyes) == []
 
 
-async def test_what_only_the_price_held_back_is_refused_with_the_price(desk: Desk) -> None:
-    relayer = desk.relayer()
-    async with running(*desk.loops), desk.world.relaying() as lane:
-        desk.world.node.base_fee = 300 * GWEI
-        desk.world.node.mine()
+async def test_what_only_the_price_held_back_is_refused_with_the_price(
+    process: RelayerProcess,
+) -> None:
+    relayer = process.relayer()
+    async with running(*process.loops), process.world.relaying() as lane:
+        process.world.node.base_fee = 300 * GWEI
+        process.world.node.mine()
         await until(lambda: _true(not lane.is_ready))
         with pytest.raises(ValidationFailed) as refused:
-            await relayed(relayer, desk.request())
+            await relayed(relayer, process.request())
     assert refused.value.details["maxGwei"] == 100
-    assert await row_states(desk.world.eyes) == []
+    assert await row_states(process.world.eyes) == []
 
 
-async def test_a_request_that_took_too_long_to_judge_is_not_let_in(desk: Desk) -> None:
-    relayer = desk.relayer(RelayPolicy(wait_seconds=0.0))
-    async with running(*desk.loops), desk.world.relaying():
+async def test_a_request_that_took_too_long_to_judge_is_not_let_in(process: RelayerProcess) -> None:
+    relayer = process.relayer(RelayPolicy(wait_seconds=0.0))
+    async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
-            await relayed(relayer, desk.request())
-    assert await row_states(desk.world.eyes) == []
+            await relayed(relayer, process.request())
+    assert await row_states(process.world.eyes) == []
 
 
-async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(desk: Desk) -> None:
-    relayer = desk.relayer()
-    async with running(*desk.loops), desk.world.relaying():
-        request = desk.request(key="k")
+async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
+    process: RelayerProcess,
+) -> None:
+    relayer = process.relayer()
+    async with running(*process.loops), process.world.relaying():
+        request = process.request(key="k")
         waiting = asyncio.create_task(submit(relayer, request))
-        await until(lambda: _true(bool(desk.world.node.pool)))
-        desk.world.node.fails = lambda _data: True
-        desk.world.node.mine()
+        await until(lambda: _true(bool(process.world.node.pool)))
+        process.world.node.fails = lambda _data: True
+        process.world.node.mine()
         relay, window = await waiting
         assert (relay.status, window.remaining) == (RelayStatus.FAILED, 34)
         assert await relayed(relayer, request) == relay
         with pytest.raises(TransactionFailed):
-            await relayed(relayer, desk.request())
-    assert await row_states(desk.world.eyes) == ["mined"]
+            await relayed(relayer, process.request())
+    assert await row_states(process.world.eyes) == ["mined"]
 
 
-async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(desk: Desk) -> None:
-    relayer = desk.relayer()
+async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(
+    process: RelayerProcess,
+) -> None:
+    relayer = process.relayer()
     data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
-    async with running(*desk.loops), desk.world.relaying():
+    async with running(*process.loops), process.world.relaying():
         with pytest.raises(NodeUnavailable):
-            await relayed(relayer, desk.request(to=CONTRACTS.perk_nft, data=data))
+            await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))
 
 
 async def _true(value: bool) -> bool:
@@ -297,12 +307,12 @@ def budgeted(budgets: GasBudgets) -> RelayPolicy:
     return RelayPolicy(wait_seconds=5.0, gas_budgets=budgets)
 
 
-async def worst_of_one(desk: Desk) -> int:
+async def worst_of_one(process: RelayerProcess) -> int:
     """What a relay of these tests reserves."""
-    relayer = desk.relayer(budgeted(GasBudgets()))
-    async with running(*desk.loops), desk.world.relaying():
-        await relayed(relayer, desk.request(), TokenUser("first", None))
-    worst: int = await value(desk.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
+    relayer = process.relayer(budgeted(GasBudgets()))
+    async with running(*process.loops), process.world.relaying():
+        await relayed(relayer, process.request(), TokenUser("first", None))
+    worst: int = await value(process.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
     return worst
 
 
@@ -315,12 +325,12 @@ async def reason_of(
 
 
 async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_comes_by(
-    desk: Desk,
+    process: RelayerProcess,
 ) -> None:
     """The second wallet comes from a site's session, without a token; ltzd knows whose it is."""
-    desk.world.node.mines_at_once = True
-    worst = await worst_of_one(desk)
-    async with session(desk.world.eyes) as connection:
+    process.world.node.mines_at_once = True
+    worst = await worst_of_one(process)
+    async with session(process.world.eyes) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
             "VALUES (gen_random_uuid(), 'ann@shop.example', $1, $2)",
@@ -328,30 +338,32 @@ async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_
             OTHER_WALLET,
         )
         cost = await connection.fetchval("SELECT max(gas_wei)::bigint FROM relays")
-    relayer = desk.relayer(budgeted(GasBudgets(worst + cost)))
-    async with running(*desk.loops[2:]), desk.world.relaying():
-        await relayed(relayer, desk.request(), ANN)
-        session_of_ann = desk.request(user=OTHER_WALLET)
+    relayer = process.relayer(budgeted(GasBudgets(worst + cost)))
+    async with running(*process.loops[2:]), process.world.relaying():
+        await relayed(relayer, process.request(), ANN)
+        session_of_ann = process.request(user=OTHER_WALLET)
         await relayer.send(None, session_of_ann, asyncio.get_running_loop().time() + 5)
         spent = (RateLimited, "gas_budget_exhausted")
-        assert await reason_of(relayer, desk.request(), ANN) == spent
-        assert await reason_of(relayer, desk.request(user=OTHER_WALLET)) == spent
+        assert await reason_of(relayer, process.request(), ANN) == spent
+        assert await reason_of(relayer, process.request(user=OTHER_WALLET)) == spent
         stranger = Address(b"\xa3" * 20)
-        assert await reason_of(relayer, desk.request(user=stranger), ANN) == spent
-        await relayed(relayer, desk.request(), BOB)
+        assert await reason_of(relayer, process.request(user=stranger), ANN) == spent
+        await relayed(relayer, process.request(), BOB)
 
 
-async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(desk: Desk) -> None:
-    desk.world.node.mines_at_once = True
-    await worst_of_one(desk)
-    relayer = desk.relayer(budgeted(GasBudgets(total_wei=1)))
+async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(
+    process: RelayerProcess,
+) -> None:
+    process.world.node.mines_at_once = True
+    await worst_of_one(process)
+    relayer = process.relayer(budgeted(GasBudgets(total_wei=1)))
     methods = ("eth_call", "eth_estimateGas")
-    before = [desk.world.node.call_counts[method] for method in methods]
-    async with running(*desk.loops[2:]):
+    before = [process.world.node.call_counts[method] for method in methods]
+    async with running(*process.loops[2:]):
         for caller in (ANN, None):
-            reason = await reason_of(relayer, desk.request(), caller)
+            reason = await reason_of(relayer, process.request(), caller)
             assert reason == (ValidationFailed, "total_gas_budget_exhausted")
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
-    assert [desk.world.node.call_counts[method] for method in methods] == before
-    assert await row_states(desk.world.eyes) == ["mined"]
+    assert [process.world.node.call_counts[method] for method in methods] == before
+    assert await row_states(process.world.eyes) == ["mined"]

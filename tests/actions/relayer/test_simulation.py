@@ -1,4 +1,4 @@
-"""What a relay needs, why it would fail, and what it may cost, as a node on the wire tells it."""
+"""Simulated relays against a node's wire answers: gas limit, refusals, fees and reasons."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -40,16 +40,16 @@ HEAD = {
 
 
 def reverted(data: bytes) -> Callable[[Any], object]:
-    def answer(asked: Any) -> object:
-        said = error(asked, "execution reverted", 3)
-        said["error"] = {**dict(said["error"]), "data": hex_of(data)}  # type: ignore[call-overload]
-        return said
+    def answer(request: Any) -> object:
+        reply = error(request, "execution reverted", 3)
+        reply["error"] = {**dict(reply["error"]), "data": hex_of(data)}  # type: ignore[call-overload]
+        return reply
 
     return answer
 
 
 def plainly(message: str) -> Callable[[Any], object]:
-    return lambda asked: error(asked, message)
+    return lambda request: error(request, message)
 
 
 class Script:
@@ -63,19 +63,19 @@ class Script:
             "eth_feeHistory": {"baseFeePerGas": [hex(9 * GWEI), hex(10 * GWEI)]},
             "eth_maxPriorityFeePerGas": hex(2 * GWEI),
         } | answers
-        self.asked: list[tuple[str, Any]] = []
+        self.requests: list[tuple[str, Any]] = []
 
     def __call__(self, request: Any) -> object:
         if isinstance(request, list):
             return [self(each) for each in request]
-        self.asked.append((request["method"], request["params"]))
+        self.requests.append((request["method"], request["params"]))
         answer = self.answers[request["method"]]
         if answer is NEVER:
             return NEVER
         return answer(request) if callable(answer) else result(request, answer)
 
     def count(self, method: str) -> int:
-        return [name for name, _ in self.asked].count(method)
+        return [name for name, _ in self.requests].count(method)
 
 
 @asynccontextmanager
@@ -110,7 +110,7 @@ async def test_a_call_is_sent_with_a_quarter_more_than_it_needs_and_never_too_mu
 ) -> None:
     script = Script(eth_estimateGas=hex(needed))
     assert await gas_limit(script) == limit
-    ((method, (call, *_)),) = script.asked
+    ((method, (call, *_)),) = script.requests
     assert method == "eth_estimateGas"
     assert call == {
         "from": hex_of(RELAYER.address),
@@ -138,19 +138,19 @@ async def test_what_needs_more_than_a_block_holds_is_refused_too(text: str) -> N
 async def test_the_gas_asked_for_is_what_is_sent_if_the_call_passes_with_it() -> None:
     script = Script(eth_estimateGas=plainly("never asked"))
     assert await gas_limit(script, wanted=90_001) == 90_001
-    ((method, (call, block)),) = script.asked
+    ((method, (call, block)),) = script.requests
     assert (method, call["gas"], block) == ("eth_call", hex(90_001), "latest")
     assert call["from"] == hex_of(RELAYER.address)
 
 
 @pytest.mark.parametrize(
-    "said",
+    "answer",
     [plainly("out of gas"), reverted(b""), reverted(custom_error("FailedInnerCall()"))],
     ids=["out of gas", "empty", "inner call"],
 )
-async def test_too_little_gas_is_told_with_what_it_needs(said: Any) -> None:
+async def test_too_little_gas_is_told_with_what_it_needs(answer: Any) -> None:
     """The reason of a call without gas says nothing: the estimate decides."""
-    refused = await refusal(Script(eth_call=said), wanted=30_000)
+    refused = await refusal(Script(eth_call=answer), wanted=30_000)
     assert isinstance(refused, ValidationFailed)
     assert refused.details == {"gasLimit": 30_000, "neededGas": 80_000}
 
@@ -161,9 +161,9 @@ async def test_an_estimate_below_what_the_data_costs_is_no_estimate(needed: int)
     assert isinstance(await refusal(Script(eth_estimateGas=hex(needed))), NodeUnavailable)
 
 
-@pytest.mark.parametrize("said", [None, 7, "nonsense"])
-async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(said: Any) -> None:
-    refused = await refusal(Script(eth_call=said), wanted=90_000)
+@pytest.mark.parametrize("answer", [None, 7, "nonsense"])
+async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(answer: Any) -> None:
+    refused = await refusal(Script(eth_call=answer), wanted=90_000)
     assert isinstance(refused, NodeUnavailable)
 
 
@@ -171,13 +171,13 @@ TOKEN = a_wallet(0x17)
 SWALLOWING = replace(PLAN, inner_call=(TOKEN, b"permit"))
 
 
-def inside(said: object) -> Callable[[Any], object]:
+def inside(answer_inside: object) -> Callable[[Any], object]:
     """The estimate of the call inside is `said`, that of the one around it 40,000."""
 
-    def answer(asked: Any) -> object:
-        if asked["params"][0]["to"] != hex_of(TOKEN):
-            return result(asked, hex(40_000))
-        return said(asked) if callable(said) else result(asked, said)
+    def answer(request: Any) -> object:
+        if request["params"][0]["to"] != hex_of(TOKEN):
+            return result(request, hex(40_000))
+        return answer_inside(request) if callable(answer_inside) else result(request, answer_inside)
 
     return answer
 
@@ -200,8 +200,8 @@ async def test_what_fails_inside_is_told_though_the_call_passes() -> None:
 
 
 async def test_what_would_revert_with_any_gas_is_no_matter_of_gas() -> None:
-    said = reverted(a_sentence("paused"))
-    refused = await refusal(Script(eth_call=said, eth_estimateGas=said), wanted=30_000)
+    revert = reverted(a_sentence("paused"))
+    refused = await refusal(Script(eth_call=revert, eth_estimateGas=revert), wanted=30_000)
     assert isinstance(refused, TransactionFailed)
 
 
@@ -224,9 +224,9 @@ async def test_what_would_revert_with_any_gas_is_no_matter_of_gas() -> None:
 async def test_what_would_revert_says_why(data: bytes, reason: str | None) -> None:
     refused = await refusal(Script(eth_estimateGas=reverted(data)))
     assert isinstance(refused, TransactionFailed)
-    told = str(refused.details["reason"])
-    assert told == reason or (reason is None and told)
-    assert refused.message == f"Transaction would fail: {told}"
+    told_reason = str(refused.details["reason"])
+    assert told_reason == reason or (reason is None and told_reason)
+    assert refused.message == f"Transaction would fail: {told_reason}"
 
 
 async def test_custom_errors_are_told_with_their_arguments() -> None:
@@ -250,13 +250,13 @@ async def test_a_claim_limit_without_its_numbers_is_a_reason_like_any_other() ->
 
 
 @pytest.mark.parametrize(
-    "said",
-    [plainly("missing trie node"), "0xnumber", None, NEVER, lambda _asked: b"<html>"],
+    "answer",
+    [plainly("missing trie node"), "0xnumber", None, NEVER, lambda _request: b"<html>"],
     ids=["its own error", "no number", "nothing", "no answer", "no JSON"],
 )
 @pytest.mark.parametrize("wanted", [None, 30_000])
-async def test_a_node_that_cannot_say_refuses_nobody(said: Any, wanted: int | None) -> None:
-    script = Script(eth_estimateGas=said, eth_call=plainly("out of gas"))
+async def test_a_node_that_cannot_say_refuses_nobody(answer: Any, wanted: int | None) -> None:
+    script = Script(eth_estimateGas=answer, eth_call=plainly("out of gas"))
     refused = await refusal(script, wanted)
     assert isinstance(refused, NodeUnavailable)
 
@@ -272,24 +272,24 @@ async def why(script: Script) -> str:
 async def test_the_reason_of_a_mined_failure_is_that_of_its_block() -> None:
     script = Script(eth_call=reverted(a_sentence("sold out")))
     assert await why(script) == "sold out"
-    assert [params[1] for _, params in script.asked] == ["0x10"]
+    assert [params[1] for _, params in script.requests] == ["0x10"]
 
 
 @pytest.mark.parametrize("first", ["0x", plainly("missing trie node")], ids=["passes", "unknown"])
 async def test_where_its_block_does_not_tell_the_one_before_may(first: Any) -> None:
-    def answer(asked: Any) -> object:
-        if asked["params"][1] == "0xf":
-            return reverted(a_sentence("sold out"))(asked)
-        return first(asked) if callable(first) else result(asked, first)
+    def answer(request: Any) -> object:
+        if request["params"][1] == "0xf":
+            return reverted(a_sentence("sold out"))(request)
+        return first(request) if callable(first) else result(request, first)
 
     assert await why(Script(eth_call=answer)) == "sold out"
 
 
 @pytest.mark.parametrize(
-    "said", ["0x", plainly("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
+    "answer", ["0x", plainly("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
 )
-async def test_a_reason_that_nobody_knows_any_more_is_not_made_up(said: Any) -> None:
-    assert await why(Script(eth_call=said)) == "reverted on chain"
+async def test_a_reason_that_nobody_knows_any_more_is_not_made_up(answer: Any) -> None:
+    assert await why(Script(eth_call=answer)) == "reverted on chain"
 
 
 # --- fees -------------------------------------------------------------------------------------

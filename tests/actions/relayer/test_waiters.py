@@ -1,4 +1,4 @@
-"""Who waits for a relay hears its end, from whatever process it came; nobody waits too long."""
+"""Waiting for relays that any process may send: until one settles, or its user is idle."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -96,13 +96,13 @@ async def test_another_processs_lane_is_heard_through_the_database(
 
 
 async def listening(pool: Pool) -> bool:
-    found: bool = await value(
+    is_waiting: bool = await value(
         pool,
         "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE application_name = 'ltzd wakeups' "
         "AND datname = current_database() AND query LIKE '%' || $1 || '%' AND state = 'idle')",
         CHANNELS[-1],
     )
-    return found
+    return is_waiting
 
 
 async def test_what_has_not_ended_by_the_deadline_is_none(

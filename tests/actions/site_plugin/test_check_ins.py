@@ -146,7 +146,7 @@ def counted(counter: Any, *labels: str) -> float:
 
 
 async def at_once(worlds: Sequence[World], members: Sequence[Member]) -> list[Any]:
-    """What each hears, over the processes in turn."""
+    """Return the answer of each check-in, made over the processes in turn."""
     asks = (worlds[n % len(worlds)].check_ins.check_in(who) for n, who in enumerate(members))
     return await asyncio.gather(*asks, return_exceptions=True)
 
@@ -271,18 +271,18 @@ async def test_a_check_in_that_earns_nothing_counts_all_the_same(world: World) -
 async def test_the_mint_lane_of_this_process_hears_of_it_once_it_is_committed(
     world: World,
 ) -> None:
-    heard: list[int] = []
+    notifications: list[int] = []
 
     async def listen() -> None:
         await world.reward_wakeup.wait(seconds=60)
-        heard.append(len(await world.rewards()))
+        notifications.append(len(await world.rewards()))
 
     listening = asyncio.create_task(listen())
     with capture_logs() as logs:
         await world.check_ins.check_in(ANN)
     await asyncio.wait_for(listening, 5)
 
-    assert heard == [1]
+    assert notifications == [1]
     assert [(log["event"], log["streak"], log["ltz"]) for log in logs] == [
         ("checkin.claimed", 1, 10)
     ]

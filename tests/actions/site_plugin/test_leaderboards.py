@@ -225,7 +225,7 @@ async def test_the_week_and_the_month_are_those_of_the_brands_time_zone(
     in_week, in_month = WEEKS_AND_MONTHS[zone]
     async with database_at(database_url, SUNDAY) as pool:
         brand = await apply(pool, a_brand(time_zone=zone))
-        # What a day's reward is worth tells which day it was.
+        # Each day has a reward of its own, so a total shows which days it holds.
         await Earnings(pool).earn(*(Earned(a_wallet(day.day), day.day, day=day) for day in days))
 
         assert set(await values(pool, brand, "week")) == {day.day for day in in_week}

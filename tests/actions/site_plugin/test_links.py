@@ -60,7 +60,7 @@ async def another_process(world: World, url: str) -> AsyncIterator[SiteLinks]:
 
 
 async def allowance(world: World, member: Member) -> int | None:
-    """In whole LTZ; None without a link."""
+    """The allowance in whole LTZ, if there is a link."""
     async with session(world.pool) as connection:
         account = await site_spending.read_account(connection, member)
     assert account is not None
@@ -160,11 +160,11 @@ async def test_a_code_works_once_though_many_type_it_at_once(
     code = await world.code(BEN)
     async with another_process(world, database_url) as other:
         processes = (world.links, other)
-        told = await outcomes(
+        results = await outcomes(
             *(processes[n % 2].link(member, code.code) for n, member in enumerate(members))
         )
-    assert len([one for one in told if not isinstance(one, Exception)]) == 1
-    assert {type(one) for one in told if isinstance(one, Exception)} == {LinkRefused}
+    assert len([result for result in results if not isinstance(result, Exception)]) == 1
+    assert {type(result) for result in results if isinstance(result, Exception)} == {LinkRefused}
     assert await value(world.pool, "SELECT count(*) FROM active_site_links") == 1
 
 
@@ -199,11 +199,11 @@ async def test_an_owner_has_few_open_codes_however_many_he_asks_for_at_once(
 ) -> None:
     tokens = await world.token(ANN)
     ann = await world.links.owner_of(tokens["accessToken"])
-    told = await outcomes(*(world.links.new_code(ann, HOST, 1) for _ in range(20)))
-    codes = [one.code for one in told if not isinstance(one, BaseException)]
-    refusals = [one for one in told if isinstance(one, RateLimited)]
+    results = await outcomes(*(world.links.new_code(ann, HOST, 1) for _ in range(20)))
+    codes = [result.code for result in results if not isinstance(result, BaseException)]
+    refusals = [result for result in results if isinstance(result, RateLimited)]
     assert len(set(codes)) == MOST_OPEN_CODES == 20 - len(refusals)
-    assert {one.details["retryAfterSeconds"] for one in refusals} <= set(range(590, 602))
+    assert {result.details["retryAfterSeconds"] for result in refusals} <= set(range(590, 602))
 
     await value(world.pool, "UPDATE site_link_codes SET expires_at = now() - interval '1 second'")
     await world.links.new_code(ann, HOST, 1)
@@ -238,7 +238,7 @@ async def test_whoever_dies_while_linking_has_used_no_code(
 ) -> None:
     member, code = await world.log_in(), await world.code(ANN)
 
-    async def dies(*_said: object) -> None:
+    async def dies(*_arguments: object) -> None:
         raise ConnectionResetError
 
     for step in ("lock_member", "link"):
@@ -260,10 +260,10 @@ async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_a
     member = await world.log_in()
     code = await world.code(ANN)
     async with another_process(world, database_url) as other:
-        told = await outcomes(
+        results = await outcomes(
             *((world.links, other)[n % 2].link(member, f"{n:08d}") for n in range(50))
         )
-    kinds = [type(one) for one in told]
+    kinds = [type(result) for result in results]
     assert kinds.count(LinkRefused) == MOST_WRONG_CODES
     assert kinds.count(TooManyAttempts) == 50 - MOST_WRONG_CODES
 
@@ -419,9 +419,9 @@ async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
         second = asyncio.create_task(links_and_checks_in())
         await until(lambda: is_over_or_waits(world, [second], 2))
         await holding.rollback()
-    told = await asyncio.gather(first, second)
+    results = await asyncio.gather(first, second)
 
-    assert [one.already_claimed for one in told] == [False, True]
+    assert [result.already_claimed for result in results] == [False, True]
     assert await rewards(world) == 2, "the one before, and one of today"
 
 
@@ -443,15 +443,15 @@ async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database
         code = await world.code(f"owner{number}@site.example")
         owners = await wallet_of(world, f"owner{number}@site.example")
         after = replace(before, wallet=owners, subject="x")
-        told = await outcomes(
+        results = await outcomes(
             *(doing.check_in(before) for _ in range(3)),
             world.links.link(before, code.code),
             *(doing.check_in(after) for _ in range(3)),
         )
-        answers = [one for one in told if isinstance(one, CheckInResult)]
-        refusals = [one for one in told if isinstance(one, BaseException)]
-        assert {type(one) for one in refusals} <= {CheckInRefused}
-        assert [one.already_claimed for one in answers].count(False) <= 1
+        answers = [result for result in results if isinstance(result, CheckInResult)]
+        refusals = [result for result in results if isinstance(result, BaseException)]
+        assert {type(result) for result in refusals} <= {CheckInRefused}
+        assert [result.already_claimed for result in answers].count(False) <= 1
         assert await rewards(world) <= number + 1
 
 
@@ -477,8 +477,8 @@ async def test_members_who_share_a_wallet_by_links_check_it_in_once_a_day(
         await world.links.link(member, (await world.code(BEN, host=host)).code)
         members.append(await world.log_in(host))
     assert len({member.wallet for member in members}) == 1
-    told = await outcomes(*(doing.check_in(member) for member in members))
-    assert [one.already_claimed for one in told].count(False) == 1
+    results = await outcomes(*(doing.check_in(member) for member in members))
+    assert [result.already_claimed for result in results].count(False) == 1
     assert await rewards(world) == 1
 
 
@@ -514,6 +514,6 @@ async def test_no_log_holds_a_code_a_token_or_an_address(world: World) -> None:
         await world.links.end_at(ann, HOST)
     events = [entry["event"] for entry in logs]
     assert {"site_link.made", "site_link.ended_by_owner"} <= set(events)
-    said = str(logs).lower()
+    logged = str(logs).lower()
     for secret in (code.code.lower(), WRONG, "ann@", tokens["accessToken"].lower()):
-        assert secret not in said
+        assert secret not in logged

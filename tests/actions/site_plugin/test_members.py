@@ -1,5 +1,4 @@
-"""Who asks at a brand's site: on PostgreSQL, the sandbox's identity provider and a site that tells
-whatever a test has it tell."""
+"""Members of sites, with PostgreSQL, the sandbox's identity provider and a scripted site."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,13 +55,13 @@ async def test_a_host_names_its_brand_and_a_disabled_brands_nobody(world: World)
 
 
 async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
-    one, other = await world.log_in(HOST), await world.log_in("other.example")
+    first, other = await world.log_in(HOST), await world.log_in("other.example")
 
     assert world.site.requests == [
         "/site.example/api/wp/v2/users/me?context=edit",
         "/other.example/api/wp/v2/users/me?context=edit",
     ]
-    assert (one.host, other.host, one.wallet) == (HOST, "other.example", other.wallet)
+    assert (first.host, other.host, first.wallet) == (HOST, "other.example", other.wallet)
     assert await world.rows() == 2
 
 
@@ -114,8 +113,8 @@ async def test_a_known_member_is_not_written_again_nor_asked_for(world: World) -
 
 
 async def test_a_crowd_of_first_log_ins_is_one_member(world: World) -> None:
-    found = await asyncio.gather(*(world.log_in() for _ in range(10)))
-    assert len(set(found)) == 1
+    members = await asyncio.gather(*(world.log_in() for _ in range(10)))
+    assert len(set(members)) == 1
     assert await world.rows() == 1
 
 
@@ -145,12 +144,12 @@ async def test_a_name_is_kept_as_far_as_a_page_can_show_it(
 
 
 async def test_another_e_mail_address_has_another_wallet(world: World) -> None:
-    one = await world.log_in()
+    first = await world.log_in()
     other = await world.log_in(email="ben@site.example")
 
     assert other.wallet == address_of((await world.token("ben@site.example"))["walletAddress"])
-    assert (other.wallet != one.wallet, other.user_id != one.user_id) == (True, True)
-    assert await world.log_in(email="ann@site.example") == one
+    assert (other.wallet != first.wallet, other.user_id != first.user_id) == (True, True)
+    assert await world.log_in(email="ann@site.example") == first
     assert await world.rows() == 1
 
 
@@ -214,6 +213,6 @@ async def test_no_log_holds_an_address_or_a_cookie(world: World) -> None:
         log_in = a_log_in()
         await world.members.member(HOST, log_in)
     assert [entry["event"] for entry in logs] == ["member.met"]
-    said = str(logs).lower()
+    logged = str(logs).lower()
     for secret in ("ann@", str(log_in.cookie).lower()):
-        assert secret not in said
+        assert secret not in logged

@@ -120,8 +120,8 @@ async def test_a_code_that_a_reorg_leaves_unpaid_is_pending_and_reversed_in_the_
         web3_contracts.encode_call("PerkNFT", "updateCollection", *update),
     )
     async with sites.relaying():
-        told = await sites.redeem(ann, perk)
-        assert not told.is_pending
+        redeemed = await sites.redeem(ann, perk)
+        assert not redeemed.is_pending
         await deployed.rpc.call("anvil_reorg", 1, [[hex_of(closing), 0]])
         await until(lambda: value(sites.pool, "SELECT payment_lost_at FROM site_redemptions"))
         assert (await sites.redeem(ann, perk)).is_pending, "nothing pays for the code now"
@@ -143,7 +143,7 @@ async def test_a_code_whose_payment_a_reorg_moves_stays_good(
     perk, ann = await sites.collection(30), await sites.member(100)
     recheck = RedemptionRecheck(sites.pool, sites.wakeups)
     async with sites.relaying():
-        told = await sites.redeem(ann, perk)
+        redeemed = await sites.redeem(ann, perk)
         await deployed.rpc.call("anvil_reorg", 1, [])
         await until(lambda: value(sites.pool, "SELECT payment_lost_at FROM site_redemptions"))
 
@@ -154,5 +154,5 @@ async def test_a_code_whose_payment_a_reorg_moves_stays_good(
 
         await until(is_paid_again)
         again = await sites.redeem(ann, perk)
-    assert again.redemption.confirmation_code == told.redemption.confirmation_code
+    assert again.redemption.confirmation_code == redeemed.redemption.confirmation_code
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)

@@ -49,7 +49,7 @@ async def test_free_perks_priced_ones_and_items_are_the_wallets_when_answered(
         answers = [await sites.redeem(ann, perk) for perk in perks]
     assert len({code_of(answer) for answer in answers}) == 3
     assert [answer.redemption.price // LTZ for answer in answers] == [0, 30, 50]
-    assert {(one.redemption.name, one.redemption.category) for one in answers} == {
+    assert {(answer.redemption.name, answer.redemption.category) for answer in answers} == {
         ("Free coffee", "drinks")
     }
     assert [await sites.has(ann, perk) for perk in perks] == [1, 1, 1]
@@ -88,16 +88,16 @@ async def test_of_two_processes_that_sign_the_same_nonce_both_redeem(sites: Site
         )
     assert [await sites.has(ann, perk) for perk in perks] == [1, 1]
     assert await sites.balance(ann) == 20
-    told = {code_of(answer) for answer in answers}
-    assert {code for state, code in await sites.rows() if state == "done"} == told
+    codes = {code_of(answer) for answer in answers}
+    assert {code for state, code in await sites.rows() if state == "done"} == codes
 
 
 async def test_of_two_processes_one_redeems_and_both_know_the_code(sites: Sites) -> None:
     perk, ann, other = await sites.collection(30), await sites.member(100), await sites.process()
     sites.wallets.together = asyncio.Barrier(2)
     async with sites.relaying():
-        one, same = await asyncio.gather(sites.redeem(ann, perk), sites.redeem(ann, perk, other))
-    assert code_of(one) == code_of(same)
+        first, same = await asyncio.gather(sites.redeem(ann, perk), sites.redeem(ann, perk, other))
+    assert code_of(first) == code_of(same)
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
 
 
@@ -112,7 +112,7 @@ async def test_what_is_not_mined_in_time_is_pending_and_its_code_comes_later(
         with monkeypatch.context() as patience:
             patience.setattr(module, "WAIT_SECONDS", 0.4)
             pending = await asyncio.gather(*(sites.redeem(ann, perk) for _ in range(3)))
-        assert [one.is_pending for one in pending] == [True] * 3
+        assert [answer.is_pending for answer in pending] == [True] * 3
         assert await sites.states() == ["open"]
         await by_hand()
         answer = await sites.redeem(ann, perk)
@@ -155,7 +155,7 @@ async def test_whoever_comes_after_a_death_ends_what_was_begun(
     perk = await (sites.item(30) if "permit" in stage else sites.collection(30))
     ann, reached = await sites.member(100), asyncio.Event()
 
-    async def never(*_said: object) -> NoReturn:
+    async def never(*_arguments: object) -> NoReturn:
         reached.set()
         await asyncio.Event().wait()
         raise AssertionError
@@ -292,8 +292,8 @@ async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has
         await linked(sites.pool, ann)
         code_of(await sites.redeem(replace(ann, subject="did:ann"), dear))
     assert (await sites.has(ann, dear), await sites.balance(ann)) == (1, 20)
-    heard = [speaker and speaker.subject for speaker in sites.conditions.speakers]
-    assert list(dict.fromkeys(heard)) == [
+    subjects = [speaker and speaker.subject for speaker in sites.conditions.speakers]
+    assert list(dict.fromkeys(subjects)) == [
         None,
         "did:ann",
     ]
@@ -322,8 +322,10 @@ async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
     perk, other = await sites.collection(40), await sites.collection(40)
     ann = await sites.member(60, given=100)
     async with sites.relaying():
-        told = await asyncio.gather(*(refused_or_code(sites, ann, one) for one in (perk, other)))
-    (sentence,) = [one for one in told if not CODE.fullmatch(one)]
+        answers = await asyncio.gather(
+            *(refused_or_code(sites, ann, text) for text in (perk, other))
+        )
+    (sentence,) = [text for text in answers if not CODE.fullmatch(text)]
     assert sentence == "This perk costs 40 LTZ, but your wallet holds 20 LTZ."
     assert (sorted(await sites.states()), await sites.balance(ann)) == (["done", "failed"], 20)
 
@@ -332,8 +334,8 @@ async def test_all_who_wait_for_a_redemption_hear_why_it_was_refused(sites: Site
     perk, ann = await sites.collection(60), await sites.member(60)
     sites.wallets.keeps_no_key = True
     async with sites.relaying():
-        told = await asyncio.gather(*(refusal_of(sites.redeem(ann, perk)) for _ in range(5)))
-    assert len(set(told)) == 1
+        refusals = await asyncio.gather(*(refusal_of(sites.redeem(ann, perk)) for _ in range(5)))
+    assert len(set(refusals)) == 1
     assert await sites.states() == ["failed"]
 
 
@@ -366,15 +368,15 @@ async def test_what_fails_on_chain_costs_the_user_nothing_and_is_said(
         made = asyncio.create_task(sites.collection(most=1))
         await until(lambda: is_done(made, by_hand))
         perk, ann, bob = await made, await sites.member(), await sites.member()
-        asked = [asyncio.create_task(refused_or_code(sites, one, perk)) for one in (ann, bob)]
+        requests = [asyncio.create_task(refused_or_code(sites, text, perk)) for text in (ann, bob)]
 
         async def both_are_sent() -> bool:
             return await row_states(sites.pool) == ["sent", "sent"]
 
         await until(both_are_sent)
         await by_hand()
-        told = await asyncio.gather(*asked)
-    (sentence,) = [one for one in told if not CODE.fullmatch(one)]
+        answers = await asyncio.gather(*requests)
+    (sentence,) = [text for text in answers if not CODE.fullmatch(text)]
     assert sentence == "This perk is sold out."
     assert sorted(await sites.states()) == ["done", "failed"]
 

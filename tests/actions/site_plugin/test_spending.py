@@ -152,8 +152,8 @@ async def test_a_linked_member_spends_his_allowance_a_day_and_no_more(sites: Sit
 
 async def rows(pool: Pool, select: str) -> list[tuple[int, ...]]:
     async with session(pool) as connection:
-        found = await connection.fetch(f"{select} FROM site_redemptions ORDER BY created_at")
-    return [tuple(int(number or 0) for number in row) for row in found]
+        rows = await connection.fetch(f"{select} FROM site_redemptions ORDER BY created_at")
+    return [tuple(int(number or 0) for number in row) for row in rows]
 
 
 @pytest.mark.parametrize("how", ["expired", "ended", "another address"])
@@ -190,7 +190,7 @@ async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Si
 async def test_a_redemption_and_the_end_of_its_link_at_once_are_one_after_the_other(
     sites: Sites,
 ) -> None:
-    """Whoever has ended a link knows that nothing is begun through it from then on."""
+    """Once a link has ended, no redemption begins through it."""
     perk, ann = await sites.collection(40), await sites.member(100, given=0)
     await linked(sites.pool, ann)
     async with session(sites.pool) as holder:
@@ -222,7 +222,7 @@ async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) ->
     )
     other = await sites.process()
     async with sites.relaying():
-        told = await asyncio.gather(
+        answers = await asyncio.gather(
             *(
                 outcome_of(sites.redeem(member, perk, process))
                 for perk, member, process in zip(
@@ -233,7 +233,7 @@ async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) ->
                 )
             )
         )
-    assert len([one for one in told if CODE.fullmatch(one)]) == 1
+    assert len([answer for answer in answers if CODE.fullmatch(answer)]) == 1
     assert await sites.balance(ann) == 70
 
 
@@ -297,7 +297,7 @@ async def test_a_redemption_that_died_before_its_payment_was_written_does_not_ex
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
 
-    async def dies(*_said: object) -> NoReturn:
+    async def dies(*_arguments: object) -> NoReturn:
         raise ConnectionResetError
 
     with monkeypatch.context() as death:
@@ -316,7 +316,7 @@ async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_writte
         assert sentence == "The price is now 30 LTZ."
         assert await sites.states() == []
         code = code_of(await sites.redeem(ann, perk, max_cost=30 * LTZ))
-        # What was paid a moment ago is told, whatever is shown now.
+        # A redemption that was just paid for is answered, whatever may be spent now.
         assert code_of(await sites.redeem(ann, perk, max_cost=0)) == code
 
 
@@ -324,7 +324,7 @@ async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_writte
 async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
     sites: Sites, how: str
 ) -> None:
-    """Whoever has the session leaves a redemption half-way, and comes back for it later."""
+    """The session's holder leaves a redemption half-way, and returns to it later."""
     perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
     if how != "proven":
         await linked(sites.pool, ann)

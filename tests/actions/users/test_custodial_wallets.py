@@ -108,10 +108,10 @@ async def test_a_name_has_one_wallet_for_ever(wallets: CustodialWallets, pool: P
 
 async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
     processes = [CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE) for _ in range(5)]
-    asked = list(itertools.islice(itertools.cycle(processes), 50))
+    chosen = list(itertools.islice(itertools.cycle(processes), 50))
 
-    emails = await asyncio.gather(*(each.wallet_of_email(EMAIL) for each in asked))
-    accounts = await asyncio.gather(*(each.wallet_of_account(DISCORD) for each in asked))
+    emails = await asyncio.gather(*(each.wallet_of_email(EMAIL) for each in chosen))
+    accounts = await asyncio.gather(*(each.wallet_of_account(DISCORD) for each in chosen))
 
     assert len(set(emails)) == len(set(accounts)) == 1
     assert await users_in(pool) == 2
@@ -162,12 +162,12 @@ async def test_a_stranger_has_nothing(wallets: CustodialWallets) -> None:
 async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
-    found = await asyncio.gather(*(wallets.link(vouched()) for _ in range(20)))
+    wallets_of_each = await asyncio.gather(*(wallets.link(vouched()) for _ in range(20)))
 
-    assert len(set(found)) == 1
-    assert len(found[0]) == 1
+    assert len(set(wallets_of_each)) == 1
+    assert len(wallets_of_each[0]) == 1
     assert await users_in(pool) == 1
-    assert await wallets.wallets_of("user-7", wanted=found[0][0]) == found[0]
+    assert await wallets.wallets_of("user-7", wanted=wallets_of_each[0][0]) == wallets_of_each[0]
 
 
 async def test_a_verified_email_brings_its_wallet(wallets: CustodialWallets, pool: Pool) -> None:
@@ -254,8 +254,8 @@ async def test_of_two_who_prove_one_name_at_once_one_gets_it(
             *(wallets.link(vouched(f"{side} {number}", account)) for side in "ab")
         )
 
-        assert sorted(kept.wallet in found for found in both) == [False, True]
-        assert [len(found) for found in both] == [1, 1]
+        assert sorted(kept.wallet in linked for linked in both) == [False, True]
+        assert [len(linked) for linked in both] == [1, 1]
 
 
 async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
@@ -276,7 +276,7 @@ async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
 async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_stranger(
     wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It comes after the log-in has looked and before it gives the name away."""
+    """The other log-in comes after the first has read the name and before it links it."""
     look = custodial_users.read_home
 
     async def late(connection: Connection, root: str) -> CustodialUser:
@@ -296,13 +296,13 @@ async def test_tokens_that_list_the_same_names_never_block_each_other(
     names = [OAuthAccount("github", str(583231 + number)) for number in range(4)]
     orders = list(itertools.permutations(names))
 
-    found = await asyncio.gather(
+    wallets_of_each = await asyncio.gather(
         *(wallets.link(vouched(f"user {at}", *order)) for at, order in enumerate(orders))
     )
 
-    owners = [each for each in found if len(each) > 0]
+    owners = [each for each in wallets_of_each if len(each) > 0]
     assert len(owners) == len(orders)
-    assert len({wallet for each in found for wallet in each}) == len(orders)
+    assert len({wallet for each in wallets_of_each for wallet in each}) == len(orders)
     accounts = [await wallets.accounts_of(f"user {at}") for at in range(len(orders))]
     assert sorted(map(len, accounts))[-2:] == [0, 4], "all of them went to one"
 
@@ -359,7 +359,7 @@ async def test_a_token_tells_all_wallets_of_its_user(wallets: CustodialWallets, 
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """`domain__name=…` replaces one member inside; None leaves a member out."""
+    """`domain__name=…` replaces a member inside; the value None removes it."""
     data: dict[str, Any] = dict(DATA)
     for path, value in changes.items():
         section, _, name = path.partition("__")
@@ -562,10 +562,10 @@ async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
     with pytest.raises(ValueError, match=r".") as refusal:
         await wallets.sign_typed_data(user.wallet, permit_of(user.wallet, domain__name=EMAIL))
 
-    told = "".join([repr(refusal.value), *capsys.readouterr(), caplog.text, repr(wallets)])
-    assert "local_wallets.made" in told
+    output = "".join([repr(refusal.value), *capsys.readouterr(), caplog.text, repr(wallets)])
+    assert "local_wallets.made" in output
     for secret in (EMAIL, DISCORD.user_id, "hush-sub", *(each.hex() for each in secrets)):
-        assert secret not in told
+        assert secret not in output
 
 
 async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) -> None:

@@ -124,9 +124,9 @@ async def test_whatever_comes_in_whatever_order_ends_on_the_oldest_pregenerated_
                     assert pairs.setdefault(account, wallet) == wallet, seed
                     met.append(wallet)
                 case _:
-                    some = rng.sample(accounts, rng.randrange(4))
+                    chosen = rng.sample(accounts, rng.randrange(4))
                     email = rng.choice([None, *emails])
-                    met += await local.used(local.token(f"user {person}", *some, email=email))
+                    met += await local.used(local.token(f"user {person}", *chosen, email=email))
         for email in emails:
             token = local.token(f"user {person}", *accounts, email=email)
             wallets = await local.used(token)
@@ -184,8 +184,8 @@ async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWor
     await local.used(local.token("user-7", DISCORD, email=EMAIL))
 
     async with session(local.pool) as connection:
-        found = [await site_members.find(connection, BRAND, "site.example", n) for n in (1, 2)]
-    wallets = [each.member.wallet for each in found if each is not None]
+        members = [await site_members.find(connection, BRAND, "site.example", n) for n in (1, 2)]
+    wallets = [each.member.wallet for each in members if each is not None]
     assert wallets == [pregenerated, before.wallet]
 
 
@@ -195,9 +195,9 @@ async def test_two_pregenerated_accounts_of_one_person_keep_their_answers(
     pairs = [await local.pregenerated(account) for account in (DISCORD, GITHUB)]
     event = await local.event(EMAIL)
 
-    found = await local.used(local.token("user-7", GITHUB, DISCORD, email=EMAIL))
+    used_wallets = await local.used(local.token("user-7", GITHUB, DISCORD, email=EMAIL))
 
-    assert found == (*pairs, event)
+    assert used_wallets == (*pairs, event)
     assert [await local.pregenerated(account) for account in (DISCORD, GITHUB)] == pairs
     assert await local.event(EMAIL) == pairs[0], "the older one of them"
 
@@ -222,9 +222,11 @@ async def test_an_address_that_a_token_does_not_vouch_for_stays_where_it_is(
     first = await local.event(EMAIL)
     await local.pregenerated(DISCORD, email=EMAIL, userEmail=EMAIL)
 
-    found = await local.used(local.token("user-7", replace(DISCORD, email=EMAIL), email=email))
+    used_wallets = await local.used(
+        local.token("user-7", replace(DISCORD, email=EMAIL), email=email)
+    )
 
-    assert first not in found
+    assert first not in used_wallets
     assert await local.event(EMAIL) == first
     assert await value(local.pool, "SELECT proven_by FROM users") is None
 
@@ -237,8 +239,8 @@ async def test_an_address_that_another_person_has_proven_before_is_his_for_ever(
     await local.pregenerated(DISCORD)
 
     for _ in range(2):
-        found = await local.used(local.token("second", DISCORD, email=EMAIL))
-        assert first not in found
+        used_wallets = await local.used(local.token("second", DISCORD, email=EMAIL))
+        assert first not in used_wallets
         assert await local.event(EMAIL) == first
         await local.moved_on()
 
@@ -422,10 +424,10 @@ class Told:
 
     def __init__(self, *persons: UserProfile) -> None:
         self.persons = {person.id: person for person in persons}
-        self.asked = 0
+        self.requests = 0
 
     async def profile_of(self, subject: str) -> UserProfile | None:
-        self.asked += 1
+        self.requests += 1
         return self.persons.get(subject)
 
 
@@ -434,8 +436,8 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
 
 
 def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, Told]:
-    told = Told(*persons)
-    return WalletMigration(world.pool, told, world.clock), told  # type: ignore[arg-type]
+    identities = Told(*persons)
+    return WalletMigration(world.pool, identities, world.clock), identities  # type: ignore[arg-type]
 
 
 async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:
@@ -458,15 +460,15 @@ async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld
 async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
     local: LocalWorld,
 ) -> None:
-    following, told = following_of(local, a_person("ann", 7, EMAIL))
+    following, identities = following_of(local, a_person("ann", 7, EMAIL))
     for user in (TokenUser("ann", ()), TokenUser("ann", ()), TokenUser("ann", (), (DISCORD,))):
         await following.follow(user)
-    assert told.asked == 2
+    assert identities.requests == 2
 
     await local.moved_on()
     await following.follow(TokenUser("ann", ()))
 
-    assert told.asked == 3
+    assert identities.requests == 3
 
 
 async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorld) -> None:
@@ -482,18 +484,18 @@ async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorl
 
 
 async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:
-    following, told = following_of(local, a_person("ann", 7, EMAIL))
+    following, identities = following_of(local, a_person("ann", 7, EMAIL))
 
     async def cancelled(_: str) -> UserProfile | None:
         raise asyncio.CancelledError
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(told, "profile_of", cancelled)
+        patched.setattr(identities, "profile_of", cancelled)
         with pytest.raises(asyncio.CancelledError):
             await following.follow(TokenUser("ann", ()))
     await following.follow(TokenUser("ann", ()))
 
-    assert told.asked == 1
+    assert identities.requests == 1
 
 
 async def test_it_is_told_by_ids_alone(local: LocalWorld) -> None:

@@ -38,17 +38,17 @@ def inputs_of(row: AllowedCall) -> list[dict[str, str]]:
         for each in artifacts.artifact(row.contract)["abi"]
         if each["type"] == "function" and each["name"] == row.function
     ]
-    found: list[dict[str, str]] = entry["inputs"]
-    return found
+    inputs: list[dict[str, str]] = entry["inputs"]
+    return inputs
 
 
-def said(principal: str | DealParty) -> str:
+def expected_type(principal: str | DealParty) -> str:
     return principal.value if isinstance(principal, DealParty) else principal
 
 
 def test_the_table_names_these_functions_and_principals_and_no_other() -> None:
     assert {
-        (row.contract, row.function): said(row.principal) for row in ALLOWED_CALLS
+        (row.contract, row.function): expected_type(row.principal) for row in ALLOWED_CALLS
     } == PRINCIPALS
     assert len(ALLOWED_CALLS) == len(PRINCIPALS)
 
@@ -57,7 +57,7 @@ def test_the_table_names_these_functions_and_principals_and_no_other() -> None:
 def test_a_principal_is_an_address_among_the_arguments_or_a_party_of_the_deal_named(
     row: AllowedCall,
 ) -> None:
-    types = {one["name"]: one["type"] for one in inputs_of(row)}
+    types = {parameter["name"]: parameter["type"] for parameter in inputs_of(row)}
     if isinstance(row.principal, DealParty):
         assert row.contract == "BusinessEscrow"
         assert types["dealId"] == "bytes32"
@@ -69,7 +69,7 @@ def test_a_principal_is_an_address_among_the_arguments_or_a_party_of_the_deal_na
 def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(
     row: AllowedCall,
 ) -> None:
-    names = [one["name"] for one in inputs_of(row)]
+    names = [parameter["name"] for parameter in inputs_of(row)]
     ends_signed = names[-1] == "sig" or names[-3:] == ["v", "r", "s"]
 
     assert ends_signed == (row.signs is not None or row.role is CallRole.PERMIT)
@@ -81,12 +81,14 @@ def test_whatever_ends_with_a_signature_names_the_message_unless_it_is_a_permit(
 def test_a_messages_fields_are_the_arguments_before_the_signature(row: AllowedCall) -> None:
     message = MESSAGES[str(row.signs)]
     assert isinstance(message, type)
-    types = [one["type"] for one in inputs_of(row)]
+    types = [parameter["type"] for parameter in inputs_of(row)]
     before = types[:-1] if types[-1] == "bytes" else types[:-3]
 
     solidity = {"Address": "address", "int": "uint256", "bytes": "bytes32"}
-    told = [field.type for field in fields(message)]
-    assert [solidity[getattr(one, "__name__", str(one))] for one in told] == before
+    field_types = [field.type for field in fields(message)]
+    assert [
+        solidity[getattr(parameter, "__name__", str(parameter))] for parameter in field_types
+    ] == before
 
 
 def test_claims_and_purchases_take_turns_and_nothing_else() -> None:

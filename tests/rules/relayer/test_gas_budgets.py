@@ -1,4 +1,4 @@
-"""What relays may cost in a day, decided without I/O."""
+"""The daily gas budgets of relays."""
 
 from collections.abc import Callable
 from dataclasses import replace

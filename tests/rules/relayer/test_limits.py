@@ -1,4 +1,4 @@
-"""What a user may still have relayed: the hour, claims in flight, the day's gas, his keys."""
+"""The limits on a user's relays: the hour, claims in flight and idempotency keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -109,7 +109,7 @@ class Chain:
     counted: int = 0
     in_flight: list[int] = field(default_factory=list)
     known: list[int] = field(default_factory=list)
-    """Claims that the rows still show in flight: they hear of a block later than it comes."""
+    """Claims that the rows still show in flight: they learn of a block later than it comes."""
 
     def standing(self) -> RelayUsage:
         return replace(NEW, claims=[RequestedClaim(7, expected) for expected in self.known])
@@ -132,13 +132,13 @@ class Chain:
         if self.in_flight and self.in_flight.pop(0) == self.counted:
             self.counted += 1
 
-    def hear(self) -> None:
+    def learn(self) -> None:
         self.known = list(self.in_flight)
 
 
 @given(
     most=st.integers(1, 4),
-    steps=st.lists(st.sampled_from(["ask", "mine", "hear"]), max_size=30),
+    steps=st.lists(st.sampled_from(["ask", "mine", "learn"]), max_size=30),
 )
 def test_whatever_comes_first_claims_are_counted_exactly(most: int, steps: list[str]) -> None:
     """One more is let in exactly while those mined and those under way leave room for it."""
@@ -149,7 +149,7 @@ def test_whatever_comes_first_claims_are_counted_exactly(most: int, steps: list[
         elif step == "mine":
             chain.mine()
         else:
-            chain.hear()
+            chain.learn()
         assert chain.allows(most) == (chain.counted + len(chain.in_flight) < most)
         assert chain.counted <= most
 
@@ -163,8 +163,10 @@ def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
     counted: int, expected: list[int], most: int
 ) -> None:
     """Also where the user claims by himself, so that his relays will revert."""
-    claims = counted + sum(one >= counted for one in expected)
-    standing = replace(NEW, claims=[RequestedClaim(7, one) for one in expected])
+    claims = counted + sum(expected_claims >= counted for expected_claims in expected)
+    standing = replace(
+        NEW, claims=[RequestedClaim(7, expected_claims) for expected_claims in expected]
+    )
     if claims < most:
         check_claims(standing, a_limit(counted, most))
         return

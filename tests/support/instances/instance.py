@@ -28,6 +28,7 @@ import psutil
 
 from ltzd.dev.services import ports, processes
 from tests.support.chain.tester import Rpc
+from tests.support.folders import data_parent
 from tests.support.instances import fork_server
 from tests.support.instances.fork_server import ForkedProcess
 from tests.support.waiting import until
@@ -313,7 +314,7 @@ async def an_instance(
 
     An instance that still runs at the end of the test is stopped by SIGTERM and checked.
     """
-    with a_folder(os_user) as folder:
+    with a_folder(os_user, data_parent()) as folder:
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
@@ -337,10 +338,10 @@ async def _end(instance: Instance) -> None:
 
 
 @contextmanager
-def a_folder(os_user: OsUser | None = None) -> Iterator[Path]:
+def a_folder(os_user: OsUser | None = None, parent: Path | None = None) -> Iterator[Path]:
     """A temporary folder, which the next test run deletes if this one is killed."""
     _delete_abandoned()
-    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=parent))
     keep = os.open(folder / _KEEP, os.O_RDWR | os.O_CREAT, 0o600)
     fcntl.flock(keep, fcntl.LOCK_EX)
     folder.chmod(0o711)
@@ -354,7 +355,8 @@ def a_folder(os_user: OsUser | None = None) -> Iterator[Path]:
 
 
 def _delete_abandoned() -> None:
-    for folder in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+    parents = {data_parent(), Path(tempfile.gettempdir())}
+    for folder in (folder for parent in parents for folder in parent.glob(f"{_PREFIX}*")):
         with contextlib.suppress(OSError):
             if time.time() - folder.stat().st_mtime < _SURELY_HELD_AFTER_SECONDS:
                 continue

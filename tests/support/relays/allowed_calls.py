@@ -1,4 +1,4 @@
-"""What may be relayed, an example for each row of the table, and a chain that answers for it.
+"""An example of every call that may be relayed, and a chain that answers its questions.
 
 Data is encoded by eth-abi from the compiled ABI, signatures are made by eth-account.
 """
@@ -60,14 +60,14 @@ USERS_DEAL: Final = Deal(USER.address, AMOUNT, SHOP, DEADLINE, DealStatus.LOCKED
 
 @dataclass(frozen=True)
 class Chain:
-    """What the contracts answer."""
+    """The contracts' answers."""
 
     nonce: int = NONCE
     allowance: int = 0
     deal: Deal = USERS_DEAL
 
-    def answers(self, asked: DecodedRelay) -> list[bytes]:
-        return [self._answer(to, data) for to, data in asked.required_views]
+    def answers(self, relay: DecodedRelay) -> list[bytes]:
+        return [self._answer(to, data) for to, data in relay.required_views]
 
     def _answer(self, to: Address, data: bytes) -> bytes:
         if data[:4] == DEAL:
@@ -81,8 +81,8 @@ class Chain:
 
 
 def relayed(ask: RelayRequest, chain: Chain | None = None) -> RelayPlan:
-    asked = decode_relay(ask, CONTRACTS)
-    return asked.plan((chain or Chain()).answers(asked), OPERATORS)
+    relay = decode_relay(ask, CONTRACTS)
+    return relay.plan((chain or Chain()).answers(relay), OPERATORS)
 
 
 def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any) -> RelayRequest:
@@ -111,8 +111,8 @@ def a_permit(
 
 def permit(given: SignedPermit) -> bytes:
     """As a call of LTZ."""
-    said = (given.owner, given.spender, given.value, given.deadline)
-    return web3_contracts.encode_call("LTZ", "permit", *said, *split(given.signature))
+    arguments = (given.owner, given.spender, given.value, given.deadline)
+    return web3_contracts.encode_call("LTZ", "permit", *arguments, *split(given.signature))
 
 
 def permit_ltz(given: SignedPermit) -> bytes:
@@ -138,9 +138,9 @@ def _claim_for(user: Person) -> bytes:
 
 
 def claim_with_sig(user: Person, signer: Person | None = None) -> bytes:
-    said = (user.address, 7, AMOUNT, 2, REFERENCE, DEADLINE)
+    arguments = (user.address, 7, AMOUNT, 2, REFERENCE, DEADLINE)
     return web3_contracts.encode_call(
-        "PerkNFT", "claimWithSig", *said, (signer or user).sign("PerkNFT", Claim(*said))
+        "PerkNFT", "claimWithSig", *arguments, (signer or user).sign("PerkNFT", Claim(*arguments))
     )
 
 
@@ -149,9 +149,9 @@ def _buy_for(user: Person) -> bytes:
 
 
 def _buy_with_sig(user: Person, signer: Person | None = None) -> bytes:
-    said = (user.address, 9, 2, AMOUNT, REFERENCE, DEADLINE)
-    signature = (signer or user).sign("PointsSale", Buy(*said))
-    return web3_contracts.encode_call("PointsSale", "buyWithSig", *said, signature)
+    arguments = (user.address, 9, 2, AMOUNT, REFERENCE, DEADLINE)
+    signature = (signer or user).sign("PointsSale", Buy(*arguments))
+    return web3_contracts.encode_call("PointsSale", "buyWithSig", *arguments, signature)
 
 
 def _lock_for(user: Person) -> bytes:
@@ -180,9 +180,11 @@ def _reclaim(_user: Person) -> bytes:
 
 def transfer_with_authorization(user: Person, signer: Person | None = None) -> bytes:
     message = TransferWithAuthorization(user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
-    said = (user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
+    arguments = (user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
     signature = (signer or user).sign("LTZ", message)
-    return web3_contracts.encode_call("LTZ", "transferWithAuthorization", *said, *split(signature))
+    return web3_contracts.encode_call(
+        "LTZ", "transferWithAuthorization", *arguments, *split(signature)
+    )
 
 
 SIGNED: Final[dict[str, Callable[..., bytes]]] = {

@@ -14,8 +14,8 @@ _WORD = 32
 @cache
 def abi_of(contract: str) -> list[dict[str, Any]]:
     compiled = resources.files("ltzd.chain").joinpath(f"compiled/{contract}.json")
-    found: list[dict[str, Any]] = json.loads(compiled.read_text(encoding="utf-8"))["abi"]
-    return found
+    entries: list[dict[str, Any]] = json.loads(compiled.read_text(encoding="utf-8"))["abi"]
+    return entries
 
 
 def call(contract: str, function: str, *arguments: object) -> bytes:
@@ -25,8 +25,8 @@ def call(contract: str, function: str, *arguments: object) -> bytes:
 
 
 def answer(contract: str, function: str, data: bytes) -> tuple[Any, ...]:
-    found: tuple[Any, ...] = decode(_function(contract, function)[2], data)
-    return found
+    values: tuple[Any, ...] = decode(_function(contract, function)[2], data)
+    return values
 
 
 def several(contract: str, *calls: bytes) -> bytes:
@@ -61,14 +61,14 @@ def word_in(data: bytes, number: int) -> int:
 
 @cache
 def _function(contract: str, wanted: str) -> tuple[str, list[str], list[str]]:
-    (found,) = [
+    (entry,) = [
         (str(entry["name"]), types, _types(entry["outputs"]))
         for entry in abi_of(contract)
         if entry["type"] == "function"
         and (types := _types(entry["inputs"])) is not None
         and wanted in {entry["name"], f"{entry['name']}({','.join(types)})"}
     ]
-    return found
+    return entry
 
 
 def _types(parameters: list[dict[str, Any]]) -> list[str]:

@@ -78,9 +78,9 @@ def a_relay(
     )
 
 
-async def write(pool: Pool, *those: NewRelay) -> list[int]:
+async def write(pool: Pool, *new_relays: NewRelay) -> list[int]:
     async with transaction(pool) as connection:
-        return await relays.insert(connection, those)
+        return await relays.insert(connection, new_relays)
 
 
 async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
@@ -153,11 +153,11 @@ class RelayWorld(World):
         """Relays of one user, each another call."""
         first = self._calls
         self._calls += count
-        those = [
+        new_relays = [
             a_relay(a_plan(number.to_bytes(4, "big"), user, wallet=wallet))
             for number in range(first, self._calls)
         ]
-        ids = await write(self.eyes, *those)
+        ids = await write(self.eyes, *new_relays)
         self.wakeups.notify(RELAYS)
         return ids
 

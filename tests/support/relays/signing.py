@@ -1,4 +1,4 @@
-"""What a user's wallet signs (EIP-712), by eth-account from the specification's type strings."""
+"""EIP-712 signatures of users' wallets, by eth-account from the specification's type strings."""
 
 import secrets
 from dataclasses import dataclass, replace
@@ -108,16 +108,16 @@ async def claim_with_sig(
     ref, deadline = a_word(), await chain.now() + HOUR
     signed = (user, signed_collection or collection, most, claims, ref, deadline)
     sig = signature(chain, by, "PerkNFT", "Claim", *signed)
-    said = (user, collection, most, claims, ref, deadline)
-    return call("PerkNFT", "claimWithSig", *said, sig)
+    arguments = (user, collection, most, claims, ref, deadline)
+    return call("PerkNFT", "claimWithSig", *arguments, sig)
 
 
 async def buy_with_sig(
     chain: Chain, by: LocalAccount, buyer: str, item: int, quantity: int, most: int
 ) -> bytes:
-    said = (buyer, item, quantity, most, a_word(), await chain.now() + HOUR)
-    sig = signature(chain, by, "PointsSale", "Buy", *said)
-    return call("PointsSale", "buyWithSig", *said, sig)
+    arguments = (buyer, item, quantity, most, a_word(), await chain.now() + HOUR)
+    sig = signature(chain, by, "PointsSale", "Buy", *arguments)
+    return call("PointsSale", "buyWithSig", *arguments, sig)
 
 
 async def settle_with_sig(chain: Chain, by: LocalAccount, kind: str, deal: bytes) -> bytes:
@@ -131,6 +131,6 @@ async def transfer(
     chain: Chain, by: LocalAccount, source: str, to: str, value: int, nonce: bytes | None = None
 ) -> bytes:
     """`transferWithAuthorization` from `source`, signed by `by`."""
-    said = (source, to, value, 0, await chain.now() + HOUR, nonce or a_word())
-    sig = signature(chain, by, "LTZ", "TransferWithAuthorization", *said)
-    return call("LTZ", "transferWithAuthorization", *said, sig[64], sig[:32], sig[32:64])
+    arguments = (source, to, value, 0, await chain.now() + HOUR, nonce or a_word())
+    sig = signature(chain, by, "LTZ", "TransferWithAuthorization", *arguments)
+    return call("LTZ", "transferWithAuthorization", *arguments, sig[64], sig[:32], sig[32:64])
