@@ -17,7 +17,7 @@ import pytest_asyncio
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import PauseBackoff, InProcessHooks, LanePauses, LanePolicy, MintTarget
+from ltzd.operator.policy import InProcessHooks, LanePauses, LanePolicy, MintTarget, PauseBackoff
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import locks
 from ltzd.store.wakeups import REWARDS, WakeupHub
