@@ -35,7 +35,7 @@ from ltzd.store.users.pregenerations import RecordedPregeneration
 from ltzd.values import Address, Hash32
 
 
-class Events(Protocol):
+class EventService(Protocol):
     """The part of `actions/event_handler/record.py` that the event handler uses."""
 
     async def record(self, request: EventRequest) -> RecordedEvent: ...
@@ -49,7 +49,7 @@ class Events(Protocol):
     def configuration(self, brand_id: Address) -> list[EventRule]: ...
 
 
-class Relays(Protocol):
+class RelayService(Protocol):
     """The part of `actions/relayer/relayer.py` that the relayer's surface uses."""
 
     async def user_of(self, token: str) -> TokenUser:
@@ -73,7 +73,7 @@ class Relays(Protocol):
         ...
 
 
-class PerkCharges(Protocol):
+class PerkChargeService(Protocol):
     """The part of `actions/perk_charges.py` that its surface uses.
 
     Every method that names a collection raises ValidationFailed if it is another brand's, and
@@ -108,7 +108,7 @@ class PerkCharges(Protocol):
         ...
 
 
-class Constraints(Protocol):
+class ConstraintService(Protocol):
     """The part of `actions/constraints` that the invalidation endpoints use."""
 
     async def invalidate(
@@ -121,7 +121,7 @@ class Constraints(Protocol):
         ...
 
 
-class Domains(Protocol):
+class DomainService(Protocol):
     """The part of `actions/domain_verification.py` that verify-dns uses."""
 
     async def brand_of(self, domain: str) -> Address | None:
@@ -129,7 +129,7 @@ class Domains(Protocol):
         ...
 
 
-class Payments(Protocol):
+class PaymentService(Protocol):
     """The part of `actions/payments.py` that its surface uses."""
 
     async def open_checkout(self, request: CheckoutRequest) -> CheckoutPage:
@@ -145,7 +145,7 @@ class Payments(Protocol):
         ...
 
 
-class Pregeneration(Protocol):
+class PregenerationService(Protocol):
     """The part of `actions/pregeneration.py` that its surface uses."""
 
     async def admit(
@@ -162,7 +162,7 @@ class Pregeneration(Protocol):
         ...
 
 
-class SiteMembers(Protocol):
+class SiteMemberService(Protocol):
     """The part of `actions/site_plugin/members.py` that the site plugin uses."""
 
     def brand_of(self, host: str) -> Brand:
@@ -178,7 +178,7 @@ class SiteMembers(Protocol):
         ...
 
 
-class CheckIns(Protocol):
+class CheckInService(Protocol):
     """The part of `actions/site_plugin/check_ins.py` that the site plugin uses."""
 
     async def check_in(self, member: Member) -> CheckInResult:
@@ -192,7 +192,7 @@ class CheckIns(Protocol):
     async def streak(self, member: Member) -> StreakSummary: ...
 
 
-class Leaderboards(Protocol):
+class LeaderboardService(Protocol):
     """The part of `actions/site_plugin/leaderboards.py` that the site plugin uses."""
 
     async def read(
@@ -200,7 +200,7 @@ class Leaderboards(Protocol):
     ) -> Leaderboard: ...
 
 
-class SiteRedemptions(Protocol):
+class SiteRedemptionService(Protocol):
     """The part of `actions/site_plugin/redemptions.py` that the site plugin uses."""
 
     async def redeem(
@@ -214,7 +214,7 @@ class SiteRedemptions(Protocol):
     async def perks(self, brand: Brand) -> list[PerkOffer]: ...
 
 
-class SiteLinks(Protocol):
+class SiteLinkService(Protocol):
     """The part of `actions/site_plugin/links.py` that the site plugin and /site-links use."""
 
     async def owner_of(self, token: str) -> TokenUser:
@@ -242,11 +242,11 @@ class SiteLinks(Protocol):
 class SiteServices:
     """The services of the site plugin."""
 
-    members: SiteMembers
-    check_ins: CheckIns
-    leaderboards: Leaderboards
-    redemptions: SiteRedemptions
-    links: SiteLinks
+    members: SiteMemberService
+    check_ins: CheckInService
+    leaderboards: LeaderboardService
+    redemptions: SiteRedemptionService
+    links: SiteLinkService
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,17 +262,17 @@ class Health:
 class Services:
     """The services of every surface."""
 
-    events: Events
+    events: EventService
     health: Callable[[], Awaitable[Health]]
     is_known_domain: Callable[[str], bool]
     """True for a brand's domain or a subdomain of it. CORS calls it with the host of an Origin."""
-    relays: Relays
-    perk_charges: PerkCharges
-    constraints: Constraints
-    domains: Domains
-    payments: Payments
+    relays: RelayService
+    perk_charges: PerkChargeService
+    constraints: ConstraintService
+    domains: DomainService
+    payments: PaymentService
     limits: RateLimits
-    pregeneration: Pregeneration
+    pregeneration: PregenerationService
     site: SiteServices
 
 

@@ -27,7 +27,7 @@ from ltzd.http.requests.authorization import bearer_token
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import count_request
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import Constraints
+from ltzd.http.services import ConstraintService
 from ltzd.http.surface import Surface
 
 PATH = "/invalidate-external-api"
@@ -47,7 +47,7 @@ KEYED_ERRORS = (
 )
 
 
-def surface(constraints: Constraints, limits: RateLimits) -> Surface:
+def surface(constraints: ConstraintService, limits: RateLimits) -> Surface:
     handlers = ConstraintHandlers(constraints, limits)
     blueprint = Blueprint("constraints")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
@@ -57,7 +57,7 @@ def surface(constraints: Constraints, limits: RateLimits) -> Surface:
 
 
 class ConstraintHandlers:
-    def __init__(self, constraints: Constraints, limits: RateLimits) -> None:
+    def __init__(self, constraints: ConstraintService, limits: RateLimits) -> None:
         self._constraints = constraints
         self._limits = limits
 

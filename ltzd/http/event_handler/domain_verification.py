@@ -20,7 +20,7 @@ from ltzd.http.requests.fields import Domain, field_error
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import address_limit_exceeded, count_request
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import Domains
+from ltzd.http.services import DomainService
 from ltzd.http.surface import API_PREFIX, Surface
 from ltzd.rules.domains.txt_records import LABEL, refuse_public_suffix
 from ltzd.values import Address, hex_of
@@ -30,7 +30,7 @@ PATH = f"{API_PREFIX}/verify-dns"
 PER_CLIENT = RateLimit("verify_dns_ip", 300, 60)
 
 
-def surface(domains: Domains, limits: RateLimits) -> Surface:
+def surface(domains: DomainService, limits: RateLimits) -> Surface:
     handlers = DomainVerificationHandlers(domains, limits)
     blueprint = Blueprint("domain_verification")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
@@ -69,7 +69,7 @@ class VerifyDnsResponse(ResponseModel):
 
 
 class DomainVerificationHandlers:
-    def __init__(self, domains: Domains, limits: RateLimits) -> None:
+    def __init__(self, domains: DomainService, limits: RateLimits) -> None:
         self._domains = domains
         self._limits = limits
 

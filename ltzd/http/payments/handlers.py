@@ -34,7 +34,7 @@ from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_body, read_json
 from ltzd.http.requests.rate_limits import count_request
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import Payments
+from ltzd.http.services import PaymentService
 from ltzd.http.surface import API_PREFIX, Surface
 
 CREATE_CHECKOUT = f"{API_PREFIX}/create-checkout"
@@ -53,7 +53,7 @@ MINTS_PER_CLIENT = RateLimit("payment_mint_ip", 120, 60)
 _RECEIVED = PaymentWebhookResponse().model_dump()
 
 
-def surface(payments: Payments, limits: RateLimits, explorer_url: str | None) -> Surface:
+def surface(payments: PaymentService, limits: RateLimits, explorer_url: str | None) -> Surface:
     handlers = PaymentHandlers(payments, limits, explorer_url)
     blueprint = Blueprint("payments")
     # ignore_body: each handler reads the body, under a limit of its own.
@@ -64,7 +64,9 @@ def surface(payments: Payments, limits: RateLimits, explorer_url: str | None) ->
 
 
 class PaymentHandlers:
-    def __init__(self, payments: Payments, limits: RateLimits, explorer_url: str | None) -> None:
+    def __init__(
+        self, payments: PaymentService, limits: RateLimits, explorer_url: str | None
+    ) -> None:
         self._payments = payments
         self._limits = limits
         self._explorer_url = explorer_url

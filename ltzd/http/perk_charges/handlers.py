@@ -47,7 +47,7 @@ from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.json_body import parse_object, read_body, require_json
 from ltzd.http.requests.signature_headers import is_signed, signed_request_of
 from ltzd.http.responses import JSON, Reply, encoded, json_reply
-from ltzd.http.services import PerkCharges
+from ltzd.http.services import PerkChargeService
 from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.store.indexer.tokens import TokenPage
 from ltzd.values import Address
@@ -75,7 +75,7 @@ READ_ERRORS = (
 )
 
 
-def surface(charges: PerkCharges, address_limit: AddressLimit) -> Surface:
+def surface(charges: PerkChargeService, address_limit: AddressLimit) -> Surface:
     handlers = PerkChargeHandlers(charges)
     blueprint = Blueprint("perk_charges")
     # ignore_body: `read_body` reads it, of GET requests too, since the signature covers it.
@@ -109,7 +109,7 @@ def _limited(handler: Handler, address_limit: AddressLimit) -> Handler:
 
 
 class PerkChargeHandlers:
-    def __init__(self, charges: PerkCharges) -> None:
+    def __init__(self, charges: PerkChargeService) -> None:
         self._charges = charges
         # Encoding is most of the cost of a list. The action caches pages, so this caches bodies.
         self._bodies: WeakKeyDictionary[TokenPage, bytes] = WeakKeyDictionary()

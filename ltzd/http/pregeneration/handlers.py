@@ -33,7 +33,7 @@ from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.requests.rate_limits import address_limit_exceeded, seconds_left
 from ltzd.http.requests.signature_headers import signed_request_of
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import Pregeneration
+from ltzd.http.services import PregenerationService
 from ltzd.http.surface import API_PREFIX, Surface
 from ltzd.rules.oauth.ids import OAuthIdInvalid
 
@@ -43,7 +43,7 @@ REQUESTS_PER_CLIENT = RateLimit("pregenerate_ip", 200, 60)
 """Choices.md, Transport and other limits. The brand's own limits are checked later."""
 
 
-def surface(pregeneration: Pregeneration, limits: RateLimits) -> Surface:
+def surface(pregeneration: PregenerationService, limits: RateLimits) -> Surface:
     handlers = PregenerationHandlers(pregeneration, limits)
     blueprint = Blueprint("pregeneration")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
@@ -52,7 +52,7 @@ def surface(pregeneration: Pregeneration, limits: RateLimits) -> Surface:
 
 
 class PregenerationHandlers:
-    def __init__(self, pregeneration: Pregeneration, limits: RateLimits) -> None:
+    def __init__(self, pregeneration: PregenerationService, limits: RateLimits) -> None:
         self._pregeneration = pregeneration
         self._limits = limits
 

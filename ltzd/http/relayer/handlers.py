@@ -38,7 +38,7 @@ from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_json
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import Relays
+from ltzd.http.services import RelayService
 from ltzd.http.surface import READ_METHODS, Surface
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.values import Hash32, hash_of
@@ -51,7 +51,7 @@ BODY_LIMIT = 65_536
 _HASH = re.compile(r"0x[0-9A-Fa-f]{64}")
 
 
-def surface(relays: Relays, cors: Cors, explorer_url: str | None) -> Surface:
+def surface(relays: RelayService, cors: Cors, explorer_url: str | None) -> Surface:
     handlers = RelayHandlers(relays, cors, explorer_url)
     blueprint = Blueprint("relayer")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
@@ -61,7 +61,7 @@ def surface(relays: Relays, cors: Cors, explorer_url: str | None) -> Surface:
 
 
 class RelayHandlers:
-    def __init__(self, relays: Relays, cors: Cors, explorer_url: str | None) -> None:
+    def __init__(self, relays: RelayService, cors: Cors, explorer_url: str | None) -> None:
         self._relays = relays
         self._cors = cors
         self._explorer_url = explorer_url

@@ -26,7 +26,7 @@ from ltzd.http.requests.authorization import bearer_token
 from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT, parse_object, read_json
 from ltzd.http.responses import Reply, json_reply
-from ltzd.http.services import SiteLinks
+from ltzd.http.services import SiteLinkService
 from ltzd.http.site_plugin.link_models import (
     CreateSiteLinkBody,
     SiteLinkCodeResponse,
@@ -54,7 +54,7 @@ COMMON_ERRORS = (
 _NO_STORE = {"Cache-Control": "no-store"}
 
 
-def surface(links: SiteLinks, cors: Cors) -> Surface:
+def surface(links: SiteLinkService, cors: Cors) -> Surface:
     handlers = SiteLinkHandlers(links, cors)
     blueprint = Blueprint("site_links")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
@@ -65,7 +65,7 @@ def surface(links: SiteLinks, cors: Cors) -> Surface:
 
 
 class SiteLinkHandlers:
-    def __init__(self, links: SiteLinks, cors: Cors) -> None:
+    def __init__(self, links: SiteLinkService, cors: Cors) -> None:
         self._links = links
         self._cors = cors
 

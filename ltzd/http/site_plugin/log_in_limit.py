@@ -13,7 +13,7 @@ from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.errors import HostSiteRefused, LoginRateLimited, NotLoggedIn
 from ltzd.http.requests.client_address import client_network
 from ltzd.http.requests.rate_limits import seconds_left
-from ltzd.http.services import SiteMembers
+from ltzd.http.services import SiteMemberService
 from ltzd.providers.host_sites import HostCredentials, login_headers
 
 FAILED_LOG_INS = RateLimit("site_log_in_ip", 60, 60)
@@ -21,14 +21,14 @@ FAILED_LOG_INS = RateLimit("site_log_in_ip", 60, 60)
 
 
 class LogInLimit:
-    def __init__(self, members: SiteMembers, limits: RateLimits) -> None:
+    def __init__(self, members: SiteMemberService, limits: RateLimits) -> None:
         self._members = members
         self._limits = limits
 
     async def member(
         self, request: Request, host: str, credentials: HostCredentials
     ) -> AuthenticatedMember:
-        """As `SiteMembers.member`; also raises LoginRateLimited.
+        """As `SiteMemberService.member`; also raises LoginRateLimited.
 
         Credentials that cannot prove a log-in do not count, since the site is not asked. A refusal
         by a firewall in front of the site counts: the client can provoke it.
