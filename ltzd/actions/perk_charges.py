@@ -296,7 +296,7 @@ class PerkCharges:
             return None
         earlier = await redemptions.by_key(connection, request.brand, request.idempotency_key)
         if earlier is not None and earlier.fingerprint != request.fingerprint:
-            raise IdempotencyKeyReused("This idempotency key came with another request before")
+            raise IdempotencyKeyReused("This idempotency key was used with another request")
         return earlier
 
     async def _write(

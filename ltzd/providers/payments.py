@@ -205,7 +205,7 @@ def _refusal(
     error: _Refusal,
 ) -> InvalidFields | IdempotencyKeyReused | PaymentsUnavailable:
     if isinstance(error, stripe.IdempotencyError):
-        return IdempotencyKeyReused("This idempotency key came with another request before")
+        return IdempotencyKeyReused("This idempotency key was used with another request")
     name = _FIELDS.get(error.param or "")
     if name is None:
         return _unavailable(error)

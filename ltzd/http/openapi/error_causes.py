@@ -182,8 +182,8 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
         ),
     ),
     IdempotencyKeyReused: ErrorCause(
-        "the idempotency key came with another request before",
-        IdempotencyKeyReused("This idempotency key came with another request before"),
+        "the idempotency key was used with another request",
+        IdempotencyKeyReused("This idempotency key was used with another request"),
     ),
     CooldownActive: ErrorCause(
         "the cooldown is active",

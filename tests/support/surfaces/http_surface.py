@@ -221,7 +221,7 @@ class FakeRelays:
         self, known: bytes, at: Hash32, request: RelayRequest
     ) -> tuple[RelayProgress, RelayWindow]:
         if known != request.fingerprint:
-            raise IdempotencyKeyReused("This idempotency key came with another request before")
+            raise IdempotencyKeyReused("This idempotency key was used with another request")
         return self.sent[at][1], self.window(request.user)
 
     def _sent(self, request: RelayRequest) -> tuple[Hash32, RelayProgress]:
@@ -315,7 +315,7 @@ class FakePerkCharges:
         earlier = self.by_key.get(slot)
         if earlier is not None:
             if earlier.fingerprint != request.fingerprint:
-                raise IdempotencyKeyReused("This idempotency key came with another request before")
+                raise IdempotencyKeyReused("This idempotency key was used with another request")
             return RedeemedCharges(earlier, already_processed=True)
         token = self._own_token(request.brand, request.collection_id, request.token_id)
         left = perk_charges.remaining_before(token, request.amount, request.user, 0)
@@ -459,7 +459,7 @@ class FakePayments:
             self.keys[slot] = (request, CheckoutPage(id_, f"https://pay.example/{id_}"))
         first, opened = self.keys[slot]
         if first != request:
-            raise IdempotencyKeyReused("This idempotency key came with another request before")
+            raise IdempotencyKeyReused("This idempotency key was used with another request")
         return opened
 
     async def mint(self, session_id: str) -> MintedPayment:
