@@ -334,7 +334,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     assert len(world.apis.requests) == 1
 
 
-async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others(world: World) -> None:
     await world.apply(asks())
     world.apis.say(True)
     async with world.asking() as first:
