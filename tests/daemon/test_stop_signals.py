@@ -29,20 +29,26 @@ asyncio.run(main())
 def a_process(
     ignoring: signal.Signals | None = None, *, says_on_hangup: str | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    before = signal.signal(ignoring, signal.SIG_IGN) if ignoring else None
+    # The test run itself may be under nohup, whose children inherit an ignored SIGHUP.
+    before = {signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
+    if ignoring:
+        replaced = signal.signal(ignoring, signal.SIG_IGN)
+        before.setdefault(ignoring, replaced)
     command = [sys.executable, "-c", WAITS_FOR_A_STOP]
     if says_on_hangup is not None:
         command.append(says_on_hangup)
     try:
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
     finally:
-        if ignoring:
-            signal.signal(ignoring, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-        process.kill()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
