@@ -74,7 +74,7 @@ HAS = {"collection_id": PERK, "kind": "ltz_balance", "min": 100}
 
 
 class ScriptedApis(ExternalApiClient):
-    """Answers by URL; a closed gate holds back the answers of earlier requests."""
+    """Answers by URL; while `gate` is not set, no request is answered."""
 
     def __init__(self) -> None:
         self.answers: dict[str, Json] = {}
@@ -94,10 +94,10 @@ class ScriptedApis(ExternalApiClient):
         self.answers[url] = {"allowed": allowed}
 
     async def are_asked(self, times: int) -> None:
-        async def so_often() -> bool:
+        async def is_reached() -> bool:
             return len(self.requests) == times
 
-        await until(so_often)
+        await until(is_reached)
 
 
 @dataclass
@@ -111,7 +111,7 @@ class World:
     keys: dict[Address, NewKeys] = field(default_factory=dict)
 
     async def apply(self, *constraints: dict[str, Any], brand: Address = SHOP) -> None:
-        """The brand's file says this from now on."""
+        """Applies a configuration of the brand with these constraints."""
         configuration = {
             "id": hex_of(brand),
             "name": "Shop",
@@ -148,7 +148,7 @@ class World:
 
     @asynccontextmanager
     async def asking(self, user: Address = ANN) -> AsyncIterator["asyncio.Task[bool]"]:
-        """A check whose API has been asked and has not answered before the block ends."""
+        """Starts a check whose API request is answered only when the block ends."""
         before = len(self.apis.requests)
         self.apis.gate.clear()
         task = asyncio.create_task(self.allows(user))
@@ -159,7 +159,7 @@ class World:
 
 @pytest_asyncio.fixture
 async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
-    """Three collections, the last one a rival's; nobody has anything."""
+    """Three collections, the last of which is a rival brand's; no wallet owns anything."""
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     book, apis = BrandCache(), ScriptedApis()
     world = World(pool, sealer, PerkLedger(pool), book, apis, PurchaseConstraints(pool, book, apis))
@@ -171,7 +171,7 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
     await world.constraints.close()
 
 
-# --- which of them must hold ------------------------------------------------------------------
+# --- evaluation -------------------------------------------------------------------------------
 
 
 async def test_a_collection_without_constraints_may_be_claimed(world: World) -> None:
@@ -190,7 +190,7 @@ async def test_a_brands_constraints_do_not_apply_to_another_brands_collection(wo
 async def test_a_constrained_collection_that_the_index_does_not_know_is_not_claimed_yet(
     world: World,
 ) -> None:
-    """It may be read again from the beginning, and then knows none."""
+    """During a rebuild the index does not know the collection yet."""
     await world.apply(asks(collection_id=12_345))
     world.apis.say(True)
     with pytest.raises(Unavailable):
@@ -211,7 +211,7 @@ async def test_all_constraints_must_hold_and_the_first_unsatisfied_one_is_named(
         "position": 1,
         "collectionId": PERK,
     }
-    assert len(world.apis.requests) == 2, "they are evaluated together"
+    assert len(world.apis.requests) == 2, "the constraints are evaluated concurrently"
 
 
 async def test_tokens_are_counted_as_the_index_has_them(world: World) -> None:
@@ -248,7 +248,7 @@ async def test_a_disabled_brands_constraints_hold(world: World) -> None:
     assert not await world.allows()
 
 
-# --- what is kept -----------------------------------------------------------------------------
+# --- cached results ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("allowed", [True, False])
@@ -305,12 +305,12 @@ async def test_a_failing_api_satisfies_no_constraint_and_nothing_is_cached(world
     assert await world.allows()
 
 
-# --- many at once -----------------------------------------------------------------------------
+# --- concurrency ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("is_fast", [True, False])
 async def test_concurrent_claims_ask_the_api_once(world: World, is_fast: bool) -> None:
-    """Also claims that read the cache just before the result came, and continue just after."""
+    """This includes claims that read the cache just before the result was written."""
     await world.apply(asks())
     world.apis.say(True)
     if is_fast:
@@ -411,7 +411,7 @@ async def test_an_unknown_api_key_is_refused_and_invalidates_nothing(world: Worl
 async def test_a_result_invalidated_during_its_evaluation_is_evaluated_again(
     world: World, by: str
 ) -> None:
-    """Who waits for it may have come after the invalidation, and so after what it is about."""
+    """A waiting claim may be newer than the invalidation, so the old answer may be outdated."""
     await world.apply(asks())
     token = token_of(BADGE, 1)
     fork = await world.ledger.block(perk_ledger.claimed(token, BOB))
@@ -421,7 +421,7 @@ async def test_a_result_invalidated_during_its_evaluation_is_evaluated_again(
         world.apis.say(False)
         match by:
             case "url":
-                assert await world.forget() == 0, "nothing was in force"
+                assert await world.forget() == 0, "there was no valid result"
             case "transfer":
                 await world.ledger.block(perk_ledger.moved(token, ANN, BOB))
             case "reorg":
@@ -432,7 +432,7 @@ async def test_a_result_invalidated_during_its_evaluation_is_evaluated_again(
     assert [await first, await late] == [False, False]
     assert len(world.apis.requests) == 2
     assert not await world.allows()
-    assert len(world.apis.requests) == 2, "the later answer is kept"
+    assert len(world.apis.requests) == 2, "the later answer is cached"
 
 
 @pytest.mark.parametrize("is_allowed_at_last", [True, False])
@@ -467,7 +467,7 @@ def by_identity_token(*accounts: OAuthAccount) -> TokenUser:
 
 
 class LinkedAccounts:
-    """What the identity provider says of subjects; None: it is away."""
+    """An identity provider with linked accounts; it is unavailable if `accounts` is None."""
 
     def __init__(self) -> None:
         self.accounts: dict[str, tuple[OAuthAccount, ...]] | None = {}
@@ -485,7 +485,7 @@ class LinkedAccounts:
 
 @dataclass
 class Chat:
-    """The world, with guilds in it."""
+    """The world with a chat platform."""
 
     world: World
     server: ChatServer
@@ -530,7 +530,7 @@ async def test_the_account_of_a_pregenerated_wallet_is_checked(chat: Chat) -> No
 
     assert await chat.allows()
     assert chat.server.requests == [("role", GUILD, ADA)]
-    assert not await chat.allows(user=BOB), "another wallet"
+    assert not await chat.allows(user=BOB), "the account belongs to another wallet"
 
 
 async def test_the_accounts_in_an_identity_token_are_checked(chat: Chat) -> None:
@@ -602,7 +602,7 @@ async def test_a_user_with_an_account_without_the_role_is_not_asked_to_link_one(
 
 
 async def test_an_account_that_is_linked_later_counts_at_once(chat: Chat) -> None:
-    """Though a result for the one of before is still kept."""
+    """A result for the earlier account is still cached."""
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, BEN] = [ROLE]
@@ -647,14 +647,16 @@ async def collection_allows(world: World, most: int) -> None:
 async def test_an_account_that_moves_to_another_wallet_satisfies_no_second_claim(
     chat: Chat,
 ) -> None:
-    """Linked to one identity, claimed, unlinked, linked to the next one: as often as one likes."""
+    """The account is linked to one identity, claims, and is then linked to the next identity."""
     await chat.world.apply(HAS_ROLE)
     await collection_allows(chat.world, 1)
     chat.server.roles[GUILD, ADA] = [ROLE]
     await chat.constraints.check(ANN, PERK, ADAS, 1)
-    await chat.constraints.check(ANN, PERK, ADAS, 1)  # the same claim, tried again
+    await chat.constraints.check(ANN, PERK, ADAS, 1)  # The same claim is repeated.
     for claims in (1, None):
-        with pytest.raises(ValidationFailed, match="another wallet") as refused:
+        with pytest.raises(
+            ValidationFailed, match="the account belongs to another wallet"
+        ) as refused:
             await chat.constraints.check(BOB, PERK, ADAS, claims)
         assert refused.value.details["reason"] == "account_in_use"
     await claimed(chat.world, ANN)
@@ -719,7 +721,7 @@ async def test_a_chat_platforms_answer_is_cached_until_it_expires(chat: Chat) ->
     assert await chat.allows()
     assert len(chat.server.requests) == 2
     await chat.world.ledger.block(perk_ledger.claimed(token_of(BADGE, 1), ANN))
-    assert not await chat.allows(), "the wallet was touched: all that was said of it is gone"
+    assert not await chat.allows(), "a transfer deleted all results of the wallet"
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ async def shop() -> AsyncIterator[FakePayments]:
 
 
 class World:
-    """One process's worth of the action, and what stands around it."""
+    """The action in one process, with its database, node and payment provider."""
 
     def __init__(self, url: str, pool: Pool, node: FakeNode, wakeups: WakeupHub) -> None:
         self.url = url
@@ -105,7 +105,7 @@ class World:
         await self.refresh()
 
     async def switch(self, column: str) -> None:
-        """Set it now, as the switches of a brand are set."""
+        """Sets this time stamp of the brand, as the operator's commands do."""
         await value(
             self.pool,
             f"UPDATE brands SET {column} = now(), revision = nextval('brand_revisions')",
@@ -117,7 +117,7 @@ class World:
             await self.book.refresh(connection)
 
     async def lane(self) -> None:
-        """In the mint lane's place: tells whoever waits a hash, if there is a reward."""
+        """Stands in for the mint lane: delivers a hash to each waiter that has a reward."""
         while True:
             await asyncio.sleep(0.01)
             for reward in self.hashes.awaited() if self.is_minting else ():
@@ -183,7 +183,7 @@ async def standing(
 
 @pytest.fixture
 def idle(standing: tuple[World, FakePayments]) -> tuple[World, FakePayments]:
-    """For tables of what leaves no row: a world of its own costs more than such a test."""
+    """A world shared by parametrised tests that leave no rows."""
     world, fake = standing
     vars(fake).update(vars(FakePayments(fake.base)))
     return world, fake
@@ -362,7 +362,9 @@ async def test_repeats_of_one_request_open_one_session(world: World, shop: FakeP
     assert len({headers["Idempotency-Key"] for headers in shop.headers}) == 1
     assert len(shop.headers) == 3
     assert list(shop.sessions) == [opened.id]
-    assert await world.payments.open_checkout(an_order()) != opened, "another request"
+    assert await world.payments.open_checkout(an_order()) != opened, (
+        "a changed request opens another session"
+    )
     assert not any("X-Stripe-Client-Telemetry" in headers for headers in shop.headers)
 
 
@@ -461,7 +463,7 @@ async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
 ) -> None:
     world.node.mint_capacity = 5_009 * LTZ
     await world.payments.open_checkout(an_order(usd_cents=99_999_999))
-    assert await value(world.pool, "SELECT count(*) FROM users") == 1, "nobody mints yet"
+    assert await value(world.pool, "SELECT count(*) FROM users") == 1, "there is no mint lane yet"
     await a_minter(world)
     world.payments._capacity._until = 0
 
@@ -485,7 +487,7 @@ async def test_an_unavailable_or_slow_node_stops_no_checkout_and_is_rarely_asked
     world.node.is_down = True
     assert await capacity.whole_ltz() is None
     world.node.is_down = False
-    assert await capacity.whole_ltz() is None, "not asked again so soon"
+    assert await capacity.whole_ltz() is None, "a failure is cached for a while"
     at[0] += 5.0
     assert await asyncio.gather(*(capacity.whole_ltz() for _ in range(5))) == [7] * 5
     world.node.mint_capacity = 8 * LTZ
@@ -498,7 +500,7 @@ async def test_an_unavailable_or_slow_node_stops_no_checkout_and_is_rarely_asked
 
     monkeypatch.setattr(world.node.node, "views", hang)
     at[0] += 60.0
-    assert await capacity.whole_ltz() == 8, "the last answer counts"
+    assert await capacity.whole_ltz() == 8, "the last known limit applies"
 
 
 # --- payment-mint -------------------------------------------------------------------------------
@@ -516,7 +518,7 @@ async def test_a_paid_session_is_minted_once_and_repeated_requests_get_the_same_
     assert (first.already_processed, again.already_processed) == (False, True)
     assert (first.payment, first.transaction_hash) == (again.payment, again.transaction_hash)
     assert first.transaction_hash == MINT
-    assert shop.retrieved == [session_id], "a known session needs no provider"
+    assert shop.retrieved == [session_id], "a known session needs no provider request"
     reward = payments.reward_id(session_id)
     wallet = address_of(WALLET_TEXT)
     assert await rewards(world) == [(reward, 2, NO_BRAND, wallet, 5_000)]
@@ -574,7 +576,7 @@ async def test_an_unknown_session_is_refused(world: World) -> None:
 async def test_a_session_with_another_id_than_the_requested_one_is_refused(
     world: World, shop: FakePayments
 ) -> None:
-    """Else one paid session could be minted under any number of ids."""
+    """Otherwise one paid session could be minted under any number of ids."""
     paid = shop.make()
     shop.sessions["cs_other"] = shop.sessions[paid]
     with pytest.raises(PaymentsUnavailable):
@@ -824,7 +826,7 @@ async def test_clocks_may_differ_by_five_minutes(
 async def test_an_event_signed_with_two_secrets_is_accepted(
     world: World, shop: FakePayments
 ) -> None:
-    """As the provider does while a secret is rotated."""
+    """The provider signs with both secrets during a rotation."""
     raw, header = signed(a_session_event(shop.make()))
     at, good = header.split(",")
     await world.payments.process_event(raw, f"{at},v1={'0' * 64},{good},v0=1")
@@ -928,7 +930,7 @@ async def test_refunds_and_disputes_are_recorded_once_announced_and_logged_as_er
     ids = await value(world.pool, "SELECT array_agg(id) FROM payment_reversals")
     assert await subjects(world) == {(BRAND, "payment_reversed", id_) for id_ in ids}
     assert world.webhooks._is_set.is_set()
-    assert len(await rewards(world)) == 1, "nothing is clawed back silently"
+    assert len(await rewards(world)) == 1, "no LTZ is taken back"
 
 
 async def test_a_reversal_before_its_payment_is_announced_together_with_it(
@@ -938,7 +940,9 @@ async def test_a_reversal_before_its_payment_is_announced_together_with_it(
     with capture_logs() as logs:
         await world.deliver(a_refund("pi_1", 100))
         await world.deliver(a_dispute("pi_1"))
-    assert {line["log_level"] for line in logs} == {"warning"}, "it may be nobody's of ours"
+    assert {line["log_level"] for line in logs} == {"warning"}, (
+        "the payment may belong to another program"
+    )
     assert (await subjects(world), world.webhooks._is_set.is_set()) == (set(), False)
 
     with capture_logs() as logs:
@@ -959,13 +963,13 @@ async def test_concurrent_events_about_one_refund_count_once(
         a_refunded_charge("pi_1"),
         a_session_event(session_id),
     ]
-    # A session that is refunded before it is minted is not.
+    # A session that was refunded before its mint is not minted.
     await asyncio.gather(*(world.deliver(event) for event in provider_events * 10))
     assert [(kind, cents) for kind, _, cents in await reversals(world)] == [("refund", 500)]
     assert len(await rewards(world)) in {0, 1}
 
 
-# --- house --------------------------------------------------------------------------------------
+# --- logs, metrics, hashes ----------------------------------------------------------------------
 
 
 async def test_no_log_or_repr_holds_a_secret(

@@ -1,4 +1,4 @@
-"""Redemptions between brands, rows, relay lanes and a chain that says no."""
+"""Charge redemptions on real rows and relay lanes, with a simulated chain."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -54,7 +54,7 @@ FOR_GOOD = "exceeds block gas limit"
 
 @dataclass
 class Till:
-    """The action of one process; a test starts relay lanes itself."""
+    """The action of one process; each test starts its relay lanes."""
 
     node: PerkNode
     world: RelayWorld
@@ -83,25 +83,25 @@ class Till:
         return count
 
     async def is_written(self, count: int) -> None:
-        async def there() -> bool:
+        async def is_reached() -> bool:
             return await self.rows() == count
 
-        await until(there)
+        await until(is_reached)
 
     async def is_published(self, count: int) -> None:
-        async def there() -> bool:
+        async def is_reached() -> bool:
             return len(self.node.pool) == count
 
-        await until(there)
+        await until(is_reached)
 
     async def knows(self, used: int) -> None:
-        """The index does."""
+        """Waits until the index has this number of used charges."""
 
-        async def there() -> bool:
+        async def is_reached() -> bool:
             token, _ = await self.charges.token(a_reader(), 7, TOKEN)
             return token.used == used
 
-        await until(there)
+        await until(is_reached)
 
 
 def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
@@ -110,24 +110,24 @@ def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
 
 @pytest_asyncio.fixture
 async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
-    """Two tokens of three charges, indexed; the node mines when told."""
+    """Two indexed tokens with three charges each; the node mines only on request."""
     node = PerkNode()
     node.mine()
     node.final_depth = 3
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
-    desk = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
-    # The surface's tests cover signatures and replays.
-    charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
+    context = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
+    # The tests of the surface cover signatures and replays.
+    charges = PerkCharges(context, BrandCache(), cast("Any", None), RateLimits())
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
-    async with running(follower.run(), desk.waiters.run()):
+    async with running(follower.run(), context.waiters.run()):
         till = Till(node, world, charges)
         await until(lambda: value(pool, "SELECT count(*) FROM tokens"))
         yield till
 
 
-# --- what comes of it -------------------------------------------------------------------------
+# --- outcomes ---------------------------------------------------------------------------------
 
 
 async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
@@ -163,7 +163,7 @@ async def test_redemptions_in_flight_are_subtracted_from_the_charges(till: Till)
 async def test_a_redemption_decided_on_stale_charges_is_decided_again_under_the_lock(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Others of the token were mined and indexed between looking and simulating."""
+    """Other redemptions of the token were mined and indexed between the read and the lock."""
     till.node.mines_at_once = True
     real = redemptions.read_token_charges
     async with till.world.relaying():
@@ -247,7 +247,7 @@ async def test_a_redemption_that_the_network_refuses_fails_when_final_and_the_ne
             await till.redeem(amount=2, idempotency_key="till-1-0001")
         till.node.mines_at_once = True
         done = await till.redeem(amount=3)
-    assert done.redemption.remaining == 0, "nothing was taken by the one that failed"
+    assert done.redemption.remaining == 0, "the failed redemption used no charges"
 
 
 async def _is_waiting(till: Till) -> bool:
@@ -257,7 +257,7 @@ async def _is_waiting(till: Till) -> bool:
 async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The lane has died a moment ago, and nobody knows."""
+    """The lane died a moment ago and still counts as serving."""
     async with till.world.relaying():
         pass
     with monkeypatch.context() as patience:

@@ -1,6 +1,6 @@
-"""Wallets for accounts before their owners log in, with a real database and the sandbox's vendor.
+"""Pregenerated wallets, with a real database and the sandbox's identity vendor.
 
-The OAuth providers are a fake at the edge: which accounts there are, under which names.
+A fake stands in for the OAuth providers' account look-ups.
 """
 
 import asyncio
@@ -62,9 +62,9 @@ OUTCOMES = ("created", "found", "refused", "limited", "unavailable")
 
 @dataclass
 class AccountsAtProviders:
-    """Everybody exists under whatever name he gives, unless `told` knows better.
+    """Cannot check any account unless `answers` has an entry for it.
 
-    While `gate` is shut nobody gets an answer.
+    While `gate` is not set, no request is answered.
     """
 
     answers: dict[tuple[str, str], AccountVerification] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class AccountsAtProviders:
 
 @dataclass
 class Process:
-    """One process's worth: its own pool, identity client and memory."""
+    """One process with its own pool, identity client and caches."""
 
     pool: Pool
     book: BrandCache
@@ -139,7 +139,7 @@ async def process(database_url: str, sandbox: Sandbox) -> AsyncIterator[Process]
 
 
 async def vendors_users(sandbox: Sandbox) -> list[list[str]]:
-    """The wallets of each user that the vendor has."""
+    """Returns the wallets of each of the vendor's users."""
     policy = sandbox.identity_policy()
     headers = {
         "Authorization": aiohttp.encode_basic_auth(policy.app_id, policy.app_secret),
@@ -161,13 +161,13 @@ async def one_user_with_one_wallet(sandbox: Sandbox) -> bool:
 
 
 def count_calls(sandbox: Sandbox) -> Callable[[], int]:
-    """From here on; they are answered."""
+    """Counts identity requests from here on; the sandbox answers them."""
     sandbox.faults.order("identity", Fault(times=MANY, delay_seconds=0.001))
     return lambda: MANY - sandbox.faults.left("identity")
 
 
 async def rows(pool: Pool) -> tuple[int, int, int]:
-    """Accounts, requests, users."""
+    """Returns the numbers of accounts, requests and users."""
     async with session(pool) as connection:
         return tuple(
             await connection.fetchrow(
@@ -292,11 +292,11 @@ async def test_concurrent_requests_for_different_accounts_get_a_wallet_each(
     assert [len(wallets) for wallets in await vendors_users(sandbox)] == [1] * 40
 
 
-# --- dying on the way ---------------------------------------------------------------------------
+# --- crashes ------------------------------------------------------------------------------------
 
 
-async def asked_again(url: str, sandbox: Sandbox) -> RecordedPregeneration:
-    """By a process that knows nothing of the one that died; with what it finds at the vendor."""
+async def repeat_request(url: str, sandbox: Sandbox) -> RecordedPregeneration:
+    """Repeats the request in a fresh process; the vendor must have one user with one wallet."""
     async with a_process(url, sandbox) as process:
         again = await process.ask()
         assert await one_user_with_one_wallet(sandbox)
@@ -315,7 +315,7 @@ async def test_a_process_that_dies_before_the_vendor_request_leaves_nothing(
     with pytest.raises(Unavailable):
         await request
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
-    assert (await asked_again(database_url, sandbox)).created_new
+    assert (await repeat_request(database_url, sandbox)).created_new
 
 
 async def test_after_a_death_between_vendor_and_row_a_retry_finds_the_same_wallet(
@@ -323,7 +323,7 @@ async def test_after_a_death_between_vendor_and_row_a_retry_finds_the_same_walle
 ) -> None:
     made = await process.identity.wallet_of_account(ADA)  # and no more
     assert await rows(process.pool) == (0, 0, 0)
-    again = await asked_again(database_url, sandbox)
+    again = await repeat_request(database_url, sandbox)
     assert (again.kept.subject, again.kept.wallet) == (made.subject, made.wallet)
     assert again.created_new
 
@@ -339,7 +339,7 @@ async def test_a_database_lost_before_the_row_is_written_causes_no_second_wallet
         with pytest.raises(DatabaseUnavailable):
             await process.ask()
     (wallets,) = await vendors_users(sandbox)
-    again = await asked_again(database_url, sandbox)
+    again = await repeat_request(database_url, sandbox)
     assert again.created_new
     assert ["0x" + again.kept.wallet.hex()] == [wallet.lower() for wallet in wallets]
 
@@ -348,7 +348,7 @@ async def test_after_a_death_between_row_and_answer_a_retry_finds_the_wallet(
     process: Process, database_url: str, sandbox: Sandbox
 ) -> None:
     unheard = await process.ask()
-    again = await asked_again(database_url, sandbox)
+    again = await repeat_request(database_url, sandbox)
     assert again == replace(unheard, created_new=False)
 
 
@@ -360,7 +360,7 @@ async def test_after_a_death_between_row_and_answer_a_retry_finds_the_wallet(
 async def test_a_creation_that_fails_once_causes_no_second_wallet(
     process: Process, sandbox: Sandbox, fault: Fault
 ) -> None:
-    # The vendor has no look-up of Google accounts: its first request makes the user.
+    # The vendor has no look-up of Google accounts: its first request creates the user.
     account = OAuthAccount("google", example_id("google"), name="Ada", email="ada@example.com")
     sandbox.faults.order("identity", fault)
     first = await process.ask(account)
@@ -402,7 +402,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others(
     assert await one_user_with_one_wallet(sandbox)
 
 
-# --- what the providers say ---------------------------------------------------------------------
+# --- the providers' answers ---------------------------------------------------------------------
 
 
 async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
@@ -523,7 +523,7 @@ async def test_a_missing_fact_that_the_vendor_requires_is_a_validation_error(
 async def test_custodial_wallets_need_no_fact_besides_the_id(
     process: Process, provider: OAuthProvider
 ) -> None:
-    """What only the identity vendor needs is asked for only where that vendor is used."""
+    """Facts that only the identity vendor needs are required only with that vendor."""
     wallets = CustodialWallets(process.pool, SEALER, "https://login.example/", ())
     action = Pregeneration(
         process.pool,
@@ -690,13 +690,13 @@ async def test_a_brand_that_used_up_its_daily_limit_is_refused(
     assert "a day" in refused.value.message
     seconds = refused.value.details["retryAfterSeconds"]
     assert isinstance(seconds, int)
-    assert 1 <= seconds <= 86_400, "to the end of the UTC day"
+    assert 1 <= seconds <= 86_400, "the limit holds until the end of the UTC day"
 
 
 async def test_the_daily_limit_is_counted_in_the_database_across_processes_and_restarts(
     database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Fifty at once in two processes without a common cache, and none more after a restart."""
+    """Fifty concurrent requests go to two processes without a common cache, then to a third."""
     monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 30, 86_400))
     async with (
         a_process(database_url, sandbox, RateLimits()) as first,
@@ -726,7 +726,7 @@ async def a_signed_request(process: Process, nonce: str, key: str | None = None)
 async def test_unsigned_requests_do_not_use_up_the_limits_of_a_brands_signed_requests(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither its minute nor its day; strangers only use up each other's."""
+    """This holds for the minute's and the day's limit."""
     monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 101, 86_400))
     for _ in range(100):
         await process.pregeneration.admit(BRAND)

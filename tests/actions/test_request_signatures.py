@@ -1,4 +1,4 @@
-"""Which signatures cost a look into the database."""
+"""Signatures that cause a read of the database, and those that do not."""
 
 import time
 from uuid import uuid4

@@ -1,4 +1,4 @@
-"""Migrations run once, from anywhere; a lost server is DatabaseUnavailable, no driver's error."""
+"""Migrations run once; a lost server raises DatabaseUnavailable instead of a driver's error."""
 
 import asyncio
 from collections.abc import Callable
@@ -34,14 +34,14 @@ async def empty(url: str) -> None:
         await connection.close()
 
 
-async def test_migrating_again_changes_nothing(database_url: str) -> None:
+async def test_migrating_a_current_database_changes_nothing(database_url: str) -> None:
     before = await tables(database_url)
     await database.migrate(database_url)
     assert await tables(database_url) == before
     assert {"events", "rewards", "transactions", "alembic_version"} <= before
 
 
-async def test_two_migrations_at_once_make_one_schema(database_url: str) -> None:
+async def test_two_concurrent_migrations_create_one_schema(database_url: str) -> None:
     await empty(database_url)
     await asyncio.gather(*(database.migrate(database_url) for _ in range(3)))
     assert {"events", "rewards", "transactions", "alembic_version"} <= await tables(database_url)
@@ -56,7 +56,7 @@ async def test_a_newer_schema_is_refused(database_url: str) -> None:
         await database.migrate(database_url)
 
 
-async def test_a_server_that_is_not_there_is_unavailable() -> None:
+async def test_an_unreachable_server_is_unavailable() -> None:
     with pytest.raises(DatabaseUnavailable):
         await database.open_pool(NOWHERE)
     with pytest.raises(DatabaseUnavailable):
@@ -65,7 +65,7 @@ async def test_a_server_that_is_not_there_is_unavailable() -> None:
         await database.migrate(NOWHERE)
 
 
-async def test_a_database_that_does_not_exist_is_the_operators_fault(
+async def test_a_database_that_does_not_exist_is_a_configuration_error(
     databases: Databases,
 ) -> None:
     with pytest.raises(Misconfigured, match="3D000"):
@@ -95,7 +95,7 @@ async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
         await lose()
 
     async def recovers() -> bool:
-        """Each dead connection may be found dead once."""
+        """Each dead connection may fail one statement."""
         try:
             return bool(await value(pool, "SELECT 1") == 1)
         except DatabaseUnavailable:
@@ -104,7 +104,7 @@ async def test_a_lost_connection_is_unavailable_and_the_pool_recovers(
     await until(recovers)
 
 
-async def test_a_conflict_that_asks_for_another_try_is_unavailable(pool: Pool) -> None:
+async def test_a_retryable_conflict_is_unavailable(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute("CREATE TABLE contested (n int)")
         await connection.execute("INSERT INTO contested VALUES (0)")
@@ -122,13 +122,13 @@ async def test_a_conflict_that_asks_for_another_try_is_unavailable(pool: Pool) -
     assert await value(pool, "SELECT n FROM contested") == 1
 
 
-async def test_a_fault_of_ours_is_not_dressed_up_as_a_lost_database(pool: Pool) -> None:
+async def test_a_programming_error_is_not_reported_as_a_lost_database(pool: Pool) -> None:
     with pytest.raises(asyncpg.UndefinedTableError):
         async with transaction(pool) as connection:
             await connection.execute("SELECT * FROM nothing")
 
 
-async def test_jsonb_comes_back_as_it_went(pool: Pool) -> None:
+async def test_jsonb_is_read_back_unchanged(pool: Pool) -> None:
     document = {"a": [1, 2.5, None, "ü\u2028"], "b": {"c": True}}
     async with session(pool) as connection:
         assert await connection.fetchval("SELECT $1::jsonb", document) == document

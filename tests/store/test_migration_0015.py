@@ -104,7 +104,7 @@ async def url(databases: Databases) -> AsyncIterator[str]:
         yield url
 
 
-async def test_every_row_of_a_filled_database_is_there_under_the_new_names(url: str) -> None:
+async def test_every_row_of_a_filled_database_is_kept_under_the_new_names(url: str) -> None:
     before = await _rows(url)
     assert all(before[table] for table in TABLES), "each renamed table holds a row"
 

@@ -1,4 +1,4 @@
-"""A database that an earlier version has filled is brought forward with all that it holds."""
+"""Migrations of databases that earlier versions have filled keep all rows."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ async def empty_url(databases: Databases) -> AsyncIterator[str]:
 
 
 async def fill(connection: asyncpg.Connection) -> None:
-    """As 0001 writes: a brand with keys, a reward that waits, and one in flight with two attempts,
+    """Writes as 0001: a brand with keys, a queued reward, and one in flight with two attempts,
     the dearer of which is the older."""
     async with connection.transaction():
         await _fill_brand(connection)
@@ -127,7 +127,7 @@ async def _fill_brand(connection: asyncpg.Connection) -> None:
         )
 
 
-async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_came(
+async def test_lanes_and_their_transactions_continue_after_the_relay_migration(
     empty_url: str,
 ) -> None:
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0002")
@@ -162,7 +162,7 @@ async def test_lanes_and_their_transactions_go_on_where_they_were_when_relays_ca
         await pool.close()
 
 
-async def test_what_the_first_version_left_is_there_after_the_second_came(empty_url: str) -> None:
+async def test_rows_of_the_first_version_are_kept_by_the_second_migration(empty_url: str) -> None:
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0001")
     connection = await database.connect(empty_url, "test")
     await fill(connection)
@@ -194,7 +194,7 @@ MINT = hash_of("0x" + "7a" * 32)
 
 
 def a_chain_of_before() -> FakeNode:
-    """Two blocks with a reward's mint each, and a perk that nobody indexed."""
+    """Two blocks with a reward's mint each, and a perk that is not indexed."""
     node = FakeNode()
     node.mine(logs=[collection_log(1, BRAND)])
     for seq, reward in enumerate((FINAL, MINED)):
@@ -205,7 +205,7 @@ def a_chain_of_before() -> FakeNode:
 
 
 async def follow_as_before(connection: asyncpg.Connection, node: FakeNode) -> None:
-    """As 0003's indexer writes, up to the head; final is the first of the two mints."""
+    """Writes as 0003's indexer up to the head; the first of the two mints is final."""
     genesis = node.blocks[0].hash
     await connection.execute(
         """
@@ -248,7 +248,7 @@ async def follow_as_before(connection: asyncpg.Connection, node: FakeNode) -> No
     await connection.execute("INSERT INTO balances VALUES ($1, $2)", ANN, 10 * LTZ)
 
 
-async def test_a_database_that_followed_only_ltz_learns_of_the_other_contracts(
+async def test_a_database_that_indexed_only_ltz_is_rebuilt_with_the_other_contracts(
     empty_url: str,
 ) -> None:
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0003")
@@ -324,7 +324,7 @@ async def configure_as_before(
     )
 
 
-async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_brand_had(
+async def test_leaderboards_start_with_past_earnings_for_any_configured_time_zone(
     empty_url: str,
 ) -> None:
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0007")
@@ -371,10 +371,10 @@ async def test_leaderboards_begin_with_what_was_earned_whatever_time_zone_a_bran
     )
 
 
-async def test_what_was_redeemed_before_names_the_fact_that_paid_it_if_one_matches(
+async def test_earlier_redemptions_are_linked_to_a_matching_payment_on_chain(
     empty_url: str,
 ) -> None:
-    """The version before counted any purchase with the reference."""
+    """The earlier version accepted any purchase with the reference."""
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0009")
     paid, unpaid, open_ = UUID(int=1), UUID(int=2), UUID(int=3)
     connection = await database.connect(empty_url, "test")
@@ -410,10 +410,10 @@ async def test_what_was_redeemed_before_names_the_fact_that_paid_it_if_one_match
     }
 
 
-async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
+async def test_todays_relays_count_for_their_wallets_after_the_gas_budget_migration(
     empty_url: str,
 ) -> None:
-    """Yesterday's do not, nor what was never sent; a brand's charge counts for everybody alone."""
+    """Yesterday's and unsent relays do not count; a brand's charge counts only for the total."""
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0013")
     connection = await database.connect(empty_url, "test")
     for worst, age, state, brand in (
@@ -455,7 +455,7 @@ async def test_todays_relays_count_for_their_wallets_when_gas_budgets_come(
         await pool.close()
 
 
-async def test_a_link_by_token_has_ended_and_what_it_spent_was_not_the_brands(
+async def test_a_link_by_token_is_ended_and_its_spending_above_the_brands_gifts_is_separated(
     empty_url: str,
 ) -> None:
     await asyncio.to_thread(upgrades.upgrade, empty_url, "0011")

@@ -1,4 +1,4 @@
-"""Payments and what goes back of them: once each, joined whichever comes first."""
+"""Payments and reversals: recorded once each, and joined in either order."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -56,7 +56,7 @@ async def webhooks(pool: Pool) -> list[tuple[Any, ...]]:
 
 
 async def notified_channels(url: str, act: Callable[[], Awaitable[object]]) -> list[str]:
-    """The channels that are told of while `act` acts."""
+    """Returns the channels notified while `act` runs."""
     listener = await connect(url, "test")
     channels: list[str] = []
     ended = asyncio.Event()
@@ -91,13 +91,13 @@ async def test_a_payment_is_written_with_its_reward_and_found_again(pool: Pool) 
     assert [tuple(row) for row in rows] == [(payments.reward_id("cs_1"), 2, BRAND, WALLET, 5_000)]
 
 
-async def test_a_sessions_reward_has_always_the_same_id() -> None:
-    """It must outlive this program: a payment that is minted has it in its reference."""
+async def test_the_reward_id_of_a_session_is_deterministic() -> None:
+    """The id is in the reference on chain, so no version may compute another one."""
     assert str(payments.reward_id("cs_1")) == "17de278f-dc71-5065-809e-a09f1048d5b8"
     assert payments.reward_id("cs_1") != payments.reward_id("cs_2")
 
 
-async def test_of_many_at_once_one_is_new(pool: Pool) -> None:
+async def test_of_concurrent_inserts_of_a_payment_one_is_new(pool: Pool) -> None:
     outcomes = await asyncio.gather(*(recorded(pool, a_payment()) for _ in range(30)))
 
     assert sorted(each.outcome.value for each in outcomes) == ["known"] * 29 + ["new"]
@@ -112,7 +112,7 @@ async def test_the_mint_lane_is_woken_once(database_url: str, pool: Pool) -> Non
     assert await notified_channels(database_url, act) == [wakeups.REWARDS]
 
 
-async def test_a_row_that_contradicts_itself_is_impossible(pool: Pool) -> None:
+async def test_an_inconsistent_payment_row_is_refused(pool: Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await value(
             pool,
@@ -129,7 +129,7 @@ async def test_a_row_that_contradicts_itself_is_impossible(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("comes_first", ["payment", "reversal"])
-async def test_a_reversal_belongs_to_its_payment_whichever_comes_first(
+async def test_a_reversal_is_joined_to_its_payment_in_either_order(
     database_url: str, pool: Pool, comes_first: str
 ) -> None:
     await apply(pool, webhook_url=HOOK)
@@ -153,7 +153,7 @@ async def test_a_reversal_belongs_to_its_payment_whichever_comes_first(
     assert sorted(channels) == [wakeups.REWARDS, wakeups.WEBHOOKS]
 
 
-async def test_a_reversal_stays_with_the_payment_that_it_has(pool: Pool) -> None:
+async def test_a_reversal_keeps_its_payment(pool: Pool) -> None:
     await recorded(pool, a_payment())
     await reversed_(pool, a_refund())
 
@@ -162,7 +162,7 @@ async def test_a_reversal_stays_with_the_payment_that_it_has(pool: Pool) -> None
     assert await value(pool, "SELECT session_id FROM payment_reversals") == "cs_1"
 
 
-async def test_a_reversal_of_an_unknown_payment_is_told_to_nobody(
+async def test_a_reversal_of_an_unknown_payment_causes_no_webhook(
     database_url: str, pool: Pool
 ) -> None:
     await apply(pool, webhook_url=HOOK)
@@ -175,7 +175,9 @@ async def test_a_reversal_of_an_unknown_payment_is_told_to_nobody(
 
 @pytest.mark.parametrize("comes_first", ["payment", "reversal"])
 @pytest.mark.parametrize("why", ["no url", "disabled", "nobody's"])
-async def test_who_cannot_be_told_is_not(pool: Pool, comes_first: str, why: str) -> None:
+async def test_a_reversal_without_a_brand_or_an_enabled_endpoint_causes_no_webhook(
+    pool: Pool, comes_first: str, why: str
+) -> None:
     await apply(pool, **({} if why == "no url" else {"webhook_url": HOOK}))
     if why == "disabled":
         await value(pool, "UPDATE brands SET disabled_at = now()")
@@ -192,7 +194,7 @@ async def test_who_cannot_be_told_is_not(pool: Pool, comes_first: str, why: str)
     assert await webhooks(pool) == []
 
 
-async def test_payment_and_reversal_at_once_always_find_each_other(pool: Pool) -> None:
+async def test_a_concurrent_payment_and_reversal_are_always_joined(pool: Pool) -> None:
     await apply(pool, webhook_url=HOOK)
     both: list[Awaitable[object]] = []
     for number in range(40):
@@ -208,7 +210,7 @@ async def test_payment_and_reversal_at_once_always_find_each_other(pool: Pool) -
     assert len(await webhooks(pool)) == 40
 
 
-async def test_a_session_that_was_refunded_whole_before_is_not_minted(pool: Pool) -> None:
+async def test_a_session_that_was_fully_refunded_before_is_not_minted(pool: Pool) -> None:
     await reversed_(pool, a_refund("re_1", 200))
     await reversed_(pool, a_refund("re_2", 300))
 
@@ -220,14 +222,14 @@ async def test_a_session_that_was_refunded_whole_before_is_not_minted(pool: Pool
         assert await payments.refunds_of(connection, "pi_1") == {"re_1": 200, "re_2": 300}
 
 
-async def test_what_is_refunded_after_the_mint_leaves_it_known(pool: Pool) -> None:
+async def test_a_payment_refunded_after_its_mint_is_still_found(pool: Pool) -> None:
     await recorded(pool, a_payment())
     await reversed_(pool, a_refund("re_1", 500))
 
     assert (await recorded(pool, a_payment())).outcome is PaymentOutcome.KNOWN
 
 
-async def test_a_partial_refund_or_a_dispute_before_does_not_stop_the_mint(pool: Pool) -> None:
+async def test_an_earlier_partial_refund_or_dispute_does_not_stop_the_mint(pool: Pool) -> None:
     await reversed_(pool, a_refund("re_1", 499))
     await reversed_(pool, Reversal("dp_1", "dispute", "pi_1", 500, None))
 
@@ -257,7 +259,7 @@ async def this_hour(pool: Pool, brand: Address = BRAND) -> int:
         return (await payments.wallets_this_hour(connection, brand))[0]
 
 
-async def test_a_new_user_counts_once_and_only_where_the_brand_counts(pool: Pool) -> None:
+async def test_a_new_user_counts_once_and_only_for_brands_with_a_limit(pool: Pool) -> None:
     assert await met(pool, a_user(), 0)
     assert await this_hour(pool) == 0
     assert await met(pool, a_user("bob"), 5)
@@ -277,7 +279,7 @@ async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:
     assert await this_hour(pool) == 3
 
 
-async def test_the_hour_before_counts_no_more(pool: Pool) -> None:
+async def test_the_previous_hour_does_not_count(pool: Pool) -> None:
     assert await met(pool, a_user(), 1)
     await value(pool, "UPDATE brand_usage SET window_start = window_start - interval '1 hour'")
     assert await this_hour(pool) == 0

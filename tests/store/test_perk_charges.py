@@ -1,4 +1,4 @@
-"""Redeemed charges: the charges in flight, and that each redemption is written once."""
+"""Charge redemptions: the charges in flight, and idempotent writes."""
 
 import asyncio
 import random
@@ -38,7 +38,7 @@ async def rows(pool: Pool) -> RedemptionRows:
     return await redemption_rows(pool)
 
 
-# --- charges that are under way ---------------------------------------------------------------
+# --- charges in flight ------------------------------------------------------------------------
 
 Life = tuple[tuple[State, bool | None], ...]
 LIVES: dict[str, tuple[Life, bool]] = {
@@ -72,7 +72,7 @@ async def live(rows: RedemptionRows, redemption: NewChargeRedemption, life: Life
 
 
 @pytest.mark.parametrize("life", LIVES)
-async def test_a_redemption_is_under_way_unless_it_failed(rows: RedemptionRows, life: str) -> None:
+async def test_a_redemption_is_in_flight_unless_it_failed(rows: RedemptionRows, life: str) -> None:
     steps, is_under_way = LIVES[life]
     await live(rows, await rows.write(a_redemption(3)), steps)
 
@@ -82,10 +82,10 @@ async def test_a_redemption_is_under_way_unless_it_failed(rows: RedemptionRows, 
 
 
 @pytest.mark.parametrize("life", ["signed", "published", "mined", "final"])
-async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
+async def test_an_indexed_redemption_is_not_in_flight_unless_a_reorg_undoes_it(
     rows: RedemptionRows, life: str
 ) -> None:
-    """The index may see a redemption before its lane does, or after."""
+    """The index may see a redemption before or after its lane does."""
     redemption = await rows.write(a_redemption(3))
     await live(rows, redemption, LIVES[life][0])
     block = await rows.index(redemption, CHARGES - 3)
@@ -97,10 +97,10 @@ async def test_what_the_token_knows_of_is_not_under_way_until_a_reorg_undoes_it(
     assert (undone.token.used, undone.under_way) == (0, 3)
 
 
-async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(
+async def test_a_redemption_that_the_network_refuses_blocks_no_later_one(
     rows: RedemptionRows,
 ) -> None:
-    """A later redemption must not count on charges that will not be redeemed."""
+    """The charges that it will not redeem are available to later redemptions."""
     redemption = await rows.write(a_redemption(3))
     await rows.sign(redemption)
     assert (await rows.standing()).under_way == 3
@@ -108,7 +108,7 @@ async def test_a_redemption_that_the_network_refuses_holds_up_none_after_it(
     assert (await rows.standing()).under_way == 0
 
 
-async def test_a_redemption_that_may_not_be_signed_has_failed(rows: RedemptionRows) -> None:
+async def test_a_redemption_that_cannot_be_signed_has_failed(rows: RedemptionRows) -> None:
     redemption = await rows.write(a_redemption(3))
     async with transaction(rows.pool) as connection:
         await relays.refuse(connection, {rows.relays[redemption.id]: "its gas limit is too small"})
@@ -118,8 +118,10 @@ async def test_a_redemption_that_may_not_be_signed_has_failed(rows: RedemptionRo
     assert (await rows.standing()).under_way == 0
 
 
-async def test_redemptions_of_others_do_not_hide_ours(rows: RedemptionRows) -> None:
-    """A fact with another reference, even one that begins as ours does, is not this redemption."""
+async def test_a_redemption_of_another_program_does_not_hide_one_of_ltzd(
+    rows: RedemptionRows,
+) -> None:
+    """A fact with another reference is another redemption."""
     redemption, stranger = await rows.write(a_redemption(3)), a_redemption(2)
     await rows.index(stranger, CHARGES - 2)
     stored = await rows.standing()
@@ -130,15 +132,15 @@ async def test_redemptions_of_others_do_not_hide_ours(rows: RedemptionRows) -> N
 Step = Literal["write", "sign", "mine", "fail", "index", "reorg"]
 
 
-async def test_through_any_life_the_charges_left_are_those_nobody_redeems(
+async def test_remaining_charges_equal_the_model_in_random_sequences(
     rows: RedemptionRows,
 ) -> None:
-    """A model walks at random; lanes and indexer see the same blocks at different times."""
+    """A random walk in which lanes and indexer see the same blocks at different times."""
     chance = random.Random(6)
     state: dict[NewChargeRedemption, str] = {}
     facts: list[tuple[int, NewChargeRedemption]] = []
     for _ in range(120):
-        # The chain takes them in order: the oldest first, of those that may take the step.
+        # The chain executes redemptions in order: the oldest that may take the step is first.
         step: Step = chance.choice(("write", "sign", "mine", "fail", "index", "reorg"))
         of = {
             name: [redemption for redemption, at in state.items() if at == name]
@@ -172,8 +174,8 @@ async def test_through_any_life_the_charges_left_are_those_nobody_redeems(
         assert stored.token.remaining - stored.under_way == left, (step, state)
 
 
-async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: RedemptionRows) -> None:
-    """The token's row and what is under way are of one moment."""
+async def test_a_block_written_during_the_read_is_counted_once(rows: RedemptionRows) -> None:
+    """The token's row and the charges in flight are read from one snapshot."""
     waiting = [await rows.write(a_redemption()) for _ in range(60)]
 
     async def write_blocks() -> None:
@@ -191,13 +193,13 @@ async def test_a_block_that_is_written_meanwhile_is_counted_once(rows: Redemptio
             pass
 
 
-async def test_a_token_that_nobody_claimed_stands_nowhere(rows: RedemptionRows) -> None:
+async def test_an_unclaimed_token_has_no_charges_row(rows: RedemptionRows) -> None:
     async with session(rows.pool) as connection:
         for token in (token_of(7, 3), token_of(8, 1), 0, -1, 2**256 - 1):
             assert await redemptions.read_token_charges(connection, token) is None
 
 
-# --- who sends them ---------------------------------------------------------------------------
+# --- relay wallets ----------------------------------------------------------------------------
 
 
 async def wallet_of(rows: RedemptionRows, redemption: NewChargeRedemption) -> Address | None:
@@ -207,10 +209,10 @@ async def wallet_of(rows: RedemptionRows, redemption: NewChargeRedemption) -> Ad
     return None if stored is None else Address(stored)
 
 
-async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before_them(
+async def test_redemptions_of_a_token_stay_with_the_relay_wallet_of_the_earlier_ones(
     rows: RedemptionRows,
 ) -> None:
-    """Of two wallets the later one could be mined first, and the chain would refuse both."""
+    """With two wallets the later redemption could be mined first and both would revert."""
     mine, other = RELAYER.address, OTHER_RELAYER.address
     first = await rows.write(a_redemption(), mine)
     behind = await rows.write(a_redemption(), other)
@@ -229,7 +231,7 @@ async def test_redemptions_of_a_token_stay_with_the_wallet_that_has_those_before
     assert await wallet_of(rows, await rows.write(a_redemption(), other)) == other
 
 
-async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(
+async def test_a_redemption_counts_towards_no_users_hour_and_is_not_serialized(
     rows: RedemptionRows,
 ) -> None:
     await rows.write(a_redemption())
@@ -238,10 +240,10 @@ async def test_a_redemption_is_nobodys_relay_of_the_hour_and_takes_no_turn(
     assert (stored.used, stored.has_serialized_in_flight) == (0, False)
 
 
-# --- each once --------------------------------------------------------------------------------
+# --- idempotency ------------------------------------------------------------------------------
 
 
-async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(
+async def test_a_redemption_is_found_by_its_brands_key_with_its_progress(
     rows: RedemptionRows,
 ) -> None:
     redemption = await rows.write(
@@ -259,7 +261,7 @@ async def test_a_redemption_is_found_by_its_brands_key_with_how_far_it_is(
     await rows.sign(redemption)
     unseen = await rows.stored(redemption)
     assert unseen is not None
-    assert unseen.transaction_hash is None, "no node has taken it yet"
+    assert unseen.transaction_hash is None, "no node has accepted it yet"
     await rows.taken(redemption)
     sent = await rows.stored(redemption)
     assert sent is not None
@@ -278,7 +280,7 @@ async def test_a_key_is_written_once_for_each_brand(rows: RedemptionRows) -> Non
         await rows.write(a_redemption(idempotency_key="till-1-0001", token=OTHER_TOKEN))
 
 
-async def test_a_redemption_that_was_taken_back_was_never_there(rows: RedemptionRows) -> None:
+async def test_a_withdrawn_redemption_leaves_no_row(rows: RedemptionRows) -> None:
     redemption = await rows.write(a_redemption(idempotency_key="till-1-0001"))
     async with session(rows.pool) as connection:
         assert await relays.withdraw(connection, rows.relays[redemption.id])
@@ -288,7 +290,9 @@ async def test_a_redemption_that_was_taken_back_was_never_there(rows: Redemption
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
 
 
-async def test_a_key_is_remembered_when_relays_are_tidied(rows: RedemptionRows) -> None:
+async def test_a_redemptions_key_is_kept_when_expired_relays_are_deleted(
+    rows: RedemptionRows,
+) -> None:
     redemption = await rows.write(a_redemption(idempotency_key="till-1-0001"))
     await live(rows, redemption, LIVES["final"][0])
     async with session(rows.pool) as connection:
@@ -299,7 +303,7 @@ async def test_a_key_is_remembered_when_relays_are_tidied(rows: RedemptionRows) 
     assert stored.succeeded is True
 
 
-async def test_of_a_nonce_at_once_exactly_one_is_spent(pool: Pool) -> None:
+async def test_of_concurrent_uses_of_a_nonce_one_succeeds(pool: Pool) -> None:
     async def spend(brand: Address) -> bool:
         async with transaction(pool) as connection:
             return await redemptions.use_nonce(connection, brand, NONCE, uuid4())
@@ -309,7 +313,7 @@ async def test_of_a_nonce_at_once_exactly_one_is_spent(pool: Pool) -> None:
     assert not await spend(OTHER_BRAND)
 
 
-async def test_a_nonce_is_fresh_again_if_nothing_was_written_with_it(pool: Pool) -> None:
+async def test_a_rolled_back_nonce_can_be_used_again(pool: Pool) -> None:
     async with session(pool) as connection:
         undone = connection.transaction()
         await undone.start()

@@ -1,4 +1,4 @@
-"""The facts an operator sees, from real rows."""
+"""The facts of `ltzd status`, read from real rows."""
 
 from collections.abc import AsyncIterator
 from datetime import datetime
@@ -44,7 +44,7 @@ async def a_transaction(connection: Connection, nonce: int, state: str) -> int:
 async def a_reward(
     connection: Connection, transaction: int | None = None, minted: bool = False
 ) -> None:
-    """A minted one has its fact, as the indexer writes both."""
+    """A minted reward also has its mint's fact, as the indexer writes both."""
     mark = b"\x44" * 32 if minted else None
     if minted:
         await connection.execute(
@@ -72,7 +72,7 @@ async def a_reward(
     )
 
 
-async def test_an_empty_database_has_nothing_to_tell(connection: Connection) -> None:
+async def test_an_empty_database_has_empty_facts(connection: Connection) -> None:
     facts = await read_status(connection)
     assert facts.chain is None
     assert facts.lanes == ()
@@ -98,7 +98,7 @@ async def test_the_cursors_lag_is_counted_in_blocks(connection: Connection) -> N
     assert 5 <= chain.idle_seconds < 10
 
 
-async def test_a_lane_counts_what_is_not_settled(connection: Connection) -> None:
+async def test_a_lane_counts_its_unsettled_transactions(connection: Connection) -> None:
     await connection.execute(
         """
         INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
@@ -131,13 +131,15 @@ async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connect
     assert 20 <= rewards.oldest_queued_seconds < 25
 
 
-async def test_a_failed_reward_waits_for_a_person_not_for_the_lane(connection: Connection) -> None:
+async def test_a_failed_reward_is_counted_as_failed_and_not_as_queued(
+    connection: Connection,
+) -> None:
     await a_reward(connection)
     await connection.execute("UPDATE rewards SET failed_at = now(), failure = 'ZeroAmount'")
     assert (await read_status(connection)).rewards.queued == 0
 
 
-async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
+async def test_a_reward_above_the_mint_limit_is_queued_and_does_not_age_the_queue(
     connection: Connection,
 ) -> None:
     await a_reward(connection)
@@ -147,7 +149,7 @@ async def test_a_reward_above_the_limit_is_queued_and_makes_no_queue_old(
     assert (rewards.queued, rewards.above_limit, rewards.oldest_queued_seconds) == (1, 1, None)
 
 
-async def test_a_lanes_reason_to_wait_counts_for_a_minute(connection: Connection) -> None:
+async def test_a_lanes_pause_reason_is_shown_for_a_minute(connection: Connection) -> None:
     await connection.execute(
         """
         INSERT INTO lanes (chain_id, wallet, kind, epoch, next_nonce)
@@ -166,13 +168,13 @@ async def test_a_lanes_reason_to_wait_counts_for_a_minute(connection: Connection
     reason, since = await shown()
     assert (reason, since is None) == ("fees", False)
     await lanes.report_working(connection, lane, "fees")
-    assert await shown() == ("fees", since), "since it began"
+    assert await shown() == ("fees", since), "the age counts from the begin of the pause"
     await lanes.report_working(connection, lane, "mint_limit")
     reason, later = await shown()
     assert (reason, since != later) == ("mint_limit", True)
 
     await connection.execute("UPDATE lanes SET paused_seen_at = now() - interval '61 seconds'")
-    assert await shown() == (None, None), "whoever said so is gone"
+    assert await shown() == (None, None), "the process that reported the pause is gone"
     await lanes.report_working(connection, lane, "mint_limit")
     await lanes.report_working(connection, lane)
     assert await shown() == (None, None)

@@ -17,7 +17,7 @@ async def seconds_until_woken(wakeup: Wakeup) -> float:
     return loop.time() - began
 
 
-async def test_a_ring_while_nobody_waits_is_heard_by_the_next_wait() -> None:
+async def test_a_notification_without_a_waiter_wakes_the_next_wait() -> None:
     hub = WakeupHub("postgresql://nowhere")
     wakeup = hub.subscribe(REWARDS)
     hub.notify(REWARDS)
@@ -29,7 +29,7 @@ async def test_a_ring_while_nobody_waits_is_heard_by_the_next_wait() -> None:
     assert asyncio.get_running_loop().time() - began >= 0.04, "two notifications wake once"
 
 
-async def test_every_waiter_of_a_channel_hears_and_nobody_else() -> None:
+async def test_every_waiter_of_a_channel_is_woken_and_no_other() -> None:
     hub = WakeupHub("postgresql://nowhere")
     first, second, other = (
         hub.subscribe(REWARDS),
@@ -59,11 +59,11 @@ async def listening(pool: Pool, sessions: int) -> None:
 
 
 async def notify_as(pool: Pool, origin: str) -> None:
-    """A commit of the process with that origin."""
+    """Notifies as the process with this origin does when it commits."""
     await value(pool, "SELECT pg_notify($1, $2)", BLOCKS, origin)
 
 
-async def test_the_commit_of_another_process_is_heard_and_its_rollback_is_not(
+async def test_a_commit_of_another_process_wakes_and_its_rollback_does_not(
     database_url: str, pool: Pool
 ) -> None:
     here, there = WakeupHub(database_url), WakeupHub(database_url)
@@ -71,7 +71,7 @@ async def test_the_commit_of_another_process_is_heard_and_its_rollback_is_not(
     async with running(here.listen(), there.listen()):
         await listening(pool, 2)
         for wakeup in wakeups:
-            await seconds_until_woken(wakeup)  # each waiter is woken once when listening begins
+            await seconds_until_woken(wakeup)  # Each waiter is woken once when listening begins.
 
         await roll_back_a_notification(pool)
         async with transaction(pool) as connection:
@@ -92,7 +92,7 @@ async def roll_back_a_notification(pool: Pool) -> None:
         await changed_mind.rollback()
 
 
-async def test_a_lost_connection_is_opened_again_and_rings_for_what_was_missed(
+async def test_a_lost_connection_is_reopened_and_wakes_every_waiter(
     database_url: str, pool: Pool
 ) -> None:
     hub = WakeupHub(database_url)
@@ -109,7 +109,7 @@ async def test_a_lost_connection_is_opened_again_and_rings_for_what_was_missed(
         await listening(pool, 1)
 
 
-async def test_listening_goes_on_trying_while_the_database_is_away() -> None:
+async def test_listening_retries_while_the_database_is_unavailable() -> None:
     hub = WakeupHub("postgresql://nobody@127.0.0.1:1/nothing")
     async with running(hub.listen()) as (task,):
         await asyncio.wait([task], timeout=0.2)

@@ -1,7 +1,7 @@
 -- Units: `ltz` columns hold whole LTZ; `amount` columns hold LTZ's smallest unit (10^-18); fees are
 -- wei per gas. Addresses have 20 bytes, hashes and references 32. Times are the database's.
 
--- The whole configuration of each brand's file, as applied last.
+-- The whole configuration of each brand, as last applied.
 CREATE TABLE brands (
   id            bytea PRIMARY KEY CHECK (octet_length(id) = 20),
   name          text NOT NULL,

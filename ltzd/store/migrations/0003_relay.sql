@@ -38,7 +38,7 @@ ALTER TABLE transactions
   ADD CHECK ((mined_attempt IS NULL) = (gas_used IS NULL)),
   ADD CHECK ((mined_attempt IS NULL) = (effective_gas_price IS NULL));
 
--- When a process last reported that it serves the lane.
+-- The time at which a process last reported that it serves the lane.
 ALTER TABLE lanes ADD COLUMN served_at timestamptz;
 
 -- A view keeps the columns of its creation, so it is created again.

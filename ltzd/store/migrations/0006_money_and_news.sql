@@ -27,8 +27,8 @@ CREATE TABLE payment_reversals (
 );
 CREATE INDEX payment_reversals_by_intent ON payment_reversals (payment_intent_id);
 
--- Webhooks to brands, inserted with the fact that they announce. The body is rendered from the fact when
--- it is sent. `attempts` counts attempts at their begin, since an attempt that began may have arrived. A
+-- Webhooks to brands, inserted with the fact that they announce. The body is rendered from the fact at the
+-- time of sending. `attempts` counts started attempts, since each of them may have arrived. A
 -- pending row is due at `next_at`, which the sender moves first, so that a kill only delays it.
 CREATE TABLE webhooks (
   id           uuid PRIMARY KEY DEFAULT gen_random_uuid(),
@@ -49,7 +49,7 @@ CREATE UNIQUE INDEX webhooks_once ON webhooks (subject, kind) WHERE NOT revoked;
 CREATE INDEX webhooks_pending ON webhooks (brand_id, next_at) WHERE state = 'pending';
 CREATE INDEX webhooks_by_brand ON webhooks (brand_id, created_at);
 
--- The state of a brand's endpoint. It is disabled for one URL: another URL is another endpoint.
+-- The state of a brand's endpoint. An endpoint is one URL: a new URL is not disabled.
 CREATE TABLE webhook_endpoints (
   brand_id        bytea PRIMARY KEY CHECK (octet_length(brand_id) = 20),
   last_success_at timestamptz,

@@ -34,9 +34,9 @@ CREATE TABLE local_users (
   created_at timestamptz NOT NULL DEFAULT now()
 );
 
--- Names that lead to a custodial user: an e-mail address (kind 'email'), an account at an OAuth provider,
+-- The names of custodial users: an e-mail address (kind 'email'), an account at an OAuth provider,
 -- or a log-in at the token issuer ('subject'). An 'owned' row names the user's owner, once a token proves
--- it. `verified` says that a token vouched for the name; only such rows join the names of two users.
+-- it. `verified` means that a token verified the name. Only verified names join two users.
 CREATE TABLE local_accounts (
   kind       text NOT NULL,
   name       text NOT NULL,                    -- the address in lower case, or the account's id

@@ -1,6 +1,6 @@
--- The day on which a reward was earned, in its brand's time zone then: leaderboards count it in the
--- week and month of that day, whenever and however often its mint is mined. A time zone whose name the
--- database does not know, though whoever read the brand's file did, is taken for UTC here.
+-- The day on which a reward was earned, in the time zone that its brand had then. Leaderboards count the
+-- reward in the week and month of that day, whenever its mint is mined. A time zone that the database
+-- does not know counts as UTC here.
 ALTER TABLE rewards ADD COLUMN earned_on date NOT NULL DEFAULT (now() AT TIME ZONE 'UTC')::date;
 UPDATE rewards r
    SET earned_on = (r.created_at AT TIME ZONE zones.name)::date
@@ -17,7 +17,7 @@ ALTER TABLE brands
 
 -- LTZ that wallets have from a brand, derived from its mined rewards in the transaction that moves the
 -- cursor. `ltz` and `rewards` count what was earned, `bought` what was paid for; `starts` is the
--- period's first day, 1970-01-01 for all time, whose row alone knows `bought`.
+-- period's first day, 1970-01-01 for all time. `bought` is kept only for all time.
 CREATE TABLE earnings (
   brand_id bytea NOT NULL,
   period   text NOT NULL CHECK (period IN ('week', 'month', 'all')),
@@ -31,7 +31,7 @@ CREATE TABLE earnings (
 CREATE INDEX earnings_by_ltz ON earnings (brand_id, period, starts, ltz DESC, wallet) WHERE ltz > 0;
 CREATE INDEX earnings_by_rewards ON earnings (brand_id, period, starts, rewards DESC, wallet) WHERE rewards > 0;
 
--- A wallet's check-ins at a brand's site: one a day of the brand's time zone.
+-- A wallet's check-ins at a brand's site: at most one a day in the brand's time zone.
 CREATE TABLE checkins (
   brand_id   bytea NOT NULL,
   wallet     bytea NOT NULL CHECK (octet_length(wallet) = 20),
@@ -44,7 +44,7 @@ CREATE TABLE checkins (
   CHECK ((ltz = 0) = (reward_id IS NULL))
 );
 
--- The streak that ended, or goes on, on `last_day`, and the longest there ever was.
+-- The current or last streak of a wallet, which includes `last_day`, and its longest streak.
 CREATE TABLE streaks (
   brand_id bytea NOT NULL,
   wallet   bytea NOT NULL CHECK (octet_length(wallet) = 20),

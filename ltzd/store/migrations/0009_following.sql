@@ -2,7 +2,7 @@
 -- address go to this person's wallet, and to no other person's.
 ALTER TABLE users ADD COLUMN proven_by text;
 
--- Wallets that an address has left: earlier grants stay there, and the wallet is still the user's.
+-- Former wallets of an address. Earlier grants stay there, and the wallet still belongs to the user.
 CREATE TABLE former_wallets (
   wallet  bytea NOT NULL CHECK (octet_length(wallet) = 20),
   user_id uuid NOT NULL,

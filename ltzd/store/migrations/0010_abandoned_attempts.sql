@@ -1,5 +1,5 @@
--- Bytes that a node refuses for good give their nonce to a self-transfer: another attempt of the same
--- intent with a higher fee. The intent ends cancelled if the self-transfer is mined.
+-- A self-transfer takes the nonce of a transaction that nodes refuse permanently. It is another attempt
+-- of the same intent with a higher fee. If it is mined, the intent ends cancelled.
 ALTER TABLE attempts ADD COLUMN is_cancellation boolean NOT NULL DEFAULT false;
 
 ALTER TABLE transactions
@@ -12,10 +12,10 @@ ALTER TABLE transactions
       CHECK ((state IN ('mined', 'confirmed', 'reverted', 'cancelled')) = (block_hash IS NOT NULL)),
   ADD CONSTRAINT transactions_cancelled CHECK (NOT (is_cancelled AND coalesce(succeeded, false)));
 
--- How often a mint with this reward was cancelled: its next mint is a smaller batch.
+-- The number of cancelled mints with this reward: its next mint is a smaller batch.
 ALTER TABLE rewards ADD COLUMN cancelled_mints smallint NOT NULL DEFAULT 0;
 
--- Self-transfers come before all calls, and then attempts are ordered by their fees.
+-- Self-transfers count as newer than all calls, and otherwise attempts are ordered by their fees.
 DROP VIEW watched_transactions;
 CREATE VIEW watched_transactions AS
 SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas, a.max_priority_fee_per_gas, a.cancellations,
@@ -32,7 +32,7 @@ SELECT t.*, a.hashes, a.raw, a.max_fee_per_gas, a.max_priority_fee_per_gas, a.ca
         WHERE transaction_id = t.id) a
  WHERE t.state IN ('signed', 'published', 'mined');
 
--- A hash is shown once a node has taken the bytes, or nothing waits for that any longer.
+-- A hash is shown once a node has accepted the transaction, or once the transaction is mined or settled.
 CREATE OR REPLACE VIEW relay_progress AS
 SELECT r.id, r.user_address, r.to_address, r.data, r.failure, r.state AS relay_state, r.transaction_id,
        t.wallet, t.state, t.succeeded, t.block_number, t.gas_used, t.effective_gas_price,

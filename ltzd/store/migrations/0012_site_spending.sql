@@ -1,7 +1,8 @@
--- A wallet's owner lets one member of a brand's site spend from it: made from a code, for a time and a
--- daily allowance in whole LTZ. `subject` is the owner's at the identity provider. A link counts while
--- the member's row names it, the member has the user and the wallet that it was made for, and it has
--- not expired. Rows stay: redemptions name them, and a member gets no third person's wallet.
+-- A link lets one member of a brand's site spend from an owner's wallet. It is made with a code and has
+-- an expiry and a daily allowance in whole LTZ. `subject` is the owner's at the identity provider. A
+-- link is active while it has not expired, the member's row names it, and the member still has the
+-- link's user and wallet. Rows are kept: redemptions refer to them, and a member who was linked to one
+-- owner's wallet cannot be linked to another's.
 CREATE TABLE site_links (
   id              uuid PRIMARY KEY,
   brand_id        bytea NOT NULL,
@@ -17,9 +18,9 @@ CREATE TABLE site_links (
 CREATE INDEX site_links_by_member ON site_links (brand_id, host, site_user_id);
 CREATE INDEX site_links_by_subject ON site_links (subject);
 
--- Codes that owners were told and nobody has typed yet. `code_hash` is an HMAC under the master key of
--- brand, host and code: whoever reads the database cannot try codes. `wallets` are the owner's, the
--- first of which a link gives unless the member's own is among them.
+-- Codes that were shown to owners and are not used yet. `code_hash` is an HMAC of brand, host and code
+-- under the master key, so a reader of the database cannot try codes. `wallets` are the owner's. A link
+-- gives the first of them, or the member's own wallet if it is among them.
 CREATE TABLE site_link_codes (
   code_hash       bytea PRIMARY KEY CHECK (octet_length(code_hash) = 32),
   brand_id        bytea NOT NULL,
@@ -32,7 +33,7 @@ CREATE TABLE site_link_codes (
 CREATE INDEX site_link_codes_by_subject ON site_link_codes (subject, host);
 CREATE INDEX site_link_codes_by_end ON site_link_codes (expires_at);
 
--- `wrong_codes` were typed since `wrong_since`.
+-- The number of wrong codes entered since `wrong_since`.
 ALTER TABLE site_members
   ADD COLUMN link_id uuid REFERENCES site_links,
   ADD COLUMN wrong_codes integer NOT NULL DEFAULT 0,
@@ -45,8 +46,8 @@ SELECT l.*, m.username
   JOIN site_members m ON m.link_id = l.id AND m.user_id = l.user_id AND m.wallet = l.wallet
  WHERE l.expires_at > clock_timestamp();
 
--- Who claimed, and how much of the reward is this very member's doing: the streak may have been made by
--- another member of the same wallet. What was claimed before this is nobody's own.
+-- The member who claimed, and the part of the reward that he earned himself: other members of the same
+-- wallet may have built the streak. Earlier claims have no such part.
 ALTER TABLE checkins
   ADD COLUMN host text,
   ADD COLUMN site_user_id bigint,
@@ -59,9 +60,9 @@ ALTER TABLE milestone_claims
   ADD COLUMN own_ltz bigint NOT NULL DEFAULT 0 CHECK (own_ltz BETWEEN 0 AND ltz),
   ADD CHECK ((host IS NULL) = (site_user_id IS NULL));
 
--- What a redemption is paid from, in LTZ's smallest unit: what its member earned, what else the brand
--- gave or sold to the wallet, and what the link allows on `link_day`, a day in UTC. A row of a version
--- that knows none of this counts as paid from what the brand gave.
+-- The sources that pay a redemption, in LTZ's smallest unit: LTZ that the member earned, other LTZ that
+-- the brand gave or sold to the wallet, and the link's allowance of `link_day`, a day in UTC. A row of
+-- an earlier version counts as paid from the LTZ that the brand gave.
 ALTER TABLE site_redemptions
   ADD COLUMN host text,
   ADD COLUMN site_user_id bigint,
@@ -74,7 +75,7 @@ ALTER TABLE site_redemptions
   ADD CHECK (from_earned + from_given + from_linked = price);
 CREATE INDEX site_redemptions_by_link ON site_redemptions (link_id, link_day) WHERE link_id IS NOT NULL;
 
--- Linked members may have spent more than their brands gave: what is above it was other LTZ.
+-- Linked members may have spent more than their brands gave: the excess was other LTZ.
 UPDATE site_redemptions s
    SET from_earned = 0, from_given = paid.given, from_linked = s.price - paid.given
   FROM (SELECT id, greatest(0, least(price, total - before)) AS given
@@ -90,7 +91,7 @@ UPDATE site_redemptions s
                  WHERE r.state <> 'failed') AS spent) AS paid
  WHERE s.id = paid.id;
 
--- Whose they were, where only one member can have begun them: nobody else is told their codes.
+-- The member of a redemption, where only one member can have begun it: only he gets its code.
 UPDATE site_redemptions s
    SET host = m.host, site_user_id = m.site_user_id
   FROM (SELECT brand_id, wallet, min(host) AS host, min(site_user_id) AS site_user_id
@@ -99,8 +100,8 @@ UPDATE site_redemptions s
         HAVING count(*) = 1) AS m
  WHERE s.brand_id = m.brand_id AND s.wallet = m.wallet;
 
--- A link by an identity token was a lasting right to the whole wallet: it ends here, and its member has
--- the wallet of the e-mail address again. It is remembered, so that only its owner can link him anew.
+-- A link by an identity token gave the whole wallet without an expiry. It ends here, and its member has
+-- the wallet of the e-mail address again. Its row is kept, so that only the same owner can link him again.
 INSERT INTO site_links (id, brand_id, host, site_user_id, user_id, subject, wallet, daily_allowance,
                         linked_at, expires_at)
 SELECT gen_random_uuid(), brand_id, host, site_user_id, user_id, subject, wallet, 0, linked_at, now()

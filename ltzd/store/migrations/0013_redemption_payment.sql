@@ -1,5 +1,5 @@
--- Which fact on chain paid a site redemption. `payment_lost_at` is set while a reorganisation has taken
--- that fact back and no other one pays; a redemption whose payment is lost for good is reversed.
+-- The fact on chain that paid a site redemption. `payment_lost_at` is set while a reorg has undone that
+-- fact and no other fact pays. A redemption whose payment is finally lost is reversed.
 ALTER TABLE site_redemptions
   DROP CONSTRAINT site_redemptions_state_check,
   DROP CONSTRAINT site_redemptions_check1,
@@ -17,9 +17,9 @@ ALTER TABLE site_redemptions
   ADD CONSTRAINT site_redemptions_paid_once CHECK (paid_block_hash IS NULL OR state IN ('done', 'reversed')),
   ADD CONSTRAINT site_redemptions_lost CHECK (payment_lost_at IS NULL OR paid_block_hash IS NOT NULL);
 
--- The facts that pay a redemption: made by its wallet with its reference, of its collection or one of its
--- item, at no less than its price. The redemption's own relay pays at whatever lower price the brand
--- asked by then.
+-- The facts that pay a redemption: a claim of its collection or a purchase of one of its item, by its
+-- wallet, with its reference, at no less than its price. The redemption's own relay also pays if the
+-- brand has lowered the price since.
 CREATE VIEW site_redemption_payments AS
 WITH facts AS (
   SELECT s.id AS redemption_id, s.price AS agreed, s.wallet,
@@ -61,9 +61,9 @@ ALTER TABLE webhooks
   ADD CONSTRAINT webhooks_kind_check
   CHECK (kind IN ('ltz_distributed', 'ltz_reverted', 'payment_reversed', 'redemption_reversed'));
 
--- Which account of the chat platform a claim was let through for, so that an account that moves from
+-- The account of the chat platform for which a claim was admitted, so that an account that moves from
 -- wallet to wallet satisfies no more claims than one wallet may have. `claims` is the claim's number
--- among those that the wallet has of the collection.
+-- among the wallet's claims of the collection.
 CREATE TABLE chat_claims (
   collection_id bigint NOT NULL,
   account       text NOT NULL,

@@ -1,7 +1,7 @@
--- The gas that relay wallets pay, by UTC day: of each identity, and of everybody under the empty name.
--- Many processes add to everybody's sum at once, so each connection has a slot of its own; slot 0 is
--- the row that writers lock while the day's total is nearly spent. A slot may be below zero: gas that
--- was reserved in one slot is released in another.
+-- The gas that relay wallets pay, by UTC day: for each identity, and in total under the empty name. Many
+-- processes add to the total concurrently, so each connection has a slot of its own. Slot 0 is the row
+-- that writers lock while the day's total is nearly spent. A slot may be below zero: gas that was
+-- reserved in one slot can be released in another.
 CREATE TABLE gas_spent (
   day      date NOT NULL,
   identity text NOT NULL,
@@ -10,8 +10,8 @@ CREATE TABLE gas_spent (
   PRIMARY KEY (day, identity, slot)
 ) WITH (fillfactor = 50);
 
--- The part of a relay that is counted there now: its maximum cost, and its actual cost once it is mined.
--- Without an identity it counts only for everybody; without a day it is not counted.
+-- The amount that gas_spent holds for a relay: its maximum cost, and its actual cost once it is mined.
+-- Without an identity it counts only in the total. Without a day it is not counted.
 ALTER TABLE relays
   ADD COLUMN identity text,
   ADD COLUMN gas_day  date,
@@ -33,8 +33,8 @@ SELECT gas_day, account, 0, sum(gas_wei)
  WHERE gas_day IS NOT NULL AND account IS NOT NULL
  GROUP BY gas_day, account;
 
--- A brand's pregenerations of a day are counted with its other limits, those that it has signed apart
--- from those that anybody sends in its name.
+-- A brand's pregenerations of a day are counted with its other limits, separately for requests that the
+-- brand signed and for unsigned ones.
 ALTER TABLE brand_usage
   DROP CONSTRAINT brand_usage_kind_check,
   ADD CONSTRAINT brand_usage_kind_check CHECK (kind IN ('ltz_a_day', 'wallets_an_hour', 'pregenerations_a_day', 'signed_pregenerations_a_day'));

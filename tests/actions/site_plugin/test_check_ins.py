@@ -1,4 +1,4 @@
-"""Check-ins and milestones on real PostgreSQL, whose clock the tests set: it alone tells days."""
+"""Check-ins and milestones on real PostgreSQL, whose clock the tests set."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -65,7 +65,7 @@ NOT_REACHED = (
 
 
 class World:
-    """One process's worth of the action."""
+    """The action in one process, with its own pool."""
 
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
@@ -83,16 +83,16 @@ class World:
             await self.book.refresh(connection)
 
     async def meet(self, *members: Member) -> None:
-        """As their first log-ins do."""
+        """Saves the members as their first log-ins do."""
         for member in members:
             await insert_member(self.pool, member)
 
     async def at(self, moment: datetime) -> None:
-        """Set the database's clock."""
+        """Sets the database's clock."""
         await value(self.pool, "UPDATE clock.hands SET at = $1", moment)
 
     async def check_in_for(self, days: int, begin: datetime = NOON) -> list[CheckInResult]:
-        """On so many days in a row."""
+        """Checks in on this number of consecutive days."""
         answers = []
         for number in range(days):
             await self.at(begin + number * ONE_DAY)
@@ -119,7 +119,7 @@ async def a_world(url: str) -> AsyncIterator[World]:
 
 @pytest_asyncio.fixture
 async def clocked_url(database_url: str) -> str:
-    """A database whose clock stands where `World.at` has set it, for whoever connects."""
+    """A database whose clock stands still, for every connection, where `World.at` has set it."""
     connection = await asyncpg.connect(database_url)
     await connection.execute(
         f"""
@@ -146,7 +146,7 @@ def counted(counter: Any, *labels: str) -> float:
 
 
 async def at_once(worlds: Sequence[World], members: Sequence[Member]) -> list[Any]:
-    """Return the answer of each check-in, made over the processes in turn."""
+    """Checks the members in concurrently, alternating over the processes; returns the answers."""
     asks = (worlds[n % len(worlds)].check_ins.check_in(who) for n, who in enumerate(members))
     return await asyncio.gather(*asks, return_exceptions=True)
 
@@ -187,7 +187,7 @@ async def test_fifty_concurrent_requests_in_two_processes_are_one_check_in(
 
 
 async def test_a_changed_wallet_allows_no_second_check_in_a_day(world: World) -> None:
-    """A member's wallet changes with his e-mail address, and by linking."""
+    """A member's wallet changes with his e-mail address and by linking."""
     await world.brand()
     await world.check_ins.check_in(ANN)
     moved = replace(ANN, wallet=a_wallet(77))
@@ -221,7 +221,7 @@ async def test_a_longer_streak_earns_more_until_a_day_is_missed(world: World) ->
 @pytest.mark.parametrize(
     ("zone", "before", "then", "day"),
     [
-        # Beside the midnights that open and close days of 23, 25 and 24.5 hours.
+        # Just before and after the midnights that begin and end days of 23, 25 and 24.5 hours.
         ("Europe/Berlin", "2026-03-28T22:59", "2026-03-28T23:00", "2026-03-29"),
         ("Europe/Berlin", "2026-03-29T21:59", "2026-03-29T22:00", "2026-03-30"),
         ("America/New_York", "2026-11-02T04:59", "2026-11-02T05:00", "2026-11-02"),
@@ -407,7 +407,7 @@ async def test_a_milestone_removed_from_the_configuration_does_not_exist(world: 
     assert (await world.check_ins.streak(ANN)).unclaimed_milestones == ()
 
 
-# --- whose doing it was -------------------------------------------------------------------------
+# --- the member's own share ---------------------------------------------------------------------
 
 
 async def own(world: World, table: str) -> list[tuple[Any, ...]]:
@@ -421,7 +421,7 @@ async def own(world: World, table: str) -> list[tuple[Any, ...]]:
 async def test_a_member_who_continues_anothers_streak_may_spend_only_the_share_of_his_own_days(
     world: World,
 ) -> None:
-    """The wallet gets the whole reward; what the member may call his own is less."""
+    """The wallet gets the whole reward; less of it counts as earned by the member himself."""
     impostor = a_member(2, wallet=ANN.wallet)
     await world.meet(impostor)
     await world.check_in_for(2)
@@ -454,7 +454,7 @@ async def test_a_milestone_counts_as_earned_only_for_a_member_whose_own_days_rea
     assert await own(world, "milestone_claims") == [(2, 50, 0), (1, 20, 20)]
 
 
-# --- what is refused ----------------------------------------------------------------------------
+# --- refusals -----------------------------------------------------------------------------------
 
 
 async def test_concurrent_check_ins_do_not_exceed_the_brands_budget(

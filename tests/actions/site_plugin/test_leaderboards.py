@@ -1,4 +1,4 @@
-"""A leaderboard is of the week or month that it is now where the brand is, and names nobody."""
+"""Leaderboards: the brand's current periods, and identifiers that reveal no e-mail address."""
 
 import hashlib
 import hmac
@@ -114,11 +114,11 @@ async def test_user_identifiers_are_keyed_by_brand_and_cannot_be_joined_across_b
     assert there.user_identifier == identifier(await key_of(pool, other), user.bytes)
     assert here.user_identifier != there.user_identifier
     assert here.username != there.username
-    assert (here,) == await entries(pool, brand), "the same whenever it is asked for"
+    assert (here,) == await entries(pool, brand), "an identifier does not change"
 
 
 async def test_a_wallet_without_a_user_is_identified_by_itself(pool: Pool) -> None:
-    """A member who was linked to it has his own address's wallet on the board, too."""
+    """A member who was linked to it is also on the board with the wallet of his own address."""
     brand = await apply(pool, a_brand())
     await Earnings(pool).earn(Earned(ANN, 2), Earned(BOB, 1))
     await a_member(pool, brand, "ann")
@@ -197,7 +197,7 @@ WEEKS_AND_MONTHS = {
 
 @asynccontextmanager
 async def database_at(url: str, now: datetime) -> AsyncIterator[Pool]:
-    """Connections to whose server it is always this moment."""
+    """A pool whose connections see a clock that stands still at `now`."""
     connection = await asyncpg.connect(url)
     try:
         await connection.execute(

@@ -1,4 +1,4 @@
-"""Links by code: for one member, a time and an allowance, whoever types, guesses or dies."""
+"""Links by code: one use, one member, an expiry and an allowance, under races and failures."""
 
 import asyncio
 import hashlib
@@ -60,7 +60,7 @@ async def another_process(world: World, url: str) -> AsyncIterator[SiteLinks]:
 
 
 async def allowance(world: World, member: Member) -> int | None:
-    """The allowance in whole LTZ, if there is a link."""
+    """Returns the allowance in whole LTZ, or None without a link."""
     async with session(world.pool) as connection:
         account = await site_spending.read_account(connection, member)
     assert account is not None
@@ -111,7 +111,7 @@ async def test_a_code_of_another_owner_links_that_owners_wallet(world: World) ->
 async def test_a_member_who_was_linked_to_one_foreign_wallet_cannot_be_linked_to_another(
     world: World,
 ) -> None:
-    """Else he would check in, and claim what is free, once with each of many."""
+    """Otherwise he could check in and claim free perks once with each of many wallets."""
     member = await world.log_in()
     await world.links.link(member, (await world.code(BEN)).code)
     third = await world.code(CID)
@@ -123,7 +123,7 @@ async def test_a_member_who_was_linked_to_one_foreign_wallet_cannot_be_linked_to
 
     await world.links.link(await world.log_in(), (await world.code(BEN)).code)
     own = await world.links.link(await world.log_in(), (await world.code(ANN)).code)
-    assert own.wallet == member.wallet, "to his own he always may"
+    assert own.wallet == member.wallet, "a member can always link his own wallet"
     assert len(await world.links.links_of(await owner(world, ANN))) == 1
     assert await world.links.links_of(await owner(world, BEN)) == []
 
@@ -209,7 +209,9 @@ async def test_concurrent_requests_do_not_exceed_an_owners_limit_of_open_codes(
 
     await value(world.pool, "UPDATE site_link_codes SET expires_at = now() - interval '1 second'")
     await world.links.new_code(ann, HOST, 1)
-    assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1, "the old ones go"
+    assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1, (
+        "expired codes are deleted"
+    )
 
 
 async def test_the_database_holds_only_keyed_hashes_of_codes(world: World) -> None:
@@ -403,7 +405,7 @@ def check_ins(world: World, url: str) -> CheckIns:
 async def test_a_check_in_concurrent_with_a_link_is_one_check_in_a_day(
     world: World, database_url: str
 ) -> None:
-    """With the wallet before the link, and at the same time with the one after it."""
+    """The check-ins use the wallet before the link and, concurrently, the wallet after it."""
     doing = check_ins(world, database_url)
     before = await world.log_in()
     await checked_in(world.pool, before, 10)
@@ -416,7 +418,7 @@ async def test_a_check_in_concurrent_with_a_link_is_one_check_in_a_day(
     async with session(world.pool) as holder:
         holding = holder.transaction()
         await holding.start()
-        # Nobody gets past the streak of the wallet before the link.
+        # The locked streak of the wallet before the link blocks both transactions.
         await holder.execute("SELECT FROM streaks WHERE wallet = $1 FOR UPDATE", before.wallet)
         first = asyncio.create_task(doing.check_in(before))
         await until(lambda: is_over_or_waits(world, [first], 1))
@@ -491,7 +493,7 @@ async def test_members_linked_to_one_wallet_share_one_check_in_a_day(
 async def test_a_member_at_two_hosts_earns_at_most_one_check_in_reward_a_day_for_each_host(
     world: World, database_url: str
 ) -> None:
-    """And one alone while both have the wallet of his address."""
+    """He earns one reward while both sessions have the wallet of his address."""
     doing = check_ins(world, database_url)
     here, there = await world.log_in(), await world.log_in("other.example")
     assert here.wallet == there.wallet

@@ -33,7 +33,7 @@ async def world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         yield world
 
 
-# --- whose site ---------------------------------------------------------------------------------
+# --- sites --------------------------------------------------------------------------------------
 
 
 async def test_a_host_identifies_its_brand_unless_the_brand_is_disabled(world: World) -> None:
@@ -65,7 +65,7 @@ async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
     assert await world.rows() == 2
 
 
-# --- who it is ----------------------------------------------------------------------------------
+# --- members ------------------------------------------------------------------------------------
 
 
 async def test_a_member_has_the_same_wallet_as_his_events(
@@ -195,7 +195,7 @@ async def test_without_credentials_no_request_is_sent(world: World) -> None:
     assert world.site.requests == []
 
 
-# --- what the site says of the address ----------------------------------------------------------
+# --- the site's statement about the address -----------------------------------------------------
 
 
 @pytest.mark.parametrize("confirmed", [True, False, None])

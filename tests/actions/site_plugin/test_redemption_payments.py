@@ -1,6 +1,6 @@
 """Attacks on the payment of a perk redeemed at a site, on real rows and contracts.
 
-The attacker controls the wallet, and has read the redemption's reference from the memory pool.
+The attacker controls the wallet and has read the redemption's reference in the mempool.
 """
 
 from uuid import UUID
@@ -24,7 +24,7 @@ __all__ = ["short_pauses"]
 
 
 async def begun(sites: Sites, member: Member, perk: Perk) -> UUID:
-    """A redemption that no relay wallet has sent yet; its id is in its reference on chain."""
+    """An open redemption that no relay wallet has sent; its reference on chain holds its id."""
     with pytest.raises(Unavailable, match="No relay wallet"):
         await sites.redeem(member, perk)
     redemption: UUID = await value(
@@ -34,7 +34,7 @@ async def begun(sites: Sites, member: Member, perk: Perk) -> UUID:
 
 
 async def bought(sites: Sites, member: Member, bait: Perk, redemption: UUID) -> None:
-    """The wallet gets something else, with the redemption's reference, and it is indexed."""
+    """The wallet buys something else with the redemption's reference, and that is indexed."""
     deployed, reference = sites.deployed, redemption.bytes + bytes(16)
     if bait.collection_id is None:
         order = (member.wallet, bait.item_id, 1, 0, reference)
@@ -62,7 +62,7 @@ async def test_a_free_claim_with_a_priced_redemptions_reference_does_not_pay_it(
 async def test_a_free_purchase_with_a_priced_redemptions_reference_gets_no_code(
     sites: Sites,
 ) -> None:
-    """The sale takes a reference once, so that the priced item can no longer be bought with it."""
+    """PointsSale accepts a reference once, so the priced item can no longer be bought with it."""
     wanted, ann, free = await sites.item(30), await sites.member(100), await sites.item(0)
     await bought(sites, ann, free, await begun(sites, ann, wanted))
     async with sites.relaying():
@@ -85,7 +85,7 @@ async def test_the_row_of_a_redemption_names_the_transaction_that_paid_it(sites:
 async def test_a_callers_relay_under_a_redemptions_idempotency_key_does_not_pay_it(
     sites: Sites,
 ) -> None:
-    """At /relay callers choose their keys; the redemption's own relay was never written."""
+    """/relay lets callers choose their keys; the redemption's own relay was never written."""
     wanted, ann, free = (
         await sites.collection(30),
         await sites.member(100),
@@ -112,7 +112,7 @@ async def test_a_callers_relay_under_a_redemptions_idempotency_key_does_not_pay_
 async def test_a_code_left_unpaid_by_a_reorg_is_pending_and_finally_reversed(
     sites: Sites, deployed: Deployed
 ) -> None:
-    """In the new branch the brand has closed the collection before the claim came."""
+    """In the new branch the brand closes the collection before the claim."""
     perk, ann = await sites.collection(30), await sites.member(100)
     recheck = RedemptionRecheck(sites.pool, sites.wakeups)
     update = (perk.collection_id, 30 * LTZ, 0, 0, False)

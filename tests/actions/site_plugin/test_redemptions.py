@@ -1,4 +1,4 @@
-"""Perks redeemed at a site, on real rows and contracts: once each, whoever dies or comes along."""
+"""Perks redeemed at a site, on real rows and contracts: exactly once, under crashes and races."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -30,14 +30,14 @@ __all__ = ["short_pauses"]
 
 @pytest_asyncio.fixture
 async def by_hand(deployed: Deployed) -> AsyncIterator[Callable[[], Awaitable[object]]]:
-    """The chain mines when told."""
+    """The chain mines only on request."""
     await deployed.rpc.call("evm_setAutomine", False)
     yield lambda: deployed.rpc.call("evm_mine")
     await deployed.rpc.call("evm_setAutomine", True)
     await deployed.rpc.call("evm_mine")
 
 
-# --- what comes of it -------------------------------------------------------------------------
+# --- outcomes ---------------------------------------------------------------------------------
 
 
 async def test_free_perks_priced_perks_and_items_are_owned_by_the_wallet_once_answered(
@@ -142,7 +142,7 @@ async def test_a_code_that_is_taken_is_drawn_again(
     assert not drawn
 
 
-# --- deaths -----------------------------------------------------------------------------------
+# --- crashes ----------------------------------------------------------------------------------
 
 STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
     "the row is written": lambda process: (process.desk.waiters, "user_idle"),
@@ -367,13 +367,13 @@ async def test_a_redemption_above_the_hourly_relay_limit_is_refused_with_the_min
     plans = [a_plan(bytes((number,)), ann.wallet) for number in range(35)]
     await write(sites.pool, *(a_relay(plan, window_start=start) for plan in plans))
     assert "try again in 60 minutes" in await refusal_of(sites.redeem(ann, perk))
-    assert await sites.states() == [], "whoever tries for ever fills no table"
+    assert await sites.states() == [], "refused attempts leave no rows"
 
 
 async def test_a_redemption_that_fails_on_chain_is_reported_and_costs_nothing(
     sites: Sites, by_hand: Callable[[], Awaitable[object]]
 ) -> None:
-    """Another takes the last one in the same block."""
+    """Another wallet claims the last one in the same block."""
     async with sites.relaying():
         made = asyncio.create_task(sites.collection(most=1))
         await until(lambda: is_done(made, by_hand))
@@ -398,7 +398,7 @@ async def refused_or_code(sites: Sites, member: Member, perk: Perk) -> str:
         return refusal.message
 
 
-# --- what is listed ---------------------------------------------------------------------------
+# --- lists ------------------------------------------------------------------------------------
 
 
 async def test_listed_perks_are_the_brands_own_indexed_perks(sites: Sites) -> None:

@@ -1,4 +1,4 @@
-"""Whose LTZ a site session spends, on real rows and contracts: never a stranger's, never twice."""
+"""The LTZ that a site session may spend, on real rows and contracts: its own, and only once."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -40,7 +40,7 @@ async def refused_for(sites: Sites, member: Member, perk: Perk) -> str:
 
 
 async def as_address_of(sites: Sites, thief: Member, victim: Member) -> Member:
-    """The thief's session, once he has typed the victim's e-mail address at the site."""
+    """The thief's session after he entered the victim's e-mail address at the site."""
     email = await value(sites.pool, "SELECT email_key FROM users WHERE id = $1", victim.user_id)
     met = replace(thief, user_id=victim.user_id, wallet=victim.wallet)
     async with session(sites.pool) as connection:
@@ -50,7 +50,7 @@ async def as_address_of(sites: Sites, thief: Member, victim: Member) -> Member:
 async def test_a_member_who_enters_a_strangers_email_address_cannot_spend_the_strangers_ltz(
     sites: Sites,
 ) -> None:
-    """The attack of issue 16: WordPress changes an address at once, and unconfirmed."""
+    """WordPress changes a user's e-mail address at once and without confirmation."""
     sites.verified_emails = False
     perk, victim, thief = (
         await sites.collection(10),
@@ -65,7 +65,7 @@ async def test_a_member_who_enters_a_strangers_email_address_cannot_spend_the_st
     assert session.wallet == victim.wallet
     assert await sites.spendable(session) == 0
     assert "only 0 LTZ" in await refused_for(sites, session, perk)
-    # A site that is verified, but says that this address is not confirmed, opens nothing either.
+    # A verified site that reports this address as unconfirmed allows no spending either.
     sites.verified_emails = True
     session = replace(session, email_confirmed=False)
     assert await sites.spendable(session) == 0
@@ -76,7 +76,7 @@ async def test_a_member_who_enters_a_strangers_email_address_cannot_spend_the_st
 async def test_ltz_that_a_member_earned_can_be_spent_only_from_the_wallet_that_earned_them(
     sites: Sites,
 ) -> None:
-    """He takes nothing along to another wallet, and has it again when he comes back."""
+    """They do not follow him to another wallet, and are spendable again when he returns."""
     sites.verified_emails = False
     perk, victim, thief = (
         await sites.collection(10),
@@ -98,7 +98,7 @@ async def test_a_strangers_streak_and_milestones_are_not_a_members_own(sites: Si
     for _ in range(6):
         await checked_in(sites.pool, victim, 10)
     session_of_thief = await as_address_of(sites, thief, victim)
-    # The seventh day, with its multiplier, and its milestone: of what the victim has come to.
+    # The seventh day's multiplier and the milestone rest on the victim's streak.
     await checked_in(sites.pool, session_of_thief, 20, own_ltz=10)
     async with session(sites.pool) as connection:
         assert await check_ins.own_best(connection, session_of_thief) == 1
@@ -194,7 +194,7 @@ async def test_after_a_link_to_another_wallet_has_ended_no_redemption_begins_in_
 async def test_a_redemption_concurrent_with_the_end_of_its_link_waits_and_is_refused(
     sites: Sites,
 ) -> None:
-    """Once a link has ended, no redemption begins through it."""
+    """The redemption reads the link only after the transaction that ends it."""
     perk, ann = await sites.collection(40), await sites.member(100, given=0)
     await linked(sites.pool, ann)
     async with session(sites.pool) as holder:
@@ -218,7 +218,7 @@ async def waits_for_a_lock(pool: Pool) -> bool:
 
 
 async def test_concurrent_members_of_one_wallet_spend_no_ltz_twice(sites: Sites) -> None:
-    """Over two processes: what both may spend by themselves is there once."""
+    """Each member alone may spend the amount, which the wallet holds only once."""
     perks = [await sites.collection(30) for _ in range(4)]
     ann = await sites.member(100, given=50)
     same = await insert_member(
@@ -303,11 +303,11 @@ async def test_a_redemption_whose_charge_was_not_written_does_not_exist(
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
 
-    async def dies(*_arguments: object) -> NoReturn:
+    async def fail(*_arguments: object) -> NoReturn:
         raise ConnectionResetError
 
-    with monkeypatch.context() as death:
-        death.setattr(site_spending, "write_charge", dies)
+    with monkeypatch.context() as patch:
+        patch.setattr(site_spending, "write_charge", fail)
         with pytest.raises(DatabaseUnavailable):
             await sites.redeem(ann, perk)
     assert await sites.states() == []
@@ -322,7 +322,7 @@ async def test_a_price_above_max_cost_is_refused_before_anything_is_written(
         assert sentence == "The price is now 30 LTZ."
         assert await sites.states() == []
         code = code_of(await sites.redeem(ann, perk, max_cost=30 * LTZ))
-        # A redemption that was just paid for is answered, whatever may be spent now.
+        # A redemption that was just paid is joined regardless of `max_cost`.
         assert code_of(await sites.redeem(ann, perk, max_cost=0)) == code
 
 
@@ -330,7 +330,7 @@ async def test_a_price_above_max_cost_is_refused_before_anything_is_written(
 async def test_an_unsent_redemption_fails_once_the_member_may_no_longer_spend(
     sites: Sites, how: str
 ) -> None:
-    """The session's holder leaves a redemption half-way, and returns to it later."""
+    """The session begins a redemption that is not sent, and repeats the request later."""
     perk, ann = await sites.collection(40), await sites.member(100, given=how == "proven" and 100)
     if how != "proven":
         await linked(sites.pool, ann)

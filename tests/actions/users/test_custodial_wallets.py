@@ -1,4 +1,4 @@
-"""Wallets of our own: one for each name, joined by verified tokens alone, signing little."""
+"""Custodial wallets: one for each name, joined by verified tokens, signing only LTZ permits."""
 
 import asyncio
 import itertools
@@ -105,7 +105,7 @@ async def test_a_name_always_has_the_same_wallet(wallets: CustodialWallets, pool
     assert len({ann.wallet, account.wallet}) == 2
     assert await wallets.wallets_of(ann.subject) == (ann.wallet,)
     again = CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
-    assert await again.wallet_of_email(EMAIL) == ann, "not kept in this process"
+    assert await again.wallet_of_email(EMAIL) == ann, "the wallet is read from the database"
 
 
 async def test_fifty_concurrent_requests_get_one_wallet(pool: Pool) -> None:
@@ -133,9 +133,9 @@ async def test_unverified_facts_about_an_account_join_no_users(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
-    boaster = OAuthAccount("discord", "1" * 18, username="ann", name="Ann", email=EMAIL)
+    claimed_account = OAuthAccount("discord", "1" * 18, username="ann", name="Ann", email=EMAIL)
 
-    other = await wallets.wallet_of_account(boaster)
+    other = await wallets.wallet_of_account(claimed_account)
     namesake = await wallets.wallet_of_account(OAuthAccount("github", "1" * 18))
 
     assert len({ann.wallet, other.wallet, namesake.wallet}) == 3
@@ -180,7 +180,7 @@ async def test_a_verified_email_address_gives_the_log_in_its_wallet(
     assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
 
     assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
-    assert await wallets.link(vouched()) == (ann.wallet,), "for ever, whatever later tokens list"
+    assert await wallets.link(vouched()) == (ann.wallet,), "later tokens do not change it"
     assert await wallets.wallets_of("user-7") == (ann.wallet,)
     assert await wallets.wallet_of_email(EMAIL) == ann
     assert await users_in(pool) == 1
@@ -194,12 +194,14 @@ async def test_an_email_a_pregenerated_account_and_a_login_become_one_person(
 
     person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
 
-    assert person == (ann.wallet, account.wallet), "the older one counts; none is lost"
+    assert person == (ann.wallet, account.wallet), (
+        "the older wallet is the first; no wallet is lost"
+    )
     for subject in ("user-7", ann.subject, account.subject):
         assert await wallets.wallets_of(subject) == person
         assert await wallets.accounts_of(subject) == (DISCORD,)
     assert await wallets.wallet_of_email(EMAIL) == ann
-    assert await wallets.wallet_of_account(DISCORD) == ann, "one wallet for what is given later"
+    assert await wallets.wallet_of_account(DISCORD) == ann, "later grants go to one wallet"
 
 
 async def test_the_order_of_a_tokens_names_does_not_matter(wallets: CustodialWallets) -> None:
@@ -225,7 +227,7 @@ async def test_what_is_verified_later_joins_a_login_that_has_a_wallet(
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
     [own] = await wallets.link(vouched())
-    assert own != ann.wallet, "an address that the token does not vouch for is nobody's"
+    assert own != ann.wallet, "an address that the token does not verify has no owner"
 
     assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet, own)
     [github] = {(await wallets.wallet_of_account(GITHUB)).wallet}
@@ -265,7 +267,7 @@ async def test_of_two_concurrent_proofs_of_a_name_one_succeeds(
 async def test_concurrent_logins_and_events_for_one_name_end_on_one_wallet(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
-    """The event's user is either found by the login or never made."""
+    """Either the log-in finds the event's user, or the event finds the log-in's."""
     for number in range(10):
         email = f"{number}@shop.example"
         logins = [wallets.link(vouched(f"user {number}", email=email)) for _ in range(2)]
@@ -280,7 +282,7 @@ async def test_concurrent_logins_and_events_for_one_name_end_on_one_wallet(
 async def test_an_events_new_wallet_goes_to_no_other_log_in_that_raced_for_the_name(
     wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The other log-in comes after the first has read the name and before it links it."""
+    """Another log-in links the name between the first one's read and its link."""
     look = custodial_users.read_home
 
     async def late(connection: Connection, root: str) -> CustodialUser:
@@ -308,7 +310,7 @@ async def test_tokens_that_list_the_same_names_never_block_each_other(
     assert len(owners) == len(orders)
     assert len({wallet for each in wallets_of_each for wallet in each}) == len(orders)
     accounts = [await wallets.accounts_of(f"user {at}") for at in range(len(orders))]
-    assert sorted(map(len, accounts))[-2:] == [0, 4], "all of them went to one"
+    assert sorted(map(len, accounts))[-2:] == [0, 4], "all names belong to one user"
 
 
 async def test_another_issuers_subject_is_another_person(
@@ -363,7 +365,7 @@ async def test_a_token_gives_all_wallets_of_its_user(wallets: CustodialWallets, 
 
 
 def changed(**changes: Any) -> dict[str, Any]:
-    """`domain__name=…` replaces a member inside; the value None removes it."""
+    """Changes the typed data: `domain__name=…` replaces a nested member, None removes it."""
     data: dict[str, Any] = dict(DATA)
     for path, value in changes.items():
         section, _, name = path.partition("__")

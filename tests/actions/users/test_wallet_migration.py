@@ -71,7 +71,7 @@ async def no_disagreement(world: World) -> None:
 async def in_order(
     world: World, order: tuple[str, ...], log_in: Callable[[], Awaitable[str]]
 ) -> None:
-    """Each of the three arrives; then whatever is given to any of them goes to one wallet."""
+    """Applies the three in this order; afterwards all grants to any of them go to one wallet."""
     first: dict[str, object] = {}
     token = ""
     for step in order:
@@ -84,14 +84,14 @@ async def in_order(
             first[step] = (await world.used(token))[0]
 
     home = await world.pregenerated(DISCORD)
-    assert home == first["pregeneration"], "the pair's answer never changes"
+    assert home == first["pregeneration"], "a pregeneration's answer never changes"
     assert await world.event(EMAIL) == home
     assert (await world.used(token))[0] == home
     assert await world.event(EMAIL) == home
     await no_disagreement(world)
 
 
-# --- wallets of our own -------------------------------------------------------------------------
+# --- custodial wallets --------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
@@ -201,7 +201,7 @@ async def test_two_pregenerated_accounts_of_one_person_keep_their_answers(
 
     assert used_wallets == (*pairs, event)
     assert [await local.pregenerated(account) for account in (DISCORD, GITHUB)] == pairs
-    assert await local.event(EMAIL) == pairs[0], "the older one of them"
+    assert await local.event(EMAIL) == pairs[0], "the older of the two wallets"
 
 
 async def test_an_address_migrates_also_if_a_later_token_proves_the_pregenerated_account(
@@ -250,7 +250,7 @@ async def test_an_address_stays_with_the_first_person_who_proved_it(
 async def test_new_events_for_an_owners_proven_names_go_to_his_wallet(
     local: LocalWorld,
 ) -> None:
-    """No row of the address is there to follow yet."""
+    """No user row of the address exists yet that could migrate."""
     pregenerated = await local.pregenerated(DISCORD)
     made = await local.identity.wallet_of_email(EMAIL)
     assert made.wallet != pregenerated
@@ -344,7 +344,7 @@ async def test_an_address_migrates_with_its_first_prover_only(
 
 
 async def test_a_log_in_with_only_the_address_proves_it(vendor: VendorWorld) -> None:
-    """Nothing moves, and nobody else gets it later."""
+    """The wallet does not change, and later proofs by others have no effect."""
     first = await vendor.event(EMAIL)
     mine = await vendor.provider.log_in(EMAIL)
     await vendor.used(mine["identityToken"])
@@ -359,7 +359,7 @@ async def test_a_log_in_with_only_the_address_proves_it(vendor: VendorWorld) -> 
 async def test_a_pregeneration_keeps_its_answer_after_its_account_was_transferred(
     vendor: VendorWorld,
 ) -> None:
-    """The one thing that a vendor's protocol leaves apart: its user of the pair is gone."""
+    """A vendor's protocol cannot join these: its user of the pregenerated account is gone."""
     pair = await vendor.pregenerated(DISCORD)
     first = await vendor.event(EMAIL)
     link = {"provider": DISCORD.provider, "id": DISCORD.user_id}
@@ -420,11 +420,11 @@ async def test_an_unavailable_provider_fails_no_request_and_is_asked_again_later
     assert await vendor.event(EMAIL) == address_of(given["walletAddress"])
 
 
-# --- whatever the backend -----------------------------------------------------------------------
+# --- any identity backend -----------------------------------------------------------------------
 
 
-class Told:
-    """An identity backend that says who somebody is."""
+class ScriptedProfiles:
+    """An identity backend with these profiles."""
 
     def __init__(self, *persons: UserProfile) -> None:
         self.persons = {person.id: person for person in persons}
@@ -439,8 +439,8 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
     return UserProfile(id_, IdentityUser(f"of {id_}", a_wallet(number)), emails)
 
 
-def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, Told]:
-    identities = Told(*persons)
+def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, ScriptedProfiles]:
+    identities = ScriptedProfiles(*persons)
     return WalletMigration(world.pool, identities, world.clock), identities  # type: ignore[arg-type]
 
 
@@ -558,7 +558,7 @@ async def test_events_concurrent_with_a_log_in_are_minted_once_each_to_one_of_th
 async def test_concurrent_first_events_under_different_subjects_belong_to_one_user(
     local: LocalWorld, database_url: str
 ) -> None:
-    """Who met him first knew him under another subject, with another wallet."""
+    """The event that inserted the user had another subject and wallet for him."""
     rival = await open_pool(database_url)
     id_ = users.user_id("another", EMAIL)
     async with rival.acquire() as connection:
@@ -595,7 +595,7 @@ async def is_waited_for(world: World) -> bool:
 
 
 async def test_a_wallet_that_was_left_still_belongs_to_its_user(local: LocalWorld) -> None:
-    """Payments to it that are minted later have a user to be told of."""
+    """The webhook of a payment to it that is minted later still names the user."""
     first = await local.event(EMAIL)
     following, _ = following_of(local, a_person("ann", 7, EMAIL))
     await following.follow(TokenUser("ann", ()))

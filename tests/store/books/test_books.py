@@ -1,4 +1,4 @@
-"""Rows that ltzd writes agree, and rows that are altered by hand are reported."""
+"""Rows that ltzd writes have no discrepancies, and each altered row is reported."""
 
 import random
 from collections.abc import AsyncIterator
@@ -51,7 +51,7 @@ async def totals(db: Connection) -> Figures:
         return Figures.total((await books.read_figures(db)).values())
 
 
-async def test_figures_say_how_far_everything_has_come(db: Connection, rows: BookRows) -> None:
+async def test_figures_count_rewards_by_origin_and_progress(db: Connection, rows: BookRows) -> None:
     announced, told_later = await rows.event(ltz=100), await rows.event(ltz=7)
     await rows.event(ltz=0)
     bought, nobodys = await rows.payment(cents=1_250), await rows.payment(ZERO_ADDRESS, cents=99)
@@ -106,18 +106,18 @@ async def test_figures_say_how_far_everything_has_come(db: Connection, rows: Boo
     assert queued
 
 
-async def test_a_database_without_a_chain_agrees(db: Connection) -> None:
+async def test_a_database_without_a_chain_has_no_discrepancies(db: Connection) -> None:
     assert await discrepancies(db) == {}
     async with books.snapshot(db):
         assert await books.read_figures(db) == {}
         assert await books.read_indexed_ltz(db) is None
 
 
-# --- whatever is minted agrees ------------------------------------------------------------------
+# --- consistent books ---------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_whatever_is_answered_bought_minted_and_taken_back_agrees(
+async def test_random_sequences_of_grants_mints_and_reorgs_have_no_discrepancies(
     db: Connection, rows: BookRows, seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -139,7 +139,7 @@ async def test_whatever_is_answered_bought_minted_and_taken_back_agrees(
 
 
 class Life:
-    """Steps that ltzd and the chain take, by chance."""
+    """Random steps of ltzd and the chain."""
 
     def __init__(self, rows: BookRows, chance: random.Random) -> None:
         self.rows = rows
@@ -222,7 +222,7 @@ class Life:
             await self.rows.deliver(id_)
 
     async def _burn(self) -> None:
-        """In a block of its own, where somebody has something."""
+        """Burns a third of a rewarded wallet's balance in a new block."""
         for id_ in (await self._ids("mint_block_hash IS NOT NULL"))[:1]:
             await self.rows.mine()
             held = await self.rows.db.fetchval(
@@ -231,11 +231,11 @@ class Life:
             await self.rows.burn(id_, int(held) // 3)
 
 
-# --- whatever is spoilt is named ----------------------------------------------------------------
+# --- altered rows -------------------------------------------------------------------------------
 
 
 def redeemed(state: str) -> str:
-    """A site redemption of the event's wallet for a free item, an hour ago."""
+    """Returns the INSERT of a site redemption, an hour old, of the event's wallet."""
     reversed_at = "now()" if state == "reversed" else "NULL"
     return (
         "INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id, "
@@ -246,7 +246,7 @@ def redeemed(state: str) -> str:
 
 
 def bought(state: str, quantity: int) -> str:
-    """The same, and a purchase with its reference."""
+    """Returns the INSERT of the same redemption and of a purchase with its reference."""
     return (
         f"WITH one AS ({redeemed(state)} RETURNING id, wallet) "
         "INSERT INTO purchases (block_hash, log_index, block_number, transaction_hash, buyer, "
@@ -255,7 +255,7 @@ def bought(state: str, quantity: int) -> str:
     )
 
 
-SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
+ALTERATIONS: dict[str, tuple[str, dict[str, str | None]]] = {
     "an event's reward is gone": (
         "DELETE FROM rewards WHERE id = '{waits}'",
         {"event_without_reward": "{waits}"},
@@ -466,12 +466,12 @@ SPOILT: dict[str, tuple[str, dict[str, str | None]]] = {
 
 
 PERIODS = ("earnings_and_rewards_differ", None)
-"""A reward counts in its week, in its month and in all time; who bought LTZ has one row."""
+"""A reward counts in its week, its month and all time; bought LTZ have one row."""
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[str, object]]]:
-    """Books that agree, and what is in them by the names of `SPOILT`; nobody may change them."""
+    """Consistent books, and the ids in them by the names used in `ALTERATIONS`; read-only."""
     async with databases.fresh() as url:
         db = await database.connect(url, "test")
         rows = BookRows(db)
@@ -502,28 +502,28 @@ async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[st
         db.terminate()
 
 
-@pytest.mark.parametrize("name", SPOILT)
-async def test_what_was_spoilt_is_named(
+@pytest.mark.parametrize("name", ALTERATIONS)
+async def test_each_kind_of_discrepancy_is_found(
     shelf: tuple[Connection, dict[str, object]], name: str
 ) -> None:
     db, names = shelf
-    statement, expected = SPOILT[name]
+    statement, expected = ALTERATIONS[name]
     assert await discrepancies(db) == {}
 
     async with undone(db):
         await db.execute(statement.format(**names))
-        spoilt = {each.kind: each for each in await disagreements.reconcile(db, 20)}
+        reported = {each.kind: each for each in await disagreements.reconcile(db, 20)}
 
-    assert spoilt.keys() == expected.keys()
+    assert reported.keys() == expected.keys()
     for kind, id_ in expected.items():
-        assert spoilt[kind].count == (3 if (kind, id_) == PERIODS else 1)
+        assert reported[kind].count == (3 if (kind, id_) == PERIODS else 1)
         if id_ is not None:
-            assert [row.id for row in spoilt[kind].findings] == [id_.format(**names)]
+            assert [row.id for row in reported[kind].findings] == [id_.format(**names)]
 
 
 @asynccontextmanager
 async def undone(db: Connection) -> AsyncIterator[None]:
-    """Everything within is rolled back."""
+    """Rolls back all statements of the block."""
     changes = db.transaction()
     await changes.start()
     try:
@@ -532,7 +532,7 @@ async def undone(db: Connection) -> AsyncIterator[None]:
         await changes.rollback()
 
 
-async def test_both_sides_of_a_disagreement_are_told(db: Connection, rows: BookRows) -> None:
+async def test_both_sides_of_a_discrepancy_are_reported(db: Connection, rows: BookRows) -> None:
     id_ = await rows.event(ltz=100)
     await rows.minted(id_)
     wallet = await db.fetchval("SELECT wallet FROM rewards WHERE id = $1", id_)
@@ -555,7 +555,9 @@ async def test_both_sides_of_a_disagreement_are_told(db: Connection, rows: BookR
     )
 
 
-async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRows) -> None:
+async def test_a_mint_without_a_reward_is_reported_as_foreign(
+    db: Connection, rows: BookRows
+) -> None:
     await rows.minted(await rows.event())
     reference = reward_reference(uuid4(), 1, 2**64 - 1)
     block = await db.fetchval("SELECT cursor_hash FROM chains")
@@ -564,10 +566,10 @@ async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRow
         *(block, a_hash("theirs"), a_wallet(5), reference, 2**255),
     )
 
-    spoilt = await discrepancies(db)
+    reported = await discrepancies(db)
 
-    assert spoilt.keys() == {"foreign_mint", "mints_and_transfers_differ"}
-    (finding,) = spoilt["foreign_mint"].findings
+    assert reported.keys() == {"foreign_mint", "mints_and_transfers_differ"}
+    (finding,) = reported["foreign_mint"].findings
     assert (finding.id, finding.sides["reward"]) == (hex_of(reference), None)
     async with books.snapshot(db):
         indexed = await books.read_indexed_ltz(db)
@@ -576,16 +578,19 @@ async def test_a_mint_of_nobodys_reward_is_foreign(db: Connection, rows: BookRow
     assert indexed.words() == [0, 1, 2**56 - 1]
 
 
-async def test_the_rest_of_many_is_counted(db: Connection, rows: BookRows) -> None:
+async def test_discrepancies_beyond_the_limit_are_counted(db: Connection, rows: BookRows) -> None:
     ids = [await rows.event() for _ in range(5)]
     await db.execute("DELETE FROM rewards")
 
-    spoilt = (await discrepancies(db, at_most=2))["event_without_reward"]
+    reported = (await discrepancies(db, at_most=2))["event_without_reward"]
 
-    assert (spoilt.count, [row.id for row in spoilt.findings]) == (5, [str(id_) for id_ in ids[:2]])
+    assert (reported.count, [row.id for row in reported.findings]) == (
+        5,
+        [str(id_) for id_ in ids[:2]],
+    )
 
 
-async def test_a_brands_books_hold_its_own_disagreements_only(
+async def test_a_brands_books_hold_only_its_own_discrepancies(
     db: Connection, rows: BookRows
 ) -> None:
     ones, twos = await rows.event(ONE), await rows.event(TWO)
@@ -600,19 +605,19 @@ async def test_a_brands_books_hold_its_own_disagreements_only(
 
     for brand, id_ in ((ONE, ones), (TWO, twos)):
         async with books.snapshot(db):
-            spoilt = await disagreements.reconcile(db, 20, brand.address)
-        assert {each.kind: each.count for each in spoilt} == {
+            reported = await disagreements.reconcile(db, 20, brand.address)
+        assert {each.kind: each.count for each in reported} == {
             "reward_without_event": 1,
             "minted_without_mint": 1,
             "foreign_mint": 1,
         }
-        assert spoilt[0].findings[0].id == str(id_)
+        assert reported[0].findings[0].id == str(id_)
 
 
-# --- what only looks like a disagreement --------------------------------------------------------
+# --- no discrepancies ---------------------------------------------------------------------------
 
 
-async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
+async def test_an_announced_reward_that_a_reorg_undid_is_in_flight_and_no_discrepancy(
     db: Connection, rows: BookRows
 ) -> None:
     id_ = await rows.event()
@@ -632,7 +637,7 @@ async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
     assert await db.fetchval("SELECT count(*) FROM webhooks WHERE kind = 'ltz_reverted'") == 1
     assert await discrepancies(db) == {}
     assert (await totals(db)).delivered == 0
-    async with undone(db):  # forgotten after 30 days
+    async with undone(db):  # Delivered webhooks are deleted after 30 days.
         await db.execute("DELETE FROM webhooks WHERE kind = 'ltz_reverted'")
         assert await disagreements.reconcile(db, 20) == []
 
@@ -647,7 +652,7 @@ async def test_an_announced_reward_that_a_reorganisation_took_back_is_in_flight(
     assert again.sides["webhook"] is not None
 
 
-async def test_what_is_minted_above_an_index_that_is_read_again_is_left_out(
+async def test_mints_above_the_cursor_of_a_rebuild_are_no_discrepancy(
     db: Connection, rows: BookRows
 ) -> None:
     first, second = await rows.event(), await rows.event()
@@ -687,7 +692,7 @@ async def test_a_snapshot_outlasts_every_timeout_and_changes_nothing(
     assert await db.fetchval("SHOW statement_timeout") == "50ms"
 
 
-async def test_what_is_committed_meanwhile_is_of_another_moment(
+async def test_a_snapshot_does_not_see_later_commits(
     db: Connection, rows: BookRows, database_url: str
 ) -> None:
     other = await database.connect(database_url, "test")
@@ -711,7 +716,7 @@ async def the_lines(
         return [line async for line in statements.read_lines(db, ONE.address, period)]
 
 
-async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRows) -> None:
+async def test_a_statement_has_a_line_for_every_grant(db: Connection, rows: BookRows) -> None:
     minted, final, paid = await rows.event(), await rows.event(), await rows.payment()
     check_in, milestone = await rows.other(3), await rows.other(4)
     queued, published, failed = [await rows.event(ltz=n) for n in (1, 2, 3)]
@@ -764,7 +769,7 @@ async def test_a_statement_has_a_line_for_every_ltz(db: Connection, rows: BookRo
     assert sum(line.ltz for line in statement) == now.answered_ltz + now.bought_ltz + now.other_ltz
 
 
-async def test_a_payments_user_is_the_one_who_has_its_wallet_alone(
+async def test_a_payments_user_is_named_only_if_one_user_has_its_wallet(
     db: Connection, rows: BookRows
 ) -> None:
     await rows.payment()

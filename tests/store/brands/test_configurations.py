@@ -1,4 +1,4 @@
-"""Brands in PostgreSQL: applied whole or not at all, with keys that only we can read."""
+"""Brand configurations: applied atomically, with sealed keys."""
 
 import asyncio
 import hashlib
@@ -49,7 +49,7 @@ def sealer(tmp_path: Path) -> Sealer:
     return Sealer.from_file(tmp_path / "master.key", create=True)
 
 
-async def test_a_new_brand_is_stored_whole_and_gets_its_keys_once(
+async def test_a_new_brand_is_stored_completely_and_gets_its_keys_once(
     db: Connection, sealer: Sealer
 ) -> None:
     brand = a_brand(events=(FORM,))
@@ -68,7 +68,9 @@ async def test_a_new_brand_is_stored_whole_and_gets_its_keys_once(
     assert second.keys is None
 
 
-async def test_what_was_applied_is_what_loads(db: Connection, sealer: Sealer) -> None:
+async def test_a_loaded_configuration_equals_the_applied_one(
+    db: Connection, sealer: Sealer
+) -> None:
     first, other = a_brand(events=(FORM,)), a_brand(0xBB)
     await brands.apply(db, first, sealer)
     await brands.apply(db, other, sealer)
@@ -78,7 +80,9 @@ async def test_what_was_applied_is_what_loads(db: Connection, sealer: Sealer) ->
     assert await brands.load(db, other.address) == other
 
 
-async def test_applying_the_same_again_changes_nothing(db: Connection, sealer: Sealer) -> None:
+async def test_applying_the_same_configuration_again_changes_nothing(
+    db: Connection, sealer: Sealer
+) -> None:
     await brands.apply(db, a_brand(), sealer)
     revision = await brands.latest_revision(db)
 
@@ -89,7 +93,7 @@ async def test_applying_the_same_again_changes_nothing(db: Connection, sealer: S
     assert await brands.latest_revision(db) == revision
 
 
-async def test_secrets_lie_sealed_and_the_api_key_only_as_its_hash(
+async def test_secrets_are_stored_sealed_and_the_api_key_as_a_hash(
     db: Connection, sealer: Sealer
 ) -> None:
     brand = a_brand()
@@ -108,7 +112,7 @@ async def test_secrets_lie_sealed_and_the_api_key_only_as_its_hash(
         assert [(secret.text, secret.until) for secret in valid] == [(getattr(keys, name), None)]
 
 
-async def test_a_failed_application_leaves_nothing(
+async def test_a_failed_apply_leaves_nothing(
     db: Connection, sealer: Sealer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sealer, "key_id", "no such key")
@@ -120,7 +124,7 @@ async def test_a_failed_application_leaves_nothing(
     assert await brands.latest_revision(db) == 0
 
 
-async def test_one_brand_applied_by_two_at_once_has_one_set_of_keys(
+async def test_two_concurrent_applies_create_one_set_of_keys(
     database_url: str, sealer: Sealer
 ) -> None:
     async def apply(name: str) -> brands.AppliedBrand:
@@ -141,7 +145,7 @@ async def test_a_change_is_announced(db: Connection, sealer: Sealer, database_ur
         await asyncio.wait_for(notified.wait(), timeout=10)
 
 
-async def test_the_book_follows_the_database(db: Connection, sealer: Sealer) -> None:
+async def test_the_brand_cache_follows_the_database(db: Connection, sealer: Sealer) -> None:
     book = BrandCache()
     first, other = a_brand(), a_brand(0xBB)
 
@@ -160,7 +164,7 @@ async def test_the_book_follows_the_database(db: Connection, sealer: Sealer) -> 
     assert book.domains == {"shop.example"}
 
 
-async def test_a_brand_is_applied_over_the_revision_that_was_looked_at_or_not_at_all(
+async def test_a_brand_is_applied_only_over_the_expected_revision(
     db: Connection, sealer: Sealer
 ) -> None:
     brand = a_brand()
@@ -177,7 +181,7 @@ async def test_a_brand_is_applied_over_the_revision_that_was_looked_at_or_not_at
     assert await brands.load(db, brand.address) == a_brand(name="Theirs")
 
 
-async def test_the_book_treats_a_disabled_brand_as_unknown_until_it_is_enabled(
+async def test_the_brand_cache_treats_a_disabled_brand_as_unknown(
     db: Connection, sealer: Sealer
 ) -> None:
     book, brand, other = BrandCache(), a_brand(), a_brand(0xBB)
@@ -200,7 +204,7 @@ async def test_the_book_treats_a_disabled_brand_as_unknown_until_it_is_enabled(
     assert book.domains == {"shop.example", "other.example"}
 
 
-async def test_the_book_knows_who_is_paused_and_every_revision(
+async def test_the_brand_cache_has_paused_brands_and_revisions(
     db: Connection, sealer: Sealer
 ) -> None:
     book, brand = BrandCache(), a_brand()
@@ -227,7 +231,7 @@ async def test_the_book_knows_who_is_paused_and_every_revision(
 
 
 async def test_revisions_commit_in_their_order(database_url: str, sealer: Sealer) -> None:
-    """Else a book that saw revision 2 would never look for a revision 1 that commits later."""
+    """Otherwise a cache that saw revision 2 would miss a revision 1 that commits later."""
     async with connected(database_url) as slow, connected(database_url) as fast:
         pending = slow.transaction()
         await pending.start()
@@ -243,7 +247,7 @@ async def test_revisions_commit_in_their_order(database_url: str, sealer: Sealer
     assert book.get(a_brand(0xBB).address) is not None
 
 
-async def test_a_configuration_of_another_version_is_told_and_may_be_replaced(
+async def test_a_configuration_of_another_version_is_reported_and_can_be_replaced(
     db: Connection, sealer: Sealer
 ) -> None:
     brand = a_brand()
@@ -258,7 +262,7 @@ async def test_a_configuration_of_another_version_is_told_and_may_be_replaced(
     assert await brands.load(db, brand.address) == brand
 
 
-async def test_a_brand_that_is_not_understood_keeps_what_it_had_and_holds_up_no_other(
+async def test_an_unreadable_brand_keeps_its_old_configuration_and_blocks_no_other(
     db: Connection, sealer: Sealer
 ) -> None:
     book, strange = BrandCache(), a_brand()
@@ -281,7 +285,7 @@ async def test_a_brand_that_is_not_understood_keeps_what_it_had_and_holds_up_no_
     assert book.get(strange.address) == strange
 
 
-async def test_a_total_survives_only_while_its_type_has_a_maximum(
+async def test_a_claim_total_is_kept_only_while_its_event_type_has_a_maximum(
     db: Connection, sealer: Sealer
 ) -> None:
     kept = EventRule(type="form_submit", max_total_claims=5)

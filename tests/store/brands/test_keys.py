@@ -1,4 +1,4 @@
-"""Rotated keys: whatever was given out counts as long as was said, and no longer."""
+"""Key rotation: a retired key is valid until its expiry and no longer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -56,7 +56,7 @@ async def texts(db: Connection, sealer: Sealer) -> list[str]:
     return [secret.text for secret in valid]
 
 
-async def test_the_old_key_counts_for_a_day_beside_the_new_one(
+async def test_the_old_key_is_valid_for_a_day_beside_the_new_one(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     rotation = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
@@ -72,7 +72,7 @@ async def test_the_old_key_counts_for_a_day_beside_the_new_one(
     assert other.text == keys.webhook_secret
 
 
-async def test_what_is_over_counts_no_more_and_goes_with_the_next_rotation(
+async def test_an_expired_key_is_invalid_and_is_deleted_by_the_next_rotation(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     await db.execute(
@@ -89,7 +89,7 @@ async def test_what_is_over_counts_no_more_and_goes_with_the_next_rotation(
     assert await db.fetchval("SELECT count(*) FROM retired_secrets") == 1
 
 
-async def test_rotations_at_once_lose_no_key(
+async def test_concurrent_rotations_lose_no_key(
     database_url: str, db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     async def rotation() -> Rotation:
@@ -103,7 +103,7 @@ async def test_rotations_at_once_lose_no_key(
     assert count[-1] == keys.security_key
 
 
-async def test_a_revoked_key_counts_no_more_and_nor_does_any_before_it(
+async def test_revoking_a_key_invalidates_it_and_all_earlier_ones(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     await rotate(db, BRAND.address, KEY, sealer, revoke=False)
@@ -115,7 +115,7 @@ async def test_a_revoked_key_counts_no_more_and_nor_does_any_before_it(
     assert len(await secrets_of(db, BRAND.address, "webhook_secret", sealer)) == 2
 
 
-async def test_a_rotation_that_fails_leaves_the_key_as_it_was(
+async def test_a_failed_rotation_keeps_the_key(
     db: Connection, sealer: Sealer, keys: NewKeys, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     revision = await brands.latest_revision(db)
@@ -148,7 +148,7 @@ async def test_a_retired_key_cannot_be_prolonged_or_brought_back_in_the_database
         await texts(db, sealer)
 
 
-async def test_a_key_that_cannot_be_opened_is_replaced_and_the_reason_told(
+async def test_a_key_that_cannot_be_opened_is_replaced_and_the_reason_reported(
     db: Connection, tmp_path: Path, keys: NewKeys
 ) -> None:
     other = Sealer.from_file(tmp_path / "other.key", create=True)
@@ -176,7 +176,7 @@ async def test_a_new_master_key_seals_retired_keys_too(
     assert await texts(db, Sealer.from_file(both)) == [rotation.key, keys.security_key]
 
 
-async def test_an_unknown_brand_has_no_key_and_gets_none(db: Connection, sealer: Sealer) -> None:
+async def test_an_unknown_brand_has_no_keys_and_gets_none(db: Connection, sealer: Sealer) -> None:
     nobody = address_of("0x" + "00" * 20)
 
     assert await secrets_of(db, nobody, "security_key", sealer) == []
@@ -185,7 +185,7 @@ async def test_an_unknown_brand_has_no_key_and_gets_none(db: Connection, sealer:
         await rotate(db, nobody, KEY, sealer, revoke=False)
 
 
-async def test_ages_tell_when_each_key_was_made_and_until_when_old_ones_count(
+async def test_key_ages_include_creation_times_and_expiries(
     db: Connection, sealer: Sealer, keys: NewKeys
 ) -> None:
     before = await brand_keys.read_ages(db, BRAND.address)
@@ -199,7 +199,7 @@ async def test_ages_tell_when_each_key_was_made_and_until_when_old_ones_count(
     assert after["api_key"] == before["api_key"]
 
 
-async def test_no_key_shows_in_a_repr(db: Connection, sealer: Sealer, keys: NewKeys) -> None:
+async def test_no_key_appears_in_a_repr(db: Connection, sealer: Sealer, keys: NewKeys) -> None:
     rotation = await rotate(db, BRAND.address, KEY, sealer, revoke=False)
     valid = await secrets_of(db, BRAND.address, "security_key", sealer)
 

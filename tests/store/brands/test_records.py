@@ -1,4 +1,4 @@
-"""Brands found by id or name, and the switches that outlast their files."""
+"""Brands found by id or name; disabling and pausing, which survive a new configuration."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ def sealer(tmp_path: Path) -> Sealer:
     return Sealer.from_file(tmp_path / "master.key", create=True)
 
 
-async def test_an_id_finds_its_brand_even_if_another_has_it_as_its_name(
+async def test_an_id_finds_its_brand_even_if_it_is_another_brands_name(
     db: Connection, sealer: Sealer
 ) -> None:
     first = a_brand(0xAB, "Same")
@@ -56,7 +56,7 @@ async def test_an_id_finds_its_brand_even_if_another_has_it_as_its_name(
 
 
 @pytest.mark.parametrize("name", ["disabled", "paused"])
-async def test_a_switch_is_turned_once_and_outlasts_the_file(
+async def test_disabling_and_pausing_are_idempotent_and_survive_an_apply(
     name: Switch, db: Connection, sealer: Sealer
 ) -> None:
     brand = a_brand(0xAB, "Demo")
@@ -78,7 +78,9 @@ async def test_a_switch_is_turned_once_and_outlasts_the_file(
     assert record.revision == revision + 2
 
 
-async def test_disabled_is_what_a_paused_brand_shows_too(db: Connection, sealer: Sealer) -> None:
+async def test_a_brand_that_is_disabled_and_paused_is_shown_as_disabled(
+    db: Connection, sealer: Sealer
+) -> None:
     brand = a_brand(0xAB, "Demo")
     await brands.apply(db, brand, sealer)
     await brand_records.switch(db, brand.address, "paused", on=True)
@@ -89,7 +91,7 @@ async def test_disabled_is_what_a_paused_brand_shows_too(db: Connection, sealer:
     assert record.paused_at is not None
 
 
-async def test_nobodys_switch_is_not_turned(db: Connection) -> None:
+async def test_an_unknown_brand_cannot_be_disabled_or_paused(db: Connection) -> None:
     assert not await brand_records.switch(db, NOBODY, "disabled", on=True)
     assert not await brand_records.switch(db, NOBODY, "paused", on=False)
 

@@ -1,4 +1,4 @@
-"""A result is in force until it expires or is forgotten, and never outlives its cause."""
+"""A constraint's result is valid until it expires or is deleted by an invalidation."""
 
 import asyncio
 from typing import Any
@@ -51,7 +51,7 @@ async def test_results_are_read_by_wallet_and_collection(pool: Pool) -> None:
     assert outcomes == {0: (API, True), 1: (HOLDING, False)}
 
 
-async def test_a_result_ends_with_its_time(pool: Pool) -> None:
+async def test_a_result_expires(pool: Pool) -> None:
     await keep(pool, seconds=0)
     await keep(pool, ResultKey(ANN, 7, 1))
 
@@ -61,14 +61,14 @@ async def test_a_result_ends_with_its_time(pool: Pool) -> None:
     assert await value(pool, "SELECT count(*) FROM constraint_results") == 1
 
 
-async def test_an_evaluation_under_way_is_no_result_and_takes_the_old_one_away(pool: Pool) -> None:
+async def test_an_evaluation_in_progress_is_no_result_and_removes_the_old_one(pool: Pool) -> None:
     await keep(pool)
     async with session(pool) as connection:
         await constraint_results.begin(connection, KEY, API, 30)
     assert await results(pool) == {}
 
 
-async def test_of_two_evaluations_the_one_that_began_last_is_kept(pool: Pool) -> None:
+async def test_of_two_evaluations_the_later_started_one_is_stored(pool: Pool) -> None:
     async with session(pool) as connection:
         first = await constraint_results.begin(connection, KEY, API, 30)
         second = await constraint_results.begin(connection, KEY, API, 30)
@@ -78,7 +78,9 @@ async def test_of_two_evaluations_the_one_that_began_last_is_kept(pool: Pool) ->
 
 
 @pytest.mark.parametrize("by", ["wallet", "url"])
-async def test_what_was_invalidated_while_it_was_evaluated_is_not_kept(pool: Pool, by: str) -> None:
+async def test_a_result_invalidated_during_its_evaluation_is_not_stored(
+    pool: Pool, by: str
+) -> None:
     async with session(pool) as connection:
         ticket = await constraint_results.begin(connection, KEY, API, 30)
         match by:
@@ -90,8 +92,8 @@ async def test_what_was_invalidated_while_it_was_evaluated_is_not_kept(pool: Poo
     assert await results(pool) == {}
 
 
-async def test_an_evaluation_begins_after_the_block_that_is_being_written(pool: Pool) -> None:
-    """Otherwise it could look before that block is to be seen, and be kept after it."""
+async def test_an_evaluation_waits_for_the_block_that_is_being_written(pool: Pool) -> None:
+    """Otherwise it could read the state before that block and be stored after it."""
     node = FakeNode()
     await follow(pool, node)
     async with session(pool) as connection:
@@ -118,7 +120,7 @@ async def test_an_evaluation_begins_after_the_block_that_is_being_written(pool: 
     assert begun.is_set()
 
 
-async def test_a_touched_wallet_loses_its_results_of_every_kind_and_no_other_does(
+async def test_a_transfer_deletes_the_results_of_the_wallets_concerned_and_no_others(
     pool: Pool,
 ) -> None:
     await keep(pool)
@@ -145,7 +147,7 @@ async def test_a_touched_wallet_loses_its_results_of_every_kind_and_no_other_doe
         ({"brand": BRAND, "user": BOB, "collection_id": 7}, 1),
     ],
 )
-async def test_an_apis_results_are_forgotten_as_far_as_is_said(
+async def test_an_apis_results_can_be_deleted_by_user_and_collection(
     pool: Pool, narrowed: dict[str, Any], count: int
 ) -> None:
     await keep(pool)
@@ -159,7 +161,7 @@ async def test_an_apis_results_are_forgotten_as_far_as_is_said(
     async with session(pool) as connection:
         gone = await constraint_results.invalidate_api(connection, URL, **narrowed)
 
-    assert gone == count, "an expired one does not count"
+    assert gone == count, "an expired result does not count"
     in_force = "SELECT count(*) FROM constraint_results WHERE expires_at > now()"
     assert await value(pool, in_force) == 6 - count
 
@@ -169,7 +171,7 @@ LEVEL = ConstraintSubject(BRAND, "chat_level", fingerprint=b"which level?")
 CHAT = ("chat_role", "chat_level")
 
 
-async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool: Pool) -> None:
+async def test_results_are_read_by_kind_and_page_with_their_constraints(pool: Pool) -> None:
     keys = [ResultKey(ANN, 7, 0), ResultKey(ANN, 7, 1), ResultKey(ANN, 8, 0), ResultKey(BOB, 7, 0)]
     for key, subject in zip(keys, (ROLE, LEVEL, ROLE, LEVEL), strict=True):
         await keep(pool, key, subject, outcome=key.position == 0)
@@ -189,7 +191,7 @@ async def test_results_of_kinds_are_read_page_by_page_with_their_questions(pool:
     assert [result.outcome for result in first] == [True, False, True]
 
 
-async def test_what_was_begun_anew_since_it_was_read_is_not_dropped(pool: Pool) -> None:
+async def test_a_result_evaluated_again_since_it_was_read_is_not_deleted(pool: Pool) -> None:
     await keep(pool, ResultKey(ANN, 7, 0), ROLE)
     await keep(pool, ResultKey(ANN, 8, 0), ROLE)
     await keep(pool, ResultKey(BOB, 7, 0), ROLE)

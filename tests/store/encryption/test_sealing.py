@@ -1,4 +1,4 @@
-"""Sealed values: open only with their key, under their brand and name."""
+"""Sealed values open only with their key, for their brand and column."""
 
 import stat
 from pathlib import Path
@@ -21,7 +21,7 @@ def a_key_file(folder: Path, *keys: str) -> Path:
     return path
 
 
-def test_a_made_key_file_is_ours_alone_and_stays(tmp_path: Path) -> None:
+def test_a_created_key_file_is_private_and_is_not_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "master.key"
 
     first = Sealer.from_file(path, create=True)
@@ -39,7 +39,9 @@ def test_equal_secrets_look_different(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("brand", "name"), [(OTHER, "security_key"), (BRAND, "webhook_secret")])
-def test_a_value_opens_only_in_its_own_place(tmp_path: Path, brand: Address, name: str) -> None:
+def test_a_sealed_value_opens_only_for_its_own_brand_and_column(
+    tmp_path: Path, brand: Address, name: str
+) -> None:
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     sealed = sealer.seal(SECRET, BRAND, "security_key")
 
@@ -48,7 +50,7 @@ def test_a_value_opens_only_in_its_own_place(tmp_path: Path, brand: Address, nam
 
 
 @pytest.mark.parametrize("harm", [lambda raw: raw[:-1], lambda raw: b"", lambda raw: raw + b"x"])
-def test_a_harmed_value_does_not_open(tmp_path: Path, harm: object) -> None:
+def test_a_corrupted_value_does_not_open(tmp_path: Path, harm: object) -> None:
     assert callable(harm)
     sealer = Sealer.from_file(tmp_path / "master.key", create=True)
     sealed = harm(sealer.seal(SECRET, BRAND, "security_key"))
@@ -88,7 +90,7 @@ def test_a_malformed_key_file_is_refused_without_showing_it(tmp_path: Path, cont
     assert "1111" not in caught.value.message
 
 
-def test_a_missing_or_binary_key_file_is_a_sentence(tmp_path: Path) -> None:
+def test_a_missing_or_binary_key_file_gives_a_readable_error(tmp_path: Path) -> None:
     with pytest.raises(Misconfigured, match="cannot be read"):
         Sealer.from_file(tmp_path / "none")
     binary = tmp_path / "binary"
@@ -100,7 +102,7 @@ def test_a_missing_or_binary_key_file_is_a_sentence(tmp_path: Path) -> None:
         Sealer.from_file(tmp_path / "no such folder" / "master.key", create=True)
 
 
-def test_a_keyed_hash_is_made_again_only_with_its_key() -> None:
+def test_a_keyed_hash_can_be_recomputed_only_with_its_key() -> None:
     old, new = Sealer([b"\x01" * 32]), Sealer([b"\x02" * 32, b"\x01" * 32])
     assert old.keyed_hash(b"a code") == Sealer([b"\x01" * 32]).keyed_hash(b"a code")
     assert old.keyed_hash(b"a code") != old.keyed_hash(b"another")

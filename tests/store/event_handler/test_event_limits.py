@@ -1,4 +1,4 @@
-"""A brand's limits and a request's nonce are the database's: no race passes them."""
+"""A brand's limits and a request's nonce are enforced by the database under concurrency."""
 
 import asyncio
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:
     return await write(pool, an_event(standing, a_key(name), ltz, budget=quota))
 
 
-async def test_a_group_spends_the_sum_of_its_rewards(pool: Pool) -> None:
+async def test_a_batch_spends_the_sum_of_its_rewards(pool: Pool) -> None:
     standing = await stand(pool, ANN, BOB)
     quota = a_quota(QuotaKind.LTZ_PER_DAY, 500, standing.now)
 
@@ -84,7 +84,7 @@ async def test_a_group_spends_the_sum_of_its_rewards(pool: Pool) -> None:
     assert usage == {(BRAND, QuotaKind.LTZ_PER_DAY, quota.start): 200}
 
 
-async def test_a_crowd_never_spends_more_than_the_budget(pool: Pool) -> None:
+async def test_concurrent_events_do_not_exceed_the_budget(pool: Pool) -> None:
     written = await asyncio.gather(*(spend(pool, f"user{n}", 30, 100) for n in range(20)))
 
     assert sum(written) == 3
@@ -92,7 +92,7 @@ async def test_a_crowd_never_spends_more_than_the_budget(pool: Pool) -> None:
     assert await value(pool, "SELECT used FROM brand_usage") == 90
 
 
-async def test_a_group_beyond_the_budget_writes_nothing(pool: Pool) -> None:
+async def test_a_batch_above_the_budget_writes_nothing(pool: Pool) -> None:
     standing = await stand(pool, ANN, BOB)
     quota = a_quota(QuotaKind.LTZ_PER_DAY, 150, standing.now)
     two = [an_event(standing, key, 100, budget=quota) for key in (ANN, BOB)]
@@ -102,7 +102,7 @@ async def test_a_group_beyond_the_budget_writes_nothing(pool: Pool) -> None:
     assert (await stand(pool, ANN)).usage == {}
 
 
-async def test_a_budget_that_was_lowered_below_what_is_spent_lets_nothing_in(pool: Pool) -> None:
+async def test_a_budget_lowered_below_the_spent_sum_admits_nothing(pool: Pool) -> None:
     assert await spend(pool, "ann", 100, 100) == 1
     assert await spend(pool, "bob", 1, 50) == 0
     assert await spend(pool, "bob", 1, 101) == 1
@@ -113,7 +113,7 @@ async def test_an_event_without_a_reward_spends_nothing(pool: Pool) -> None:
     assert (await stand(pool, ANN)).usage == {}
 
 
-async def test_a_new_window_begins_at_nothing(pool: Pool) -> None:
+async def test_a_new_window_starts_at_zero(pool: Pool) -> None:
     standing = await stand(pool, ANN)
     today = a_quota(QuotaKind.LTZ_PER_DAY, 100, standing.now)
     tomorrow = replace(today, start=today.end, end=today.end + timedelta(hours=1))
@@ -135,7 +135,7 @@ async def test_only_new_wallets_count(pool: Pool) -> None:
     assert await write(pool, an_event(standing, a_key("cid"), wallets=quota)) == 0
 
 
-async def test_a_nonce_is_good_for_one_request(pool: Pool) -> None:
+async def test_a_nonce_is_valid_for_one_request(pool: Pool) -> None:
     first, second = uuid4(), uuid4()
     assert await signed(pool, [ANN], first) == 1
     assert await signed(pool, [BOB], second) == 0
@@ -150,12 +150,12 @@ async def test_one_request_may_hold_several_events_in_several_writes(pool: Pool)
     assert await signed(pool, [a_key("cid")], request) == 1
 
 
-async def test_of_a_replay_in_a_crowd_one_request_is_written(pool: Pool) -> None:
+async def test_of_concurrent_replays_one_request_is_written(pool: Pool) -> None:
     written = await asyncio.gather(*(signed(pool, [a_key(f"user{n}")], uuid4()) for n in range(20)))
     assert sum(written) == 1
 
 
-async def test_a_used_nonce_does_not_hold_up_its_neighbours(pool: Pool) -> None:
+async def test_a_used_nonce_does_not_fail_the_other_requests_of_its_batch(pool: Pool) -> None:
     await signed(pool, [ANN], uuid4())
     standing = await stand(pool, BOB, a_key("cid"))
     replayed = an_event(standing, BOB, nonce="n" * 16, request_id=uuid4())
@@ -171,7 +171,7 @@ async def signed(pool: Pool, keys: Sequence[ClaimKey], request_id: UUID) -> int:
 
 
 @pytest.mark.parametrize(("age", "left"), [(659, 1), (661, 0)])
-async def test_a_nonce_is_kept_as_long_as_its_signature_is_valid(
+async def test_a_nonce_is_stored_as_long_as_its_signature_is_valid(
     pool: Pool, age: int, left: int
 ) -> None:
     await signed(pool, [ANN], uuid4())
@@ -183,7 +183,7 @@ async def test_a_nonce_is_kept_as_long_as_its_signature_is_valid(
     assert await value(pool, "SELECT count(*) FROM request_nonces") == left
 
 
-async def test_windows_long_over_are_forgotten_and_open_ones_are_not(pool: Pool) -> None:
+async def test_past_windows_are_deleted_and_open_ones_are_kept(pool: Pool) -> None:
     await spend(pool, "ann", 1, 100)
     async with session(pool) as connection:
         await connection.execute(

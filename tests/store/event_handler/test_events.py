@@ -1,4 +1,4 @@
-"""An event is written with all that hangs on it if its claim still stands, or not at all."""
+"""An event is written atomically with its dependent rows if its claim is unchanged."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -33,7 +33,7 @@ KEY = a_key()
 def a_new_event(
     standing: ClaimSnapshot, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
 ) -> NewEvent:
-    """The next event of a claim, decided on how things stand."""
+    """The next event of a claim, decided on this snapshot."""
     claims = standing.claims.get(key, ClaimRecord()).claims
     row = EventRow(
         id=uuid4(),
@@ -58,14 +58,14 @@ async def stand(pool: Pool, *keys: ClaimKey) -> ClaimSnapshot:
 
 
 async def write(pool: Pool, *new_events: NewEvent) -> dict[ClaimKey, bool]:
-    """The claims that were won, each with whether its user is new."""
+    """Returns the claims that were won, and for each whether its user is new."""
     async with session(pool) as connection:
         won = await events.insert(connection, new_events)
     return {key: event.is_new_user for key, event in won.items()}
 
 
 async def counts(pool: Pool) -> tuple[int, int, int, int]:
-    """Events, rewards, users, claims."""
+    """Returns the numbers of events, rewards, users and claims."""
     async with session(pool) as connection:
         row = await connection.fetchrow(
             "SELECT (SELECT count(*) FROM events), (SELECT count(*) FROM rewards), "
@@ -74,14 +74,14 @@ async def counts(pool: Pool) -> tuple[int, int, int, int]:
     return tuple(map(int, row))  # type: ignore[return-value]
 
 
-async def test_nobody_has_claimed_at_first(pool: Pool) -> None:
+async def test_a_new_claim_snapshot_is_empty(pool: Pool) -> None:
     standing = await stand(pool, KEY)
 
     assert (standing.claims, standing.totals) == ({}, {KEY[:2]: 0})
     assert standing.now.tzinfo is not None
 
 
-async def test_what_is_written_is_read(pool: Pool) -> None:
+async def test_a_written_event_is_in_the_next_snapshot(pool: Pool) -> None:
     new = a_new_event(await stand(pool, KEY))
 
     assert await write(pool, new) == {KEY: True}
@@ -102,7 +102,7 @@ async def test_what_is_written_is_read(pool: Pool) -> None:
         assert user == users.User(new.event.user_id, KEY[2], SUBJECT, a_wallet(1))
 
 
-async def test_a_reward_of_nothing_is_no_reward(pool: Pool) -> None:
+async def test_an_event_without_a_reward_queues_no_mint(pool: Pool) -> None:
     standing = await stand(pool, KEY, FORM)
     something = a_new_event(standing, FORM, ltz=1)
 
@@ -112,7 +112,7 @@ async def test_a_reward_of_nothing_is_no_reward(pool: Pool) -> None:
     assert await value(pool, "SELECT id FROM rewards") == something.event.id
 
 
-async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event(
+async def test_an_event_whose_claim_changed_since_the_snapshot_is_not_written(
     pool: Pool,
 ) -> None:
     other = a_key("bob@shop.example")
@@ -126,7 +126,7 @@ async def test_a_claim_that_changed_since_it_was_read_is_left_out_with_its_event
     assert await counts(pool) == (2, 2, 2, 2)
 
 
-async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
+async def test_a_second_event_of_a_user_reports_no_new_user(pool: Pool) -> None:
     await write(pool, a_new_event(await stand(pool, KEY)))
     again = a_new_event(await stand(pool, KEY))
     known = structs.replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
@@ -139,8 +139,8 @@ async def test_a_second_event_of_a_user_announces_nobody(pool: Pool) -> None:
 FORM = a_key(event_type="form_submit")
 
 
-async def test_a_new_user_of_two_events_in_one_write_is_met_once(pool: Pool) -> None:
-    """Both are told that he is new, since either may be the one that is announced."""
+async def test_a_new_user_of_two_events_in_one_batch_is_inserted_once(pool: Pool) -> None:
+    """Both events report a new user, since either may be the one that is announced."""
     standing = await stand(pool, KEY, FORM)
 
     won = await write(pool, a_new_event(standing, KEY), a_new_event(standing, FORM))
@@ -149,7 +149,7 @@ async def test_a_new_user_of_two_events_in_one_write_is_met_once(pool: Pool) -> 
     assert await counts(pool) == (2, 2, 1, 2)
 
 
-async def test_a_user_whose_claim_was_lost_is_not_met(pool: Pool) -> None:
+async def test_a_user_whose_claim_was_lost_is_not_inserted(pool: Pool) -> None:
     standing = await stand(pool, KEY)
     await write(pool, structs.replace(a_new_event(standing), identity_subject=None))
 
@@ -173,8 +173,8 @@ async def test_only_the_next_version_of_a_claim_is_written(pool: Pool) -> None:
     assert await write(pool, right) == {KEY: False}
 
 
-async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
-    """The second writer waits for the first one, and loses to it or takes its place."""
+async def test_a_concurrent_claim_waits_for_the_first_to_commit_or_roll_back(pool: Pool) -> None:
+    """The second writer waits for the first one, and loses if that commits."""
     standing = await stand(pool, KEY)
     async with session(pool) as connection:
         pending = connection.transaction()
@@ -188,7 +188,7 @@ async def test_a_claim_is_seen_only_when_its_writer_commits(pool: Pool) -> None:
     assert await counts(pool) == (1, 1, 1, 1)
 
 
-async def test_of_simultaneous_writers_on_one_standing_one_wins(pool: Pool) -> None:
+async def test_of_concurrent_writers_with_one_snapshot_one_wins(pool: Pool) -> None:
     standing = await stand(pool, KEY)
     won = await asyncio.gather(*(write(pool, a_new_event(standing)) for _ in range(20)))
 
@@ -196,7 +196,7 @@ async def test_of_simultaneous_writers_on_one_standing_one_wins(pool: Pool) -> N
     assert await counts(pool) == (1, 1, 1, 1)
 
 
-async def test_of_simultaneous_first_events_of_a_user_one_makes_him(pool: Pool) -> None:
+async def test_of_concurrent_first_events_of_a_user_one_inserts_him(pool: Pool) -> None:
     keys = [a_key(event_type=f"type_{number}") for number in range(20)]
     standing = await stand(pool, *keys)
     won = await asyncio.gather(*(write(pool, a_new_event(standing, key)) for key in keys))
@@ -219,7 +219,7 @@ async def test_writers_of_the_same_claims_in_any_order_do_not_deadlock(pool: Poo
     assert sum(won) == (await counts(pool))[0] == (await stand(pool, *keys)).totals[KEY[:2]]
 
 
-async def test_a_total_is_never_brought_over_its_maximum(pool: Pool) -> None:
+async def test_a_claim_total_never_exceeds_its_maximum(pool: Pool) -> None:
     keys = [a_key(f"{number}@shop.example") for number in range(30)]
     standing = await stand(pool, *keys)
 
@@ -233,7 +233,7 @@ async def test_a_total_is_never_brought_over_its_maximum(pool: Pool) -> None:
     assert (await stand(pool, KEY)).totals == {KEY[:2]: 7}
 
 
-async def test_a_group_that_would_pass_the_maximum_writes_nothing(pool: Pool) -> None:
+async def test_a_batch_that_would_exceed_the_maximum_writes_nothing(pool: Pool) -> None:
     keys = [a_key(f"{number}@shop.example") for number in range(3)]
     standing = await stand(pool, *keys)
     free = a_new_event(standing, a_key(event_type="form_submit"))
@@ -242,8 +242,8 @@ async def test_a_group_that_would_pass_the_maximum_writes_nothing(pool: Pool) ->
     assert await counts(pool) == (0, 0, 0, 0)
 
 
-async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
-    """Claims from before the brand set a maximum count."""
+async def test_a_missing_claim_total_is_counted_from_the_claims(pool: Pool) -> None:
+    """Claims from before the brand set a maximum also count."""
     for number in range(3):
         key = a_key(f"{number}@shop.example")
         await write(pool, a_new_event(await stand(pool, key), key))
@@ -255,7 +255,7 @@ async def test_a_total_that_nobody_kept_is_counted_first(pool: Pool) -> None:
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 4
 
 
-async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool) -> None:
+async def test_a_raised_maximum_admits_more_events_and_a_lowered_one_none(pool: Pool) -> None:
     async def claim(name: str, maximum: int) -> bool:
         key = a_key(f"{name}@shop.example")
         new = a_new_event(await stand(pool, key), key, maximum=maximum)
@@ -266,7 +266,9 @@ async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool
     assert not await claim("c", 2)
     assert await claim("c", 3)
     assert not await claim("d", 1)
-    assert await value(pool, "SELECT maximum FROM event_claim_totals") == 3, "refused, so unchanged"
+    assert await value(pool, "SELECT maximum FROM event_claim_totals") == 3, (
+        "a refused event changes nothing"
+    )
     assert await claim("d", 9)
     assert (await stand(pool, KEY)).totals == {KEY[:2]: 4}
     assert (await counts(pool))[0] == 4
@@ -275,7 +277,7 @@ async def test_a_raised_maximum_lets_more_in_and_a_lowered_one_nobody(pool: Pool
 async def test_events_decided_on_different_maxima_are_written_under_the_larger(
     pool: Pool,
 ) -> None:
-    """The brand's file was applied between the two."""
+    """A new configuration was applied between the two decisions."""
     keys = [a_key(f"{number}@shop.example") for number in range(2)]
     standing = await stand(pool, *keys)
     new_events = [a_new_event(standing, key, maximum=2 - n) for n, key in enumerate(keys)]
@@ -284,7 +286,7 @@ async def test_events_decided_on_different_maxima_are_written_under_the_larger(
     assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
 
 
-async def test_a_maximum_of_one_type_or_brand_is_not_anothers(pool: Pool) -> None:
+async def test_maxima_are_separate_for_each_type_and_brand(pool: Pool) -> None:
     elsewhere = (a_wallet(0xB2), *KEY[1:])
     keys = [KEY, FORM, elsewhere]
     standing = await stand(pool, *keys)
@@ -311,7 +313,7 @@ async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
 
 @asynccontextmanager
 async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
-    """The origins of the wake-ups that another process hears until the block ends."""
+    """Collects the origins of the notifications that another process receives during the block."""
     payloads: list[object] = []
     fence = asyncio.Event()
     listener = await database.connect(database_url, "test")
@@ -332,7 +334,9 @@ async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: 
     assert payloads == [ORIGIN]
 
 
-async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) -> None:
+async def test_an_event_that_was_not_written_wakes_no_process(
+    pool: Pool, database_url: str
+) -> None:
     standing = await stand(pool, KEY, FORM)
     await write(pool, a_new_event(standing, maximum=1))
     full = a_key("bob@shop.example")
@@ -353,8 +357,8 @@ async def test_what_was_not_written_wakes_nobody(pool: Pool, database_url: str) 
     assert payloads == []
 
 
-async def test_a_nul_in_metadata_fails_its_own_write_only(pool: Pool) -> None:
-    """PostgreSQL keeps no NUL: http removes it, and a group commit isolates whoever gets here."""
+async def test_a_nul_in_metadata_fails_only_its_own_write(pool: Pool) -> None:
+    """PostgreSQL stores no NUL; the HTTP layer removes it, and a batch isolates other failures."""
     standing = await stand(pool, KEY)
     poisons: list[dict[str, object]] = [{"k": "nul \x00"}, {"\x00": 1}, {"a": [{"b\x00": ""}]}]
     for metadata in poisons:
@@ -364,7 +368,7 @@ async def test_a_nul_in_metadata_fails_its_own_write_only(pool: Pool) -> None:
     assert await write(pool, a_new_event(standing)) == {KEY: True}
 
 
-async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> None:
+async def test_a_found_event_has_the_status_of_its_reward(pool: Pool) -> None:
     new = a_new_event(await stand(pool, KEY))
     await write(pool, new)
 
@@ -392,7 +396,7 @@ async def test_a_found_event_tells_how_far_its_reward_has_come(pool: Pool) -> No
     assert await stored() == (a_hash("mint"), 5, True)
 
 
-async def test_a_kept_total_is_not_counted_anew_from_all_claims(pool: Pool) -> None:
+async def test_a_stored_claim_total_is_not_recounted(pool: Pool) -> None:
     keys = [a_key(f"user{number}@shop.example") for number in range(500)]
     standing = await stand(pool, KEY, *keys)
     await write(pool, *(a_new_event(standing, key, maximum=10_000) for key in keys))

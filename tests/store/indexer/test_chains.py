@@ -50,7 +50,7 @@ async def test_a_new_database_follows_no_chain(pool: Pool) -> None:
         assert await chains.identity(connection) is None
 
 
-async def test_the_cursor_moves_only_from_where_it_is(pool: Pool, chain: ChainIdentity) -> None:
+async def test_the_cursor_moves_only_by_compare_and_set(pool: Pool, chain: ChainIdentity) -> None:
     epoch = await begin(pool)
     await move(pool, epoch, b"", 1)
     await move(pool, epoch, b"1", 2)
@@ -61,7 +61,7 @@ async def test_the_cursor_moves_only_from_where_it_is(pool: Pool, chain: ChainId
     assert await cursor(pool) == Cursor(2, a_hash("2"), 0)
 
 
-async def test_a_new_term_shuts_the_old_follower_out(pool: Pool, chain: ChainIdentity) -> None:
+async def test_a_new_term_fences_off_the_old_follower(pool: Pool, chain: ChainIdentity) -> None:
     old = await begin(pool)
     new = await begin(pool)
     assert new == old + 1
@@ -88,7 +88,7 @@ async def test_finality_rises_to_the_cursor_at_most_and_never_falls(
     assert seen == [4, 4, 4, 10]
 
 
-async def test_a_cursor_that_goes_back_takes_finality_with_it(
+async def test_moving_the_cursor_back_lowers_finality_with_it(
     pool: Pool, chain: ChainIdentity
 ) -> None:
     epoch = await begin(pool)
@@ -100,7 +100,7 @@ async def test_a_cursor_that_goes_back_takes_finality_with_it(
     assert (await cursor(pool)).final_number == 6
 
 
-async def test_settled_is_what_is_deep_enough_and_was_seen_long_enough_ago(
+async def test_a_block_is_settled_when_deep_enough_and_seen_long_enough_ago(
     pool: Pool, chain: ChainIdentity
 ) -> None:
     epoch = await begin(pool)

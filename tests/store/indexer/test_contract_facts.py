@@ -1,4 +1,4 @@
-"""Tokens, collections, items and deals equal a naive model whatever is written and undone."""
+"""Tokens, collections, items and deals equal a naive model through writes and undos."""
 
 from collections import Counter
 from dataclasses import dataclass, field, replace
@@ -49,7 +49,7 @@ TABLES = (
 
 @dataclass
 class Model:
-    """All facts of the chain, and every row made up from nothing but them."""
+    """All facts of the chain; computes every row from them alone."""
 
     blocks: list[list[AnyFact]] = field(default_factory=list)
     branch: int = 0
@@ -72,65 +72,67 @@ class Model:
         head = self.head()
         return LogPosition(head.number, head.hash, len(self.blocks[-1]), a_hash("transaction"))
 
-    def say(self, fact: AnyFact) -> None:
+    def add(self, fact: AnyFact) -> None:
         self.blocks[-1].append(fact)
 
-    # Possible actions; each does nothing if the contracts would refuse it.
+    # Actions; an action that the contracts would refuse does nothing.
 
-    def happen(self, what: int, which: int, who: int) -> None:
-        wallet = a_wallet(1 + who % 3)
-        if what < 9:
-            self._happen_to_perks(what, which, who, wallet)
+    def act(self, action: int, target: int, actor: int) -> None:
+        wallet = a_wallet(1 + actor % 3)
+        if action < 9:
+            self._act_on_perks(action, target, actor, wallet)
             return
-        match what:
+        match action:
             case 9:
-                sold = self.sold()[1 + which % 2]
-                self.say(
+                sold = self.sold()[1 + target % 2]
+                self.add(
                     ItemSet(
-                        self.position(), 1 + which % 2, wallet, wallet, who, 100, sold, 3, True,
-                        who % 2 == 0, bytes([who]) * 32,
+                        self.position(), 1 + target % 2, wallet, wallet, actor, 100, sold, 3, True,
+                        actor % 2 == 0, bytes([actor]) * 32,
                     )
                 )  # fmt: skip
             case 10 | 11 if self.of(ItemSet):
-                item = self.of(ItemSet)[which % len(self.of(ItemSet))].item_id
-                self.say(Purchased(self.position(), item, wallet, REFERENCE, 1 + who % 3, 2**200))
+                item = self.of(ItemSet)[target % len(self.of(ItemSet))].item_id
+                self.add(Purchased(self.position(), item, wallet, REFERENCE, 1 + actor % 3, 2**200))
             case 12:
                 deal = len(self.of(DealLocked)).to_bytes(32, "big")
-                self.say(DealLocked(self.position(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
+                self.add(DealLocked(self.position(), deal, wallet, a_wallet(9), 10, 1_800_000_000))
             case 13:
-                self._end(which, who)
+                self._end(target, actor)
 
-    def _happen_to_perks(self, what: int, which: int, who: int, wallet: Address) -> None:
+    def _act_on_perks(self, action: int, target: int, actor: int, wallet: Address) -> None:
         created = self.of(CollectionCreated)
         held = sorted(self.holders())
-        match what:
+        match action:
             case 0:
-                self.say(
+                self.add(
                     CollectionCreated(
                         self.position(), len(created) + 1, wallet, wallet, 10**18, 0, 2, CHARGES,
-                        True, who % 2 == 0, f"https://perks.example/{who}/\x00",
+                        True, actor % 2 == 0, f"https://perks.example/{actor}/\x00",
                     )
                 )  # fmt: skip
             case 1 if created:
-                id_ = 1 + which % len(created)
-                self.say(CollectionUpdated(self.position(), id_, wallet, who, which, who, False))
+                id_ = 1 + target % len(created)
+                self.add(
+                    CollectionUpdated(self.position(), id_, wallet, actor, target, actor, False)
+                )
             case 2 if created:
-                self.say(CollectionBrandSet(self.position(), 1 + which % len(created), wallet))
+                self.add(CollectionBrandSet(self.position(), 1 + target % len(created), wallet))
             case 3 | 4 if created:
-                self._claim(1 + which % len(created), wallet)
+                self._claim(1 + target % len(created), wallet)
             case 5 | 6 if held:
-                token = held[which % len(held)]
-                self.say(TokenTransferred(self.position(), self.holders()[token], wallet, token))
+                token = held[target % len(held)]
+                self.add(TokenTransferred(self.position(), self.holders()[token], wallet, token))
             case 7 | 8 if held:
-                self._redeem(held[which % len(held)], 1 + who % 2)
+                self._redeem(held[target % len(held)], 1 + actor % 2)
 
     def _claim(self, collection: int, wallet: Address) -> None:
         claims: list[Claimed] = [
             fact for fact in self.of(Claimed) if fact.collection_id == collection
         ]
         token = collection << 32 | (len(claims) + 1)
-        self.say(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
-        self.say(
+        self.add(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
+        self.add(
             Claimed(self.position(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
         )
 
@@ -138,16 +140,16 @@ class Model:
         left = CHARGES - self.used()[token]
         if left >= amount:
             holder = self.holders()[token]
-            self.say(
+            self.add(
                 ChargeRedeemed(self.position(), token, holder, REFERENCE, amount, left - amount)
             )
 
-    def _end(self, which: int, who: int) -> None:
+    def _end(self, target: int, actor: int) -> None:
         ended = {fact.deal_id for fact in self.of((DealReleased, DealRefunded, DealSplit))}
         deals = [fact for fact in self.of(DealLocked) if fact.deal_id not in ended]
         if not deals:
             return
-        deal = deals[which % len(deals)]
+        deal = deals[target % len(deals)]
         common = (self.position(), deal.deal_id, deal.user, deal.business)
         by = a_wallet(8)
         endings = (
@@ -155,9 +157,9 @@ class Model:
             DealRefunded(*common, 10, by),
             DealSplit(*common, 7, 3),
         )
-        self.say(endings[who % 3])
+        self.add(endings[actor % 3])
 
-    # What the tables must hold.
+    # The expected rows.
 
     def holders(self) -> dict[int, Address]:
         return {fact.token_id: fact.recipient for fact in self.of(TokenTransferred)}
@@ -198,7 +200,7 @@ class Model:
     def collections(self) -> set[Row]:
         rows: dict[int, dict[str, Any]] = {}
         for fact in self.of((CollectionCreated, CollectionUpdated, CollectionBrandSet)):
-            values = {name: getattr(fact, name) for name in fact.__slots__ if name != "place"}
+            values = {name: getattr(fact, name) for name in fact.__slots__ if name != "position"}
             rows[fact.collection_id] = rows.get(fact.collection_id, {}) | values
         minted = Counter(token >> 32 for token in self.holders())
         return {
@@ -238,7 +240,7 @@ def mined_at(number: int) -> datetime:
 
 
 async def write(connection: Connection, blocks: list[BlockRow], facts: list[AnyFact]) -> None:
-    """As the follower does."""
+    """Writes blocks and facts as the follower does."""
     await chains.insert_blocks(connection, blocks)
     await perk_facts.insert(connection, [fact for fact in facts if isinstance(fact, PerkFact)])
     await sale_facts.insert(connection, [fact for fact in facts if isinstance(fact, SaleFact)])
@@ -246,7 +248,7 @@ async def write(connection: Connection, blocks: list[BlockRow], facts: list[AnyF
 
 
 async def stored(pool: Pool) -> tuple[set[Row], ...]:
-    """Tokens (with what is used), collections, items, deals."""
+    """Returns the rows of tokens (with used charges), collections, items and deals."""
     async with session(pool) as connection:
         held = [
             await tokens.find(connection, int(row[0]))
@@ -271,10 +273,10 @@ def plain(value: Any) -> Any:
     return int(value) if isinstance(value, Decimal) else value
 
 
-happening = st.tuples(st.integers(0, 13), st.integers(0, 5), st.integers(0, 5))
-blocks = st.lists(happening, max_size=5)
+action = st.tuples(st.integers(0, 13), st.integers(0, 5), st.integers(0, 5))
+blocks = st.lists(action, max_size=5)
 commits = st.lists(blocks, min_size=1, max_size=4)
-"""Blocks that are written together, as the indexer does far from the head."""
+"""Blocks written in one transaction, as the indexer does far from the head."""
 steps = st.lists(st.one_of(commits, commits, st.integers(1, 6)), max_size=12)
 """The facts to commit, or the number of blocks to undo."""
 
@@ -285,7 +287,7 @@ steps = st.lists(st.one_of(commits, commits, st.integers(1, 6)), max_size=12)
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-async def test_every_row_is_what_the_chain_says_through_every_undo(
+async def test_rows_equal_the_model_through_commits_and_undos(
     pool: Pool, wanted: list[list[list[tuple[int, int, int]]] | int]
 ) -> None:
     model = Model()
@@ -301,11 +303,11 @@ async def test_every_row_is_what_the_chain_says_through_every_undo(
                 for block in step:
                     model.begin_block()
                     headers.append(model.head())
-                    for what, which, who in block:
-                        model.happen(what, which, who)
+                    for action_number, target, actor in block:
+                        model.act(action_number, target, actor)
                 new = [fact for block in model.blocks[first:] for fact in block]
                 await write(connection, headers, new)
-                await write(connection, headers, new)  # the same again does nothing
+                await write(connection, headers, new)  # Writing facts is idempotent.
         expected = model.tokens(), model.collections(), model.items(), model.deals()
         assert await stored(pool) == expected
     kept = [await value(pool, f"SELECT count(*) FROM {table}") for table in TABLES[:7]]
@@ -328,7 +330,7 @@ def a_collection(collection: int = 7) -> CollectionCreated:
 
 @pytest.fixture
 async def seven(pool: Pool) -> Pool:
-    """Collection 7 with tokens 1 to 25, of which 5 wallets hold five each; and a neighbour, 8."""
+    """Collection 7 has tokens 1 to 25, five for each of 5 wallets; collection 8 has one token."""
     facts: list[AnyFact] = [a_collection(), a_collection(8)]
     for number in range(1, 26):
         facts += a_claim(number, holder=1 + number % 5)
@@ -360,7 +362,7 @@ async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seve
     assert seen == [7 << 32 | number for number in range(1, 27)]
 
 
-async def test_a_wallets_tokens_of_a_collection_are_counted_no_further_than_asked(
+async def test_a_wallets_tokens_of_a_collection_are_counted_up_to_a_bound(
     seven: Pool,
 ) -> None:
     async with session(seven) as connection:
@@ -370,7 +372,7 @@ async def test_a_wallets_tokens_of_a_collection_are_counted_no_further_than_aske
         assert await tokens.count_held(connection, a_wallet(2), 8, 10) == 0
 
 
-async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Pool) -> None:
+async def test_tokens_and_their_collections_brands_are_looked_up_in_one_query(seven: Pool) -> None:
     first, huge = 7 << 32 | 1, 2**256 - 1
     wanted = [(7, first), (8, first), (9, first), (7, 7 << 32 | 99), (7, first), (huge, huge)]
     async with session(seven) as connection:
@@ -396,9 +398,7 @@ async def test_many_are_looked_at_at_once_each_with_its_own_collection(seven: Po
 
 
 @pytest.mark.parametrize("huge", [2**63, 2**95, 2**256 - 1])
-async def test_what_no_token_or_collection_can_be_called_is_not_there(
-    seven: Pool, huge: int
-) -> None:
+async def test_ids_out_of_range_are_not_found(seven: Pool, huge: int) -> None:
     async with session(seven) as connection:
         assert await tokens.find(connection, huge) is None
         assert not (await tokens.read_page(connection, huge, 0, 5)).tokens

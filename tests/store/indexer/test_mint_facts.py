@@ -1,4 +1,4 @@
-"""Balances equal a naive ledger whatever is applied and undone; rewards hear only of their mint."""
+"""Balances equal a naive ledger through undos, and a mint is recorded only for its own reward."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -46,7 +46,7 @@ steps = st.lists(st.one_of(commits, st.integers(1, 6)), max_size=12)
 
 
 class Ledger:
-    """The naive model: all transfers, and every balance summed up from nothing."""
+    """The naive model: all transfers, from which every balance is summed."""
 
     def __init__(self) -> None:
         self.blocks: list[list[Transfer]] = []
@@ -60,7 +60,7 @@ class Ledger:
         return {wallet: amount for wallet, amount in expected.items() if wallet != ZERO_ADDRESS}
 
     def add(self, wanted: list[tuple[int, int, int]]) -> list[Transfer]:
-        """One block; nobody sends what he has not."""
+        """Adds a block; transfers above the sender's balance are left out."""
         self._branch += 1
         block: list[Transfer] = []
         self.blocks.append(block)
@@ -94,7 +94,7 @@ async def stored_balances(pool: Pool) -> dict[Address, int]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-async def test_balances_equal_the_ledger_through_every_undo(
+async def test_balances_equal_the_ledger_through_commits_and_undos(
     pool: Pool, wanted: list[list[list[tuple[int, int, int]]] | int]
 ) -> None:
     ledger = Ledger()
@@ -134,7 +134,7 @@ SEQ = 41
 
 @pytest.fixture
 async def reward(pool: Pool) -> UUID:
-    """100 LTZ owed to WALLET, with SEQ, in a published transaction; the cursor is at block 9."""
+    """A reward of 100 LTZ with SEQ in a published transaction; the cursor is at block 9."""
     node = FakeNode()
     await follow(pool, node)
     async with transaction(pool) as connection:
@@ -175,7 +175,7 @@ async def mint_of(pool: Pool, reward: UUID) -> tuple[Any, ...]:
         )
 
 
-async def test_a_reward_learns_where_it_was_minted(pool: Pool, reward: UUID) -> None:
+async def test_a_mint_is_recorded_in_its_rewards_row(pool: Pool, reward: UUID) -> None:
     assert await insert_mints(pool, the_mint_of(reward)) == 1
     assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
 
@@ -202,16 +202,20 @@ DIFFERENCES: dict[str, Callable[[RewardMinted], RewardMinted]] = {
 }
 
 
-async def test_a_mint_that_differs_anywhere_is_nobodys(pool: Pool, reward: UUID) -> None:
+async def test_a_mint_that_differs_in_any_field_belongs_to_no_reward(
+    pool: Pool, reward: UUID
+) -> None:
     for index, (name, change) in enumerate(DIFFERENCES.items()):
         foreign = at_position(change(the_mint_of(reward)), log_index=index)
         assert await insert_mints(pool, foreign) == 0, name
         assert await mint_of(pool, reward) == (None, None, None), name
-    assert await value(pool, "SELECT count(*) FROM mints") == len(DIFFERENCES), "facts all the same"
+    assert await value(pool, "SELECT count(*) FROM mints") == len(DIFFERENCES), (
+        "the facts are stored"
+    )
     assert await insert_mints(pool, at_position(the_mint_of(reward), log_index=99)) == 1
 
 
-async def test_only_the_matching_of_many_mints_are_counted(pool: Pool, reward: UUID) -> None:
+async def test_of_many_mints_only_the_matching_ones_are_counted(pool: Pool, reward: UUID) -> None:
     right = the_mint_of(reward)
     foreign = [
         replace(
@@ -225,7 +229,7 @@ async def test_only_the_matching_of_many_mints_are_counted(pool: Pool, reward: U
     assert await insert_mints(pool, *foreign[:2], right, *foreign[2:]) == 1
 
 
-async def test_an_undone_mint_leaves_its_reward_unminted_until_the_new_branch_has_it(
+async def test_an_undone_mints_reward_is_unminted_until_the_new_branch_mints_it(
     pool: Pool, reward: UUID
 ) -> None:
     await insert_mints(pool, the_mint_of(reward))
@@ -270,7 +274,7 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
 async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
     pool: Pool, reward: UUID
 ) -> None:
-    """Its transaction may have been displaced, in our eyes, before its mint was seen."""
+    """ltzd may have taken its transaction for displaced before it saw the mint."""
     await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await connection.execute("UPDATE rewards SET transaction_id = NULL")
@@ -282,7 +286,7 @@ async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
     assert (again.id, again.seq) == (reward, SEQ)
 
 
-async def test_an_undo_above_a_mint_leaves_it(pool: Pool, reward: UUID) -> None:
+async def test_an_undo_above_a_mint_keeps_the_mint(pool: Pool, reward: UUID) -> None:
     await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await reorgs.undo_above(connection, 7)
@@ -314,7 +318,7 @@ async def test_a_deep_undo_puts_a_confirmed_transaction_back_to_mined(
     assert settled == (state == "confirmed")
 
 
-async def test_an_undo_answers_how_many_blocks_are_gone(pool: Pool) -> None:
+async def test_an_undo_returns_the_number_of_removed_blocks(pool: Pool) -> None:
     async with transaction(pool) as connection:
         await chains.insert_blocks(
             connection,

@@ -1,4 +1,4 @@
-"""The rows of the day's gas, whatever becomes of the relays that it was reserved for."""
+"""The sums of a day's gas follow the states of its relays."""
 
 from datetime import timedelta
 from decimal import Decimal
@@ -14,14 +14,22 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.values import Address, hex_of
-from tests.support.relays.lanes import USER, WORST_WEI, a_plan, a_relay, a_relay_lane, send, write
+from tests.support.relays.lanes import (
+    MAX_COST_WEI,
+    USER,
+    a_plan,
+    a_relay,
+    a_relay_lane,
+    send,
+    write,
+)
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
 GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 COST = 50_000 * 2
 
 
-def of_ann(max_cost_wei: int = WORST_WEI, **changes: object) -> NewRelay:
+def of_ann(max_cost_wei: int = MAX_COST_WEI, **changes: object) -> NewRelay:
     return a_relay(max_cost_wei=max_cost_wei, identity="ann", **changes)  # type: ignore[arg-type]
 
 
@@ -31,13 +39,13 @@ async def spent(pool: Pool, *identities: str) -> GasSpent:
 
 
 async def sums(pool: Pool) -> tuple[int, int]:
-    """Of ann, and of everybody."""
+    """Returns Ann's sum and the total."""
     totals = await spent(pool)
     return totals.by_identity["ann"], totals.total_wei
 
 
 async def agrees(pool: Pool) -> bool:
-    """The sums are those of the rows, in every account."""
+    """Checks that each account's sum equals the sum of its relays' rows."""
     differences: int = await value(
         pool,
         """
@@ -61,11 +69,11 @@ async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -
         await relays.follow(connection, [row])
 
 
-async def test_nobody_has_spent_anything_on_a_day_without_relays(pool: Pool) -> None:
+async def test_on_a_day_without_relays_nothing_is_spent(pool: Pool) -> None:
     assert await sums(pool) == (0, 0)
 
 
-async def test_a_relay_counts_for_its_identity_and_for_everybody_whatever_its_wallet(
+async def test_a_relay_counts_for_its_identity_and_for_the_total(
     pool: Pool,
 ) -> None:
     other = a_relay(a_plan(b"\x02", a_wallet(5)), max_cost_wei=2, identity="ann")
@@ -77,7 +85,7 @@ async def test_a_relay_counts_for_its_identity_and_for_everybody_whatever_its_wa
     assert await agrees(pool)
 
 
-async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
+async def test_numbers_of_256_bits_are_kept_exactly(pool: Pool) -> None:
     await write(pool, of_ann(2**200), of_ann(2**200))
     assert await sums(pool) == (2**201, 2**201)
 
@@ -87,20 +95,20 @@ async def test_a_call_that_would_revert_costs_nothing(pool: Pool) -> None:
     assert await sums(pool) == (0, 0)
 
 
-async def test_a_mined_relay_costs_what_it_did_cost_and_its_worst_again_after_a_reorg(
+async def test_a_mined_relay_counts_its_cost_and_after_a_reorg_its_maximum_again(
     pool: Pool,
 ) -> None:
     lane = await a_relay_lane(pool)
     await write(pool, of_ann(), of_ann(7))
     mined, _ = await send(pool, lane)
-    assert await sums(pool) == (WORST_WEI + 7, WORST_WEI + 7)
+    assert await sums(pool) == (MAX_COST_WEI + 7, MAX_COST_WEI + 7)
 
     inclusion = Inclusion(5, a_hash("block"), True, GAS_COST)
     await move(pool, lane, mined.id, State.SIGNED, Transaction(State.MINED, inclusion))
     assert await sums(pool) == (COST + 7, COST + 7)
 
     await move(pool, lane, mined.id, State.MINED, Transaction(State.PUBLISHED))
-    assert await sums(pool) == (WORST_WEI + 7, WORST_WEI + 7)
+    assert await sums(pool) == (MAX_COST_WEI + 7, MAX_COST_WEI + 7)
     assert await agrees(pool)
 
 
@@ -116,7 +124,7 @@ async def test_following_twice_counts_once(pool: Pool) -> None:
     assert await sums(pool) == (COST, COST)
 
 
-async def test_a_move_that_is_not_committed_changes_neither_row_nor_sum(pool: Pool) -> None:
+async def test_a_rolled_back_state_change_changes_neither_row_nor_sum(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     await write(pool, of_ann())
     (row,) = await send(pool, lane)
@@ -128,11 +136,11 @@ async def test_a_move_that_is_not_committed_changes_neither_row_nor_sum(pool: Po
         await relays.follow(connection, [row.id])
         assert (await gas_budgets.spent(connection, ["ann"])).total_wei == COST
         await dying.rollback()
-    assert await sums(pool) == (WORST_WEI, WORST_WEI)
+    assert await sums(pool) == (MAX_COST_WEI, MAX_COST_WEI)
     assert await agrees(pool)
 
 
-async def test_a_relay_whose_nonce_another_transaction_used_cost_nothing(pool: Pool) -> None:
+async def test_a_displaced_relay_costs_nothing(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     await write(pool, of_ann())
     (row,) = await send(pool, lane)
@@ -140,7 +148,7 @@ async def test_a_relay_whose_nonce_another_transaction_used_cost_nothing(pool: P
     assert await sums(pool) == (0, 0)
 
 
-async def test_what_is_taken_back_is_given_back(pool: Pool) -> None:
+async def test_a_withdrawn_relays_reservation_is_released(pool: Pool) -> None:
     first, second = await write(pool, of_ann(), of_ann(7))
     async with session(pool) as connection:
         assert await relays.withdraw(connection, first)
@@ -156,7 +164,7 @@ async def test_what_is_taken_back_is_given_back(pool: Pool) -> None:
     assert await agrees(pool)
 
 
-async def test_a_relay_counts_on_the_utc_day_on_which_it_was_let_in(pool: Pool) -> None:
+async def test_a_relay_counts_on_the_utc_day_of_its_admission(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     async with pool.acquire() as connection:
         await connection.execute("SET TIME ZONE 'Pacific/Kiritimati'")
@@ -166,7 +174,7 @@ async def test_a_relay_counts_on_the_utc_day_on_which_it_was_let_in(pool: Pool) 
             "SELECT gas_day, (now() AT TIME ZONE 'UTC')::date FROM relays"
         )
         assert day == today
-        assert (await gas_budgets.spent(connection, ["ann"])).by_identity == {"ann": WORST_WEI}
+        assert (await gas_budgets.spent(connection, ["ann"])).by_identity == {"ann": MAX_COST_WEI}
         await connection.execute("RESET TIME ZONE")
         before = today - timedelta(days=1)
         await connection.execute("UPDATE relays SET gas_day = $2 WHERE id = $1", relay, before)
@@ -179,10 +187,10 @@ async def test_a_relay_counts_on_the_utc_day_on_which_it_was_let_in(pool: Pool) 
     assert await agrees(pool)
 
 
-async def test_connections_add_to_everybodys_sum_without_waiting_for_each_other(
+async def test_concurrent_additions_to_the_total_do_not_block_each_other(
     pool: Pool,
 ) -> None:
-    """Each holds its own slot until it commits."""
+    """Each connection locks only its own slot."""
     async with pool.acquire() as first, pool.acquire() as second, pool.acquire() as third:
         slots = {
             await each.fetchval("SELECT pg_backend_pid() % 15"): each
@@ -197,7 +205,7 @@ async def test_connections_add_to_everybodys_sum_without_waiting_for_each_other(
     assert await sums(pool) == (1, 3)
 
 
-async def test_writers_near_the_edge_see_what_those_before_them_committed(pool: Pool) -> None:
+async def test_writers_near_the_budget_see_all_committed_spending(pool: Pool) -> None:
     budgets = GasBudgets(total_wei=100)
     async with pool.acquire() as writer, pool.acquire() as other:
         first = writer.transaction()
@@ -214,7 +222,7 @@ async def test_writers_near_the_edge_see_what_those_before_them_committed(pool: 
             assert (await gas_budgets.spent_for(other, budgets, [], 60)).total_wei == 60
 
 
-async def test_days_long_over_are_forgotten(pool: Pool) -> None:
+async def test_past_days_are_deleted(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO gas_spent SELECT current_date - days, 'ann', 0, $1::numeric "
@@ -225,7 +233,7 @@ async def test_days_long_over_are_forgotten(pool: Pool) -> None:
     assert await value(pool, "SELECT count(*) <= 9 FROM gas_spent")
 
 
-# --- whose a wallet is --------------------------------------------------------------------------
+# --- identities of wallets ----------------------------------------------------------------------
 
 
 async def identity_of(pool: Pool, wallet: Address) -> str:
@@ -233,11 +241,11 @@ async def identity_of(pool: Pool, wallet: Address) -> str:
         return await gas_budgets.identity_of(connection, wallet)
 
 
-async def test_a_wallet_that_nobody_knows_is_its_own_identity(pool: Pool) -> None:
+async def test_an_unknown_wallet_is_its_own_identity(pool: Pool) -> None:
     assert await identity_of(pool, USER) == hex_of(USER)
 
 
-async def test_a_wallet_that_was_made_for_an_address_is_its_users(pool: Pool) -> None:
+async def test_a_wallet_created_for_an_address_belongs_to_its_user(pool: Pool) -> None:
     async with session(pool) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
@@ -247,8 +255,8 @@ async def test_a_wallet_that_was_made_for_an_address_is_its_users(pool: Pool) ->
     assert await identity_of(pool, USER) == "did:privy:ann"
 
 
-async def test_a_wallet_that_ltzd_keeps_is_its_owners_log_in(pool: Pool) -> None:
-    """As tokens call the owner: by the subject alone."""
+async def test_a_custodial_wallet_has_its_owners_subject_as_identity(pool: Pool) -> None:
+    """The identity is the subject of the owner's tokens, without the issuer."""
     other = a_wallet(0x55)
     async with session(pool) as connection:
         for subject, wallet in (("ltzd:root", USER), ("ltzd:other", other)):

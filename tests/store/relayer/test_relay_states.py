@@ -1,4 +1,4 @@
-"""The statements on relays' rows change states exactly as `rules/relayer/states` says."""
+"""The SQL statements change relays' states exactly as `rules/relayer/states` defines."""
 
 from collections.abc import Awaitable, Callable
 from itertools import product
@@ -24,8 +24,8 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import QueuedRelay
 from tests.support.relays.lanes import (
+    MAX_COST_WEI,
     USER,
-    WORST_WEI,
     a_plan,
     a_relay,
     a_relay_lane,
@@ -47,7 +47,7 @@ OBSERVATIONS: list[RelayObservation] = [Signed(), NotSendable(), Withdrawn(), *M
 
 
 async def a_relay_in(pool: Pool, lane: Lane, state: RelayState) -> int:
-    """Write a relay in this state; one that is SENT or MINED has a transaction."""
+    """Writes a relay in this state, with a transaction if it is SENT or MINED."""
     plan = a_plan(serialized_per_user=True)
     failure = "ClaimsPaused()" if state is RelayState.FAILED else None
     (relay,) = await write(pool, a_relay(plan, failure=failure))
@@ -58,7 +58,7 @@ async def a_relay_in(pool: Pool, lane: Lane, state: RelayState) -> int:
 
 
 async def observe(pool: Pool, lane: Lane, relay: int, seen: RelayObservation) -> None:
-    """Run the statement for the observation; one that is refused changes nothing."""
+    """Runs the statement for the observation; a refused statement changes nothing."""
     match seen:
         case Signed():
             queued = [QueuedRelay(relay, a_plan().to, a_plan().data, 100_000)]
@@ -90,7 +90,7 @@ async def run(pool: Pool, statement: Callable[[Connection], Awaitable[object]]) 
 
 
 @pytest.mark.parametrize(("state", "seen"), list(product(STORED, OBSERVATIONS)))
-async def test_every_statement_moves_a_row_as_the_table_says(
+async def test_every_statement_changes_states_as_the_table_says(
     pool: Pool, state: RelayState, seen: RelayObservation
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -124,7 +124,7 @@ async def test_a_relay_is_charged_as_the_table_says(pool: Pool, state: State) ->
     relay = await a_relay_in(pool, lane, RelayState.SENT)
     await observe(pool, lane, relay, TransactionMoved(state))
     assert await value(pool, "SELECT gas_wei FROM relays WHERE id = $1", relay) == charged_wei(
-        state, None, WORST_WEI
+        state, None, MAX_COST_WEI
     )
 
 

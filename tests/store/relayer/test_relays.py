@@ -56,7 +56,7 @@ def an_inclusion(succeeded: bool = True, gas_cost: GasCost | None = GAS_COST) ->
 
 
 async def move(pool: Pool, lane: Lane, row: int, was: State, now: Transaction) -> None:
-    """As the lane writes a move of its transaction."""
+    """Saves a state change of a transaction as its lane does."""
     async with transaction(pool) as connection:
         await save(connection, lane, row, was, now)
         await relays.follow(connection, [row])
@@ -76,17 +76,17 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
         )
 
 
-# --- standings --------------------------------------------------------------------------------
+# --- usage ------------------------------------------------------------------------------------
 
 
-async def test_somebody_new_has_no_hour_and_nothing_under_way(pool: Pool) -> None:
+async def test_a_new_user_has_no_hour_and_no_relay_in_flight(pool: Pool) -> None:
     actual = await standing(pool)
     assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
     assert actual.now.tzinfo is UTC
     assert abs(datetime.now(UTC) - actual.now) < timedelta(seconds=30)
 
 
-async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool) -> None:
+async def test_usage_of_many_users_is_returned_in_the_order_of_the_query(pool: Pool) -> None:
     start = (await standing(pool)).now - timedelta(minutes=10)
     each = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
     other = a_relay(a_plan(b"\x02", serialized_per_user=True), window_start=start)
@@ -113,13 +113,13 @@ async def test_many_users_stand_each_where_he_does_in_the_order_asked(pool: Pool
     assert [each.window_start for each in actual] == [start, None, start, start]
 
 
-async def test_numbers_of_256_bits_survive(pool: Pool) -> None:
+async def test_numbers_of_256_bits_are_kept_exactly(pool: Pool) -> None:
     largest = 2**256 - 1
     await write(pool, a_relay(a_plan(claim=(largest, largest))))
     assert (await standing(pool)).claims == [RequestedClaim(largest, largest)]
 
 
-async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
+async def test_a_past_hour_does_not_count(pool: Pool) -> None:
     now = (await standing(pool)).now
     await write(pool, *[a_relay(window_start=now - timedelta(minutes=61))] * 35)
     assert (await standing(pool)).used == 0
@@ -130,8 +130,8 @@ async def test_an_hour_that_is_over_counts_nothing(pool: Pool) -> None:
     assert (actual.used, actual.window_start) == (3, begun)
 
 
-async def test_of_two_hours_the_newer_counts(pool: Pool) -> None:
-    """Who has waited for the lock since before the end of one may find the next begun."""
+async def test_of_two_hours_the_newer_one_counts(pool: Pool) -> None:
+    """A writer that waited for the lock past the hour's end may find the next hour begun."""
     now = (await standing(pool)).now
     old, new = now - timedelta(minutes=59), now
     await write(pool, *[a_relay(window_start=old)] * 35, a_relay(window_start=new))
@@ -139,7 +139,9 @@ async def test_of_two_hours_the_newer_counts(pool: Pool) -> None:
     assert (actual.used, actual.window_start) == (1, new)
 
 
-async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: Pool) -> None:
+async def test_the_last_serialized_relay_is_known_after_it_settled_and_its_hour_ended(
+    pool: Pool,
+) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     (row,) = await send(pool, lane)
@@ -155,7 +157,7 @@ async def test_turns_are_remembered_when_they_are_over_and_their_hour_is(pool: P
     )
 
 
-async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) -> None:
+async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) -> None:
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
     actual = await standing(pool, key="k")
@@ -167,13 +169,13 @@ async def test_a_simulated_failure_counts_nothing_but_holds_its_key(pool: Pool) 
     assert await row_states(pool) == ["failed"]
 
 
-# --- writers at the same time -----------------------------------------------------------------
+# --- concurrent writers -----------------------------------------------------------------------
 
 
 async def at_once(
     pool: Pool, count: int, write_one: Callable[[Connection], Awaitable[bool]]
 ) -> int:
-    """How many of so many transactions wrote something."""
+    """Runs `count` concurrent transactions and returns how many wrote a row."""
 
     async def once() -> bool:
         async with transaction(pool) as connection:
@@ -183,7 +185,7 @@ async def at_once(
     return sum(await asyncio.gather(*[once() for _ in range(count)]))
 
 
-async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: Pool) -> None:
+async def test_of_concurrent_relays_at_most_thirty_five_are_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
         (actual,) = await relays.read_usage(connection, [(USER, None, None)])
         try:
@@ -199,7 +201,7 @@ async def test_of_relays_at_once_never_more_than_thirty_five_are_written(pool: P
     assert await value(pool, "SELECT count(DISTINCT window_start) FROM relays") == 1
 
 
-async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
+async def test_of_concurrent_serialized_relays_one_is_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
         (actual,) = await relays.read_usage(connection, [(USER, None, None)])
         if not actual.has_serialized_in_flight:
@@ -209,7 +211,7 @@ async def test_of_turns_at_once_one_is_taken(pool: Pool) -> None:
     assert await at_once(pool, 12, attempt) == 1
 
 
-async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
+async def test_of_concurrent_requests_with_one_key_one_is_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
         (actual,) = await relays.read_usage(connection, [(USER, "k", None)])
         if actual.earlier is None:
@@ -221,7 +223,7 @@ async def test_of_requests_with_one_key_one_is_written(pool: Pool) -> None:
         await write(pool, a_relay(key="k"))
 
 
-async def test_writers_of_the_same_users_in_another_order_never_deadlock(pool: Pool) -> None:
+async def test_writers_of_the_same_users_in_different_orders_do_not_deadlock(pool: Pool) -> None:
     users = [a_wallet(number) for number in range(30)]
 
     async def hold(order: Sequence[Address]) -> None:
@@ -242,7 +244,7 @@ async def test_users_do_not_wait_for_each_other(pool: Pool) -> None:
 # --- the queue --------------------------------------------------------------------------------
 
 
-async def test_a_lane_takes_the_oldest_that_it_may_send_and_nobody_else_holds(pool: Pool) -> None:
+async def test_a_lane_takes_the_oldest_unlocked_relays_that_it_may_send(pool: Pool) -> None:
     lane, other = await a_relay_lane(pool), await a_relay_lane(pool, OTHER_RELAYER)
     mine_, his = (a_plan(wallet=signer.address) for signer in (RELAYER, OTHER_RELAYER))
     ids = await write(pool, a_relay(his), a_relay(), a_relay(mine_), a_relay(), a_relay(his))
@@ -252,7 +254,7 @@ async def test_a_lane_takes_the_oldest_that_it_may_send_and_nobody_else_holds(po
         assert await relays.queued(first, lane, 9) == await relays.queued(first, lane, 2)
 
 
-async def test_what_is_queued_holds_all_that_is_signed(pool: Pool) -> None:
+async def test_a_queued_relay_has_everything_that_is_signed(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(b"\x07" * 100)))
     async with transaction(pool) as connection:
@@ -285,7 +287,7 @@ async def test_signed_relays_have_transactions_in_the_order_of_nonces(pool: Pool
 
 
 @pytest.mark.parametrize("wrong", ["nonce ahead", "nonce behind", "epoch", "wallet"])
-async def test_a_lane_that_is_another_by_now_signs_nothing(pool: Pool, wrong: str) -> None:
+async def test_a_lane_of_an_ended_term_signs_nothing(pool: Pool, wrong: str) -> None:
     lane = await a_relay_lane(pool)
     await write(pool, a_relay())
     await send(pool, lane)
@@ -301,7 +303,7 @@ async def test_a_lane_that_is_another_by_now_signs_nothing(pool: Pool, wrong: st
     assert await value(pool, "SELECT next_nonce FROM lanes") == 1
 
 
-async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: Pool) -> None:
+async def test_a_missing_relay_fails_the_signing_of_the_whole_batch(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     gone, _ = await write(pool, a_relay(), a_relay())
     async with session(pool) as connection:
@@ -317,7 +319,7 @@ async def test_a_relay_that_is_gone_is_not_signed_nor_are_those_beside_it(pool: 
 # --- withdrawal -------------------------------------------------------------------------------
 
 
-async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
+async def test_a_withdrawn_relay_leaves_no_row(pool: Pool) -> None:
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0)), key="k"))
     async with session(pool) as connection:
         assert await relays.withdraw(connection, relay)
@@ -328,7 +330,7 @@ async def test_what_was_taken_back_leaves_nothing(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("commits", [True, False])
-async def test_between_a_lane_that_signs_and_a_withdrawal_one_wins(
+async def test_a_concurrent_signature_and_withdrawal_have_one_winner(
     pool: Pool, commits: bool
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -359,7 +361,7 @@ async def a_writer_waits(pool: Pool) -> bool:
     return waiting
 
 
-async def test_a_lane_passes_by_what_is_being_taken_back(pool: Pool) -> None:
+async def test_a_lane_skips_a_relay_that_is_being_withdrawn(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     going, staying = await write(pool, a_relay(), a_relay())
     async with transaction(pool) as first, transaction(pool) as other:
@@ -367,10 +369,10 @@ async def test_a_lane_passes_by_what_is_being_taken_back(pool: Pool) -> None:
         assert [each.id for each in await relays.queued(other, lane, 9)] == [staying]
 
 
-# --- how far it has come ----------------------------------------------------------------------
+# --- progress ---------------------------------------------------------------------------------
 
 
-async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
+async def test_a_relays_state_follows_its_transaction(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     relay, other = await write(pool, a_relay(), a_relay())
     queued = await progress(pool, relay)
@@ -379,7 +381,7 @@ async def test_a_relay_follows_its_transaction(pool: Pool) -> None:
 
     row, _ = await send(pool, lane)
     signed = await progress(pool, relay)
-    assert signed.transaction_hash is None, "no node has it yet"
+    assert signed.transaction_hash is None, "no node has accepted it yet"
     assert await row_states(pool) == ["sent", "sent"]
     async with session(pool) as connection:
         await transactions.mark_published(connection, [a_hash(f"{relay}")])
@@ -425,7 +427,7 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
     assert not (await standing(pool)).has_serialized_in_flight
 
 
-async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(pool: Pool) -> None:
+async def test_a_displaced_relay_has_failed_and_no_longer_blocks_its_user(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     (row,) = await send(pool, lane)
@@ -438,7 +440,7 @@ async def test_a_relay_whose_nonce_was_taken_has_failed_and_its_turn_is_over(poo
         assert (await relays.settled(connection, [relay])).keys() == {relay}
 
 
-async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
+async def test_busy_users_are_found_in_one_query(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     third = a_wallet(0xA3)
     await write(pool, a_relay(a_plan(user=third, serialized_per_user=True)))
@@ -452,7 +454,7 @@ async def test_whose_turns_are_taken_is_told_of_many(pool: Pool) -> None:
         assert await relays.users_with_serialized(connection, [OTHER_USER]) == set()
 
 
-async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: Pool) -> None:
+async def test_a_relay_is_found_by_any_of_its_hashes_and_only_for_its_user(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
@@ -461,7 +463,9 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
         await transactions.store_attempt(connection, lane, row.id, dearer)
         untaken = await relays.by_hash(connection, a_hash("dearer"), [USER])
         assert untaken is not None
-        assert untaken.transaction_hash is None, "a hash is shown once a node has taken the bytes"
+        assert untaken.transaction_hash is None, (
+            "a hash is shown once a node has accepted the transaction"
+        )
         await transactions.mark_published(connection, [a_hash("dearer")])
         for hash_, shown in (("dearer", "dearer"), (f"{relay}", "dearer")):
             actual = await relays.by_hash(connection, a_hash(hash_), [OTHER_USER, USER])
@@ -472,7 +476,7 @@ async def test_any_hash_of_ones_own_relay_finds_it_and_nothing_else_does(pool: P
         assert await relays.by_hash(connection, a_hash("unknown"), [USER]) is None
 
 
-async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) -> None:
+async def test_of_several_attempts_the_published_one_is_shown(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
@@ -482,14 +486,14 @@ async def test_of_several_attempts_the_one_that_a_node_has_is_shown(pool: Pool) 
         await transactions.mark_published(connection, [a_hash(f"{relay}")])
         published = await relays.by_hash(connection, a_hash("dearer"), [USER])
     assert published is not None
-    assert published.transaction_hash == a_hash(f"{relay}"), "a node has only this"
+    assert published.transaction_hash == a_hash(f"{relay}"), "only this attempt was published"
 
 
 CANCELLED = Inclusion(5, a_hash("block"), False, GAS_COST, is_cancellation=True)
 """Where a self-transfer is mined in the place of a call."""
 
 
-async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is_final(
+async def test_a_relay_cancelled_by_a_self_transfer_is_pending_until_that_is_final(
     pool: Pool,
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -516,10 +520,10 @@ async def test_a_relay_whose_nonce_a_self_transfer_took_is_pending_until_that_is
         assert (await relays.settled(connection, [relay])).keys() == {relay}
         actual = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
     assert actual is not None
-    assert actual.id == relay, "the hash of the refused bytes finds it as well"
+    assert actual.id == relay, "the refused attempt's hash finds it as well"
 
 
-async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not_count(
+async def test_a_relay_that_cannot_be_signed_fails_with_its_reason_and_does_not_count(
     pool: Pool,
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -534,7 +538,7 @@ async def test_a_relay_that_may_not_be_signed_fails_with_its_reason_and_does_not
         assert (await relays.settled(connection, [refused])).keys() == {refused}
 
 
-async def test_a_relay_that_is_signed_is_refused_no_more(pool: Pool) -> None:
+async def test_a_signed_relay_cannot_be_refused(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     await send(pool, lane)
@@ -543,10 +547,10 @@ async def test_a_relay_that_is_signed_is_refused_no_more(pool: Pool) -> None:
     assert await row_states(pool) == ["sent"]
 
 
-# --- what is forgotten ------------------------------------------------------------------------
+# --- deletion ---------------------------------------------------------------------------------
 
 
-async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool: Pool) -> None:
+async def test_idempotency_keys_and_their_failed_relays_are_deleted_after_a_day(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     ids = await write(
         pool,
@@ -566,7 +570,7 @@ async def test_keys_and_what_hangs_on_them_alone_are_forgotten_after_a_day(pool:
     assert await row_states(pool) == ["sent", "sent", "failed"]
 
 
-async def test_what_nobody_sent_in_ten_minutes_is_sent_no_more_and_dropped(pool: Pool) -> None:
+async def test_a_relay_queued_for_ten_minutes_is_not_sent_and_is_deleted(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     (sent,) = await write(pool, a_relay())
     await send(pool, lane)
@@ -580,14 +584,16 @@ async def test_what_nobody_sent_in_ten_minutes_is_sent_no_more_and_dropped(pool:
     assert await row_states(pool) == ["sent", "queued"]
 
 
-# --- very many rows ---------------------------------------------------------------------------
+# --- query plans with many rows ---------------------------------------------------------------
 
 ROWS, USERS = 20_000, 1_000
 
 
 async def fill(connection: Connection, lane: Lane) -> None:
-    """Relays of many users, all mined, of the last ten hours."""
-    await connection.execute("SET session_replication_role = replica")  # no look at foreign keys
+    """Inserts mined relays of many users over the last ten hours."""
+    await connection.execute(
+        "SET session_replication_role = replica"
+    )  # Foreign keys are not checked.
     await connection.execute(
         """
         WITH sent AS (
@@ -620,7 +626,7 @@ async def fill(connection: Connection, lane: Lane) -> None:
 
 
 class Explained:
-    """A connection whose queries are explained as they run; counts the rows that they looked at."""
+    """A connection that runs its queries under EXPLAIN ANALYZE and counts the rows they read."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -637,7 +643,7 @@ class Explained:
 
 
 def _rows_read(plan: dict[str, Any]) -> float:
-    """By all scans of the plan, with those that a filter threw away."""
+    """Sums the rows read by all scans of the plan, including those that a filter removed."""
     own = 0.0
     if "Scan" in plan["Node Type"]:
         thrown_away = plan.get("Rows Removed by Filter", 0)
@@ -645,10 +651,10 @@ def _rows_read(plan: dict[str, Any]) -> float:
     return own + sum(_rows_read(child) for child in plan.get("Plans", []))
 
 
-async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
+async def test_queries_about_relays_read_only_the_relays_they_return(
     pool: Pool,
 ) -> None:
-    """Whether or not the server has ever counted them."""
+    """This holds with and without planner statistics."""
     lane = await a_relay_lane(pool)
     async with session(pool) as connection:
         await fill(connection, lane)
@@ -675,7 +681,7 @@ async def test_however_many_relays_there_are_only_those_asked_for_are_looked_at(
             await connection.execute("ANALYZE relays, transactions, attempts")
 
 
-async def test_however_many_wait_only_those_that_are_taken_are_looked_at(pool: Pool) -> None:
+async def test_taking_queued_relays_reads_only_the_relays_taken(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
     ids = await write(pool, *[a_relay()] * 2_000)
     async with session(pool) as connection:

@@ -1,4 +1,4 @@
-"""A check-in or milestone is written with its reward, its ranks and the budget, or not at all."""
+"""A check-in or milestone is written atomically with its reward, ranks and budget."""
 
 import asyncio
 import random
@@ -99,7 +99,7 @@ async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND)
         return await check_ins.read_snapshot(connection, a_member(wallet, brand))
 
 
-async def test_who_never_came_has_no_streak(pool: Pool) -> None:
+async def test_a_member_who_never_checked_in_has_no_streak(pool: Pool) -> None:
     snapshot = await standing(pool)
     assert (snapshot.streak, snapshot.claimed) == (None, frozenset())
     assert snapshot.now.tzinfo is not None
@@ -121,7 +121,7 @@ async def test_a_check_in_is_written_with_its_reward_and_found_again(pool: Pool)
     ]
 
 
-async def test_a_check_in_that_earns_nothing_owes_nothing(pool: Pool) -> None:
+async def test_a_check_in_without_a_reward_queues_no_mint(pool: Pool) -> None:
     free = a_check_in(check_in=CheckIn(Streak(1, DAY, 1), 0), budget=a_budget(100))
 
     assert await write(pool, free) == [True]
@@ -130,7 +130,7 @@ async def test_a_check_in_that_earns_nothing_owes_nothing(pool: Pool) -> None:
     assert await rows(pool, "SELECT 1 FROM rewards UNION ALL SELECT 1 FROM brand_usage") == []
 
 
-async def test_a_streak_goes_on_from_where_it_was_and_its_best_stays(pool: Pool) -> None:
+async def test_a_streak_continues_and_its_best_is_kept(pool: Pool) -> None:
     await check_in_on(pool, DAY, DAY + ONE_DAY, DAY + 5 * ONE_DAY)
 
     assert (await standing(pool)).streak == Streak(1, DAY + 5 * ONE_DAY, 2)
@@ -141,7 +141,7 @@ async def test_a_streak_goes_on_from_where_it_was_and_its_best_stays(pool: Pool)
     ]
 
 
-async def test_what_was_decided_on_an_older_streak_is_not_written(pool: Pool) -> None:
+async def test_a_check_in_decided_on_an_outdated_streak_is_not_written(pool: Pool) -> None:
     first, rival = a_check_in(), a_check_in()
     assert await write(pool, first) == [True]
     before = await everything(pool)
@@ -153,7 +153,7 @@ async def test_what_was_decided_on_an_older_streak_is_not_written(pool: Pool) ->
     assert await everything(pool) == before
 
 
-async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
+async def test_of_concurrent_check_ins_one_is_written(pool: Pool) -> None:
     outcomes = await asyncio.gather(*(write(pool, a_check_in()) for _ in range(50)))
 
     assert sorted(outcomes) == [[False]] * 49 + [[True]]
@@ -161,7 +161,7 @@ async def test_of_many_at_once_one_is_written(pool: Pool) -> None:
     assert await value(pool, "SELECT sum(ranked) FROM leaderboard_totals") == 3
 
 
-async def test_what_is_rolled_back_leaves_nothing(pool: Pool) -> None:
+async def test_a_rolled_back_check_in_leaves_nothing(pool: Pool) -> None:
     nothing = await everything(pool)
 
     await insert_member(pool, a_member())
@@ -227,7 +227,7 @@ async def test_a_milestone_above_the_budget_is_not_written(pool: Pool) -> None:
     assert await everything(pool) == before
 
 
-async def test_no_crowd_passes_the_budget(pool: Pool) -> None:
+async def test_concurrent_check_ins_do_not_exceed_the_budget(pool: Pool) -> None:
     outcomes = await asyncio.gather(
         *(
             write(pool, a_check_in(wallet=a_wallet(number), budget=a_budget(75)))
@@ -243,7 +243,7 @@ async def test_no_crowd_passes_the_budget(pool: Pool) -> None:
     assert await value(pool, "SELECT sum(ranked) FROM leaderboard_totals WHERE period = 'all'") == 7
 
 
-async def test_a_fault_that_is_not_the_budgets_is_not_called_so(pool: Pool) -> None:
+async def test_another_constraint_violation_is_not_reported_as_the_budget(pool: Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await write(pool, a_check_in(own_ltz=11))
 
@@ -256,8 +256,8 @@ def starts(day: date) -> dict[str, date]:
     return {"week": monday, "month": date(day.year, day.month, 1), "all": date(1970, 1, 1)}
 
 
-async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: Pool) -> None:
-    """Against a count of the check-ins themselves, of many who come on many days at once."""
+async def test_ranks_are_the_longest_streaks_of_each_week_month_and_all_time(pool: Pool) -> None:
+    """Compares the ranks with the check-ins after concurrent check-ins of many wallets and days."""
     chance = random.Random(9)
     days = [date(2026, 12, 20) + n * ONE_DAY for n in range(26)]
     came = {
@@ -291,7 +291,7 @@ async def test_ranks_are_the_longest_streaks_of_each_week_month_and_ever(pool: P
     assert await value(pool, "SELECT count(DISTINCT slot) FROM leaderboard_totals") > 5
 
 
-async def test_a_shorter_streak_of_the_same_month_leaves_the_longer_one(pool: Pool) -> None:
+async def test_a_shorter_streak_of_the_same_month_keeps_the_longer_one(pool: Pool) -> None:
     await check_in_on(pool, *(DAY + n * ONE_DAY for n in (0, 1, 2, 10)))
 
     assert sorted(await rows(pool, "SELECT period, starts, days FROM leaderboard_streaks")) == [
@@ -306,7 +306,7 @@ async def test_a_shorter_streak_of_the_same_month_leaves_the_longer_one(pool: Po
 
 
 async def count_notifications(url: str, act: Callable[[], Awaitable[object]]) -> int:
-    """How often the mint lane is told while `act` acts."""
+    """Counts the notifications of the mint lane while `act` runs."""
     listener: Connection = await connect(url, "test")
     origins: list[object] = []
     ended = asyncio.Event()

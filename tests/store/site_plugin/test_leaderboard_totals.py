@@ -1,4 +1,4 @@
-"""Earnings are what the minted rewards come to, whatever the chain does; boards read them."""
+"""Earnings equal the sums of minted rewards through reorgs and rebuilds; leaderboards read them."""
 
 import json
 from collections import Counter, defaultdict
@@ -52,7 +52,7 @@ async def ranked(pool: Pool, *args: Any, **more: Any) -> dict[Address, int]:
     return {place.wallet: place.value for place in board.places}
 
 
-# --- whatever happens ---------------------------------------------------------------------------
+# --- random sequences ---------------------------------------------------------------------------
 
 rewards_owed = st.builds(
     Earned,
@@ -64,10 +64,10 @@ rewards_owed = st.builds(
 )
 steps = st.lists(
     st.one_of(
-        # So many rewards are minted in the next block, which so many blocks may make way for.
+        # The number of rewards that the next block mints, or of blocks to undo.
         st.tuples(st.just("mint"), st.integers(0, 4)),
         st.tuples(st.just("undo"), st.integers(0, 4)),
-        # The index is read again; so many of the newest blocks were not final, and may be gone.
+        # A rebuild with this number of blocks that are not final and may be lost.
         st.tuples(st.just("read again"), st.integers(0, 3)),
         st.tuples(st.just("lose and read again"), st.integers(0, 3)),
     ),
@@ -76,7 +76,7 @@ steps = st.lists(
 
 
 class Chain:
-    """Blocks with the rewards minted in them; the oldest is number 1."""
+    """Blocks, numbered from 1, with the rewards minted in them."""
 
     def __init__(self, earnings: Earnings, owed: list[UUID]) -> None:
         self._earnings = earnings
@@ -102,7 +102,7 @@ class Chain:
                 await self._read_all()
 
     def _forget(self, number: int) -> None:
-        """Undone rewards are minted first of all, in other blocks."""
+        """Removes the newest blocks; their rewards are the next to be minted."""
         kept = max(0, len(self._blocks) - number)
         self._branch += 1
         self._unminted = [id_ for block in self._blocks[kept:] for id_ in block] + self._unminted
@@ -123,7 +123,7 @@ class Chain:
 
 
 def naively(minted: Iterator[Earned]) -> dict[Key, tuple[int, int, int]]:
-    """LTZ, rewards and what was bought, summed up from nothing."""
+    """Sums LTZ, rewards and bought LTZ from the rewards."""
     sums: defaultdict[Key, list[int]] = defaultdict(lambda: [0, 0, 0])
     for reward in minted:
         periods: tuple[Period, ...] = ("all",) if reward.kind == PAYMENT else get_args(Period)
@@ -138,7 +138,7 @@ def naively(minted: Iterator[Earned]) -> dict[Key, tuple[int, int, int]]:
 
 
 async def stored(pool: Pool) -> dict[Key, tuple[int, int, int]]:
-    """Rows of nothing, which an undo leaves, are as good as none."""
+    """Returns the rows of earnings without the zero rows that an undo leaves."""
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT * FROM earnings WHERE ltz + rewards + bought > 0")
     return {
@@ -166,7 +166,7 @@ async def totals(pool: Pool) -> dict[tuple[Address, str, date], int]:
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-async def test_earnings_are_what_the_minted_rewards_come_to_through_every_undo(
+async def test_earnings_equal_the_sums_of_minted_rewards_through_undos_and_rebuilds(
     pool: Pool, owed: list[Earned], wanted: list[tuple[str, int]]
 ) -> None:
     earnings = Earnings(pool)
@@ -202,7 +202,7 @@ async def test_rewards_count_in_the_week_and_month_of_their_day_and_for_all_time
     assert len(await ranked(pool, period="all")) == len(DAYS)
 
 
-async def test_activity_counts_rewards_and_ltz_earned_what_they_are_worth(
+async def test_the_activity_board_counts_rewards_and_the_ltz_board_their_ltz(
     pool: Pool, earnings: Earnings
 ) -> None:
     await earnings.earn(Earned(ANN, 5, 1), Earned(ANN, 5, 3), Earned(ANN, 5, 4), Earned(BOB, 100))
@@ -211,7 +211,7 @@ async def test_activity_counts_rewards_and_ltz_earned_what_they_are_worth(
     assert await ranked(pool, "ltz_earned") == {BOB: 100, ANN: 15}
 
 
-async def test_what_was_bought_is_kept_for_all_time_and_ranks_nobody(
+async def test_bought_ltz_are_counted_for_all_time_and_are_not_ranked(
     pool: Pool, earnings: Earnings
 ) -> None:
     await earnings.earn(Earned(ANN, 1_000, PAYMENT), Earned(BOB, 1))
@@ -245,7 +245,7 @@ async def test_a_reorg_that_moves_a_mint_to_another_block_counts_it_once(
     assert (await top(pool)).total == 1
 
 
-async def test_a_mint_that_is_nobodys_earns_nothing(pool: Pool, earnings: Earnings) -> None:
+async def test_a_mint_without_a_reward_earns_nothing(pool: Pool, earnings: Earnings) -> None:
     (reward,) = await earnings.owe(Earned(ANN))
     earnings.owed[reward] = Earned(ANN, 101)
 
@@ -257,9 +257,7 @@ async def test_a_mint_that_is_nobodys_earns_nothing(pool: Pool, earnings: Earnin
 # --- boards -------------------------------------------------------------------------------------
 
 
-async def test_equal_values_are_in_the_order_of_their_wallets_whoever_came_first(
-    pool: Pool, earnings: Earnings
-) -> None:
+async def test_equal_values_are_ordered_by_wallet(pool: Pool, earnings: Earnings) -> None:
     for block, wallet in enumerate([CID, ANN, BOB], 1):
         await earnings.earn(Earned(wallet, 7), block=block)
     await earnings.earn(Earned(a_wallet(9), 8), block=4)
@@ -273,7 +271,7 @@ async def test_equal_values_are_in_the_order_of_their_wallets_whoever_came_first
     assert list(await ranked(pool)) == [a_wallet(9), ANN, BOB, CID]
 
 
-async def test_a_board_shows_no_more_than_asked_for_and_counts_all(
+async def test_a_board_is_limited_and_counts_all_ranked_wallets(
     pool: Pool, earnings: Earnings
 ) -> None:
     await earnings.earn(*(Earned(a_wallet(number), number) for number in range(1, 13)))
@@ -285,7 +283,9 @@ async def test_a_board_shows_no_more_than_asked_for_and_counts_all(
     assert len((await top(pool, limit=100)).places) == 12
 
 
-async def test_a_brands_board_shows_nothing_of_anothers(pool: Pool, earnings: Earnings) -> None:
+async def test_a_brands_board_shows_no_other_brands_earnings(
+    pool: Pool, earnings: Earnings
+) -> None:
     await earnings.earn(
         Earned(ANN, 1), Earned(ANN, 50, brand=OTHER_BRAND), Earned(BOB, 60, brand=OTHER_BRAND)
     )
@@ -333,13 +333,13 @@ async def test_streaks_are_ranked_by_their_longest_in_the_period_and_counted_in_
     assert await ranked(pool, "streak", "week") == {ANN: 2}
 
 
-# --- who it is ----------------------------------------------------------------------------------
+# --- identities ---------------------------------------------------------------------------------
 
 
 async def a_member(
     pool: Pool, brand: Address, username: str, wallet: Address, *, linked: bool = False
 ) -> UUID:
-    """At the brand's site, and seen there last."""
+    """Saves a member of the brand's site who was seen just now."""
     id_: UUID = await value(
         pool,
         """
@@ -372,7 +372,7 @@ async def a_user(pool: Pool, name: str, wallet: Address) -> UUID:
     return id_
 
 
-async def test_a_wallet_is_its_oldest_users_and_nobodys_who_only_was_linked_to_it(
+async def test_a_wallet_is_shown_as_its_oldest_user_and_not_as_a_linked_member(
     pool: Pool, earnings: Earnings
 ) -> None:
     await earnings.earn(*(Earned(wallet, wallet[-1]) for wallet in (ANN, BOB, CID)))
@@ -380,7 +380,7 @@ async def test_a_wallet_is_its_oldest_users_and_nobodys_who_only_was_linked_to_i
     await a_user(pool, "ann, too", ANN)
     await a_member(pool, BRAND, "ann", ANN)
     await a_member(pool, BRAND, "linked", BOB, linked=True)
-    # Bob stands on the board with the wallet of his own address, under his own identifier.
+    # Bob is on the board with the wallet of his own address, under his own identifier.
     own = await a_user(pool, "bob", DAN)
     await earnings.earn(Earned(DAN, 1))
 
@@ -394,7 +394,7 @@ async def test_a_wallet_is_its_oldest_users_and_nobodys_who_only_was_linked_to_i
     }
 
 
-async def test_a_wallets_name_is_the_one_that_was_seen_last(pool: Pool, earnings: Earnings) -> None:
+async def test_a_wallets_username_is_the_one_seen_last(pool: Pool, earnings: Earnings) -> None:
     await earnings.earn(Earned(ANN))
     for name in ("first", "second", "third"):
         await a_member(pool, BRAND, name, ANN)
@@ -403,7 +403,7 @@ async def test_a_wallets_name_is_the_one_that_was_seen_last(pool: Pool, earnings
     assert [place.username for place in (await top(pool)).places] == ["second"]
 
 
-# --- with many ----------------------------------------------------------------------------------
+# --- query plans with many rows -----------------------------------------------------------------
 
 MANY = 20_000
 READ: dict[Metric, str] = {
@@ -414,7 +414,7 @@ READ: dict[Metric, str] = {
 
 
 async def fill(pool: Pool) -> None:
-    """Two brands with many wallets each, on all boards of the week."""
+    """Inserts two brands with many wallets each on all leaderboards of the week."""
     statements = (
         """
         INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards)
@@ -452,7 +452,7 @@ async def plan_of(pool: Pool, sql: str, *arguments: object) -> list[dict[str, An
     return list(nodes(plan["Plan"]))
 
 
-async def test_boards_and_mints_read_no_more_of_many_wallets_than_they_answer_or_move(
+async def test_boards_and_mints_read_only_the_rows_they_return_or_change(
     pool: Pool, earnings: Earnings
 ) -> None:
     await fill(pool)

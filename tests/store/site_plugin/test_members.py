@@ -1,4 +1,4 @@
-"""Members of sites as rows: kept up to date, and linked, whoever else writes meanwhile."""
+"""The rows of sites' members: updates and links under concurrent writers."""
 
 from dataclasses import replace
 from uuid import UUID
@@ -35,13 +35,13 @@ async def stored(
         return await site_members.find(connection, BRAND, host, site_user_id)
 
 
-async def test_a_member_is_found_as_he_was_kept(pool: Pool) -> None:
+async def test_a_member_is_found_as_he_was_saved(pool: Pool) -> None:
     assert await stored(pool) is None
     assert await kept(pool, a_member()) == a_member()
     assert await stored(pool) == MemberRecord(a_member(), ANN.email_key)
 
 
-async def test_the_same_number_at_another_site_is_another_member(pool: Pool) -> None:
+async def test_the_same_user_id_at_another_site_is_another_member(pool: Pool) -> None:
     await kept(pool, a_member())
     await kept(pool, a_member(BEN, host="other.example"), BEN)
 
@@ -50,7 +50,7 @@ async def test_the_same_number_at_another_site_is_another_member(pool: Pool) -> 
     assert await value(pool, "SELECT count(*) FROM site_members") == 2
 
 
-async def test_a_new_name_leaves_a_linked_wallet_alone(pool: Pool) -> None:
+async def test_a_changed_username_keeps_the_linked_wallet(pool: Pool) -> None:
     member = await kept(pool, a_member())
     await linked(pool, member, wallet=OTHER)
 
@@ -59,16 +59,16 @@ async def test_a_new_name_leaves_a_linked_wallet_alone(pool: Pool) -> None:
     assert renamed == a_member(username="anna", wallet=OTHER, subject="did:owner")
 
 
-async def test_another_e_mail_address_is_another_user_who_has_shown_nothing(pool: Pool) -> None:
+async def test_a_changed_email_address_is_another_user_without_a_proven_subject(pool: Pool) -> None:
     member = await kept(pool, a_member())
     await linked(pool, member, wallet=THIRD)
 
     assert await kept(pool, a_member(BEN), BEN) == a_member(BEN)
     assert await stored(pool) == MemberRecord(a_member(BEN), BEN.email_key)
-    assert await kept(pool, a_member()) == a_member(), "nor has he shown it to whom he was"
+    assert await kept(pool, a_member()) == a_member(), "the earlier user's proof is gone too"
 
 
-async def test_a_link_whose_time_is_over_is_told_and_settled_once(pool: Pool) -> None:
+async def test_an_expired_link_is_reported_and_ended_once(pool: Pool) -> None:
     member = await kept(pool, a_member())
     await linked(pool, member, wallet=OTHER)
     assert await stored(pool) == MemberRecord(
@@ -84,13 +84,13 @@ async def test_a_link_whose_time_is_over_is_told_and_settled_once(pool: Pool) ->
         await linked(pool, member, wallet=THIRD)
         await site_links.clear_ended_link(connection, member)
     now = MemberRecord(a_member(wallet=THIRD, subject="did:owner"), ANN.email_key)
-    assert await stored(pool) == now, "a new one is left alone"
+    assert await stored(pool) == now, "a new link is kept"
 
 
-async def test_a_link_lasts_only_for_the_user_and_the_wallet_that_it_was_made_for(
+async def test_a_link_is_active_only_while_the_member_has_its_user_and_wallet(
     pool: Pool,
 ) -> None:
-    """Also if a version that knows no links has written the member's row."""
+    """This also holds if a version without links wrote the member's row."""
     member = await kept(pool, a_member())
     await kept(pool, a_member(BEN, site_user_id=43), BEN)
     changes: dict[str, tuple[object, object]] = {

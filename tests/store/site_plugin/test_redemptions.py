@@ -73,7 +73,7 @@ async def begun(pool: Pool, **changes: Any) -> SiteRedemption:
 
 
 async def finished(pool: Pool, redemption: NewSiteRedemption) -> bool:
-    """Paid first, if it is not."""
+    """Completes the redemption, after paying it if necessary."""
     await on_chain(pool, redemption)
     async with transaction(pool) as connection:
         return await redemption_payments.finish(connection, redemption.id)
@@ -96,7 +96,7 @@ async def joinable(pool: Pool, perk: UUID = PERK, **member: Any) -> UUID | None:
 
 
 async def spent_in_all(pool: Pool) -> int:
-    """The amount that sessions of the brand's sites have spent from Ann's wallet."""
+    """Returns the amount that the brand's site sessions have spent from Ann's wallet."""
     async with session(pool) as connection:
         account = await site_spending.read_account(connection, ANN)
     assert account is not None
@@ -127,7 +127,7 @@ async def age(pool: Pool, redemption: NewSiteRedemption, by: timedelta) -> None:
 
 
 async def relayed(pool: Pool, redemption: NewSiteRedemption) -> int:
-    """Its relay, as it is let in."""
+    """Inserts its relay as the action admits it."""
     plan = a_plan(redemption.id.bytes, redemption.wallet, serialized_per_user=True)
     new = replace(a_relay(plan, key=redemption.idempotency_key), fingerprint=redemption.fingerprint)
     (relay,) = await write(pool, new)
@@ -135,7 +135,7 @@ async def relayed(pool: Pool, redemption: NewSiteRedemption) -> int:
 
 
 async def on_chain(pool: Pool, redemption: NewSiteRedemption, **changes: Any) -> None:
-    """The fact that pays it, as the indexer writes it, but for these changes."""
+    """Inserts the fact that pays it as the indexer does, with these changes."""
     fact: dict[str, Any] = {
         "block_hash": a_hash(str(redemption.id)),
         "log_index": 0,
@@ -175,10 +175,10 @@ async def insert(pool: Pool, table: str, fact: dict[str, Any]) -> None:
     await value(pool, sql, *fact.values())
 
 
-# --- beginning, ending ------------------------------------------------------------------------
+# --- begin and end ----------------------------------------------------------------------------
 
 
-async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
+async def test_an_open_redemption_is_found_as_it_was_written(pool: Pool) -> None:
     item = {"collection_id": None, "item_id": 2**200, "price": 10**30}
     for changes in ({}, item):
         new = a_redemption(**changes)
@@ -191,7 +191,7 @@ async def test_a_redemption_is_found_as_it_was_begun(pool: Pool) -> None:
         assert (written.state, written.failure) == (RedemptionState.OPEN, None)
 
 
-async def test_no_two_redemptions_have_one_code(pool: Pool) -> None:
+async def test_confirmation_codes_are_unique(pool: Pool) -> None:
     redemption = await begun(pool)
     async with session(pool) as connection:
         again = a_redemption(confirmation_code=redemption.confirmation_code)
@@ -210,16 +210,16 @@ async def test_a_redemption_ends_once(pool: Pool) -> None:
     assert (await stored(pool, other)).failure == "Sold out."
 
 
-# --- the same again ---------------------------------------------------------------------------
+# --- repeated requests ------------------------------------------------------------------------
 
 
-async def test_an_open_redemption_is_joined_however_old_it_is(pool: Pool) -> None:
+async def test_an_open_redemption_is_joined_at_any_age(pool: Pool) -> None:
     redemption = await begun(pool)
     await age(pool, redemption, timedelta(days=30))
     assert await joinable(pool) == redemption.id
 
 
-async def test_a_done_one_is_joined_for_a_minute_after_its_answer(pool: Pool) -> None:
+async def test_a_done_redemption_is_joined_for_a_minute_after_its_answer(pool: Pool) -> None:
     redemption = await begun(pool)
     await finished(pool, redemption)
     await age(pool, redemption, MINUTE - 5 * SECOND)
@@ -228,7 +228,7 @@ async def test_a_done_one_is_joined_for_a_minute_after_its_answer(pool: Pool) ->
     assert await joinable(pool) is None
 
 
-async def test_a_failed_one_is_not_joined_nor_anothers(pool: Pool) -> None:
+async def test_a_failed_redemption_or_one_of_another_wallet_is_not_joined(pool: Pool) -> None:
     await failed(pool, await begun(pool))
     assert await joinable(pool) is None
     await begun(pool)
@@ -240,7 +240,7 @@ async def test_a_failed_one_is_not_joined_nor_anothers(pool: Pool) -> None:
 async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> None:
     redemption = await begun(pool)
     assert await joinable(pool, site_user_id=8) == redemption.id, (
-        "nobody is on record as its member"
+        "the redemption has no recorded member"
     )
     async with session(pool) as connection:
         await site_spending.write_charge(
@@ -251,14 +251,14 @@ async def test_only_the_member_who_began_a_redemption_joins_it(pool: Pool) -> No
     assert await joinable(pool, host="other.example") is None
 
 
-# --- what came of it --------------------------------------------------------------------------
+# --- payment ----------------------------------------------------------------------------------
 
 
 ITEM: dict[str, Any] = {"collection_id": None, "item_id": 2**200}
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
-async def test_a_fact_that_matches_pays_and_the_row_names_it(
+async def test_a_matching_fact_pays_a_redemption_and_is_named_in_its_row(
     pool: Pool, changes: dict[str, Any]
 ) -> None:
     redemption, other = await begun(pool, **changes), await begun(pool, **changes)
@@ -306,7 +306,7 @@ async def test_a_fact_that_does_not_match_pays_nothing(pool: Pool, name: str) ->
 @pytest.mark.parametrize(
     ("of", "fact"), [({}, ITEM | {"item_id": 7}), (ITEM, {"collection_id": 7})]
 )
-async def test_a_fact_of_the_other_kind_pays_nothing(
+async def test_a_fact_of_the_wrong_kind_pays_nothing(
     pool: Pool, of: dict[str, Any], fact: dict[str, Any]
 ) -> None:
     redemption = await begun(pool, **of)
@@ -315,7 +315,7 @@ async def test_a_fact_of_the_other_kind_pays_nothing(
     assert not (await traces(pool, redemption)).is_paid
 
 
-async def test_its_own_relay_pays_at_the_lower_price_that_the_brand_asked_by_then(
+async def test_a_redemptions_own_relay_pays_at_a_price_that_was_lowered_meanwhile(
     pool: Pool,
 ) -> None:
     redemption = await begun(pool)
@@ -341,7 +341,7 @@ async def test_one_fact_pays_one_redemption(pool: Pool) -> None:
         )
 
 
-async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -> None:
+async def test_a_redemptions_relay_is_found_also_after_its_key_was_cleared(pool: Pool) -> None:
     redemption, other = await begun(pool), await begun(pool)
     relay = await relayed(pool, redemption)
     assert await traces(pool, redemption) == RedemptionProgress(is_paid=False, relay=relay)
@@ -350,18 +350,18 @@ async def test_a_relay_is_found_by_its_key_and_after_a_day_without(pool: Pool) -
     assert (await traces(pool, other)).relay is None
 
 
-async def test_a_relay_that_a_caller_gave_the_redemptions_key_is_not_its_own(pool: Pool) -> None:
+async def test_a_callers_relay_with_the_redemptions_key_is_not_the_redemptions(pool: Pool) -> None:
     redemption = await begun(pool)
     plan = a_plan(b"a free claim", redemption.wallet, serialized_per_user=True)
     await write(pool, a_relay(plan, key=redemption.idempotency_key))
     assert (await traces(pool, redemption)).relay is None
 
 
-# --- a payment that a reorganisation takes back -----------------------------------------------
+# --- lost payments ----------------------------------------------------------------------------
 
 
 async def undone(pool: Pool, fork: int = 0) -> None:
-    """As the indexer does in a reorganisation."""
+    """Undoes blocks as the indexer does in a reorg."""
     async with transaction(pool) as connection:
         await reorgs.undo_above(connection, fork)
 
@@ -397,7 +397,7 @@ async def chain(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
-async def test_a_payment_that_a_reorg_moves_is_named_anew(
+async def test_a_payment_moved_by_a_reorg_is_linked_to_the_redemption_again(
     pool: Pool, chain: None, changes: dict[str, Any]
 ) -> None:
     redemption, other = await begun(pool, **changes), await begun(pool, **changes)
@@ -420,7 +420,7 @@ async def test_a_payment_that_a_reorg_moves_is_named_anew(
     )
 
 
-async def test_while_a_payment_is_lost_the_redemption_is_joined_however_old_it_is(
+async def test_a_redemption_with_a_lost_payment_is_joined_at_any_age(
     pool: Pool, chain: None
 ) -> None:
     redemption = await begun(pool)
@@ -431,9 +431,7 @@ async def test_while_a_payment_is_lost_the_redemption_is_joined_however_old_it_i
     assert await joinable(pool) == redemption.id
 
 
-async def test_an_index_that_is_read_again_keeps_what_was_paid_in_final_blocks(
-    pool: Pool, chain: None
-) -> None:
+async def test_a_rebuild_keeps_payments_in_final_blocks(pool: Pool, chain: None) -> None:
     final, young = await begun(pool), await begun(pool)
     await finished(pool, final)
     await on_chain(pool, young, block_number=2)
@@ -451,7 +449,7 @@ ENDS: dict[str, tuple[Sending, bool | None]] = {
 
 
 @pytest.mark.parametrize("end", ENDS)
-async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_told(
+async def test_a_redemption_that_can_no_longer_be_paid_is_reversed_once_and_announced(
     pool: Pool, chain: None, end: str
 ) -> None:
     async with session(pool) as connection:
@@ -497,10 +495,10 @@ async def test_what_cannot_be_paid_any_more_is_reversed_once_and_the_brand_is_to
     assert (values["confirmationCode"], values["ltzAmount"]) == (redemption.confirmation_code, 3)
 
 
-async def test_a_payment_without_a_relay_is_waited_for_until_its_height_is_final(
+async def test_a_lost_payment_without_a_relay_is_waited_for_until_its_height_is_final(
     pool: Pool, chain: None
 ) -> None:
-    """The wallet's owner paid in a transaction of his own."""
+    """The wallet's owner paid with a transaction of his own."""
     redemption = await begun(pool)
     await finished(pool, redemption)
     await undone(pool)
@@ -509,10 +507,10 @@ async def test_a_payment_without_a_relay_is_waited_for_until_its_height_is_final
     assert await reversed_(pool, redemption)
 
 
-async def test_the_code_is_not_given_for_a_fact_that_is_being_taken_back(
+async def test_a_redemption_does_not_complete_with_a_fact_that_is_being_undone(
     pool: Pool, chain: None
 ) -> None:
-    """The indexer has deleted the fact and not committed: whoever ends the redemption waits."""
+    """The indexer has deleted the fact and not committed, so completing the redemption waits."""
     redemption = await begun(pool)
     await on_chain(pool, redemption)
     async with transaction(pool) as indexer:
@@ -533,7 +531,7 @@ async def finished_only(pool: Pool, redemption: NewSiteRedemption) -> bool:
         return await redemption_payments.finish(connection, redemption.id)
 
 
-# --- what may come ----------------------------------------------------------------------------
+# --- possible later payments ------------------------------------------------------------------
 
 Life = tuple[tuple[Sending, bool | None], ...]
 LIVES: dict[str, tuple[Life, bool]] = {
@@ -546,7 +544,7 @@ LIVES: dict[str, tuple[Life, bool]] = {
 
 
 @pytest.mark.parametrize("life", LIVES)
-async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
+async def test_a_redemption_that_may_still_be_paid_is_not_failed(pool: Pool, life: str) -> None:
     states, may_come = LIVES[life]
     redemption = await begun(pool)
     await relayed(pool, redemption)
@@ -566,7 +564,7 @@ async def test_what_may_yet_come_is_not_failed(pool: Pool, life: str) -> None:
         assert (await stored(pool, redemption)).state is wanted
 
 
-async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
+async def test_failing_a_redemption_uses_up_its_idempotency_key(
     pool: Pool,
 ) -> None:
     redemption = await begun(pool)
@@ -582,10 +580,10 @@ async def test_the_key_of_a_failed_one_is_used_up_so_that_nobody_sends_it_later(
         None,
         False,
     )
-    assert await failed(pool, redemption), "once more does nothing"
+    assert await failed(pool, redemption), "failing again does nothing"
 
 
-async def test_only_open_ones_of_ten_minutes_without_a_fact_are_left_behind(pool: Pool) -> None:
+async def test_open_redemptions_are_abandoned_after_ten_minutes_without_a_fact(pool: Pool) -> None:
     old: Callable[..., Any] = lambda **changes: begun(pool, perk_id=uuid4(), **changes)  # noqa: E731
     lost, young, done, paid = await old(), await old(), await old(), await old()
     others = await old(wallet=OTHER_WALLET), await old(brand=OTHER_BRAND)
@@ -597,10 +595,10 @@ async def test_only_open_ones_of_ten_minutes_without_a_fact_are_left_behind(pool
     assert await left_behind(pool) == [lost.id]
 
 
-# --- what is on offer -------------------------------------------------------------------------
+# --- offers -----------------------------------------------------------------------------------
 
 
-async def test_offers_are_what_is_indexed_of_those_asked_for(pool: Pool) -> None:
+async def test_offers_are_the_requested_perks_that_are_indexed(pool: Pool) -> None:
     collection = "INSERT INTO collections VALUES ($1, $2, $2, $3, $4, $5, $6, 3, $7, '', $8)"
     await value(pool, collection, 1, BRAND, Decimal(0), 0, 0, True, False, 9)
     await value(pool, collection, 2, BRAND, Decimal(10**30), 9, 2, False, True, 4)

@@ -1,4 +1,4 @@
-"""Users of our own: a name leads where it led first, and everything happens once."""
+"""Custodial users: a name keeps its first user, and concurrent writes happen once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -37,7 +37,7 @@ async def rows_in(db: Connection, table: str) -> int:
     return int(await db.fetchval(f"SELECT count(*) FROM {table}"))
 
 
-async def test_a_name_leads_to_the_user_that_was_made_for_it(db: Connection) -> None:
+async def test_a_name_finds_the_user_created_for_it(db: Connection) -> None:
     assert await custodial_users.find(db, ANN) is None
 
     assert await custodial_users.create(db, ANN, a_user(1))
@@ -46,10 +46,10 @@ async def test_a_name_leads_to_the_user_that_was_made_for_it(db: Connection) -> 
 
     assert await custodial_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
     assert await custodial_users.find(db, DISCORD) == CustodialUser("ltzd:3", a_wallet(3))
-    assert await rows_in(db, "custodial_users") == 2, "no user is left behind without a name"
+    assert await rows_in(db, "custodial_users") == 2, "no user without a name is left"
 
 
-async def test_fifty_makers_at_once_make_one_user(pool: Pool) -> None:
+async def test_fifty_concurrent_creations_create_one_user(pool: Pool) -> None:
     async def make(number: int) -> bool:
         async with pool.acquire() as connection:
             return await custodial_users.create(connection, ANN, a_user(number))
@@ -72,7 +72,7 @@ async def test_two_users_never_have_one_wallet(db: Connection) -> None:
             db, DISCORD, SealedUser("ltzd:2", a_wallet(1), "key", b"sealed")
         )
 
-    assert await custodial_users.find(db, DISCORD) is None, "nothing of it stays"
+    assert await custodial_users.find(db, DISCORD) is None, "the rolled back user leaves no row"
 
 
 async def test_a_user_is_owned_once(db: Connection) -> None:
@@ -90,7 +90,7 @@ async def test_a_user_is_owned_once(db: Connection) -> None:
     assert await custodial_users.wallets_of(db, "ltzd:3") == (a_wallet(3),)
 
 
-async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
+async def test_only_verified_names_count_as_accounts(db: Connection) -> None:
     await custodial_users.create(db, DISCORD, a_user(1))
     assert await custodial_users.accounts_of(db, "ltzd:1") == ()
 
@@ -107,7 +107,7 @@ async def test_only_names_that_were_proven_are_accounts(db: Connection) -> None:
     assert await custodial_users.accounts_of(db, "ltzd:4") == ()
 
 
-async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connection) -> None:
+async def test_names_are_returned_in_the_order_of_the_query(db: Connection) -> None:
     await custodial_users.create(db, DISCORD, a_user(1))
     await custodial_users.create_person(db, LOGIN, a_user(2))
 
@@ -120,7 +120,7 @@ async def test_names_stand_in_the_order_in_which_they_are_asked_for(db: Connecti
     ]
 
 
-async def test_a_name_is_given_once(db: Connection) -> None:
+async def test_a_name_belongs_to_one_user(db: Connection) -> None:
     await custodial_users.create_person(db, LOGIN, a_user(1))
     await custodial_users.create_person(db, OTHER_LOGIN, a_user(2))
 
@@ -130,8 +130,10 @@ async def test_a_name_is_given_once(db: Connection) -> None:
     assert await custodial_users.find(db, ANN) == CustodialUser("ltzd:1", a_wallet(1))
 
 
-async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool) -> None:
-    """Each holds its lock until it ends, and neither is ever the other's way out."""
+async def test_transactions_on_the_same_names_wait_for_each_other_without_deadlock(
+    pool: Pool,
+) -> None:
+    """Each transaction holds its locks to the end, and the order of names causes no deadlock."""
     order: list[str] = []
 
     async def settle(names: list[AccountName], entered: asyncio.Event, go: asyncio.Event) -> None:
@@ -165,7 +167,7 @@ async def test_who_settles_the_same_names_waits_whatever_their_order(pool: Pool)
     assert order == ["email", "discord"]
 
 
-async def test_the_list_tells_names_kinds_and_owners(db: Connection) -> None:
+async def test_the_list_has_names_kinds_and_owners(db: Connection) -> None:
     await custodial_users.create(db, ANN, a_user(1))
     await custodial_users.create_person(db, LOGIN, a_user(2))
     await custodial_users.create(db, DISCORD, a_user(3))
@@ -182,7 +184,7 @@ async def test_the_list_tells_names_kinds_and_owners(db: Connection) -> None:
     assert await custodial_users.count(db) == 3
 
 
-def test_names_and_sealed_keys_show_in_no_repr() -> None:
+def test_names_and_sealed_keys_appear_in_no_repr() -> None:
     assert "ann" not in repr(ANN)
     assert "sealed" not in repr(a_user(1)).replace("SealedUser", "")
 
@@ -202,7 +204,7 @@ def test_a_wallets_key_opens_only_for_its_user_and_its_wallet() -> None:
             OLD.open_wallet_key(sealed, OLD.key_id, subject, wallet)
 
 
-def test_a_brands_key_and_a_wallets_are_not_taken_for_each_other() -> None:
+def test_a_brands_sealed_key_cannot_be_opened_as_a_wallets_nor_a_wallets_as_a_brands() -> None:
     brand = Address(WALLET)
     sealed = OLD.seal("secret", brand, "ltzd:7")
 
@@ -212,7 +214,7 @@ def test_a_brands_key_and_a_wallets_are_not_taken_for_each_other() -> None:
         OLD.open(OLD.seal_wallet_key(b"secret", "ltzd:7", WALLET), OLD.key_id, brand, "ltzd:7")
 
 
-def test_of_several_master_keys_one_seals_and_all_open() -> None:
+def test_with_several_master_keys_the_first_seals_and_all_open() -> None:
     sealed = OLD.seal_wallet_key(b"secret", "ltzd:7", WALLET)
     both = Sealer([b"\x02" * 32, b"\x01" * 32])
 

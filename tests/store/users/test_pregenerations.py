@@ -1,4 +1,4 @@
-"""The rows of pregenerated wallets: one for an account, whoever asks, and one for each request."""
+"""The rows of pregenerated wallets: one for each account and one for each request."""
 
 import asyncio
 from collections import Counter
@@ -44,14 +44,14 @@ async def test_an_account_has_no_wallet_until_one_is_recorded(pool: Pool) -> Non
     assert await find(pool) == FOUND
 
 
-async def test_the_first_wallet_of_an_account_counts_for_ever(pool: Pool) -> None:
+async def test_the_first_wallet_of_an_account_is_permanent(pool: Pool) -> None:
     await record(pool)
     other = AccountWallet("did:privy:ceve", a_wallet(0xE))
     assert await record(pool, new=other) == RecordedPregeneration(FOUND, created_new=False)
     assert await find(pool) == FOUND
 
 
-async def test_an_account_is_its_provider_and_id_and_not_its_username(pool: Pool) -> None:
+async def test_an_account_is_identified_by_provider_and_id_and_not_by_username(pool: Pool) -> None:
     await record(pool)
     for username in ("eve", None):
         account = OAuthAccount("discord", ADA.user_id, username)
@@ -64,7 +64,7 @@ async def test_an_account_is_its_provider_and_id_and_not_its_username(pool: Pool
         assert (await record(pool, account)).created_new
 
 
-async def test_ids_differ_by_the_case_of_their_letters(pool: Pool) -> None:
+async def test_account_ids_are_case_sensitive(pool: Pool) -> None:
     await record(pool, OAuthAccount("spotify", "Ada"))
     assert await find(pool, OAuthAccount("spotify", "ada")) is None
 
@@ -82,7 +82,7 @@ async def test_every_request_is_kept_with_its_brand_and_metadata(pool: Pool) -> 
     }
 
 
-async def test_of_many_at_once_one_is_first_and_all_hear_its_wallet(pool: Pool) -> None:
+async def test_of_concurrent_inserts_one_is_first_and_all_get_its_wallet(pool: Pool) -> None:
     claims = [AccountWallet(f"did:privy:c{n}", a_wallet(n)) for n in range(1, 31)]
     answers = await asyncio.gather(*(record(pool, new=claim) for claim in claims))
     assert Counter(answer.created_new for answer in answers) == {True: 1, False: 29}
@@ -100,7 +100,7 @@ async def waits_for_a_lock(pool: Pool, waiting: Connection) -> bool:
 
 
 @pytest.mark.parametrize("is_kept", [True, False], ids=["kept", "undone"])
-async def test_who_comes_while_another_writes_waits_for_what_becomes_of_it(
+async def test_a_concurrent_insert_waits_for_the_first_to_commit_or_roll_back(
     pool: Pool, database_url: str, is_kept: bool
 ) -> None:
     other = AccountWallet("did:privy:ceve", a_wallet(0xE))
@@ -126,7 +126,7 @@ async def test_who_comes_while_another_writes_waits_for_what_becomes_of_it(
     assert await find(pool) == expected.kept
 
 
-async def test_no_request_is_kept_of_an_account_that_is_not(pool: Pool) -> None:
+async def test_no_request_is_stored_for_an_account_without_a_row(pool: Pool) -> None:
     with pytest.raises(asyncpg.ForeignKeyViolationError):
         await value(
             pool,
@@ -136,7 +136,7 @@ async def test_no_request_is_kept_of_an_account_that_is_not(pool: Pool) -> None:
         )
 
 
-async def test_a_wallet_of_a_wrong_length_is_never_kept(pool: Pool) -> None:
+async def test_a_wallet_of_a_wrong_length_is_refused(pool: Pool) -> None:
     with pytest.raises(asyncpg.CheckViolationError):
         await record(pool, new=AccountWallet("did:privy:cada", Address(b"\x01" * 19)))
     assert await find(pool) is None

@@ -1,4 +1,4 @@
-"""A user's id follows from who he is, so that two processes that meet him agree."""
+"""A user's id is derived from his subject and address, so concurrent processes agree on it."""
 
 from ltzd.store.database import Pool, session
 from ltzd.store.users import users
@@ -9,7 +9,7 @@ def test_an_email_address_is_compared_without_regard_to_case() -> None:
     assert users.email_key("Ann@Shop.Example") == users.email_key("ann@shop.EXAMPLE")
 
 
-def test_an_id_follows_from_subject_and_address() -> None:
+def test_a_user_id_is_derived_from_subject_and_address() -> None:
     first = users.user_id("did:1", "ann@shop.example")
 
     assert first == users.user_id("did:1", "ann@shop.example")

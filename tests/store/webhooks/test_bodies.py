@@ -1,4 +1,4 @@
-"""The user in a reward's webhook if no event names one."""
+"""The user in a reward's webhook if the reward has no event."""
 
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
@@ -24,7 +24,7 @@ async def world(database_url: str, pool: Pool) -> World:
 
 
 async def named(world: World, brand: Brand) -> tuple[str, str] | None:
-    """User id and e-mail address in the body of the one webhook; without a body: nothing."""
+    """Returns user id and e-mail address of the one webhook, or nothing if it has no body."""
     now = datetime.now(UTC)
     async with session(world.pool) as connection:
         (due,) = await webhooks.claim(
@@ -60,7 +60,7 @@ async def log_in(
 
 
 @pytest.mark.parametrize("kind", [CHECK_IN, MILESTONE])
-async def test_a_reward_of_a_site_names_who_logs_in_there_with_the_wallet(
+async def test_a_site_rewards_webhook_names_the_member_with_the_wallet(
     world: World, kind: int
 ) -> None:
     brand, other = await world.brand("/hooks"), await world.brand()
@@ -76,7 +76,7 @@ async def test_a_reward_of_a_site_names_who_logs_in_there_with_the_wallet(
     assert await named(world, brand) == (str(user), "ada@shop.example")
 
 
-async def test_a_wallets_user_goes_before_who_logs_in_with_it(world: World) -> None:
+async def test_a_wallets_user_takes_precedence_over_members_with_the_wallet(world: World) -> None:
     brand = await world.brand("/hooks")
     reward = await world.owed(brand, kind=CHECK_IN, event=False)
     wallet = await value(world.pool, "SELECT wallet FROM rewards")
@@ -88,7 +88,7 @@ async def test_a_wallets_user_goes_before_who_logs_in_with_it(world: World) -> N
     assert await named(world, brand) == (user, email)
 
 
-async def test_a_reward_of_nobody_has_no_body(world: World) -> None:
+async def test_a_reward_without_a_user_has_no_webhook_body(world: World) -> None:
     brand = await world.brand("/hooks")
     reward = await world.owed(brand, kind=CHECK_IN, event=False)
     await value(world.pool, "DELETE FROM users")

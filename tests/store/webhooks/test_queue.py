@@ -1,4 +1,4 @@
-"""News is written with its fact, once; claimed by one sender at a time; and settled as it was."""
+"""Webhooks: inserted once with their fact, claimed by one sender at a time, settled, deleted."""
 
 import asyncio
 from dataclasses import replace
@@ -66,7 +66,7 @@ def failed(due: DueWebhook, at: datetime, **more: Any) -> DeliveryOutcome:
 
 
 async def body_of(world: World) -> dict[str, Any]:
-    """Of the one webhook that is due."""
+    """Returns the body of the one webhook that is due."""
     (due,) = await claim(world)
     async with session(world.pool) as connection:
         bodies = await webhook_bodies.render(connection, [due])
@@ -77,7 +77,7 @@ async def body_of(world: World) -> dict[str, Any]:
 # --- written with the fact ----------------------------------------------------------------------
 
 
-async def test_a_mint_is_announced_with_exactly_what_the_specification_lists(
+async def test_a_mints_webhook_has_exactly_the_fields_of_the_specification(
     world: World, brand: Brand
 ) -> None:
     (reward,) = await world.minted(brand, ltz=250)
@@ -99,7 +99,7 @@ async def test_a_mint_is_announced_with_exactly_what_the_specification_lists(
     assert (row["subject"], row["state"], row["attempts"]) == (reward, "pending", 0)
 
 
-async def test_only_a_brand_that_listens_is_told(world: World, brand: Brand) -> None:
+async def test_only_a_brand_with_an_endpoint_gets_webhooks(world: World, brand: Brand) -> None:
     silent, gone = await world.brand(), await world.brand("/gone")
     async with session(world.pool) as connection:
         await brand_records.switch(connection, gone.address, "disabled", on=True)
@@ -110,9 +110,7 @@ async def test_only_a_brand_that_listens_is_told(world: World, brand: Brand) -> 
     assert [row["subject"] for row in await world.rows()] == ids[3:]
 
 
-async def test_who_bought_is_told_by_the_payment_and_all_others_by_the_mint(
-    world: World, brand: Brand
-) -> None:
+async def test_mints_insert_webhooks_except_for_purchases(world: World, brand: Brand) -> None:
     owed = {kind: await world.owed(brand, kind=kind) for kind in (1, 2, 3, 4)}
 
     await world.mint(*owed.values())
@@ -121,7 +119,7 @@ async def test_who_bought_is_told_by_the_payment_and_all_others_by_the_mint(
     assert subjects == {owed[1], owed[3], owed[4]}
 
 
-async def test_a_reward_without_an_event_is_its_wallets_users(world: World, brand: Brand) -> None:
+async def test_a_reward_without_an_event_names_its_wallets_user(world: World, brand: Brand) -> None:
     await world.mint(await world.owed(brand, kind=3, event=False))
 
     body = await body_of(world)
@@ -130,7 +128,9 @@ async def test_a_reward_without_an_event_is_its_wallets_users(world: World, bran
     assert body["email"] == await value(world.pool, "SELECT email_key FROM users")
 
 
-async def test_a_reorgs_second_mint_announces_nothing_new(world: World, brand: Brand) -> None:
+async def test_a_second_mint_after_a_reorg_inserts_no_second_webhook(
+    world: World, brand: Brand
+) -> None:
     (reward,) = await world.minted(brand)
     first = await world.row()
     await world.undo(6)
@@ -140,7 +140,7 @@ async def test_a_reorgs_second_mint_announces_nothing_new(world: World, brand: B
     assert (await body_of(world))["transactionHash"] == hex_of(a_hash("mint in 8"))
 
 
-async def test_an_index_that_is_read_again_announces_nothing_that_was_forgotten_meanwhile(
+async def test_a_rebuilt_index_inserts_no_webhooks_that_were_deleted_before(
     world: World, brand: Brand
 ) -> None:
     (reward,) = await world.minted(brand)
@@ -150,7 +150,7 @@ async def test_an_index_that_is_read_again_announces_nothing_that_was_forgotten_
     assert await world.rows() == []
 
 
-async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand: Brand) -> None:
+async def test_senders_are_woken_by_new_webhooks_only(world: World, brand: Brand) -> None:
     payloads: list[object] = []
     async with session(world.pool) as listener:
         await listener.add_listener(
@@ -167,13 +167,13 @@ async def test_senders_are_woken_by_news_and_by_nothing_else(world: World, brand
 
         await until(over)
         await listener.reset()
-    assert payloads == ["", "end"], "without an origin, so that this process hears it, too"
+    assert payloads == ["", "end"], "the notification has no origin, so this process is woken too"
 
 
-# --- taken back ---------------------------------------------------------------------------------
+# --- revoked announcements ----------------------------------------------------------------------
 
 
-async def test_an_announced_reward_that_fails_for_good_is_taken_back(
+async def test_an_announced_reward_that_fails_finally_is_revoked(
     world: World, brand: Brand
 ) -> None:
     (reward,) = await world.minted(brand, ltz=40)
@@ -204,7 +204,9 @@ async def test_an_announced_reward_that_fails_for_good_is_taken_back(
     )
 
 
-async def test_whoever_heard_nothing_hears_of_no_failure_either(world: World, brand: Brand) -> None:
+async def test_the_failure_of_a_reward_whose_announcement_was_never_sent_is_not_announced(
+    world: World, brand: Brand
+) -> None:
     (reward,) = await world.minted(brand)
     await world.undo(6)
     await world.fail(reward)
@@ -213,7 +215,9 @@ async def test_whoever_heard_nothing_hears_of_no_failure_either(world: World, br
     assert (row["kind"], row["state"], row["revoked"]) == ("ltz_distributed", "exhausted", True)
 
 
-async def test_an_attempt_without_an_outcome_may_have_arrived(world: World, brand: Brand) -> None:
+async def test_a_reward_whose_announcement_may_have_arrived_is_revoked(
+    world: World, brand: Brand
+) -> None:
     (reward,) = await world.minted(brand)
     (due,) = await claim(world)
     await world.undo(6)
@@ -221,10 +225,12 @@ async def test_an_attempt_without_an_outcome_may_have_arrived(world: World, bran
 
     assert [row["kind"] for row in await world.rows()] == ["ltz_distributed", "ltz_reverted"]
     await settle(world, failed(due, world.clock.now()))
-    assert await world.states() == ["exhausted", "pending"], "what was taken back stays so"
+    assert await world.states() == ["exhausted", "pending"], "a revoked announcement is not retried"
 
 
-async def test_so_may_one_that_a_person_has_sent_anew(world: World, brand: Brand) -> None:
+async def test_a_reward_whose_webhook_was_redelivered_by_the_operator_is_revoked(
+    world: World, brand: Brand
+) -> None:
     (reward,) = await world.minted(brand)
     (due,) = await claim(world)
     async with session(world.pool) as connection:
@@ -236,7 +242,7 @@ async def test_so_may_one_that_a_person_has_sent_anew(world: World, brand: Brand
     assert [row["kind"] for row in await world.rows()] == ["ltz_distributed", "ltz_reverted"]
 
 
-async def test_a_failure_waits_for_the_claim_that_would_make_it_news(
+async def test_a_failure_waits_for_a_concurrent_claim_of_the_announcement(
     world: World, brand: Brand
 ) -> None:
     (reward,) = await world.minted(brand)
@@ -263,9 +269,7 @@ async def is_waiting(world: World) -> bool:
     )
 
 
-async def test_a_reward_that_is_put_back_is_announced_and_taken_back_anew(
-    world: World, brand: Brand
-) -> None:
+async def test_a_requeued_reward_is_announced_and_revoked_again(world: World, brand: Brand) -> None:
     reward = await world.owed(brand)
     for block in (7, 8):
         await world.mint(reward, block=block)
@@ -281,7 +285,7 @@ async def test_a_reward_that_is_put_back_is_announced_and_taken_back_anew(
         "ltz_distributed"
     ]
     assert len({row["id"] for row in rows}) == 5
-    assert rows[1]["state"] == rows[3]["state"] == "pending", "the first failure is told, too"
+    assert rows[1]["state"] == rows[3]["state"] == "pending", "the first failure is announced too"
 
 
 # --- bodies -------------------------------------------------------------------------------------
@@ -315,9 +319,7 @@ async def a_reversal(world: World, brand: Brand, session_id: str | None = "cs_1"
     return reversal
 
 
-async def test_a_reversal_is_told_with_the_payment_that_it_reverses(
-    world: World, brand: Brand
-) -> None:
+async def test_a_reversals_webhook_names_the_reversed_payment(world: World, brand: Brand) -> None:
     reversal = await a_reversal(world, brand)
     body = await body_of(world)
 
@@ -337,7 +339,9 @@ async def test_a_reversal_is_told_with_the_payment_that_it_reverses(
     }
 
 
-async def test_what_does_not_stand_at_this_moment_has_no_body(world: World, brand: Brand) -> None:
+async def test_a_webhook_whose_fact_does_not_hold_now_has_no_body(
+    world: World, brand: Brand
+) -> None:
     await a_reversal(world, brand, session_id=None)
     reward = (await world.minted(brand))[0]
     await world.undo(6)
@@ -354,7 +358,7 @@ async def test_what_does_not_stand_at_this_moment_has_no_body(world: World, bran
 # --- claims -------------------------------------------------------------------------------------
 
 
-async def test_each_brand_gives_as_many_as_it_has_places_those_first_that_wait_longest(
+async def test_claims_are_bounded_for_each_brand_and_take_the_oldest_webhooks(
     world: World, brand: Brand
 ) -> None:
     other = await world.brand("/other")
@@ -370,7 +374,7 @@ async def test_each_brand_gives_as_many_as_it_has_places_those_first_that_wait_l
     assert {due.attempt for due in claimed} == {1}
 
 
-async def test_what_is_claimed_is_nobody_elses_until_its_lease_is_over(
+async def test_a_claimed_webhook_is_not_claimed_again_before_its_lease_expires(
     world: World, brand: Brand
 ) -> None:
     await world.minted(brand)
@@ -384,9 +388,7 @@ async def test_what_is_claimed_is_nobody_elses_until_its_lease_is_over(
     assert again == replace(first, attempt=2)
 
 
-async def test_senders_that_claim_at_the_same_moment_get_different_ones(
-    world: World, brand: Brand
-) -> None:
+async def test_concurrent_senders_claim_different_webhooks(world: World, brand: Brand) -> None:
     await world.minted(brand, 6)
     now = world.clock.now()
     async with transaction(world.pool) as owner, transaction(world.pool) as other:
@@ -397,7 +399,7 @@ async def test_senders_that_claim_at_the_same_moment_get_different_ones(
     assert len({due.id for due in first + second}) == 6
 
 
-async def test_what_is_put_off_was_no_attempt(world: World, brand: Brand) -> None:
+async def test_a_deferred_webhook_does_not_count_as_an_attempt(world: World, brand: Brand) -> None:
     await world.minted(brand)
     (due,) = await claim(world)
     later = world.clock.now() + MINUTE
@@ -408,7 +410,7 @@ async def test_what_is_put_off_was_no_attempt(world: World, brand: Brand) -> Non
     assert (row["attempts"], row["next_at"], row["state"]) == (0, later, "pending")
 
 
-async def test_a_long_queue_of_one_brand_is_not_read_to_find_another_ones(
+async def test_a_brands_long_queue_is_not_scanned_for_another_brands_webhooks(
     world: World, brand: Brand
 ) -> None:
     async with session(world.pool) as connection:
@@ -432,7 +434,7 @@ async def test_a_long_queue_of_one_brand_is_not_read_to_find_another_ones(
 
 
 async def rows_read(world: World) -> int:
-    """By scans of webhooks and of its indexes, all connections together."""
+    """Returns the rows read by scans of webhooks and its indexes on all connections."""
     async with session(world.pool) as connection:
         await connection.execute("SELECT pg_stat_force_next_flush()")
         count: int = await connection.fetchval(
@@ -447,7 +449,9 @@ async def rows_read(world: World) -> int:
 
 
 @pytest.mark.parametrize("state", ["disabled brand", "no endpoint", "disabled endpoint"])
-async def test_what_has_nowhere_to_go_waits(world: World, brand: Brand, state: str) -> None:
+async def test_a_webhook_without_an_enabled_endpoint_waits(
+    world: World, brand: Brand, state: str
+) -> None:
     await world.minted(brand)
     if state == "disabled brand":
         async with session(world.pool) as connection:
@@ -470,7 +474,7 @@ async def disable(world: World, brand: Brand) -> None:
     assert await settle(world, closing) == [closing]
 
 
-async def test_another_url_is_another_endpoint(world: World, brand: Brand) -> None:
+async def test_a_changed_url_enables_the_endpoint_again(world: World, brand: Brand) -> None:
     await world.minted(brand)
     await disable(world, brand)
     elsewhere = world.receiver.url("/elsewhere")
@@ -553,10 +557,10 @@ async def test_410_disables_whatever_arrived_before(world: World, brand: Brand) 
     assert await settle(world, delivered(other, at), closing) == [closing]
 
 
-# --- keeping ------------------------------------------------------------------------------------
+# --- retention ----------------------------------------------------------------------------------
 
 
-async def test_old_webhooks_are_forgotten_the_delivered_ones_first(
+async def test_old_webhooks_are_deleted_and_delivered_ones_sooner(
     world: World, brand: Brand
 ) -> None:
     kept = {("delivered", 29), ("pending", 31), ("exhausted", 89)}
@@ -579,7 +583,9 @@ async def test_old_webhooks_are_forgotten_the_delivered_ones_first(
     assert left == kept
 
 
-async def test_the_backlog_tells_what_waits_and_since_when(world: World, brand: Brand) -> None:
+async def test_the_backlog_has_the_number_and_age_of_waiting_webhooks(
+    world: World, brand: Brand
+) -> None:
     async def facts() -> WebhookFacts:
         async with session(world.pool) as connection:
             return await webhook_records.backlog(connection)
@@ -605,4 +611,4 @@ async def test_the_backlog_tells_what_waits_and_since_when(world: World, brand: 
 
     await claim(world, 4, brand)
     leased = await facts()
-    assert (leased.pending, leased.overdue_seconds) == (2, 0), "nothing of it could be sent now"
+    assert (leased.pending, leased.overdue_seconds) == (2, 0), "no webhook can be sent now"

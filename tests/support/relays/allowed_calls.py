@@ -1,4 +1,4 @@
-"""An example of every call that may be relayed, and a chain that answers its questions.
+"""An example of every call that may be relayed, and a chain that answers its reads.
 
 Data is encoded by eth-abi from the compiled ABI, signatures are made by eth-account.
 """
@@ -110,13 +110,13 @@ def a_permit(
 
 
 def permit(given: SignedPermit) -> bytes:
-    """As a call of LTZ."""
+    """The permit as a call of LTZ's `permit`."""
     arguments = (given.owner, given.spender, given.value, given.deadline)
     return web3_contracts.encode_call("LTZ", "permit", *arguments, *split(given.signature))
 
 
 def permit_ltz(given: SignedPermit) -> bytes:
-    """As a call of the spender."""
+    """The permit as a call of the spender's `permitLTZ`."""
     return web3_contracts.encode_call(
         "PerkNFT", "permitLTZ", given.owner, given.value, given.deadline, *split(given.signature)
     )

@@ -1,4 +1,4 @@
-"""Calls of the four contracts, encoded by eth-abi from the compiled ABI; nothing of ltzd's own."""
+"""Calls of the four contracts, encoded by eth-abi from the compiled ABI without ltzd's code."""
 
 import json
 from functools import cache
@@ -30,7 +30,7 @@ def answer(contract: str, function: str, data: bytes) -> tuple[Any, ...]:
 
 
 def several(contract: str, *calls: bytes) -> bytes:
-    """A multicall."""
+    """Encodes a multicall."""
     return call(contract, "multicall", calls)
 
 
@@ -43,14 +43,14 @@ def role(name: str) -> bytes:
 
 
 def word(data: bytes, number: int) -> slice:
-    """Where the argument word of this number stands in a call."""
+    """Returns the position of an argument word in a call's data."""
     start = 4 + number * _WORD
     assert len(data) >= start + _WORD
     return slice(start, start + _WORD)
 
 
 def with_word(data: bytes, number: int, value: int) -> bytes:
-    """The call with one of its argument words put otherwise."""
+    """Replaces one argument word of the call."""
     where = word(data, number)
     return data[: where.start] + value.to_bytes(_WORD, "big") + data[where.stop :]
 

@@ -1,6 +1,6 @@
-"""Relays as rows, and a world in which relay lanes send them.
+"""Builders of relays' rows, and a world in which relay lanes send them.
 
-The lanes end as abruptly as in a kill; pauses are those of `mint_world`.
+At the end of a block its lanes are cancelled, as by a kill; pauses are those of `mint_world`.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ from tests.support.waiting import until
 PERKS = OTHERS_AT[0]
 USER, OTHER_USER = a_wallet(0xA1), a_wallet(0xA2)
 RELAYER, OTHER_RELAYER = Signer(b"\x02" * 32), Signer(b"\x03" * 32)
-WORST_WEI = 100_000 * 3 * GWEI
+MAX_COST_WEI = 100_000 * 3 * GWEI
 
 
 def a_plan(
@@ -43,7 +43,7 @@ def a_plan(
     serialized_per_user: bool = False,
     wallet: Address | None = None,
 ) -> RelayPlan:
-    """`claim`: (collection, expected claims)."""
+    """A plan of one call; `claim` is a pair of collection id and expected claims."""
     return RelayPlan(
         to=PERKS,
         data=data,
@@ -61,7 +61,7 @@ def a_relay(
     key: str | None = None,
     failure: str | None = None,
     window_start: datetime | None = None,
-    max_cost_wei: int = WORST_WEI,
+    max_cost_wei: int = MAX_COST_WEI,
     identity: str | None = None,
 ) -> NewRelay:
     plan = plan or a_plan()
@@ -84,13 +84,13 @@ async def write(pool: Pool, *new_relays: NewRelay) -> list[int]:
 
 
 async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
-    """A new term of the wallet's lane."""
+    """Begins a term of the wallet's lane."""
     async with transaction(pool) as connection:
         return await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
 
 
 def attempts_for(queued: Sequence[QueuedRelay]) -> list[Attempt]:
-    """An attempt for each relay; its hash and bytes are made of the relay's id."""
+    """Returns an attempt for each relay, with hash and bytes derived from the relay's id."""
     return [Attempt(a_hash(f"{relay.id}"), f"{relay.id}".encode(), FEES) for relay in queued]
 
 
@@ -103,14 +103,14 @@ async def store_signed(
 async def send(
     pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100
 ) -> list[OpenTransaction]:
-    """Sign what is queued, as a lane does."""
+    """Signs the queued relays as a lane does."""
     async with transaction(pool) as connection:
         queued = await relays.queued(connection, lane, limit)
         return await store_signed(connection, lane, queued, first_nonce)
 
 
 async def row_states(pool: Pool) -> list[str]:
-    """Of all relays, in the order of their ids."""
+    """Returns the states of all relays in the order of ids."""
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT state FROM relays ORDER BY id")
     return [row["state"] for row in rows]
@@ -122,7 +122,7 @@ async def progress(pool: Pool, relay: int) -> RelayProgress:
 
 
 class RelayWorld(World):
-    """And as many relay lanes, of whatever wallets, as a test starts."""
+    """A world whose tests start relay lanes."""
 
     def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
         super().__init__(url, pool, eyes, node)
@@ -132,7 +132,7 @@ class RelayWorld(World):
     async def relay_lane(
         self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
     ) -> AsyncIterator[RelayLane]:
-        """A lane that serves until the block ends: as abruptly as a kill."""
+        """Runs a lane, which is cancelled at the end of the block."""
         lane = RelayLane(
             self.pool, self.url, self.node.node, signer, CHAIN_ID, self.wakeups, policy
         )
@@ -150,7 +150,7 @@ class RelayWorld(World):
     async def ask(
         self, count: int = 1, user: Address = USER, wallet: Address | None = None
     ) -> list[int]:
-        """Relays of one user, each another call."""
+        """Queues `count` different relays of one user."""
         first = self._calls
         self._calls += count
         new_relays = [
@@ -162,13 +162,13 @@ class RelayWorld(World):
         return ids
 
     async def relays_are(self, *wanted: str) -> None:
-        async def there() -> bool:
+        async def is_reached() -> bool:
             return await row_states(self.eyes) == list(wanted)
 
-        await until(there)
+        await until(is_reached)
 
     async def executed_in_order(self) -> None:
-        """Each relay is on the canonical chain once, in the order of rows; no nonce had two."""
+        """Asserts that each relay was executed once, in order, with one transaction a nonce."""
         async with session(self.eyes) as connection:
             rows = await connection.fetch("SELECT data FROM relays ORDER BY id")
         assert self.node.executed() == Counter(row["data"] for row in rows)

@@ -31,7 +31,7 @@ def a_word() -> bytes:
 
 
 def signature(chain: Chain, by: LocalAccount, contract: str, kind: str, *values: object) -> bytes:
-    """65 bytes over the fields of `kind`, in their order."""
+    """Signs the fields of `kind`, in their order; returns 65 bytes."""
     fields = [field.split(" ") for field in _TYPES[kind].split(",")]
     domain = {
         "name": _NAMES.get(contract, contract),
@@ -56,7 +56,7 @@ class Permit:
 
     @property
     def json(self) -> dict[str, Any]:
-        """As `metadata.permit` of spec 2.7."""
+        """The permit as `metadata.permit` of spec 2.7."""
         return {
             "owner": self.owner,
             "spender": self.spender,
@@ -68,7 +68,7 @@ class Permit:
         }
 
     def but(self, **changes: Any) -> "Permit":
-        """Changed after it was signed."""
+        """Changes the permit after it was signed."""
         return replace(self, **changes)
 
     @property
@@ -88,7 +88,7 @@ class Permit:
 async def permit(
     chain: Chain, by: LocalAccount, spender: str, value: int, seconds: int = HOUR
 ) -> Permit:
-    """The allowance that is next by the owner's nonce on chain, good for an hour."""
+    """Signs a permit with the owner's nonce on chain, valid for an hour by default."""
     deadline = await chain.now() + seconds
     nonce = await chain.view("LTZ", "nonces", by.address)
     raw = signature(chain, by, "LTZ", "Permit", by.address, spender, value, nonce, deadline)

@@ -56,7 +56,7 @@ class BookRows:
         await lanes.create_counter(self.db, chain.chain_id, chain.ltz, 0)
         self._lane = await lanes.begin_term(self.db, chain.chain_id, MINTER.address, "mint", 0)
 
-    # --- what is owed -------------------------------------------------------------------------
+    # --- grants -------------------------------------------------------------------------------
 
     async def event(
         self, brand: Brand = ONE, ltz: int = 100, event_type: str = "form_submit"
@@ -86,7 +86,7 @@ class BookRows:
         return id_
 
     async def payment(self, brand: Address = ONE.address, cents: int = 1_250) -> UUID:
-        """The reward's id."""
+        """Returns the reward's id."""
         id_, wallet = uuid4(), a_wallet(7)
         async with self.db.transaction():
             await self.db.execute(
@@ -103,10 +103,10 @@ class BookRows:
         return id_
 
     async def other(self, kind: int = 3, brand: Brand = ONE, ltz: int = 5) -> UUID:
-        """A check-in's (3) or a milestone's (4) reward."""
+        """Inserts a check-in (kind 3) or a milestone (kind 4) with its reward."""
         id_ = uuid4()
         await self._reward(id_, kind, brand.address, ltz, a_wallet(8))
-        # Numbers of days, so that of one wallet there may be many.
+        # Each row gets another day, since all rows have the same wallet.
         days = await self.db.fetchval("SELECT 1 + count(*) FROM rewards WHERE kind IN (3, 4)")
         values = (brand.address, a_wallet(8), days, ltz, id_)
         if kind == 3:
@@ -140,16 +140,16 @@ class BookRows:
         )
 
     async def recorded(self, reward: UUID, at: datetime) -> None:
-        """Everything of it was recorded then."""
+        """Sets the time at which all rows of the reward were recorded."""
         for table, key in (("rewards", "id"), ("events", "id"), ("payments", "reward_id")):
             await self.db.execute(
                 f"UPDATE {table} SET created_at = $2 WHERE {key} = $1", reward, at
             )
 
-    # --- what became of it --------------------------------------------------------------------
+    # --- progress -----------------------------------------------------------------------------
 
     async def sign(self, *rewards: UUID) -> int:
-        """Put them into a transaction, each under the seq that it has or a new one; its id."""
+        """Signs a transaction with the rewards, each with its seq or a new one; returns its id."""
         assert self._lane is not None
         rows = await self.db.fetch("SELECT id, seq FROM rewards WHERE seq IS NOT NULL")
         had = {row["id"]: row["seq"] for row in rows}
@@ -167,7 +167,7 @@ class BookRows:
         return id_
 
     async def requeue(self, transaction: int) -> None:
-        """The transaction reverted on chain, past finality."""
+        """Requeues the rewards of a transaction that reverted on chain, past finality."""
         await rewards.requeue(self.db, transaction)
 
     async def publish(self, transaction: int) -> Hash32:
@@ -178,7 +178,7 @@ class BookRows:
         return hash_
 
     async def mine(self, *transactions_: int) -> int:
-        """A block in which they mint what they carry; its number."""
+        """Adds a block in which the transactions mint their rewards; returns its number."""
         async with self.db.transaction():
             parent = await chains.cursor(self.db, CHAIN_ID)
             self._salt += 1
@@ -219,7 +219,7 @@ class BookRows:
         await facts.insert_mints(self.db, minted)
 
     async def minted(self, *rewards: UUID) -> int:
-        """Signed, published and mined; the block's number."""
+        """Signs, publishes and mines the rewards; returns the block's number."""
         transaction = await self.sign(*rewards)
         await self.publish(transaction)
         return await self.mine(transaction)
@@ -239,7 +239,7 @@ class BookRows:
         )
 
     async def burn(self, reward: UUID, units: int) -> None:
-        """The reward's wallet burns some of what it has, in the newest block."""
+        """Burns units of the reward's wallet in the newest block."""
         wallet = await self.db.fetchval("SELECT wallet FROM rewards WHERE id = $1", reward)
         hash_ = await self.db.fetchval("SELECT cursor_hash FROM chains")
         self._salt += 1
@@ -253,7 +253,7 @@ class BookRows:
         assert await rewards.fail(self.db, self._lane, {reward: "LTZ says: no"}) == [reward]
 
     async def deliver(self, reward: UUID) -> None:
-        """The announcement of its mint arrives."""
+        """Marks the webhook of its mint as delivered."""
         await self.db.execute(
             """
             UPDATE webhooks SET state = 'delivered', attempts = 1, delivered_at = now()

@@ -1,4 +1,4 @@
-"""Builders for the core: a pool, a followed chain, rewards in the queue, running tasks."""
+"""Builders of core rows: a pool, a followed chain, queued rewards, lanes, running tasks."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ async def pool(database_url: str) -> AsyncIterator[Pool]:
 
 @asynccontextmanager
 async def running(*loops: Coroutine[Any, Any, None]) -> AsyncIterator[list[asyncio.Task[None]]]:
-    """Tasks that are cancelled at the end; one that died meanwhile fails the test."""
+    """Runs the loops during the block and cancels them at its end; fails if one ended before."""
     tasks = [asyncio.create_task(loop) for loop in loops]
     try:
         yield tasks
@@ -60,7 +60,7 @@ def a_wallet(number: int) -> Address:
 
 
 async def follow(pool: Pool, node: FakeNode, first_block: int = 1) -> ChainIdentity:
-    """The database adopts the node's chain; LTZ was deployed in `first_block`."""
+    """Makes the database follow the node's chain; LTZ was deployed in `first_block`."""
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, first_block)
     base = node.blocks[first_block - 1]
     async with transaction(pool) as connection:
@@ -95,14 +95,14 @@ async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
 
 
 async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lane:
-    """A new term of MINTER's lane; the first one makes lane and counter."""
+    """Begins a term of MINTER's lane; the first term creates the lane and the counter."""
     async with transaction(pool) as connection:
         await lanes.create_counter(connection, CHAIN_ID, LTZ_AT, first_seq)
         return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
 
 
 def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> Intent:
-    """Rewards that have no reference yet take theirs from the counter at `next_seq`."""
+    """An intent of rewards without references, which take theirs from `next_seq` on."""
     ids = list(rewards)
     seqs = list(range(next_seq, next_seq + len(ids)))
     return Intent(
@@ -123,13 +123,13 @@ def an_attempt(text: str) -> Attempt:
 
 
 async def save(connection: Connection, lane: Lane, row: int, was: State, now: Transaction) -> None:
-    """One transaction's move, as its lane saves it."""
+    """Saves a state change of one transaction as its lane does."""
     after = OpenTransaction(row, 0, 100_000, FEES, now, (), b"", datetime.now(UTC))
     await transactions.save(connection, lane, [(Transaction(was), after)])
 
 
 async def states(pool: Pool) -> list[str]:
-    """Of all transactions, in the order of nonces."""
+    """Returns the states of all transactions in the order of nonces."""
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT state FROM transactions ORDER BY nonce")
     return [row["state"] for row in rows]

@@ -1,4 +1,4 @@
-"""Rewards that wallets earn from brands, minted and undone as by the indexer."""
+"""Rewards of brands to wallets, minted and undone as by the indexer."""
 
 from dataclasses import dataclass, field
 from datetime import date
@@ -19,7 +19,7 @@ TODAY = date(2026, 3, 1)
 
 @dataclass(frozen=True, slots=True)
 class Earned:
-    """A reward that is owed."""
+    """A reward of a brand to a wallet."""
 
     wallet: Address
     ltz: int = 100
@@ -66,13 +66,13 @@ class Earnings:
         return ids
 
     async def earn(self, *earned: Earned, block: int = 1) -> list[UUID]:
-        """Owed and minted."""
+        """Inserts the rewards and mints them in one block."""
         ids = await self.owe(*earned)
         assert await self.mint(block, *ids) == len(ids)
         return ids
 
     async def mint(self, block: int, *ids: UUID, branch: str = "") -> int:
-        """The indexer reads a block with these mints; answers how many are of our rewards."""
+        """Inserts the mints as the indexer does; returns how many belong to rewards."""
         mints = [
             RewardMinted(
                 LogPosition(
@@ -92,6 +92,6 @@ class Earnings:
             await reorgs.undo_above(connection, fork)
 
     async def forget(self, final: int) -> None:
-        """All is to be read again from the first block on."""
+        """Begins a rebuild of the index; blocks up to `final` are final."""
         async with transaction(self.pool) as connection:
             await reorgs.delete_all(connection, final)

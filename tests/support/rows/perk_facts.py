@@ -49,7 +49,7 @@ class PerkLedger:
     number: int = 1
 
     async def block(self, *facts: Fact) -> int:
-        """One more, committed; its number."""
+        """Commits the next block with these facts and returns its number."""
         self.number += 1
         name, parent = a_hash(f"block {self.number}"), a_hash(f"block {self.number - 1}")
         row = BlockRow(self.number, name, parent, BORN + self.number)
@@ -65,7 +65,7 @@ class PerkLedger:
         return self.number
 
     async def undo_above(self, fork: int) -> None:
-        """As a reorg does; the next block has the number behind `fork` again."""
+        """Removes the blocks above `fork` as a reorg does."""
         async with transaction(self.pool) as connection:
             await perk_facts.undo_above(connection, fork)
             await connection.execute("DELETE FROM blocks WHERE number > $1", fork)

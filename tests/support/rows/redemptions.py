@@ -1,4 +1,4 @@
-"""Rows of charge redemptions, moved through the states of their relays as by lanes and indexer."""
+"""Rows of charge redemptions whose relays change states as by lanes and indexer."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -53,7 +53,7 @@ class RedemptionRows:
     nonce: int = 0
     relays: dict[UUID, int] = field(default_factory=dict)
     sent: dict[UUID, int] = field(default_factory=dict)
-    """The rows of transactions."""
+    """The ids of the redemptions' transactions."""
 
     async def write(
         self, new: NewChargeRedemption, wallet: Address | None = None
@@ -66,7 +66,7 @@ class RedemptionRows:
         return new
 
     async def sign(self, new: NewChargeRedemption) -> None:
-        """By the lane, past what is queued before it."""
+        """Signs the redemption's relay, ahead of those queued before it."""
         async with transaction(self.pool) as connection:
             queued = await relays.queued(connection, self.lane, 100)
             chosen = [relay for relay in queued if relay.id == self.relays[new.id]]
@@ -75,12 +75,12 @@ class RedemptionRows:
         self.sent[new.id] = row.id
 
     async def taken(self, new: NewChargeRedemption) -> None:
-        """A node has taken its bytes."""
+        """Marks its transaction as accepted by a node."""
         async with session(self.pool) as connection:
             await transactions.mark_published(connection, [a_hash(f"{self.relays[new.id]}")])
 
     async def abandon(self, new: NewChargeRedemption) -> None:
-        """Nodes refuse its bytes for good: a self-transfer is to take their nonce."""
+        """Stores a self-transfer that takes the nonce of its permanently refused transaction."""
         empty = Attempt(a_hash(f"empty {new.id}"), b"", FEES, is_cancellation=True)
         async with session(self.pool) as connection:
             await transactions.store_attempt(connection, self.lane, self.sent[new.id], empty)
@@ -94,7 +94,7 @@ class RedemptionRows:
             await relays.follow(connection, [self.sent[new.id]])
 
     async def index(self, new: NewChargeRedemption, remaining: int) -> int:
-        """Its block is written; that block's number."""
+        """Writes a block with its fact and returns the block's number."""
         reference = new.id.bytes + bytes(16)
         fact = perk_ledger.redeemed(new.token_id, new.holder, reference, new.amount, remaining)
         return await self.ledger.block(fact)
@@ -111,7 +111,7 @@ class RedemptionRows:
 
 
 async def redemption_rows(pool: Pool) -> RedemptionRows:
-    """Two tokens with all their charges."""
+    """Creates two tokens with unused charges."""
     ledger = PerkLedger(pool)
     await ledger.block(
         perk_ledger.made(COLLECTION, BRAND, CHARGES),
