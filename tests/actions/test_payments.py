@@ -167,7 +167,7 @@ async def world(database_url: str, sandbox: Sandbox, shop: FakePayments) -> Asyn
 
 
 @pytest_asyncio.fixture(scope="module")
-async def standing(
+async def shared_world(
     databases: Databases, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[tuple[World, FakePayments]]:
     sandbox = Sandbox(tmp_path_factory.mktemp("sandbox"), 0, NO_NODE, None)
@@ -182,9 +182,9 @@ async def standing(
 
 
 @pytest.fixture
-def idle(standing: tuple[World, FakePayments]) -> tuple[World, FakePayments]:
+def idle(shared_world: tuple[World, FakePayments]) -> tuple[World, FakePayments]:
     """A world shared by parametrised tests that leave no rows."""
-    world, fake = standing
+    world, fake = shared_world
     vars(fake).update(vars(FakePayments(fake.base)))
     return world, fake
 

@@ -247,7 +247,7 @@ def a_user(name: str = "ann") -> User:
     return User(users.user_id(f"did:{name}", key), key, f"did:{name}", a_wallet(len(name)))
 
 
-async def met(pool: Pool, user: User, maximum: int) -> bool:
+async def insert_user(pool: Pool, user: User, maximum: int) -> bool:
     brand = a_brand(max_new_wallets_per_hour=maximum)
     async with session(pool) as connection:
         _, now = await payments.wallets_this_hour(connection, BRAND)
@@ -260,11 +260,11 @@ async def this_hour(pool: Pool, brand: Address = BRAND) -> int:
 
 
 async def test_a_new_user_counts_once_and_only_for_brands_with_a_limit(pool: Pool) -> None:
-    assert await met(pool, a_user(), 0)
+    assert await insert_user(pool, a_user(), 0)
     assert await this_hour(pool) == 0
-    assert await met(pool, a_user("bob"), 5)
-    assert await met(pool, a_user("bob"), 5)
-    assert await met(pool, a_user(), 5)
+    assert await insert_user(pool, a_user("bob"), 5)
+    assert await insert_user(pool, a_user("bob"), 5)
+    assert await insert_user(pool, a_user(), 5)
     assert await this_hour(pool) == 1
     assert await this_hour(pool, Address(bytes(20))) == 0
     async with session(pool) as connection:
@@ -272,7 +272,7 @@ async def test_a_new_user_counts_once_and_only_for_brands_with_a_limit(pool: Poo
 
 
 async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:
-    outcomes = await asyncio.gather(*(met(pool, a_user("a" * n), 3) for n in range(1, 9)))
+    outcomes = await asyncio.gather(*(insert_user(pool, a_user("a" * n), 3) for n in range(1, 9)))
 
     assert sum(outcomes) == 3
     assert await value(pool, "SELECT count(*) FROM users") == 3
@@ -280,7 +280,7 @@ async def test_a_user_above_the_brands_limit_is_not_written(pool: Pool) -> None:
 
 
 async def test_the_previous_hour_does_not_count(pool: Pool) -> None:
-    assert await met(pool, a_user(), 1)
+    assert await insert_user(pool, a_user(), 1)
     await value(pool, "UPDATE brand_usage SET window_start = window_start - interval '1 hour'")
     assert await this_hour(pool) == 0
 

@@ -40,8 +40,8 @@ async def rows(pool: Pool) -> RedemptionRows:
 
 # --- charges in flight ------------------------------------------------------------------------
 
-Life = tuple[tuple[State, bool | None], ...]
-LIVES: dict[str, tuple[Life, bool]] = {
+History = tuple[tuple[State, bool | None], ...]
+HISTORIES: dict[str, tuple[History, bool]] = {
     "queued": ((), True),
     "signed": (((State.SIGNED, None),), True),
     "published": (((State.SIGNED, None), (State.PUBLISHED, None)), True),
@@ -61,9 +61,9 @@ LIVES: dict[str, tuple[Life, bool]] = {
 }
 
 
-async def live(rows: RedemptionRows, redemption: NewChargeRedemption, life: Life) -> None:
+async def replay(rows: RedemptionRows, redemption: NewChargeRedemption, history: History) -> None:
     was = State.SIGNED
-    for state, succeeded in life:
+    for state, succeeded in history:
         if state is State.SIGNED:
             await rows.sign(redemption)
         else:
@@ -71,27 +71,29 @@ async def live(rows: RedemptionRows, redemption: NewChargeRedemption, life: Life
         was = state
 
 
-@pytest.mark.parametrize("life", LIVES)
-async def test_a_redemption_is_in_flight_unless_it_failed(rows: RedemptionRows, life: str) -> None:
-    steps, is_under_way = LIVES[life]
-    await live(rows, await rows.write(a_redemption(3)), steps)
+@pytest.mark.parametrize("history", HISTORIES)
+async def test_a_redemption_is_in_flight_unless_it_failed(
+    rows: RedemptionRows, history: str
+) -> None:
+    steps, is_under_way = HISTORIES[history]
+    await replay(rows, await rows.write(a_redemption(3)), steps)
 
-    stored = await rows.standing()
+    stored = await rows.token_charges()
     assert (stored.token.used, stored.under_way) == (0, 3 if is_under_way else 0)
-    assert (await rows.standing(OTHER_TOKEN)).under_way == 0
+    assert (await rows.token_charges(OTHER_TOKEN)).under_way == 0
 
 
-@pytest.mark.parametrize("life", ["signed", "published", "mined", "final"])
+@pytest.mark.parametrize("history", ["signed", "published", "mined", "final"])
 async def test_an_indexed_redemption_is_not_in_flight_unless_a_reorg_undoes_it(
-    rows: RedemptionRows, life: str
+    rows: RedemptionRows, history: str
 ) -> None:
     """The index may see a redemption before or after its lane does."""
     redemption = await rows.write(a_redemption(3))
-    await live(rows, redemption, LIVES[life][0])
+    await replay(rows, redemption, HISTORIES[history][0])
     block = await rows.index(redemption, CHARGES - 3)
-    known = await rows.standing()
+    known = await rows.token_charges()
     await rows.ledger.undo_above(block - 1)
-    undone = await rows.standing()
+    undone = await rows.token_charges()
 
     assert (known.token.used, known.under_way) == (3, 0)
     assert (undone.token.used, undone.under_way) == (0, 3)
@@ -103,9 +105,9 @@ async def test_a_redemption_that_the_network_refuses_blocks_no_later_one(
     """The charges that it will not redeem are available to later redemptions."""
     redemption = await rows.write(a_redemption(3))
     await rows.sign(redemption)
-    assert (await rows.standing()).under_way == 3
+    assert (await rows.token_charges()).under_way == 3
     await rows.abandon(redemption)
-    assert (await rows.standing()).under_way == 0
+    assert (await rows.token_charges()).under_way == 0
 
 
 async def test_a_redemption_that_cannot_be_signed_has_failed(rows: RedemptionRows) -> None:
@@ -115,7 +117,7 @@ async def test_a_redemption_that_cannot_be_signed_has_failed(rows: RedemptionRow
     failed = await rows.stored(redemption)
     assert failed is not None
     assert failed.succeeded is False
-    assert (await rows.standing()).under_way == 0
+    assert (await rows.token_charges()).under_way == 0
 
 
 async def test_a_redemption_of_another_program_does_not_hide_one_of_ltzd(
@@ -124,7 +126,7 @@ async def test_a_redemption_of_another_program_does_not_hide_one_of_ltzd(
     """A fact with another reference is another redemption."""
     redemption, stranger = await rows.write(a_redemption(3)), a_redemption(2)
     await rows.index(stranger, CHARGES - 2)
-    stored = await rows.standing()
+    stored = await rows.token_charges()
     assert (stored.token.used, stored.under_way) == (2, 3)
     assert await rows.stored(redemption) is not None
 
@@ -168,7 +170,7 @@ async def test_remaining_charges_equal_the_model_in_random_sequences(
                 await rows.ledger.undo_above(block - 1)
         spoken_for = {redemption for redemption, at in state.items() if at != "failed"}
         spoken_for |= {redemption for _, redemption in facts}
-        stored = await rows.standing()
+        stored = await rows.token_charges()
         assert stored.token.used == sum(redemption.amount for _, redemption in facts)
         left = CHARGES - sum(redemption.amount for redemption in spoken_for)
         assert stored.token.remaining - stored.under_way == left, (step, state)
@@ -184,7 +186,7 @@ async def test_a_block_written_during_the_read_is_counted_once(rows: RedemptionR
         await asyncio.Event().wait()
 
     async def all_is_indexed() -> bool:
-        stored = await rows.standing()
+        stored = await rows.token_charges()
         assert stored.token.remaining - stored.under_way == CHARGES - len(waiting)
         return stored.token.used == len(waiting)
 
@@ -286,7 +288,7 @@ async def test_a_withdrawn_redemption_leaves_no_row(rows: RedemptionRows) -> Non
         assert await relays.withdraw(connection, rows.relays[redemption.id])
         assert await redemptions.by_key(connection, BRAND, "till-1-0001") is None
     assert await rows.stored(redemption) is None
-    assert (await rows.standing()).under_way == 0
+    assert (await rows.token_charges()).under_way == 0
     await rows.write(a_redemption(idempotency_key="till-1-0001"))
 
 
@@ -294,7 +296,7 @@ async def test_a_redemptions_key_is_kept_when_expired_relays_are_deleted(
     rows: RedemptionRows,
 ) -> None:
     redemption = await rows.write(a_redemption(idempotency_key="till-1-0001"))
-    await live(rows, redemption, LIVES["final"][0])
+    await replay(rows, redemption, HISTORIES["final"][0])
     async with session(rows.pool) as connection:
         await connection.execute("UPDATE relays SET created_at = now() - interval '30 days'")
         await relays.delete_expired(connection)
@@ -334,6 +336,6 @@ async def test_a_tokens_redemptions_are_written_one_after_the_other(rows: Redemp
         behind = asyncio.create_task(rows.write(a_redemption()))
         await until(someone_waits)
         await rows.write(a_redemption(token=OTHER_TOKEN))
-        assert (await rows.standing()).under_way == 0
+        assert (await rows.token_charges()).under_way == 0
     await behind
-    assert (await rows.standing()).under_way == 1
+    assert (await rows.token_charges()).under_way == 1

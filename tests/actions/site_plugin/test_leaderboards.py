@@ -264,8 +264,8 @@ async def test_an_events_reward_counts_on_the_day_in_the_brands_time_zone(
     }
     zones = {f"0x{number:040x}": zone for number, zone in enumerate(days, 1)}
     claims = [an_event(a_brand(id=id_, time_zone=zone), ANN) for id_, zone in zones.items()]
-    standing = ClaimSnapshot(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
-    decided = [new for new in decide_all(claims, standing, ()) if isinstance(new, NewEvent)]
+    snapshot = ClaimSnapshot(claims={}, totals={}, usage={}, nonces={}, now=SUNDAY)
+    decided = [new for new in decide_all(claims, snapshot, ()) if isinstance(new, NewEvent)]
     async with session(pool) as connection:
         assert len(await events.insert(connection, decided)) == len(days)
         rows = await connection.fetch("SELECT brand_id, earned_on FROM rewards")

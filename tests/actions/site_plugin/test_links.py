@@ -242,12 +242,12 @@ async def test_a_failure_while_linking_does_not_use_up_the_code(
 ) -> None:
     member, code = await world.log_in(), await world.code(ANN)
 
-    async def dies(*_arguments: object) -> None:
+    async def fail(*_arguments: object) -> None:
         raise ConnectionResetError
 
     for step in ("lock_member", "link"):
-        with monkeypatch.context() as death:
-            death.setattr(site_links, step, dies)
+        with monkeypatch.context() as patch:
+            patch.setattr(site_links, step, fail)
             with pytest.raises(DatabaseUnavailable):
                 await world.links.link(member, code.code)
         assert await allowance(world, member) is None

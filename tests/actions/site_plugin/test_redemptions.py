@@ -165,9 +165,9 @@ async def test_a_repeated_request_finishes_the_redemption_of_a_crashed_process(
         raise AssertionError
 
     async with sites.relaying():
-        with monkeypatch.context() as death:
+        with monkeypatch.context() as patch:
             target, name = STAGES[stage](sites.first)
-            death.setattr(target, name, never)
+            patch.setattr(target, name, never)
             dying = asyncio.create_task(sites.redeem(ann, perk))
             await reached.wait()
             dying.cancel()

@@ -329,11 +329,11 @@ async def test_a_link_that_fails_half_way_changes_nothing(
     ann = await wallets.wallet_of_email(EMAIL)
     await wallets.wallet_of_account(DISCORD)
 
-    async def dies(*_: object) -> None:
+    async def fail(*_: object) -> None:
         raise ConnectionResetError
 
     with monkeypatch.context() as patched:
-        patched.setattr("ltzd.store.users.custodial_users.read_home", dies)
+        patched.setattr("ltzd.store.users.custodial_users.read_home", fail)
         with pytest.raises(DatabaseUnavailable):
             await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
     assert await wallets.wallets_of("user-7") == ()

@@ -470,7 +470,9 @@ PERIODS = ("earnings_and_rewards_differ", None)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[str, object]]]:
+async def consistent_books(
+    databases: Databases,
+) -> AsyncIterator[tuple[Connection, dict[str, object]]]:
     """Consistent books, and the ids in them by the names used in `ALTERATIONS`; read-only."""
     async with databases.fresh() as url:
         db = await database.connect(url, "test")
@@ -504,9 +506,9 @@ async def shelf(databases: Databases) -> AsyncIterator[tuple[Connection, dict[st
 
 @pytest.mark.parametrize("name", ALTERATIONS)
 async def test_each_kind_of_discrepancy_is_found(
-    shelf: tuple[Connection, dict[str, object]], name: str
+    consistent_books: tuple[Connection, dict[str, object]], name: str
 ) -> None:
-    db, names = shelf
+    db, names = consistent_books
     statement, expected = ALTERATIONS[name]
     assert await discrepancies(db) == {}
 

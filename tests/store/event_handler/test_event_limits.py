@@ -25,7 +25,7 @@ def a_key(name: str) -> ClaimKey:
 ANN, BOB = a_key("ann"), a_key("bob")
 
 
-async def stand(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> ClaimSnapshot:
+async def read_snapshot(pool: Pool, *keys: ClaimKey, nonce: str | None = None) -> ClaimSnapshot:
     wanted = [
         ClaimQuery(key, usage=BRAND, nonce=None if nonce is None else (BRAND, nonce))
         for key in keys
@@ -40,7 +40,7 @@ def a_quota(kind: QuotaKind, maximum: int, now: datetime) -> Quota:
 
 
 def an_event(
-    standing: ClaimSnapshot, key: ClaimKey = ANN, ltz: int = 100, **more: object
+    snapshot: ClaimSnapshot, key: ClaimKey = ANN, ltz: int = 100, **more: object
 ) -> NewEvent:
     row = EventRow(
         id=uuid4(),
@@ -55,8 +55,8 @@ def an_event(
         ltz=ltz,
         wallet=a_wallet(1),
     )
-    claims = standing.claims.get(key, ClaimRecord()).claims
-    new = NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), key[2], None)
+    claims = snapshot.claims.get(key, ClaimRecord()).claims
+    new = NewEvent(row, key, ClaimRecord(claims + 1, row.id, snapshot.now), key[2], None)
     return structs.replace(new, **more)
 
 
@@ -66,21 +66,21 @@ async def write(pool: Pool, *new_events: NewEvent) -> int:
 
 
 async def spend(pool: Pool, name: str, ltz: int, budget: int) -> int:
-    standing = await stand(pool, a_key(name))
-    quota = a_quota(QuotaKind.LTZ_PER_DAY, budget, standing.now)
-    return await write(pool, an_event(standing, a_key(name), ltz, budget=quota))
+    snapshot = await read_snapshot(pool, a_key(name))
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, budget, snapshot.now)
+    return await write(pool, an_event(snapshot, a_key(name), ltz, budget=quota))
 
 
 async def test_a_batch_spends_the_sum_of_its_rewards(pool: Pool) -> None:
-    standing = await stand(pool, ANN, BOB)
-    quota = a_quota(QuotaKind.LTZ_PER_DAY, 500, standing.now)
+    snapshot = await read_snapshot(pool, ANN, BOB)
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, 500, snapshot.now)
 
     assert await write(
-        pool, an_event(standing, ANN, 100, budget=quota), an_event(standing, BOB, 30, budget=quota)
+        pool, an_event(snapshot, ANN, 100, budget=quota), an_event(snapshot, BOB, 30, budget=quota)
     )
     assert await spend(pool, "cid", 70, 500) == 1
 
-    usage = (await stand(pool, ANN)).usage
+    usage = (await read_snapshot(pool, ANN)).usage
     assert usage == {(BRAND, QuotaKind.LTZ_PER_DAY, quota.start): 200}
 
 
@@ -93,13 +93,13 @@ async def test_concurrent_events_do_not_exceed_the_budget(pool: Pool) -> None:
 
 
 async def test_a_batch_above_the_budget_writes_nothing(pool: Pool) -> None:
-    standing = await stand(pool, ANN, BOB)
-    quota = a_quota(QuotaKind.LTZ_PER_DAY, 150, standing.now)
-    two = [an_event(standing, key, 100, budget=quota) for key in (ANN, BOB)]
+    snapshot = await read_snapshot(pool, ANN, BOB)
+    quota = a_quota(QuotaKind.LTZ_PER_DAY, 150, snapshot.now)
+    two = [an_event(snapshot, key, 100, budget=quota) for key in (ANN, BOB)]
 
     assert await write(pool, *two) == 0
     assert await value(pool, "SELECT count(*) FROM events") == 0
-    assert (await stand(pool, ANN)).usage == {}
+    assert (await read_snapshot(pool, ANN)).usage == {}
 
 
 async def test_a_budget_lowered_below_the_spent_sum_admits_nothing(pool: Pool) -> None:
@@ -110,29 +110,29 @@ async def test_a_budget_lowered_below_the_spent_sum_admits_nothing(pool: Pool) -
 
 async def test_an_event_without_a_reward_spends_nothing(pool: Pool) -> None:
     assert await spend(pool, "ann", 0, 100) == 1
-    assert (await stand(pool, ANN)).usage == {}
+    assert (await read_snapshot(pool, ANN)).usage == {}
 
 
 async def test_a_new_window_starts_at_zero(pool: Pool) -> None:
-    standing = await stand(pool, ANN)
-    today = a_quota(QuotaKind.LTZ_PER_DAY, 100, standing.now)
+    snapshot = await read_snapshot(pool, ANN)
+    today = a_quota(QuotaKind.LTZ_PER_DAY, 100, snapshot.now)
     tomorrow = replace(today, start=today.end, end=today.end + timedelta(hours=1))
 
-    assert await write(pool, an_event(standing, ANN, 100, budget=today)) == 1
-    assert await write(pool, an_event(standing, BOB, 100, budget=tomorrow)) == 1
+    assert await write(pool, an_event(snapshot, ANN, 100, budget=today)) == 1
+    assert await write(pool, an_event(snapshot, BOB, 100, budget=tomorrow)) == 1
 
 
 async def test_only_new_wallets_count(pool: Pool) -> None:
     for key, new_wallets in ((ANN, 1), (ANN, 1), (BOB, 2)):
-        standing = await stand(pool, key)
-        quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, standing.now)
-        assert await write(pool, an_event(standing, key, wallets=quota)) == 1
-        usage = (await stand(pool, key)).usage
+        snapshot = await read_snapshot(pool, key)
+        quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, snapshot.now)
+        assert await write(pool, an_event(snapshot, key, wallets=quota)) == 1
+        usage = (await read_snapshot(pool, key)).usage
         assert usage == {(BRAND, QuotaKind.WALLETS_PER_HOUR, quota.start): new_wallets}
 
-    standing = await stand(pool, a_key("cid"))
-    quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, standing.now)
-    assert await write(pool, an_event(standing, a_key("cid"), wallets=quota)) == 0
+    snapshot = await read_snapshot(pool, a_key("cid"))
+    quota = a_quota(QuotaKind.WALLETS_PER_HOUR, 2, snapshot.now)
+    assert await write(pool, an_event(snapshot, a_key("cid"), wallets=quota)) == 0
 
 
 async def test_a_nonce_is_valid_for_one_request(pool: Pool) -> None:
@@ -140,8 +140,8 @@ async def test_a_nonce_is_valid_for_one_request(pool: Pool) -> None:
     assert await signed(pool, [ANN], first) == 1
     assert await signed(pool, [BOB], second) == 0
     assert await value(pool, "SELECT count(*) FROM events") == 1
-    standing = await stand(pool, BOB, nonce="n" * 16)
-    assert standing.nonces == {(BRAND, "n" * 16): first}
+    snapshot = await read_snapshot(pool, BOB, nonce="n" * 16)
+    assert snapshot.nonces == {(BRAND, "n" * 16): first}
 
 
 async def test_one_request_may_hold_several_events_in_several_writes(pool: Pool) -> None:
@@ -157,16 +157,16 @@ async def test_of_concurrent_replays_one_request_is_written(pool: Pool) -> None:
 
 async def test_a_used_nonce_does_not_fail_the_other_requests_of_its_batch(pool: Pool) -> None:
     await signed(pool, [ANN], uuid4())
-    standing = await stand(pool, BOB, a_key("cid"))
-    replayed = an_event(standing, BOB, nonce="n" * 16, request_id=uuid4())
-    assert await write(pool, replayed, an_event(standing, a_key("cid"))) == 1
+    snapshot = await read_snapshot(pool, BOB, a_key("cid"))
+    replayed = an_event(snapshot, BOB, nonce="n" * 16, request_id=uuid4())
+    assert await write(pool, replayed, an_event(snapshot, a_key("cid"))) == 1
 
 
 async def signed(pool: Pool, keys: Sequence[ClaimKey], request_id: UUID) -> int:
-    standing = await stand(pool, *keys)
+    snapshot = await read_snapshot(pool, *keys)
     return await write(
         pool,
-        *(an_event(standing, key, nonce="n" * 16, request_id=request_id) for key in keys),
+        *(an_event(snapshot, key, nonce="n" * 16, request_id=request_id) for key in keys),
     )
 
 

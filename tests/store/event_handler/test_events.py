@@ -31,10 +31,10 @@ KEY = a_key()
 
 
 def a_new_event(
-    standing: ClaimSnapshot, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
+    snapshot: ClaimSnapshot, key: ClaimKey = KEY, maximum: int | None = None, **changes: object
 ) -> NewEvent:
     """The next event of a claim, decided on this snapshot."""
-    claims = standing.claims.get(key, ClaimRecord()).claims
+    claims = snapshot.claims.get(key, ClaimRecord()).claims
     row = EventRow(
         id=uuid4(),
         brand_id=BRAND,
@@ -49,10 +49,10 @@ def a_new_event(
         wallet=a_wallet(1),
     )
     row = structs.replace(row, **changes)
-    return NewEvent(row, key, ClaimRecord(claims + 1, row.id, standing.now), SUBJECT, maximum)
+    return NewEvent(row, key, ClaimRecord(claims + 1, row.id, snapshot.now), SUBJECT, maximum)
 
 
-async def stand(pool: Pool, *keys: ClaimKey) -> ClaimSnapshot:
+async def read_snapshot(pool: Pool, *keys: ClaimKey) -> ClaimSnapshot:
     async with session(pool) as connection:
         return await events.read_snapshot(connection, [ClaimQuery(key, key[:2]) for key in keys])
 
@@ -75,18 +75,18 @@ async def counts(pool: Pool) -> tuple[int, int, int, int]:
 
 
 async def test_a_new_claim_snapshot_is_empty(pool: Pool) -> None:
-    standing = await stand(pool, KEY)
+    snapshot = await read_snapshot(pool, KEY)
 
-    assert (standing.claims, standing.totals) == ({}, {KEY[:2]: 0})
-    assert standing.now.tzinfo is not None
+    assert (snapshot.claims, snapshot.totals) == ({}, {KEY[:2]: 0})
+    assert snapshot.now.tzinfo is not None
 
 
 async def test_a_written_event_is_in_the_next_snapshot(pool: Pool) -> None:
-    new = a_new_event(await stand(pool, KEY))
+    new = a_new_event(await read_snapshot(pool, KEY))
 
     assert await write(pool, new) == {KEY: True}
 
-    assert (await stand(pool, KEY)).claims == {KEY: new.claim}
+    assert (await read_snapshot(pool, KEY)).claims == {KEY: new.claim}
     async with session(pool) as connection:
         row = await connection.fetchrow("SELECT id, email, metadata, ltz, user_id FROM events")
         assert tuple(row) == (
@@ -103,10 +103,10 @@ async def test_a_written_event_is_in_the_next_snapshot(pool: Pool) -> None:
 
 
 async def test_an_event_without_a_reward_queues_no_mint(pool: Pool) -> None:
-    standing = await stand(pool, KEY, FORM)
-    something = a_new_event(standing, FORM, ltz=1)
+    snapshot = await read_snapshot(pool, KEY, FORM)
+    something = a_new_event(snapshot, FORM, ltz=1)
 
-    await write(pool, a_new_event(standing, ltz=0), something)
+    await write(pool, a_new_event(snapshot, ltz=0), something)
 
     assert await counts(pool) == (2, 1, 1, 2)
     assert await value(pool, "SELECT id FROM rewards") == something.event.id
@@ -116,10 +116,10 @@ async def test_an_event_whose_claim_changed_since_the_snapshot_is_not_written(
     pool: Pool,
 ) -> None:
     other = a_key("bob@shop.example")
-    standing = await stand(pool, KEY, other)
-    await write(pool, a_new_event(standing))
+    snapshot = await read_snapshot(pool, KEY, other)
+    await write(pool, a_new_event(snapshot))
 
-    late, untouched = a_new_event(standing), a_new_event(standing, other)
+    late, untouched = a_new_event(snapshot), a_new_event(snapshot, other)
     assert await write(pool, late, untouched) == {other: True}
 
     assert await value(pool, "SELECT count(*) FROM events WHERE id = $1", late.event.id) == 0
@@ -127,9 +127,11 @@ async def test_an_event_whose_claim_changed_since_the_snapshot_is_not_written(
 
 
 async def test_a_second_event_of_a_user_reports_no_new_user(pool: Pool) -> None:
-    await write(pool, a_new_event(await stand(pool, KEY)))
-    again = a_new_event(await stand(pool, KEY))
-    known = structs.replace(a_new_event(await stand(pool, FORM), FORM), identity_subject=None)
+    await write(pool, a_new_event(await read_snapshot(pool, KEY)))
+    again = a_new_event(await read_snapshot(pool, KEY))
+    known = structs.replace(
+        a_new_event(await read_snapshot(pool, FORM), FORM), identity_subject=None
+    )
 
     assert await write(pool, again) == {KEY: False}
     assert await write(pool, known) == {FORM: False}
@@ -141,46 +143,46 @@ FORM = a_key(event_type="form_submit")
 
 async def test_a_new_user_of_two_events_in_one_batch_is_inserted_once(pool: Pool) -> None:
     """Both events report a new user, since either may be the one that is announced."""
-    standing = await stand(pool, KEY, FORM)
+    snapshot = await read_snapshot(pool, KEY, FORM)
 
-    won = await write(pool, a_new_event(standing, KEY), a_new_event(standing, FORM))
+    won = await write(pool, a_new_event(snapshot, KEY), a_new_event(snapshot, FORM))
 
     assert won == {KEY: True, FORM: True}
     assert await counts(pool) == (2, 2, 1, 2)
 
 
 async def test_a_user_whose_claim_was_lost_is_not_inserted(pool: Pool) -> None:
-    standing = await stand(pool, KEY)
-    await write(pool, structs.replace(a_new_event(standing), identity_subject=None))
+    snapshot = await read_snapshot(pool, KEY)
+    await write(pool, structs.replace(a_new_event(snapshot), identity_subject=None))
 
-    assert await write(pool, a_new_event(standing)) == {}
+    assert await write(pool, a_new_event(snapshot)) == {}
     assert await counts(pool) == (1, 1, 0, 1)
 
 
 async def test_only_the_next_version_of_a_claim_is_written(pool: Pool) -> None:
     for _ in range(2):
-        await write(pool, a_new_event(await stand(pool, KEY)))
-    standing = await stand(pool, KEY)
-    right = a_new_event(standing)
+        await write(pool, a_new_event(await read_snapshot(pool, KEY)))
+    snapshot = await read_snapshot(pool, KEY)
+    right = a_new_event(snapshot)
     assert right.claim.claims == 3
 
     for version in (1, 2, 4, 5):
         wrong = structs.replace(right, claim=replace(right.claim, claims=version))
         assert await write(pool, wrong) == {}, version
 
-    assert (await stand(pool, KEY)).claims == standing.claims
+    assert (await read_snapshot(pool, KEY)).claims == snapshot.claims
     assert await counts(pool) == (2, 2, 1, 2)
     assert await write(pool, right) == {KEY: False}
 
 
 async def test_a_concurrent_claim_waits_for_the_first_to_commit_or_roll_back(pool: Pool) -> None:
     """The second writer waits for the first one, and loses if that commits."""
-    standing = await stand(pool, KEY)
+    snapshot = await read_snapshot(pool, KEY)
     async with session(pool) as connection:
         pending = connection.transaction()
         await pending.start()
-        assert list(await events.insert(connection, [a_new_event(standing)])) == [KEY]
-        second = asyncio.create_task(write(pool, a_new_event(standing)))
+        assert list(await events.insert(connection, [a_new_event(snapshot)])) == [KEY]
+        second = asyncio.create_task(write(pool, a_new_event(snapshot)))
         await asyncio.wait([second], timeout=0.1)
         assert not second.done()
         await pending.rollback()
@@ -189,8 +191,8 @@ async def test_a_concurrent_claim_waits_for_the_first_to_commit_or_roll_back(poo
 
 
 async def test_of_concurrent_writers_with_one_snapshot_one_wins(pool: Pool) -> None:
-    standing = await stand(pool, KEY)
-    won = await asyncio.gather(*(write(pool, a_new_event(standing)) for _ in range(20)))
+    snapshot = await read_snapshot(pool, KEY)
+    won = await asyncio.gather(*(write(pool, a_new_event(snapshot)) for _ in range(20)))
 
     assert sorted(map(len, won)) == [0] * 19 + [1]
     assert await counts(pool) == (1, 1, 1, 1)
@@ -198,8 +200,8 @@ async def test_of_concurrent_writers_with_one_snapshot_one_wins(pool: Pool) -> N
 
 async def test_of_concurrent_first_events_of_a_user_one_inserts_him(pool: Pool) -> None:
     keys = [a_key(event_type=f"type_{number}") for number in range(20)]
-    standing = await stand(pool, *keys)
-    won = await asyncio.gather(*(write(pool, a_new_event(standing, key)) for key in keys))
+    snapshot = await read_snapshot(pool, *keys)
+    won = await asyncio.gather(*(write(pool, a_new_event(snapshot, key)) for key in keys))
 
     made = [is_new for each in won for is_new in each.values()]
     assert sorted(made) == [False] * 19 + [True]
@@ -210,35 +212,35 @@ async def test_writers_of_the_same_claims_in_any_order_do_not_deadlock(pool: Poo
     keys = [a_key(f"{number}@shop.example") for number in range(30)]
 
     async def write_some(number: int) -> int:
-        standing = await stand(pool, *keys)
-        new_events = [a_new_event(standing, key, maximum=10_000) for key in keys]
+        snapshot = await read_snapshot(pool, *keys)
+        new_events = [a_new_event(snapshot, key, maximum=10_000) for key in keys]
         return len(await write(pool, *(new_events[::-1] if number % 2 else new_events)))
 
     won = await asyncio.gather(*map(write_some, range(12)))
 
-    assert sum(won) == (await counts(pool))[0] == (await stand(pool, *keys)).totals[KEY[:2]]
+    assert sum(won) == (await counts(pool))[0] == (await read_snapshot(pool, *keys)).totals[KEY[:2]]
 
 
 async def test_a_claim_total_never_exceeds_its_maximum(pool: Pool) -> None:
     keys = [a_key(f"{number}@shop.example") for number in range(30)]
-    standing = await stand(pool, *keys)
+    snapshot = await read_snapshot(pool, *keys)
 
     async def write_one(key: ClaimKey) -> int:
-        return len(await write(pool, a_new_event(standing, key, maximum=7)))
+        return len(await write(pool, a_new_event(snapshot, key, maximum=7)))
 
     won = await asyncio.gather(*map(write_one, keys))
 
     assert sum(won) == 7
     assert await counts(pool) == (7, 7, 7, 7)
-    assert (await stand(pool, KEY)).totals == {KEY[:2]: 7}
+    assert (await read_snapshot(pool, KEY)).totals == {KEY[:2]: 7}
 
 
 async def test_a_batch_that_would_exceed_the_maximum_writes_nothing(pool: Pool) -> None:
     keys = [a_key(f"{number}@shop.example") for number in range(3)]
-    standing = await stand(pool, *keys)
-    free = a_new_event(standing, a_key(event_type="form_submit"))
+    snapshot = await read_snapshot(pool, *keys)
+    free = a_new_event(snapshot, a_key(event_type="form_submit"))
 
-    assert await write(pool, free, *(a_new_event(standing, key, maximum=2) for key in keys)) == {}
+    assert await write(pool, free, *(a_new_event(snapshot, key, maximum=2) for key in keys)) == {}
     assert await counts(pool) == (0, 0, 0, 0)
 
 
@@ -246,19 +248,19 @@ async def test_a_missing_claim_total_is_counted_from_the_claims(pool: Pool) -> N
     """Claims from before the brand set a maximum also count."""
     for number in range(3):
         key = a_key(f"{number}@shop.example")
-        await write(pool, a_new_event(await stand(pool, key), key))
-    assert (await stand(pool, KEY)).totals == {KEY[:2]: 3}
+        await write(pool, a_new_event(await read_snapshot(pool, key), key))
+    assert (await read_snapshot(pool, KEY)).totals == {KEY[:2]: 3}
 
-    standing = await stand(pool, KEY)
-    assert await write(pool, a_new_event(standing, maximum=3)) == {}
-    assert await write(pool, a_new_event(standing, maximum=4)) == {KEY: True}
+    snapshot = await read_snapshot(pool, KEY)
+    assert await write(pool, a_new_event(snapshot, maximum=3)) == {}
+    assert await write(pool, a_new_event(snapshot, maximum=4)) == {KEY: True}
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 4
 
 
 async def test_a_raised_maximum_admits_more_events_and_a_lowered_one_none(pool: Pool) -> None:
     async def claim(name: str, maximum: int) -> bool:
         key = a_key(f"{name}@shop.example")
-        new = a_new_event(await stand(pool, key), key, maximum=maximum)
+        new = a_new_event(await read_snapshot(pool, key), key, maximum=maximum)
         return await write(pool, new) == {key: True}
 
     assert await claim("a", 2)
@@ -270,7 +272,7 @@ async def test_a_raised_maximum_admits_more_events_and_a_lowered_one_none(pool: 
         "a refused event changes nothing"
     )
     assert await claim("d", 9)
-    assert (await stand(pool, KEY)).totals == {KEY[:2]: 4}
+    assert (await read_snapshot(pool, KEY)).totals == {KEY[:2]: 4}
     assert (await counts(pool))[0] == 4
 
 
@@ -279,34 +281,34 @@ async def test_events_decided_on_different_maxima_are_written_under_the_larger(
 ) -> None:
     """A new configuration was applied between the two decisions."""
     keys = [a_key(f"{number}@shop.example") for number in range(2)]
-    standing = await stand(pool, *keys)
-    new_events = [a_new_event(standing, key, maximum=2 - n) for n, key in enumerate(keys)]
+    snapshot = await read_snapshot(pool, *keys)
+    new_events = [a_new_event(snapshot, key, maximum=2 - n) for n, key in enumerate(keys)]
 
     assert len(await write(pool, *new_events)) == 2
-    assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
+    assert (await read_snapshot(pool, KEY)).totals == {KEY[:2]: 2}
 
 
 async def test_maxima_are_separate_for_each_type_and_brand(pool: Pool) -> None:
     elsewhere = (a_wallet(0xB2), *KEY[1:])
     keys = [KEY, FORM, elsewhere]
-    standing = await stand(pool, *keys)
+    snapshot = await read_snapshot(pool, *keys)
 
-    assert len(await write(pool, *(a_new_event(standing, key, maximum=1) for key in keys))) == 3
-    assert (await stand(pool, *keys)).totals == {key[:2]: 1 for key in keys}
+    assert len(await write(pool, *(a_new_event(snapshot, key, maximum=1) for key in keys))) == 3
+    assert (await read_snapshot(pool, *keys)).totals == {key[:2]: 1 for key in keys}
 
 
 async def test_a_lost_claim_is_not_counted(pool: Pool) -> None:
     other = a_key("bob@shop.example")
-    standing = await stand(pool, KEY, other)
-    await write(pool, a_new_event(standing, maximum=2))
+    snapshot = await read_snapshot(pool, KEY, other)
+    await write(pool, a_new_event(snapshot, maximum=2))
 
-    both = [a_new_event(standing, key, maximum=2) for key in (KEY, other)]
+    both = [a_new_event(snapshot, key, maximum=2) for key in (KEY, other)]
     assert await write(pool, *both) == {other: True}
-    assert (await stand(pool, KEY)).totals == {KEY[:2]: 2}
+    assert (await read_snapshot(pool, KEY)).totals == {KEY[:2]: 2}
 
 
 async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
-    await write(pool, a_new_event(await stand(pool, KEY)))
+    await write(pool, a_new_event(await read_snapshot(pool, KEY)))
 
     assert await value(pool, "SELECT count(*) FROM event_claim_totals") == 0
 
@@ -328,17 +330,17 @@ async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
 
 
 async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: str) -> None:
-    standing = await stand(pool, KEY, FORM)
+    snapshot = await read_snapshot(pool, KEY, FORM)
     async with wake_ups(database_url) as payloads:
-        await write(pool, a_new_event(standing), a_new_event(standing, FORM))
+        await write(pool, a_new_event(snapshot), a_new_event(snapshot, FORM))
     assert payloads == [ORIGIN]
 
 
 async def test_an_event_that_was_not_written_wakes_no_process(
     pool: Pool, database_url: str
 ) -> None:
-    standing = await stand(pool, KEY, FORM)
-    await write(pool, a_new_event(standing, maximum=1))
+    snapshot = await read_snapshot(pool, KEY, FORM)
+    await write(pool, a_new_event(snapshot, maximum=1))
     full = a_key("bob@shop.example")
 
     class ChangedMind(Exception):
@@ -346,12 +348,14 @@ async def test_an_event_that_was_not_written_wakes_no_process(
 
     async def write_in_vain() -> None:
         async with transaction(pool) as connection:
-            assert list(await events.insert(connection, [a_new_event(standing, FORM)])) == [FORM]
+            assert list(await events.insert(connection, [a_new_event(snapshot, FORM)])) == [FORM]
             raise ChangedMind
 
     async with wake_ups(database_url) as payloads:
-        assert await write(pool, a_new_event(standing)) == {}
-        assert await write(pool, a_new_event(await stand(pool, full), full, maximum=1)) == {}
+        assert await write(pool, a_new_event(snapshot)) == {}
+        assert (
+            await write(pool, a_new_event(await read_snapshot(pool, full), full, maximum=1)) == {}
+        )
         with pytest.raises(ChangedMind):
             await write_in_vain()
     assert payloads == []
@@ -359,17 +363,17 @@ async def test_an_event_that_was_not_written_wakes_no_process(
 
 async def test_a_nul_in_metadata_fails_only_its_own_write(pool: Pool) -> None:
     """PostgreSQL stores no NUL; the HTTP layer removes it, and a batch isolates other failures."""
-    standing = await stand(pool, KEY)
+    snapshot = await read_snapshot(pool, KEY)
     poisons: list[dict[str, object]] = [{"k": "nul \x00"}, {"\x00": 1}, {"a": [{"b\x00": ""}]}]
     for metadata in poisons:
         with pytest.raises(asyncpg.PostgresError):
-            await write(pool, a_new_event(standing, metadata=metadata))
+            await write(pool, a_new_event(snapshot, metadata=metadata))
     assert await counts(pool) == (0, 0, 0, 0)
-    assert await write(pool, a_new_event(standing)) == {KEY: True}
+    assert await write(pool, a_new_event(snapshot)) == {KEY: True}
 
 
 async def test_a_found_event_has_the_status_of_its_reward(pool: Pool) -> None:
-    new = a_new_event(await stand(pool, KEY))
+    new = a_new_event(await read_snapshot(pool, KEY))
     await write(pool, new)
 
     async def stored() -> tuple[object, ...]:
@@ -398,10 +402,10 @@ async def test_a_found_event_has_the_status_of_its_reward(pool: Pool) -> None:
 
 async def test_a_stored_claim_total_is_not_recounted(pool: Pool) -> None:
     keys = [a_key(f"user{number}@shop.example") for number in range(500)]
-    standing = await stand(pool, KEY, *keys)
-    await write(pool, *(a_new_event(standing, key, maximum=10_000) for key in keys))
+    snapshot = await read_snapshot(pool, KEY, *keys)
+    await write(pool, *(a_new_event(snapshot, key, maximum=10_000) for key in keys))
 
-    new = a_new_event(await stand(pool, KEY), maximum=10_000)
+    new = a_new_event(await read_snapshot(pool, KEY), maximum=10_000)
     async with transaction(pool) as connection:
         assert KEY in await events.insert(connection, [new])
         read: int = await connection.fetchval(

@@ -47,7 +47,7 @@ async def usages(pool: Pool, *queries: tuple[Address, str | None]) -> list[Relay
         return await relays.read_usage(connection, [(*each, None) for each in queries])
 
 
-async def standing(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
+async def usage(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
     return (await usages(pool, (user, key)))[0]
 
 
@@ -80,14 +80,14 @@ async def age(pool: Pool, how_old: str, relay: int) -> None:
 
 
 async def test_a_new_user_has_no_hour_and_no_relay_in_flight(pool: Pool) -> None:
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
     assert actual.now.tzinfo is UTC
     assert abs(datetime.now(UTC) - actual.now) < timedelta(seconds=30)
 
 
 async def test_usage_of_many_users_is_returned_in_the_order_of_the_query(pool: Pool) -> None:
-    start = (await standing(pool)).now - timedelta(minutes=10)
+    start = (await usage(pool)).now - timedelta(minutes=10)
     each = a_relay(a_plan(claim=(7, 2)), key="k", window_start=start)
     other = a_relay(a_plan(b"\x02", serialized_per_user=True), window_start=start)
     stranger = a_relay(a_plan(b"\x03", OTHER_USER), key="k", window_start=start)
@@ -116,26 +116,26 @@ async def test_usage_of_many_users_is_returned_in_the_order_of_the_query(pool: P
 async def test_numbers_of_256_bits_are_kept_exactly(pool: Pool) -> None:
     largest = 2**256 - 1
     await write(pool, a_relay(a_plan(claim=(largest, largest))))
-    assert (await standing(pool)).claims == [RequestedClaim(largest, largest)]
+    assert (await usage(pool)).claims == [RequestedClaim(largest, largest)]
 
 
 async def test_a_past_hour_does_not_count(pool: Pool) -> None:
-    now = (await standing(pool)).now
+    now = (await usage(pool)).now
     await write(pool, *[a_relay(window_start=now - timedelta(minutes=61))] * 35)
-    assert (await standing(pool)).used == 0
+    assert (await usage(pool)).used == 0
 
     begun = now - timedelta(minutes=59)
     await write(pool, *[a_relay(window_start=begun)] * 3)
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert (actual.used, actual.window_start) == (3, begun)
 
 
 async def test_of_two_hours_the_newer_one_counts(pool: Pool) -> None:
     """A writer that waited for the lock past the hour's end may find the next hour begun."""
-    now = (await standing(pool)).now
+    now = (await usage(pool)).now
     old, new = now - timedelta(minutes=59), now
     await write(pool, *[a_relay(window_start=old)] * 35, a_relay(window_start=new))
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert (actual.used, actual.window_start) == (1, new)
 
 
@@ -145,11 +145,11 @@ async def test_the_last_serialized_relay_is_known_after_it_settled_and_its_hour_
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
     (row,) = await send(pool, lane)
-    assert (await standing(pool)).has_serialized_in_flight
+    assert (await usage(pool)).has_serialized_in_flight
 
     await mine(pool, lane, row.id, an_inclusion())
     await age(pool, "90 minutes", relay)
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert (actual.has_serialized_in_flight, actual.last_serialized_id, actual.claims) == (
         False,
         relay,
@@ -160,7 +160,7 @@ async def test_the_last_serialized_relay_is_known_after_it_settled_and_its_hour_
 async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) -> None:
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
-    actual = await standing(pool, key="k")
+    actual = await usage(pool, key="k")
     assert actual == RelayUsage(
         actual.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
     )
@@ -196,7 +196,7 @@ async def test_of_concurrent_relays_at_most_thirty_five_are_written(pool: Pool) 
         return True
 
     assert await at_once(pool, 45, attempt) == 35
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert actual.used == 35
     assert await value(pool, "SELECT count(DISTINCT window_start) FROM relays") == 1
 
@@ -325,7 +325,7 @@ async def test_a_withdrawn_relay_leaves_no_row(pool: Pool) -> None:
         assert await relays.withdraw(connection, relay)
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
-    actual = await standing(pool, key="k")
+    actual = await usage(pool, key="k")
     assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
 
 
@@ -424,7 +424,7 @@ async def test_a_relay_that_reverted_has_failed(pool: Pool, is_final: bool) -> N
         await move(pool, lane, row.id, State.MINED, reverted)
     failed = await progress(pool, relay)
     assert (failed.status, failed.gas_used) == (RelayStatus.FAILED, 50_000)
-    assert not (await standing(pool)).has_serialized_in_flight
+    assert not (await usage(pool)).has_serialized_in_flight
 
 
 async def test_a_displaced_relay_has_failed_and_no_longer_blocks_its_user(pool: Pool) -> None:
@@ -434,7 +434,7 @@ async def test_a_displaced_relay_has_failed_and_no_longer_blocks_its_user(pool: 
     await move(pool, lane, row.id, State.SIGNED, Transaction(State.DISPLACED))
     failed = await progress(pool, relay)
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
-    actual = await standing(pool)
+    actual = await usage(pool)
     assert (actual.has_serialized_in_flight, actual.claims) == (False, [])
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
@@ -507,7 +507,7 @@ async def test_a_relay_cancelled_by_a_self_transfer_is_pending_until_that_is_fin
     pending = await progress(pool, relay)
     assert (pending.status, pending.block_number) == (RelayStatus.PENDING, None)
     assert await row_states(pool) == ["sent"]
-    assert (await standing(pool)).has_serialized_in_flight
+    assert (await usage(pool)).has_serialized_in_flight
     async with session(pool) as connection:
         assert await relays.settled(connection, [relay]) == {}
 
@@ -515,7 +515,7 @@ async def test_a_relay_cancelled_by_a_self_transfer_is_pending_until_that_is_fin
     failed = await progress(pool, relay)
     assert (failed.status, failed.block_number) == (RelayStatus.FAILED, 5)
     assert failed.is_cancelled
-    assert not (await standing(pool)).has_serialized_in_flight
+    assert not (await usage(pool)).has_serialized_in_flight
     async with session(pool) as connection:
         assert (await relays.settled(connection, [relay])).keys() == {relay}
         actual = await relays.by_hash(connection, a_hash(f"{relay}"), [USER])
@@ -533,7 +533,7 @@ async def test_a_relay_that_cannot_be_signed_fails_with_its_reason_and_does_not_
         assert [each.id for each in await relays.queued(connection, lane, 9)] == [sent]
     actual = await progress(pool, refused)
     assert (actual.reason, actual.transaction_hash) == ("its gas limit is too small", None)
-    assert (await standing(pool)).used == 1, "the other's"
+    assert (await usage(pool)).used == 1, "the other's"
     async with session(pool) as connection:
         assert (await relays.settled(connection, [refused])).keys() == {refused}
 

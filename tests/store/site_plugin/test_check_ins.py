@@ -94,13 +94,13 @@ async def everything(pool: Pool) -> dict[str, list[tuple[Any, ...]]]:
     return {table: await rows(pool, f"SELECT * FROM {table} ORDER BY 1, 2") for table in TABLES}
 
 
-async def standing(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
+async def read_snapshot(pool: Pool, wallet: Address = WALLET, brand: Address = BRAND) -> Any:
     async with session(pool) as connection:
         return await check_ins.read_snapshot(connection, a_member(wallet, brand))
 
 
 async def test_a_member_who_never_checked_in_has_no_streak(pool: Pool) -> None:
-    snapshot = await standing(pool)
+    snapshot = await read_snapshot(pool)
     assert (snapshot.streak, snapshot.claimed) == (None, frozenset())
     assert snapshot.now.tzinfo is not None
 
@@ -110,9 +110,9 @@ async def test_a_check_in_is_written_with_its_reward_and_found_again(pool: Pool)
 
     assert await write(pool, new) == [True]
 
-    assert (await standing(pool)).streak == Streak(1, DAY, 1)
-    assert (await standing(pool, a_wallet(1))).streak is None
-    assert (await standing(pool, brand=a_wallet(1))).streak is None
+    assert (await read_snapshot(pool)).streak == Streak(1, DAY, 1)
+    assert (await read_snapshot(pool, a_wallet(1))).streak is None
+    assert (await read_snapshot(pool, brand=a_wallet(1))).streak is None
     assert await rows(pool, "SELECT wallet, day, streak, ltz, reward_id FROM check_ins") == [
         (WALLET, DAY, 1, 10, new.reward_id)
     ]
@@ -133,7 +133,7 @@ async def test_a_check_in_without_a_reward_queues_no_mint(pool: Pool) -> None:
 async def test_a_streak_continues_and_its_best_is_kept(pool: Pool) -> None:
     await check_in_on(pool, DAY, DAY + ONE_DAY, DAY + 5 * ONE_DAY)
 
-    assert (await standing(pool)).streak == Streak(1, DAY + 5 * ONE_DAY, 2)
+    assert (await read_snapshot(pool)).streak == Streak(1, DAY + 5 * ONE_DAY, 2)
     assert await rows(pool, "SELECT day, streak FROM check_ins ORDER BY day") == [
         (DAY, 1),
         (DAY + ONE_DAY, 2),
@@ -187,9 +187,9 @@ async def test_a_milestone_is_written_once_for_a_streak_that_was_long_enough(poo
     )
 
     assert sorted(outcomes) == [False] * 20 + [True]
-    assert (await standing(pool)).claimed == {2}
+    assert (await read_snapshot(pool)).claimed == {2}
     assert await write_milestone(pool, a_milestone(1))
-    assert (await standing(pool)).claimed == {1, 2}
+    assert (await read_snapshot(pool)).claimed == {1, 2}
     assert (
         await rows(pool, "SELECT kind, wallet, ltz, earned_on FROM rewards WHERE kind = 4")
         == [(4, WALLET, 50, DAY)] * 2

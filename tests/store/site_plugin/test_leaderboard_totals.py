@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from ltzd.rules.site_plugin.leaderboards import ALL_TIME, Metric, Period, first_day
 from ltzd.store.database import Pool, session
-from ltzd.store.site_plugin import leaderboard_totals as standings
+from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.site_plugin.leaderboard_totals import Leaderboard
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
@@ -42,7 +42,7 @@ async def top(
     day: date = TODAY,
 ) -> Leaderboard:
     async with session(pool) as connection:
-        return await standings.read_top(
+        return await leaderboard_totals.read_top(
             connection, brand, metric, period, first_day(period, day), limit
         )
 
@@ -458,7 +458,7 @@ async def test_boards_and_mints_read_only_the_rows_they_return_or_change(
     await fill(pool)
     week = first_day("week", TODAY)
     for metric, index in READ.items():
-        plan = await plan_of(pool, standings.TOP, BRAND, "week", week, 10, metric)
+        plan = await plan_of(pool, leaderboard_totals.TOP, BRAND, "week", week, 10, metric)
         assert not [node for node in plan if node["Node Type"] == "Seq Scan"]
         (read,) = (node for node in plan if node.get("Index Name") == index)
         assert rows_read(read) == 10
@@ -466,6 +466,6 @@ async def test_boards_and_mints_read_only_the_rows_they_return_or_change(
 
     known = await value(pool, "SELECT wallet FROM earnings WHERE ltz = 17 AND brand_id = $1", BRAND)
     rewards = await earnings.owe(Earned(known), Earned(ANN))
-    plan = await plan_of(pool, standings._MOVE, rewards, 1)
+    plan = await plan_of(pool, leaderboard_totals._MOVE, rewards, 1)
     assert not [node for node in plan if node["Node Type"] == "Seq Scan"]
     assert max(map(rows_read, plan)) <= len(rewards) * len(get_args(Period))

@@ -572,10 +572,10 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
         key = (redemption.wallet, redemption.idempotency_key, None)
-        (standing,) = await relays.read_usage(connection, [key])
-    assert standing.earlier is not None
-    assert standing.earlier.fingerprint == redemption.fingerprint
-    assert (standing.used, standing.last_serialized_id, standing.has_serialized_in_flight) == (
+        (usage,) = await relays.read_usage(connection, [key])
+    assert usage.earlier is not None
+    assert usage.earlier.fingerprint == redemption.fingerprint
+    assert (usage.used, usage.last_serialized_id, usage.has_serialized_in_flight) == (
         0,
         None,
         False,

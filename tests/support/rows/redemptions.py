@@ -99,7 +99,7 @@ class RedemptionRows:
         fact = perk_ledger.redeemed(new.token_id, new.holder, reference, new.amount, remaining)
         return await self.ledger.block(fact)
 
-    async def standing(self, token: int = TOKEN) -> TokenCharges:
+    async def token_charges(self, token: int = TOKEN) -> TokenCharges:
         async with session(self.pool) as connection:
             stored = await redemptions.read_token_charges(connection, token)
         assert stored is not None

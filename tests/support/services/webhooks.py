@@ -105,10 +105,10 @@ class Receiver:
     async def got(self, path: str, number: int = 1) -> list[Post]:
         """Waits until `number` posts to this path have come and returns them."""
 
-        async def there() -> bool:
+        async def is_reached() -> bool:
             return len(self.posts[path]) >= number
 
-        await until(there)
+        await until(is_reached)
         return self.posts[path][:number]
 
 
@@ -252,10 +252,10 @@ class World:
         return [row["state"] for row in await self.rows()]
 
     async def delivered(self, number: int = 1) -> None:
-        async def there() -> bool:
+        async def is_reached() -> bool:
             return (await self.states()).count("delivered") == number
 
-        await until(there)
+        await until(is_reached)
 
     def advance(self, by: timedelta) -> None:
         self.clock.ahead += by
