@@ -79,7 +79,7 @@ class Till:
         return await self.charges.redeem(self.request(**changes))
 
     async def rows(self) -> int:
-        count: int = await value(self.world.eyes, "SELECT count(*) FROM redemptions")
+        count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
         return count
 
     async def is_written(self, count: int) -> None:
@@ -172,7 +172,7 @@ async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
         async def once_stale(connection: Connection, token_id: int) -> TokenCharges | None:
             return stale.pop() if stale else await real(connection, token_id)
 
-        async with till.world.eyes.acquire() as connection:
+        async with till.world.observer.acquire() as connection:
             stale.append(await real(cast("Connection", connection), TOKEN))
         await till.redeem(amount=2)
         await till.knows(used=2)
@@ -186,7 +186,7 @@ async def test_two_wallets_redeem_a_tokens_charges_in_their_order(
 ) -> None:
     token = token_of(8, 1)
     till.node.claim(BRAND, USER, token, charges=MANY)
-    await until(lambda: value(till.world.eyes, "SELECT count(*) = 3 FROM tokens"))
+    await until(lambda: value(till.world.observer, "SELECT count(*) = 3 FROM tokens"))
     till.node.mines_at_once = True
     async with till.world.relaying(), till.world.relaying(signer=OTHER_RELAYER):
         results = await asyncio.gather(
@@ -281,7 +281,7 @@ async def test_where_nobody_serves_a_wallet_nothing_is_written(till: Till) -> No
 
 
 async def spent_today(till: Till) -> int:
-    async with session(till.world.eyes) as connection:
+    async with session(till.world.observer) as connection:
         return (await gas_budgets.spent(connection, [])).total_wei
 
 

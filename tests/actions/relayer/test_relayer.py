@@ -123,7 +123,7 @@ async def relayed(
 
 async def is_written(process: RelayerProcess, *wanted: str) -> None:
     async def there() -> bool:
-        return await row_states(process.world.eyes) == list(wanted)
+        return await row_states(process.world.observer) == list(wanted)
 
     await until(there)
 
@@ -161,7 +161,7 @@ async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(process: RelayerPr
         request = process.request(key="k")
         with pytest.raises(RelayPending):
             await relayed(relayer, request)
-        assert await row_states(process.world.eyes) == ["sent"]
+        assert await row_states(process.world.observer) == ["sent"]
         hash_ = node.sent()[0].hash
         with pytest.raises(NotFound):
             await relayer.find(SOMEBODY, hash_)
@@ -192,7 +192,7 @@ async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_i
         await until(lambda: is_taken(process))
         node.mine(2)
         await process.world.settled("mined")
-        await process.world.some_looks()
+        await process.world.some_polls()
         assert not waiting.done()
         node.mine(3)
         failed = await waiting
@@ -224,7 +224,7 @@ async def test_what_nobody_could_sign_is_taken_back_and_never_sent(process: Rela
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, process.request())
-        assert await row_states(process.world.eyes) == []
+        assert await row_states(process.world.observer) == []
         process.world.node.balance = 1_000 * ETHER
         process.world.node.mines_at_once = True
         await relayed(relayer, process.request())
@@ -240,7 +240,7 @@ async def test_a_joiner_takes_back_what_its_first_caller_left(process: RelayerPr
         first.cancel()
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, request)
-        assert await row_states(process.world.eyes) == []
+        assert await row_states(process.world.observer) == []
 
 
 async def test_what_only_the_price_held_back_is_refused_with_the_price(
@@ -254,7 +254,7 @@ async def test_what_only_the_price_held_back_is_refused_with_the_price(
         with pytest.raises(ValidationFailed) as refused:
             await relayed(relayer, process.request())
     assert refused.value.details["maxGwei"] == 100
-    assert await row_states(process.world.eyes) == []
+    assert await row_states(process.world.observer) == []
 
 
 async def test_a_request_that_took_too_long_to_judge_is_not_let_in(process: RelayerProcess) -> None:
@@ -262,7 +262,7 @@ async def test_a_request_that_took_too_long_to_judge_is_not_let_in(process: Rela
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, process.request())
-    assert await row_states(process.world.eyes) == []
+    assert await row_states(process.world.observer) == []
 
 
 async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
@@ -280,7 +280,7 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
         assert await relayed(relayer, request) == relay
         with pytest.raises(TransactionFailed):
             await relayed(relayer, process.request())
-    assert await row_states(process.world.eyes) == ["mined"]
+    assert await row_states(process.world.observer) == ["mined"]
 
 
 async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(
@@ -312,7 +312,7 @@ async def worst_of_one(process: RelayerProcess) -> int:
     relayer = process.relayer(budgeted(GasBudgets()))
     async with running(*process.loops), process.world.relaying():
         await relayed(relayer, process.request(), TokenUser("first", None))
-    worst: int = await value(process.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
+    worst: int = await value(process.world.observer, "SELECT max(max_cost_wei)::bigint FROM relays")
     return worst
 
 
@@ -330,7 +330,7 @@ async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_
     """The second wallet comes from a site's session, without a token; ltzd knows whose it is."""
     process.world.node.mines_at_once = True
     worst = await worst_of_one(process)
-    async with session(process.world.eyes) as connection:
+    async with session(process.world.observer) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
             "VALUES (gen_random_uuid(), 'ann@shop.example', $1, $2)",
@@ -366,4 +366,4 @@ async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
     assert [process.world.node.call_counts[method] for method in methods] == before
-    assert await row_states(process.world.eyes) == ["mined"]
+    assert await row_states(process.world.observer) == ["mined"]
