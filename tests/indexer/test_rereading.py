@@ -48,7 +48,7 @@ async def at_the_beginning(world: World) -> Follower:
 
 
 @pytest.mark.parametrize("is_reorged", [False, True])
-async def test_lanes_mint_once_and_settle_rightly_while_all_is_read_again(
+async def test_during_a_reindex_lanes_mint_once_and_settle_correctly(
     world: World, is_reorged: bool
 ) -> None:
     follower = await at_the_beginning(world)

@@ -320,7 +320,9 @@ async def reserved_wei(process: RelayerProcess) -> int:
     relayer = process.relayer(budgeted(GasBudgets()))
     async with running(*process.loops), process.world.relaying():
         await relayed(relayer, process.request(), TokenUser("first", None))
-    reserved: int = await value(process.world.observer, "SELECT max(max_cost_wei)::bigint FROM relays")
+    reserved: int = await value(
+        process.world.observer, "SELECT max(max_cost_wei)::bigint FROM relays"
+    )
     return reserved
 
 

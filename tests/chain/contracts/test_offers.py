@@ -32,7 +32,7 @@ class Muddled(Rpc):
 
 @pytest.mark.parametrize("answer", [None, 7, {}, [], [None], [{}], "0x", "zz", "0xzz", "0x12"])
 @pytest.mark.parametrize("what", ["collections", "collection", "item", "is_business"])
-async def test_a_nonsense_answer_is_a_node_that_is_unavailable(answer: Any, what: str) -> None:
+async def test_a_nonsense_answer_raises_node_unavailable(answer: Any, what: str) -> None:
     given: dict[str, list[Any]] = {"collections": [], "is_business": [PERK_NFT]}
 
     with pytest.raises(NodeUnavailable):
@@ -41,15 +41,13 @@ async def test_a_nonsense_answer_is_a_node_that_is_unavailable(answer: Any, what
 
 @pytest.mark.parametrize("answer", [None, 7, {}, "0x", [None], [{}], [{"topics": 7}]])
 @pytest.mark.parametrize("what", ["items", "businesses"])
-async def test_a_nonsense_list_of_logs_is_a_node_that_is_unavailable(
-    answer: Any, what: str
-) -> None:
+async def test_a_nonsense_list_of_logs_raises_node_unavailable(answer: Any, what: str) -> None:
     with pytest.raises(NodeUnavailable):
         await getattr(OfferReader(Muddled(answer), AT), what)()
 
 
 @pytest.mark.parametrize("head", [None, 7, "nine", {}])
-async def test_a_nonsense_head_is_a_node_that_is_unavailable(head: Any) -> None:
+async def test_a_nonsense_head_raises_node_unavailable(head: Any) -> None:
     with pytest.raises(NodeUnavailable):
         await OfferReader(Muddled([], head), AT).items()
 
@@ -65,6 +63,6 @@ CREATED = hex_of(web3_contracts.event_topic("PerkNFT", "CollectionCreated"))
         {"address": "0x12", "topics": [], "data": "0x"},
     ],
 )
-def test_a_receipt_with_malformed_logs_is_a_node_that_is_unavailable(log: Any) -> None:
+def test_a_receipt_with_malformed_logs_raises_node_unavailable(log: Any) -> None:
     with pytest.raises(NodeUnavailable):
         offers.created_collection_id([log], PERK_NFT)

@@ -96,7 +96,7 @@ async def test_a_second_run_sends_nothing(site: Site) -> None:
 
 
 @pytest.mark.parametrize("is_heard", [False, True])
-async def test_killed_at_any_sending_it_goes_on_to_the_same_end(
+async def test_a_deployment_killed_at_any_transaction_continues_to_the_same_result(
     anvil_chain: DevChain, is_heard: bool
 ) -> None:
     for moment in range(1, SENDS + 1):
@@ -113,7 +113,7 @@ async def test_killed_at_any_sending_it_goes_on_to_the_same_end(
         await assert_all_stands(site)
 
 
-async def test_killed_on_the_tester_chain_it_goes_on_too(tester_chain: DevChain) -> None:
+async def test_a_deployment_killed_on_the_tester_chain_continues(tester_chain: DevChain) -> None:
     site = Site(tester_chain.rpc_url)
     await site.fund()
     for moment in (1, 2, 1, 3):
@@ -126,7 +126,9 @@ async def test_killed_on_the_tester_chain_it_goes_on_too(tester_chain: DevChain)
     await assert_all_stands(site)
 
 
-async def test_killed_before_it_wrote_anything_down_nothing_was_sent(anvil_site: Site) -> None:
+async def test_a_deployment_killed_before_its_first_write_has_sent_nothing(
+    anvil_site: Site,
+) -> None:
     class Unwritten(Site):
         def remember(self, deployment: Deployment) -> None:
             raise KilledError
@@ -138,7 +140,7 @@ async def test_killed_before_it_wrote_anything_down_nothing_was_sent(anvil_site:
 
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
-async def test_what_an_earlier_run_left_waiting_is_not_done_twice(kind: Kind) -> None:
+async def test_pending_transactions_of_an_earlier_run_are_not_repeated(kind: Kind) -> None:
     """The first run dies while all it sent is still without a block."""
     async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
         site = Site(chain.rpc_url)
@@ -162,7 +164,7 @@ async def _pending(rpc: Rpc, site: Site) -> bool:
     return await Node(rpc).nonce(site.signer.address, "pending") == SENDS
 
 
-async def test_a_nonce_that_was_used_for_something_else_costs_no_contract(site: Site) -> None:
+async def test_a_nonce_used_elsewhere_moves_a_contract_to_another_address(site: Site) -> None:
     with pytest.raises(KilledError):
         await site.run(MortalRpc(site.rpc_url, 2))
     async with Rpc(site.rpc_url) as rpc:
@@ -188,7 +190,7 @@ async def _has_nonce(node: Node, site: Site, nonce: int) -> bool:
     return await node.nonce(site.signer.address) == nonce
 
 
-async def test_other_terms_add_what_they_lack(anvil_site: Site) -> None:
+async def test_changed_terms_add_the_missing_roles(anvil_site: Site) -> None:
     await anvil_site.run()
     terms = terms_of(
         anvil_site.signer.address,
@@ -216,7 +218,9 @@ async def test_the_admin_role_is_offered_and_the_offer_not_repeated(anvil_site: 
         assert await anvil_site.ask(contract, "pendingDefaultAdmin") == OTHER
 
 
-async def test_who_is_not_the_admin_is_told_what_only_the_admin_can_do(anvil_site: Site) -> None:
+async def test_a_deployer_without_the_admin_role_gets_the_list_of_the_admins_steps(
+    anvil_site: Site,
+) -> None:
     await anvil_site.run()
     thief = Site(anvil_site.rpc_url, written=anvil_site.written)
     await thief.fund()
@@ -238,7 +242,7 @@ async def test_a_hot_key_with_a_cold_role_fails_the_check_at_the_end(anvil_site:
     assert any("PerkNFT: REGISTRAR of" in fault for fault in refused.value.faults)
 
 
-async def test_a_wallet_without_funds_is_told_so_before_anything_is_sent(
+async def test_a_wallet_without_funds_is_refused_before_anything_is_sent(
     anvil_chain: DevChain,
 ) -> None:
     site = Site(anvil_chain.rpc_url)

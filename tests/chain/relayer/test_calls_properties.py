@@ -363,7 +363,7 @@ chains = st.builds(
 )
 
 
-def test_nothing_outside_the_table_ever_passes() -> None:
+def test_no_call_outside_the_table_passes() -> None:
     passed: list[str] = []
 
     @settings(derandomize=True, deadline=None, max_examples=600)
@@ -384,7 +384,7 @@ def test_nothing_outside_the_table_ever_passes() -> None:
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.sampled_from(sorted(MOVES)), st.lists(mutations(), min_size=1, max_size=3), chains)
-def test_a_good_call_that_was_changed_is_another_good_call_or_refused(
+def test_a_changed_valid_call_is_refused_or_valid_itself(
     name: str, changes: list[Mutation], chain: Chain
 ) -> None:
     data = MOVES[name](USER)
@@ -417,7 +417,7 @@ selectors = st.sampled_from([call[:4] for row in GOOD.values() for call in row])
         st.binary(max_size=70),
     ),
 )
-def test_rubbish_is_refused_and_breaks_nothing(
+def test_random_bytes_are_refused_without_another_error(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
@@ -452,7 +452,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], by
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(calls_of_the_table(), calls_of_the_table())
-def test_what_eth_abi_writes_is_read_as_it_was_meant(
+def test_calldata_of_eth_abi_is_decoded_correctly(
     first: tuple[AllowedCall, dict[str, Any], bytes],
     other: tuple[AllowedCall, dict[str, Any], bytes],
 ) -> None:

@@ -91,7 +91,7 @@ def test_a_messages_fields_are_the_arguments_before_the_signature(row: AllowedCa
     ] == before
 
 
-def test_claims_and_purchases_take_turns_and_nothing_else() -> None:
+def test_only_claims_and_purchases_are_serialized_per_user() -> None:
     assert {row.function for row in ALLOWED_CALLS if row.serialized_per_user} == {
         "claimFor",
         "claimWithSig",
