@@ -1,4 +1,4 @@
-"""A pool on a fresh database for each test that uses it."""
+"""Fixtures: a fresh database's pool, deployed contracts, sites."""
 
 from collections.abc import AsyncIterator
 
