@@ -1,4 +1,4 @@
-"""A pool on a fresh database for each test that uses it; no test waits for a mint's hash."""
+"""Fixtures: a fresh database's pool, deployed contracts, sites; no test waits for a mint's hash."""
 
 from collections.abc import AsyncIterator
 

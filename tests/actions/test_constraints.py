@@ -174,7 +174,7 @@ async def world(pool: Pool, tmp_path: Path) -> AsyncIterator[World]:
 # --- which of them must hold ------------------------------------------------------------------
 
 
-async def test_what_no_file_speaks_of_may_be_claimed(world: World) -> None:
+async def test_a_collection_without_constraints_may_be_claimed(world: World) -> None:
     await world.apply(asks())
     assert await world.allows(collection=BADGE)
     assert await world.allows(collection=THEIRS)
@@ -182,7 +182,7 @@ async def test_what_no_file_speaks_of_may_be_claimed(world: World) -> None:
     assert world.apis.requests == []
 
 
-async def test_a_file_says_nothing_of_another_brands_collection(world: World) -> None:
+async def test_a_brands_constraints_do_not_apply_to_another_brands_collection(world: World) -> None:
     await world.apply(asks(collection_id=THEIRS))
     assert await world.allows(collection=THEIRS)
 
@@ -199,7 +199,7 @@ async def test_a_constrained_collection_that_the_index_does_not_know_is_not_clai
     assert await world.allows(collection=12_345)
 
 
-async def test_all_must_hold_and_the_first_of_the_file_that_does_not_is_named(
+async def test_all_constraints_must_hold_and_the_first_unsatisfied_one_is_named(
     world: World,
 ) -> None:
     await world.apply(asks(), HAS, asks(OTHER_URL))
@@ -229,7 +229,7 @@ async def test_tokens_are_counted_as_the_index_has_them(world: World) -> None:
 
 
 @pytest.mark.parametrize(("units", "is_met"), [(100 * LTZ, True), (100 * LTZ - 1, False)])
-async def test_ltz_are_compared_to_the_smallest_unit(
+async def test_ltz_balances_are_compared_in_the_smallest_unit(
     world: World, units: int, is_met: bool
 ) -> None:
     await world.apply(HAS)
@@ -252,7 +252,7 @@ async def test_a_disabled_brands_constraints_hold(world: World) -> None:
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-async def test_an_answer_is_kept_for_its_user_and_collection(world: World, allowed: bool) -> None:
+async def test_a_result_is_cached_for_its_user_and_collection(world: World, allowed: bool) -> None:
     await world.apply(asks(), asks(collection_id=BADGE))
     world.apis.say(allowed)
     assert await world.allows() is allowed
@@ -274,7 +274,7 @@ async def test_an_answer_is_kept_for_its_user_and_collection(world: World, allow
     ],
     ids=lambda changes: next(iter(changes)),
 )
-async def test_an_answer_to_what_the_file_said_before_is_not_believed(
+async def test_a_result_from_before_a_changed_configuration_is_not_used(
     world: World, changes: dict[str, Any]
 ) -> None:
     await world.apply(asks())
@@ -287,7 +287,7 @@ async def test_an_answer_to_what_the_file_said_before_is_not_believed(
     assert len(world.apis.requests) == 2
 
 
-async def test_what_another_process_has_found_is_not_asked_again(world: World) -> None:
+async def test_a_result_of_another_process_is_used(world: World) -> None:
     await world.apply(asks())
     world.apis.say(True)
     elsewhere = ScriptedApis()
@@ -297,7 +297,7 @@ async def test_what_another_process_has_found_is_not_asked_again(world: World) -
     assert elsewhere.requests == []
 
 
-async def test_an_api_that_fails_satisfies_nothing_and_nothing_is_kept(world: World) -> None:
+async def test_a_failing_api_satisfies_no_constraint_and_nothing_is_cached(world: World) -> None:
     await world.apply(asks())
     assert (await world.refusal())["constraint"] == "external_api"
     assert await world.kept() == 0
@@ -309,7 +309,7 @@ async def test_an_api_that_fails_satisfies_nothing_and_nothing_is_kept(world: Wo
 
 
 @pytest.mark.parametrize("is_fast", [True, False])
-async def test_a_crowd_asks_once(world: World, is_fast: bool) -> None:
+async def test_concurrent_claims_ask_the_api_once(world: World, is_fast: bool) -> None:
     """Also claims that read the cache just before the result came, and continue just after."""
     await world.apply(asks())
     world.apis.say(True)
@@ -323,7 +323,9 @@ async def test_a_crowd_asks_once(world: World, is_fast: bool) -> None:
     assert world.apis.requests == [(URL, ANN)]
 
 
-async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world: World) -> None:
+async def test_a_claim_that_read_the_cache_before_the_result_was_written_still_finds_it(
+    world: World,
+) -> None:
     await world.apply(asks())
     world.apis.say(True)
     assert await world.allows()
@@ -334,7 +336,7 @@ async def test_who_looked_before_the_result_came_finds_it_when_he_goes_on(world:
     assert len(world.apis.requests) == 1
 
 
-async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others(world: World) -> None:
     await world.apply(asks())
     world.apis.say(True)
     async with world.asking() as first:
@@ -345,7 +347,7 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along(world: World) -
     assert len(world.apis.requests) == 1
 
 
-async def test_who_comes_after_the_file_has_changed_is_judged_by_the_new_one(
+async def test_a_claim_after_a_configuration_change_is_judged_by_the_new_configuration(
     world: World,
 ) -> None:
     await world.apply(asks(value=True))
@@ -365,7 +367,7 @@ async def test_users_do_not_wait_for_each_other(world: World) -> None:
     assert [await first, await second] == [True, True]
 
 
-async def test_closing_ends_what_is_under_way(world: World) -> None:
+async def test_closing_cancels_running_evaluations(world: World) -> None:
     await world.apply(asks())
     async with world.asking() as task:
         await world.constraints.close()
@@ -377,7 +379,7 @@ async def test_closing_ends_what_is_under_way(world: World) -> None:
 # --- invalidation -----------------------------------------------------------------------------
 
 
-async def test_a_key_forgets_only_its_own_brands_answers(world: World) -> None:
+async def test_an_api_key_invalidates_only_its_own_brands_results(world: World) -> None:
     await world.apply(asks())
     await world.apply(asks(collection_id=THEIRS), brand=RIVAL)
     world.apis.say(True)
@@ -392,7 +394,7 @@ async def test_a_key_forgets_only_its_own_brands_answers(world: World) -> None:
     assert await world.kept() == 0
 
 
-async def test_a_key_of_nobody_is_refused_and_forgets_nothing(world: World) -> None:
+async def test_an_unknown_api_key_is_refused_and_invalidates_nothing(world: World) -> None:
     await world.apply(asks())
     world.apis.say(True)
     await world.allows()
@@ -406,7 +408,7 @@ async def test_a_key_of_nobody_is_refused_and_forgets_nothing(world: World) -> N
 
 
 @pytest.mark.parametrize("by", ["url", "transfer", "reorg"])
-async def test_what_is_invalidated_under_an_evaluation_is_evaluated_again(
+async def test_a_result_invalidated_during_its_evaluation_is_evaluated_again(
     world: World, by: str
 ) -> None:
     """Who waits for it may have come after the invalidation, and so after what it is about."""
@@ -434,7 +436,7 @@ async def test_what_is_invalidated_under_an_evaluation_is_evaluated_again(
 
 
 @pytest.mark.parametrize("is_allowed_at_last", [True, False])
-async def test_a_claim_that_strangers_invalidate_without_end_is_judged_by_the_third_answer(
+async def test_a_claim_that_is_invalidated_repeatedly_is_judged_by_the_third_answer(
     world: World, is_allowed_at_last: bool
 ) -> None:
     """Invalidating needs no key, so it must not delay a claim."""
@@ -520,7 +522,7 @@ async def chat(world: World) -> AsyncIterator[Chat]:
             await constraints.close()
 
 
-async def test_the_account_that_the_wallet_was_made_for_is_asked_about(chat: Chat) -> None:
+async def test_the_account_of_a_pregenerated_wallet_is_checked(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     await chat.pregenerate(BEN, "twitter")
@@ -531,7 +533,7 @@ async def test_the_account_that_the_wallet_was_made_for_is_asked_about(chat: Cha
     assert not await chat.allows(user=BOB), "another wallet"
 
 
-async def test_the_accounts_that_an_identity_token_names_are_asked_about(chat: Chat) -> None:
+async def test_the_accounts_in_an_identity_token_are_checked(chat: Chat) -> None:
     await chat.world.apply(HAS_LEVEL)
     chat.server.levels[GUILD, BEN] = 5
     speaker = by_identity_token(OAuthAccount("twitter", ADA), OAuthAccount("discord", BEN))
@@ -541,7 +543,9 @@ async def test_the_accounts_that_an_identity_token_names_are_asked_about(chat: C
     assert not await chat.allows(by_identity_token(OAuthAccount("discord", ADA)))
 
 
-async def test_of_an_access_token_the_identity_provider_tells_the_accounts(chat: Chat) -> None:
+async def test_the_accounts_of_an_access_token_are_read_from_the_identity_provider(
+    chat: Chat,
+) -> None:
     await chat.world.apply(HAS_ROLE)
     chat.linked.link(OAuthAccount("discord", ADA))
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -567,7 +571,7 @@ async def test_one_account_that_satisfies_is_enough(chat: Chat) -> None:
 @pytest.mark.parametrize(
     "constraint", [HAS_ROLE, HAS_LEVEL], ids=lambda constraint_: str(constraint_["kind"])
 )
-async def test_who_has_no_account_is_told_to_link_one(
+async def test_a_user_without_an_account_is_asked_to_link_one(
     chat: Chat, constraint: dict[str, Any]
 ) -> None:
     await chat.world.apply(constraint)
@@ -586,7 +590,7 @@ async def test_who_has_no_account_is_told_to_link_one(
     assert (chat.server.requests, await chat.world.kept()) == ([], 0)
 
 
-async def test_who_has_an_account_without_the_role_is_not_told_to_link_one(chat: Chat) -> None:
+async def test_a_user_with_an_account_without_the_role_is_not_asked_to_link_one(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
 
@@ -606,7 +610,9 @@ async def test_an_account_that_is_linked_later_counts_at_once(chat: Chat) -> Non
     assert await chat.allows(by_identity_token(OAuthAccount("discord", BEN)))
 
 
-async def test_while_the_identity_provider_is_away_known_accounts_do(chat: Chat) -> None:
+async def test_while_the_identity_provider_is_unavailable_known_accounts_suffice(
+    chat: Chat,
+) -> None:
     await chat.world.apply(HAS_ROLE)
     chat.linked.accounts = None
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -656,7 +662,9 @@ async def test_an_account_that_moves_to_another_wallet_satisfies_no_second_claim
     assert not await chat.allows(ADAS, BOB)
 
 
-async def test_a_claim_that_never_came_frees_the_account_after_an_hour(chat: Chat) -> None:
+async def test_an_admitted_claim_that_is_never_mined_frees_the_account_after_an_hour(
+    chat: Chat,
+) -> None:
     await chat.world.apply(HAS_ROLE)
     await collection_allows(chat.world, 1)
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -667,7 +675,9 @@ async def test_a_claim_that_never_came_frees_the_account_after_an_hour(chat: Cha
     await chat.constraints.check(BOB, PERK, ADAS, 1)
 
 
-async def test_of_two_wallets_that_claim_with_one_account_at_once_one_does(chat: Chat) -> None:
+async def test_of_two_wallets_that_claim_concurrently_with_one_account_one_succeeds(
+    chat: Chat,
+) -> None:
     await chat.world.apply(HAS_ROLE)
     await collection_allows(chat.world, 1)
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -691,14 +701,14 @@ async def test_an_account_satisfies_as_many_claims_as_one_wallet_may_have(chat: 
     await chat.constraints.check(BOB, PERK, ADAS, 2**255)
 
 
-async def test_other_constraints_ask_for_nobodys_accounts(chat: Chat) -> None:
+async def test_constraints_without_chat_do_not_read_linked_accounts(chat: Chat) -> None:
     await chat.world.apply(asks())
     chat.world.apis.say(True)
     chat.linked.accounts = None
     assert await chat.allows(BY_ACCESS_TOKEN)
 
 
-async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
+async def test_a_chat_platforms_answer_is_cached_until_it_expires(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE, HAS_LEVEL)
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -717,7 +727,7 @@ async def test_what_the_platform_says_is_kept_for_its_time(chat: Chat) -> None:
     [answering(403, {"code": 50001}), answering(503), limited(60)],
     ids=["refusal", "outage", "limit"],
 )
-async def test_a_platform_that_says_nothing_satisfies_nothing_and_nothing_is_kept(
+async def test_an_unavailable_chat_platform_satisfies_no_constraint_and_nothing_is_cached(
     chat: Chat, trouble: Any
 ) -> None:
     await chat.world.apply(HAS_ROLE)
@@ -728,7 +738,7 @@ async def test_a_platform_that_says_nothing_satisfies_nothing_and_nothing_is_kep
     assert await chat.world.kept() == 0
 
 
-async def test_one_account_unheard_of_leaves_nothing_kept(chat: Chat) -> None:
+async def test_nothing_is_cached_if_one_account_could_not_be_checked(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     speaker = by_identity_token(OAuthAccount("discord", BEN))
@@ -746,7 +756,7 @@ async def test_without_a_platform_a_chat_constraint_is_not_satisfied(chat: Chat)
     assert await chat.world.kept() == 0
 
 
-async def test_a_crowd_of_one_user_asks_the_platform_once(chat: Chat) -> None:
+async def test_concurrent_claims_of_one_user_ask_the_platform_once(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, ADA] = [ROLE]
@@ -754,7 +764,7 @@ async def test_a_crowd_of_one_user_asks_the_platform_once(chat: Chat) -> None:
     assert len(chat.server.requests) == 1
 
 
-async def test_no_url_of_a_brand_forgets_what_the_platform_said(chat: Chat) -> None:
+async def test_invalidating_a_url_keeps_the_chat_platforms_results(chat: Chat) -> None:
     await chat.world.apply(HAS_ROLE)
     await chat.pregenerate(ADA)
     chat.server.roles[GUILD, ADA] = [ROLE]

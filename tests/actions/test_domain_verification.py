@@ -104,7 +104,7 @@ async def test_a_rotated_key_verifies_while_it_counts_and_so_does_the_new_one(
 
 
 @BOTH
-async def test_a_revoked_key_verifies_nothing(world: World, name: KeyName) -> None:
+async def test_a_revoked_key_verifies_no_domain(world: World, name: KeyName) -> None:
     await world.record(says(world.key(name)))
     assert await world.brand() == SHOP
     rotation = await world.rotate(name, revoke=True)
@@ -113,7 +113,7 @@ async def test_a_revoked_key_verifies_nothing(world: World, name: KeyName) -> No
     assert await world.brand() == SHOP
 
 
-async def test_an_api_key_whose_day_is_over_verifies_nothing(world: World) -> None:
+async def test_an_expired_api_key_verifies_no_domain(world: World) -> None:
     await world.rotate("api_key")
     await world.record(says(world.key("api_key")))
     assert await world.brand() == SHOP
@@ -123,12 +123,12 @@ async def test_an_api_key_whose_day_is_over_verifies_nothing(world: World) -> No
 
 
 @pytest.mark.parametrize("name", ["security_key", "webhook_secret"])
-async def test_no_other_key_of_the_brand_verifies(world: World, name: str) -> None:
+async def test_the_brands_other_secrets_verify_no_domain(world: World, name: str) -> None:
     await world.record(says(world.key(name)))
     assert await world.brand() is None
 
 
-async def test_another_brands_key_a_wrong_one_and_an_unknown_brand_are_as_no_record(
+async def test_wrong_keys_and_unknown_brands_are_answered_like_a_missing_record(
     world: World,
 ) -> None:
     own = world.key("api_key")
@@ -147,21 +147,21 @@ async def test_another_brands_key_a_wrong_one_and_an_unknown_brand_are_as_no_rec
     assert await world.brand() is None
 
 
-async def test_a_disabled_brand_is_as_no_record(world: World) -> None:
+async def test_a_disabled_brand_is_answered_like_a_missing_record(world: World) -> None:
     await world.record(says(world.key("api_key")))
     assert await world.brand() == SHOP
     await world.disable()
     assert await world.brand() is None
 
 
-async def test_one_right_record_among_foreign_and_wrong_ones_counts(world: World) -> None:
+async def test_one_valid_record_among_others_is_enough(world: World) -> None:
     right = f"api_key={world.key('verification_token')} ; brand_id={checksummed(SHOP)}"
     wrong = [says("ltzvt_wrong"), says(world.key("api_key"), RIVAL), says("x", NOBODY)]
     await world.record("v=spf1 -all", *wrong, right, "brand_id=;api_key=")
     assert await world.brand() == SHOP
 
 
-async def test_of_two_right_ones_the_answer_is_always_the_same(world: World) -> None:
+async def test_with_two_valid_records_the_answer_is_always_the_same(world: World) -> None:
     ours, theirs = says(world.key("api_key")), says(world.key("api_key", RIVAL), RIVAL)
     for values in ((ours, theirs), (theirs, ours)):
         await world.record(*values)
@@ -173,7 +173,7 @@ async def test_a_record_in_several_strings_counts(world: World) -> None:
     assert await world.brand() == SHOP
 
 
-async def test_the_record_of_a_parent_or_child_is_not_the_domains(world: World) -> None:
+async def test_a_record_of_a_parent_or_child_domain_does_not_count(world: World) -> None:
     await world.record(says(world.key("api_key")))
     assert await world.brand("www.shop.example") is None
     assert await world.brand("hop.example") is None
@@ -183,7 +183,7 @@ async def test_a_domain_too_long_to_have_a_record_has_none(world: World) -> None
     assert await world.brand("a." * 122 + "example") is None
 
 
-async def test_a_resolver_that_fails_says_nothing_about_the_record(world: World) -> None:
+async def test_a_failing_resolver_is_not_a_missing_record(world: World) -> None:
     await world.record(says(world.key("api_key")))
     world.faults.order(DNS, Fault(times=1, status=503))
     with pytest.raises(DnsUnavailable):

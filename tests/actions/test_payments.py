@@ -226,7 +226,7 @@ async def seen_minted(world: World, hash_: Hash32) -> None:
 # --- checkout -----------------------------------------------------------------------------------
 
 
-async def test_a_checkout_becomes_a_session_that_says_what_is_owed_to_whom(
+async def test_a_checkout_opens_a_session_with_the_buyer_and_the_ltz_in_its_metadata(
     world: World, shop: FakePayments, sandbox: Sandbox
 ) -> None:
     opened = await world.payments.open_checkout(an_order())
@@ -256,7 +256,7 @@ async def test_a_checkout_becomes_a_session_that_says_what_is_owed_to_whom(
     assert shop.headers[0]["Authorization"].startswith("Bearer sk_test_")
 
 
-async def test_what_a_checkout_opens_is_minted_once_it_is_paid(
+async def test_a_checkout_session_is_minted_once_it_is_paid(
     world: World, shop: FakePayments
 ) -> None:
     opened = await world.payments.open_checkout(an_order(usd_cents=99_999_999))
@@ -271,7 +271,7 @@ async def test_what_a_checkout_opens_is_minted_once_it_is_paid(
     assert minted.payment.wallet == await value(world.pool, "SELECT wallet FROM users")
 
 
-async def test_a_user_who_buys_first_is_no_new_user_of_a_later_event(
+async def test_a_user_known_from_a_purchase_is_not_a_new_user_of_a_later_event(
     world: World, database_url: str, sandbox: Sandbox
 ) -> None:
     await world.payments.open_checkout(an_order("Ann@Shop.example"))
@@ -329,7 +329,7 @@ async def test_an_unknown_or_disabled_brand_sells_nothing(
     assert shop.forms == []
 
 
-async def test_without_a_payment_provider_nothing_is_sold_or_heard(
+async def test_without_a_payment_provider_checkouts_mints_and_events_are_refused(
     database_url: str, sandbox: Sandbox
 ) -> None:
     async with a_world(database_url, sandbox, None) as world:
@@ -344,7 +344,9 @@ async def test_without_a_payment_provider_nothing_is_sold_or_heard(
 
 
 @pytest.mark.parametrize("fault", [500, 503, 429, 401, 402, 403])
-async def test_a_provider_that_fails_is_away_and_tells_no_address(idle: Idle, fault: int) -> None:
+async def test_a_failing_provider_is_unavailable_and_the_error_holds_no_address(
+    idle: Idle, fault: int
+) -> None:
     world, shop = idle
     shop.faults = [fault] * 3
     with capture_logs() as logs, pytest.raises(PaymentsUnavailable) as refused:
@@ -364,7 +366,7 @@ async def test_repeats_of_one_request_open_one_session(world: World, shop: FakeP
     assert not any("X-Stripe-Client-Telemetry" in headers for headers in shop.headers)
 
 
-async def test_a_provider_that_says_nothing_is_given_up(
+async def test_a_provider_that_does_not_answer_times_out(
     database_url: str, sandbox: Sandbox, shop: FakePayments
 ) -> None:
     async with a_world(database_url, sandbox, shop, attempt_seconds=0.05) as world:
@@ -379,7 +381,7 @@ async def test_a_provider_that_says_nothing_is_given_up(
             await world.mint("cs_1")
 
 
-async def test_a_provider_that_is_not_there_is_away(
+async def test_an_unreachable_provider_is_unavailable(
     database_url: str, sandbox: Sandbox, shop: FakePayments
 ) -> None:
     shop.base = "http://127.0.0.1:1"
@@ -391,7 +393,7 @@ async def test_a_provider_that_is_not_there_is_away(
 @pytest.mark.parametrize(
     "answer", [b"", b"<html>", b"[]", b"null", b'"x"', b"{}", b'{"id": 5}', b"[" * 60_000, b"\xff"]
 )
-async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, answer: bytes) -> None:
+async def test_a_malformed_answer_makes_the_provider_unavailable(idle: Idle, answer: bytes) -> None:
     world, shop = idle
     shop.raw_answer = answer
     with pytest.raises(PaymentsUnavailable):
@@ -409,7 +411,7 @@ async def test_an_answer_that_makes_no_sense_is_none(idle: Idle, answer: bytes) 
         ("line_items[0][price_data][unit_amount]", "amount"),
     ],
 )
-async def test_what_the_provider_refuses_is_a_fault_of_its_field(
+async def test_a_field_that_the_provider_refuses_is_reported(
     idle: Idle, param: str, field: str
 ) -> None:
     world, shop = idle
@@ -419,7 +421,7 @@ async def test_what_the_provider_refuses_is_a_fault_of_its_field(
     assert refused.value.details["errors"] == [f"{field}: the payment provider refuses it"]
 
 
-async def test_what_the_provider_has_against_our_own_part_is_no_callers_fault(
+async def test_a_provider_error_about_ltzds_own_parameters_is_not_a_validation_error(
     world: World, shop: FakePayments
 ) -> None:
     shop.creation_error = {"param": "mode", "message": "no"}
@@ -427,7 +429,7 @@ async def test_what_the_provider_has_against_our_own_part_is_no_callers_fault(
         await world.payments.open_checkout(an_order())
 
 
-async def test_an_idempotency_key_opens_one_session_in_its_brands_name(
+async def test_an_idempotency_key_opens_one_session_for_each_brand(
     world: World, shop: FakePayments
 ) -> None:
     first = await world.payments.open_checkout(an_order(idempotency_key="order 7"))
@@ -454,7 +456,7 @@ async def a_minter(world: World, number: int = 1) -> None:
     )
 
 
-async def test_what_the_mint_limit_can_never_hold_is_not_sold(
+async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
     world: World, sandbox: Sandbox
 ) -> None:
     world.node.mint_capacity = 5_009 * LTZ
@@ -472,7 +474,7 @@ async def test_what_the_mint_limit_can_never_hold_is_not_sold(
     await world.payments.open_checkout(an_order(usd_cents=500))
 
 
-async def test_a_node_that_is_away_or_slow_stops_no_checkout_and_is_asked_seldom(
+async def test_an_unavailable_or_slow_node_stops_no_checkout_and_is_rarely_asked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(mint_capacity, "_PATIENCE_SECONDS", 0.05)
@@ -502,7 +504,7 @@ async def test_a_node_that_is_away_or_slow_stops_no_checkout_and_is_asked_seldom
 # --- payment-mint -------------------------------------------------------------------------------
 
 
-async def test_a_paid_session_is_minted_once_and_repeats_say_the_same(
+async def test_a_paid_session_is_minted_once_and_repeated_requests_get_the_same_answer(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -569,7 +571,7 @@ async def test_an_unknown_session_is_refused(world: World) -> None:
         await world.mint("cs_test_nobody")
 
 
-async def test_the_provider_does_not_decide_which_session_we_asked_for(
+async def test_a_session_with_another_id_than_the_requested_one_is_refused(
     world: World, shop: FakePayments
 ) -> None:
     """Else one paid session could be minted under any number of ids."""
@@ -584,7 +586,7 @@ async def test_the_provider_does_not_decide_which_session_we_asked_for(
     ("brand", "booked"),
     [(BRAND_TEXT, BRAND), ("0x" + "fe" * 20, NO_BRAND), ("demo", NO_BRAND), (None, NO_BRAND)],
 )
-async def test_a_payment_is_booked_to_the_brand_that_it_names_if_there_is_one(
+async def test_a_payment_is_booked_to_the_brand_in_its_metadata_if_that_exists(
     world: World, shop: FakePayments, brand: str | None, booked: bytes
 ) -> None:
     minted = await world.mint(shop.make(metadata=metadata(brand_id=brand)))
@@ -611,7 +613,7 @@ async def test_a_paused_brands_payments_are_recorded_and_wait(
     assert world.hashes.awaited() == []
 
 
-async def test_without_a_hash_the_mint_is_pending_and_comes_later(
+async def test_a_mint_without_a_hash_in_time_is_pending_and_completes_later(
     world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(payments_action, "HASH_WAIT_SECONDS", 0.05)
@@ -628,7 +630,7 @@ async def test_without_a_hash_the_mint_is_pending_and_comes_later(
     assert len(await rewards(world)) == 1
 
 
-async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
+async def test_a_session_that_was_refunded_before_its_mint_is_not_minted(
     world: World, shop: FakePayments
 ) -> None:
     at_provider, told_before = shop.make(), shop.make()
@@ -641,7 +643,7 @@ async def test_a_session_that_was_refunded_meanwhile_is_not_minted(
     assert await rewards(world) == []
 
 
-async def test_a_partial_refund_stops_no_mint(world: World, shop: FakePayments) -> None:
+async def test_a_partial_refund_does_not_stop_the_mint(world: World, shop: FakePayments) -> None:
     session_id = shop.make()
     shop.refund(session_id, 499)
     assert (await world.mint(session_id)).payment.ltz == 5_000
@@ -651,7 +653,7 @@ async def test_a_partial_refund_stops_no_mint(world: World, shop: FakePayments) 
 
 
 @pytest.mark.parametrize("kind", ["checkout.session.completed", ASYNC])
-async def test_a_paid_session_that_is_told_of_is_minted_without_waiting(
+async def test_an_event_of_a_paid_session_is_minted_without_waiting(
     world: World, shop: FakePayments, kind: str
 ) -> None:
     world.is_minting = False
@@ -664,7 +666,7 @@ async def test_a_paid_session_that_is_told_of_is_minted_without_waiting(
     assert (await world.mint(session_id)).already_processed
 
 
-async def test_fifty_at_once_through_both_doors_of_two_processes_mint_once(
+async def test_fifty_concurrent_requests_and_events_in_two_processes_mint_once(
     world: World, database_url: str, sandbox: Sandbox, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -687,7 +689,7 @@ async def test_fifty_at_once_through_both_doors_of_two_processes_mint_once(
     assert await value(world.pool, "SELECT count(*) FROM payments") == 1
 
 
-async def test_fifty_at_once_through_one_door_have_one_that_minted(
+async def test_of_fifty_concurrent_mint_requests_one_reports_a_new_mint(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -697,7 +699,7 @@ async def test_fifty_at_once_through_one_door_have_one_that_minted(
     assert world.hashes.awaited() == []
 
 
-async def test_a_caller_who_gives_up_takes_no_ones_hash_with_him(
+async def test_a_cancelled_caller_does_not_cancel_the_hash_of_the_others(
     world: World, shop: FakePayments
 ) -> None:
     world.is_minting = False
@@ -718,7 +720,7 @@ async def any_of(things: Sequence[UUID]) -> bool:
 
 
 @pytest.mark.parametrize("had_happened", [True, False], ids=["committed", "not committed"])
-async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
+async def test_a_process_that_dies_before_its_answer_mints_once_after_a_retry(
     world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch, had_happened: bool
 ) -> None:
     session_id = shop.make()
@@ -754,7 +756,7 @@ async def test_who_dies_on_the_way_to_the_answer_is_asked_again_and_mints_once(
     ],
     ids=["unpaid", "intent", "expired", "other"],
 )
-async def test_nothing_follows_from_other_events(idle: Idle, event: object) -> None:
+async def test_other_events_have_no_effect(idle: Idle, event: object) -> None:
     world, shop = idle
     assert shop.make() == "cs_test_1"
     await world.deliver(event)
@@ -784,7 +786,7 @@ NOT_THE_PROVIDERS: dict[str, Callable[[bytes, str], Signed]] = {
 
 
 @pytest.mark.parametrize("forge", NOT_THE_PROVIDERS.values(), ids=NOT_THE_PROVIDERS)
-async def test_what_the_provider_has_not_signed_lately_is_refused(
+async def test_an_event_without_a_recent_valid_signature_is_refused(
     idle: Idle, forge: Callable[[bytes, str], Signed]
 ) -> None:
     world, shop = idle
@@ -805,7 +807,7 @@ async def test_what_the_provider_has_not_signed_lately_is_refused(
     ],
     ids=lambda rubbish: str(rubbish)[:30],
 )
-async def test_signed_rubbish_is_refused(idle: Idle, rubbish: object) -> None:
+async def test_a_signed_but_malformed_event_is_refused(idle: Idle, rubbish: object) -> None:
     world, _ = idle
     with pytest.raises(PaymentRefused, match=r"^The event is malformed: "):
         await world.deliver(rubbish)
@@ -819,7 +821,9 @@ async def test_clocks_may_differ_by_five_minutes(
     assert len(await rewards(world)) == 1
 
 
-async def test_an_event_signed_with_two_secrets_is_heard(world: World, shop: FakePayments) -> None:
+async def test_an_event_signed_with_two_secrets_is_accepted(
+    world: World, shop: FakePayments
+) -> None:
     """As the provider does while a secret is rotated."""
     raw, header = signed(a_session_event(shop.make()))
     at, good = header.split(",")
@@ -836,7 +840,7 @@ async def test_an_event_signed_with_two_secrets_is_heard(world: World, shop: Fak
         ({"id": "gone"}, "not_found"),
     ],
 )
-async def test_money_that_came_without_ltz_for_it_alarms_and_is_not_told_again(
+async def test_a_payment_that_cannot_be_minted_is_logged_as_an_error_and_acknowledged(
     idle: Idle, changes: dict[str, Any], reason: str
 ) -> None:
     world, shop = idle
@@ -856,7 +860,7 @@ async def test_money_that_came_without_ltz_for_it_alarms_and_is_not_told_again(
     )
 
 
-async def test_a_refunded_session_that_is_told_of_is_no_alarm(
+async def test_an_event_of_a_refunded_session_logs_no_error(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -867,7 +871,7 @@ async def test_a_refunded_session_that_is_told_of_is_no_alarm(
     assert await rewards(world) == []
 
 
-async def test_while_the_provider_is_away_an_event_is_to_be_sent_again(
+async def test_while_the_provider_is_unavailable_events_are_refused_for_redelivery(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -897,7 +901,7 @@ async def subjects(world: World) -> set[tuple[bytes, str, UUID]]:
     return {tuple(row) for row in rows}
 
 
-async def test_refunds_and_disputes_of_a_payment_are_recorded_once_told_and_alarm(
+async def test_refunds_and_disputes_are_recorded_once_announced_and_logged_as_errors(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make(metadata=metadata(brand_id=BRAND_TEXT))
@@ -927,7 +931,7 @@ async def test_refunds_and_disputes_of_a_payment_are_recorded_once_told_and_alar
     assert len(await rewards(world)) == 1, "nothing is clawed back silently"
 
 
-async def test_a_reversal_that_comes_before_its_payment_is_told_with_it(
+async def test_a_reversal_before_its_payment_is_announced_together_with_it(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make(metadata=metadata(brand_id=BRAND_TEXT))
@@ -946,7 +950,7 @@ async def test_a_reversal_that_comes_before_its_payment_is_told_with_it(
     assert world.webhooks._is_set.is_set()
 
 
-async def test_the_same_refund_told_by_many_at_once_counts_once(
+async def test_concurrent_events_about_one_refund_count_once(
     world: World, shop: FakePayments
 ) -> None:
     session_id = shop.make()
@@ -964,7 +968,7 @@ async def test_the_same_refund_told_by_many_at_once_counts_once(
 # --- house --------------------------------------------------------------------------------------
 
 
-async def test_nothing_secret_is_logged_or_shown(
+async def test_no_log_or_repr_holds_a_secret(
     world: World, shop: FakePayments, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -1000,7 +1004,9 @@ async def test_mints_are_counted_by_outcome(
     assert counted(telemetry.PAYMENTS, outcome=outcome) == before + 1
 
 
-async def test_hashes_come_from_the_chain_as_it_is_now(world: World, shop: FakePayments) -> None:
+async def test_mint_hashes_follow_the_current_canonical_chain(
+    world: World, shop: FakePayments
+) -> None:
     session_id = shop.make()
     assert (await world.mint(session_id)).transaction_hash == MINT
     other = Hash32(b"\x07" * 32)

@@ -146,7 +146,7 @@ async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
     assert till.node.left(TOKEN) == 1
 
 
-async def test_several_under_way_count_on_each_other(till: Till) -> None:
+async def test_redemptions_in_flight_are_subtracted_from_the_charges(till: Till) -> None:
     async with till.world.relaying():
         requests = [asyncio.create_task(till.redeem()) for _ in range(CHARGES)]
         await till.is_written(CHARGES)
@@ -160,7 +160,7 @@ async def test_several_under_way_count_on_each_other(till: Till) -> None:
     assert till.node.left(TOKEN) == 0
 
 
-async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
+async def test_a_redemption_decided_on_stale_charges_is_decided_again_under_the_lock(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others of the token were mined and indexed between looking and simulating."""
@@ -181,7 +181,7 @@ async def test_one_that_was_looked_at_too_early_is_decided_again_under_the_lock(
     assert till.node.left(TOKEN) == 0
 
 
-async def test_two_wallets_redeem_a_tokens_charges_in_their_order(
+async def test_a_tokens_redemptions_stay_ordered_with_two_relay_wallets(
     database_url: str, till: Till
 ) -> None:
     token = token_of(8, 1)
@@ -196,7 +196,7 @@ async def test_two_wallets_redeem_a_tokens_charges_in_their_order(
     assert till.node.left(token) == 0
 
 
-async def test_one_that_is_not_mined_in_time_is_pending_and_found_again_by_its_key(
+async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_found_by_its_key(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with till.world.relaying():
@@ -213,7 +213,7 @@ async def test_one_that_is_not_mined_in_time_is_pending_and_found_again_by_its_k
     assert await till.rows() == 1
 
 
-async def test_one_that_no_node_has_taken_has_no_hash_to_tell_and_is_found_again_by_its_key(
+async def test_a_redemption_that_no_node_accepted_has_no_hash_and_is_found_by_its_key(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     till.node.refuses = lambda _sent: True
@@ -229,7 +229,7 @@ async def test_one_that_no_node_has_taken_has_no_hash_to_tell_and_is_found_again
     assert await till.rows() == 1
 
 
-async def test_one_that_the_network_refuses_fails_once_that_is_final_and_the_next_is_redeemed(
+async def test_a_redemption_that_the_network_refuses_fails_when_final_and_the_next_succeeds(
     till: Till,
 ) -> None:
     till.node.refuses = lambda sent: FOR_GOOD if sent.data else False
@@ -254,7 +254,7 @@ async def _is_waiting(till: Till) -> bool:
     return bool(till.node.pool)
 
 
-async def test_one_that_no_wallet_could_send_is_taken_back(
+async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
     till: Till, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lane has died a moment ago, and nobody knows."""
@@ -271,7 +271,7 @@ async def test_one_that_no_wallet_could_send_is_taken_back(
     assert (redeemed.already_processed, redeemed.redemption.remaining) == (False, 2)
 
 
-async def test_where_nobody_serves_a_wallet_nothing_is_written(till: Till) -> None:
+async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> None:
     with pytest.raises(Unavailable):
         await till.redeem()
     assert await till.rows() == 0
@@ -285,7 +285,7 @@ async def spent_today(till: Till) -> int:
         return (await gas_budgets.spent(connection, [])).total_wei
 
 
-async def test_a_redemption_counts_for_everybody_with_its_worst_case_and_then_its_cost(
+async def test_a_redemption_counts_towards_the_total_budget_at_its_maximum_and_then_its_cost(
     till: Till,
 ) -> None:
     async with till.world.relaying():
@@ -298,7 +298,7 @@ async def test_a_redemption_counts_for_everybody_with_its_worst_case_and_then_it
     assert 0 < await spent_today(till) < worst
 
 
-async def test_when_everybodys_gas_is_spent_no_redemption_is_written_until_tomorrow(
+async def test_with_the_total_gas_budget_spent_no_redemption_is_written_until_tomorrow(
     till: Till,
 ) -> None:
     till.node.mines_at_once = True
@@ -314,7 +314,7 @@ async def test_when_everybodys_gas_is_spent_no_redemption_is_written_until_tomor
     assert await till.rows() == 1
 
 
-async def test_redemptions_at_once_do_not_pass_the_total(till: Till) -> None:
+async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till) -> None:
     async with till.world.relaying():
         asking = asyncio.create_task(till.redeem())
         await till.is_published(1)
@@ -337,7 +337,7 @@ async def test_redemptions_at_once_do_not_pass_the_total(till: Till) -> None:
 # --- tokens that change hands -----------------------------------------------------------------
 
 
-async def test_a_sale_that_the_index_has_not_seen_shows_in_the_simulation(till: Till) -> None:
+async def test_a_sale_that_is_not_indexed_yet_is_detected_by_the_simulation(till: Till) -> None:
     till.node.holders[TOKEN] = OTHER_USER
     async with till.world.relaying():
         with pytest.raises(HolderChanged):
@@ -345,7 +345,7 @@ async def test_a_sale_that_the_index_has_not_seen_shows_in_the_simulation(till: 
     assert (await till.rows(), till.node.sent()) == (0, [])
 
 
-async def test_a_sale_under_a_redemption_in_flight_is_told_whenever_it_is_asked(
+async def test_a_sale_during_a_redemption_is_reported_to_every_repeated_request(
     till: Till,
 ) -> None:
     async with till.world.relaying():
@@ -364,7 +364,7 @@ async def test_a_sale_under_a_redemption_in_flight_is_told_whenever_it_is_asked(
 # --- each once --------------------------------------------------------------------------------
 
 
-async def test_a_request_that_was_refused_has_used_up_its_nonce(till: Till) -> None:
+async def test_a_refused_request_uses_up_its_nonce(till: Till) -> None:
     refused = till.request(amount=CHARGES + 1)
     with pytest.raises(NoChargesRemaining):
         await till.charges.redeem(refused)
@@ -375,7 +375,7 @@ async def test_a_request_that_was_refused_has_used_up_its_nonce(till: Till) -> N
             await till.redeem(nonce=refused.nonce)
 
 
-async def test_a_request_that_met_trouble_may_come_again_as_it_is(till: Till) -> None:
+async def test_a_request_that_failed_temporarily_can_be_repeated_unchanged(till: Till) -> None:
     till.node.mines_at_once = True
     request = till.request()
     async with till.world.relaying():
@@ -389,7 +389,9 @@ async def test_a_request_that_met_trouble_may_come_again_as_it_is(till: Till) ->
     assert till.node.left(TOKEN) == 2
 
 
-async def test_of_one_key_at_once_one_is_written_and_the_others_hear_of_it(till: Till) -> None:
+async def test_of_concurrent_requests_with_one_key_one_is_written_and_all_get_its_result(
+    till: Till,
+) -> None:
     till.node.mines_at_once = True
     async with till.world.relaying():
         results = await asyncio.gather(
@@ -427,7 +429,7 @@ async def test_a_key_with_other_content_is_refused(till: Till) -> None:
     ],
     ids=str,
 )
-async def test_what_is_not_this_brands_to_redeem_is_refused_by_name(
+async def test_a_token_that_the_brand_cannot_redeem_is_refused_with_the_specific_error(
     till: Till, changes: dict[str, Any], error: type[Exception]
 ) -> None:
     with pytest.raises(error):
@@ -438,7 +440,7 @@ async def test_what_is_not_this_brands_to_redeem_is_refused_by_name(
 # --- lists ------------------------------------------------------------------------------------
 
 
-async def test_a_page_is_kept_until_the_next_block_and_no_longer(till: Till) -> None:
+async def test_a_page_is_cached_until_the_next_block(till: Till) -> None:
     page = await till.charges.holders(a_reader(), 7, 0, 5)
     assert ([each.id for each in page.tokens], page.total) == ([TOKEN, OTHER_TOKEN], 2)
     assert await till.charges.holders(a_reader(), 7, 0, 5) is page
@@ -452,12 +454,12 @@ async def test_a_page_is_kept_until_the_next_block_and_no_longer(till: Till) -> 
     await until(shows_three)
 
 
-async def test_a_page_behind_the_last_token_still_tells_how_many_there_are(till: Till) -> None:
+async def test_a_page_beyond_the_last_token_still_has_the_total(till: Till) -> None:
     page = await till.charges.holders(a_reader(), 7, OTHER_TOKEN, 5)
     assert (list(page.tokens), page.total) == ([], 2)
 
 
-async def test_a_nonce_is_good_for_one_read_of_whatever_kind(till: Till) -> None:
+async def test_a_nonce_is_valid_for_one_read_of_any_kind(till: Till) -> None:
     reader = a_reader()
     await till.charges.token(reader, 7, TOKEN)
     for reading in (till.charges.token(reader, 7, TOKEN), till.charges.holders(reader, 7, 0, 5)):
@@ -467,7 +469,7 @@ async def test_a_nonce_is_good_for_one_read_of_whatever_kind(till: Till) -> None
         await till.charges.spend(reader)
 
 
-async def test_a_read_that_finds_nothing_has_spent_its_nonce(till: Till) -> None:
+async def test_a_read_without_a_result_uses_up_its_nonce(till: Till) -> None:
     reader = a_reader()
     with pytest.raises(TokenNotFound):
         await till.charges.token(reader, 7, token_of(7, 99))
@@ -475,7 +477,7 @@ async def test_a_read_that_finds_nothing_has_spent_its_nonce(till: Till) -> None
         await till.charges.token(reader, 7, TOKEN)
 
 
-async def test_a_kept_page_is_shown_to_its_brand_only(till: Till) -> None:
+async def test_a_cached_page_is_shown_only_to_its_brand(till: Till) -> None:
     await till.charges.holders(a_reader(), 7, 0, 5)
     with pytest.raises(ValidationFailed):
         await till.charges.holders(a_reader(OTHER_BRAND), 7, 0, 5)

@@ -198,7 +198,7 @@ async def test_a_new_account_gets_the_vendors_wallet_and_keeps_it(
     assert await rows(process.pool) == (1, 2, 0)
 
 
-async def test_an_account_with_a_row_is_answered_without_asking_anybody(
+async def test_an_account_with_a_row_is_answered_without_external_requests(
     process: Process, sandbox: Sandbox
 ) -> None:
     first = await process.ask()
@@ -236,7 +236,7 @@ async def test_every_provider_and_every_id_has_a_wallet_of_its_own(process: Proc
     assert len(set(wallets)) == len(accounts)
 
 
-async def test_of_fifty_at_once_one_made_the_wallet_and_all_hear_it(
+async def test_of_fifty_concurrent_requests_one_creates_the_wallet_and_all_get_it(
     process: Process, sandbox: Sandbox
 ) -> None:
     answers = await asyncio.gather(*(process.ask(metadata={"n": n}) for n in range(50)))
@@ -246,7 +246,7 @@ async def test_of_fifty_at_once_one_made_the_wallet_and_all_hear_it(
     assert await rows(process.pool) == (1, 50, 0)
 
 
-async def test_who_asks_while_another_does_shares_his_questions(
+async def test_concurrent_requests_for_one_account_share_their_provider_requests(
     process: Process, sandbox: Sandbox
 ) -> None:
     calls = count_calls(sandbox)
@@ -264,7 +264,7 @@ async def test_who_asks_while_another_does_shares_his_questions(
     assert (len(process.accounts.requests), calls()) == (1, 2)
 
 
-async def test_two_processes_and_two_brands_at_once_make_one_wallet(
+async def test_concurrent_requests_of_two_brands_in_two_processes_create_one_wallet(
     database_url: str, sandbox: Sandbox
 ) -> None:
     async with a_process(database_url, sandbox) as first, a_process(database_url, sandbox) as other:
@@ -280,7 +280,9 @@ async def test_two_processes_and_two_brands_at_once_make_one_wallet(
         assert await rows(first.pool) == (1, 50, 0)
 
 
-async def test_many_accounts_at_once_get_a_wallet_each(process: Process, sandbox: Sandbox) -> None:
+async def test_concurrent_requests_for_different_accounts_get_a_wallet_each(
+    process: Process, sandbox: Sandbox
+) -> None:
     accounts = [OAuthAccount("telegram", str(5_394_817_206 + number)) for number in range(40)]
     answers = await asyncio.gather(
         *(process.ask(account_) for account_ in accounts for _ in range(2))
@@ -303,7 +305,7 @@ async def asked_again(url: str, sandbox: Sandbox) -> RecordedPregeneration:
         return again
 
 
-async def test_who_dies_before_the_vendor_was_asked_leaves_nothing(
+async def test_a_process_that_dies_before_the_vendor_request_leaves_nothing(
     process: Process, database_url: str, sandbox: Sandbox
 ) -> None:
     process.accounts.gate.clear()
@@ -316,7 +318,7 @@ async def test_who_dies_before_the_vendor_was_asked_leaves_nothing(
     assert (await asked_again(database_url, sandbox)).created_new
 
 
-async def test_who_dies_between_the_vendor_and_our_row_is_cured_by_asking_again(
+async def test_after_a_death_between_vendor_and_row_a_retry_finds_the_same_wallet(
     process: Process, database_url: str, sandbox: Sandbox
 ) -> None:
     made = await process.identity.wallet_of_account(ADA)  # and no more
@@ -326,7 +328,7 @@ async def test_who_dies_between_the_vendor_and_our_row_is_cured_by_asking_again(
     assert again.created_new
 
 
-async def test_a_database_that_goes_away_before_our_row_costs_no_second_wallet(
+async def test_a_database_lost_before_the_row_is_written_causes_no_second_wallet(
     process: Process, database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def lost(*_: object) -> RecordedPregeneration:
@@ -342,7 +344,7 @@ async def test_a_database_that_goes_away_before_our_row_costs_no_second_wallet(
     assert ["0x" + again.kept.wallet.hex()] == [wallet.lower() for wallet in wallets]
 
 
-async def test_who_dies_between_our_row_and_the_answer_has_made_the_wallet(
+async def test_after_a_death_between_row_and_answer_a_retry_finds_the_wallet(
     process: Process, database_url: str, sandbox: Sandbox
 ) -> None:
     unheard = await process.ask()
@@ -355,7 +357,7 @@ async def test_who_dies_between_our_row_and_the_answer_has_made_the_wallet(
     [Fault(times=1, drops_reply=True), Fault(times=1, drops_request=True), Fault(1, status=503)],
     ids=["answer lost", "request lost", "refused"],
 )
-async def test_a_creation_that_goes_wrong_once_costs_no_second_wallet(
+async def test_a_creation_that_fails_once_causes_no_second_wallet(
     process: Process, sandbox: Sandbox, fault: Fault
 ) -> None:
     # The vendor has no look-up of Google accounts: its first request makes the user.
@@ -367,9 +369,7 @@ async def test_a_creation_that_goes_wrong_once_costs_no_second_wallet(
     assert await one_user_with_one_wallet(sandbox)
 
 
-async def test_a_user_whose_wallet_was_never_made_gets_one(
-    process: Process, sandbox: Sandbox
-) -> None:
+async def test_a_vendors_user_without_a_wallet_gets_one(process: Process, sandbox: Sandbox) -> None:
     policy = sandbox.identity_policy()
     headers = {
         "Authorization": aiohttp.encode_basic_auth(policy.app_id, policy.app_secret),
@@ -388,7 +388,7 @@ async def test_a_user_whose_wallet_was_never_made_gets_one(
     assert await one_user_with_one_wallet(sandbox)
 
 
-async def test_a_caller_who_gives_up_takes_no_other_callers_answer_with_him(
+async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others(
     process: Process, sandbox: Sandbox
 ) -> None:
     process.accounts.gate.clear()
@@ -415,7 +415,7 @@ async def test_an_account_that_its_provider_does_not_know_gets_no_wallet(
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
 
-async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
+async def test_a_provider_that_does_not_answer_neither_confirms_nor_denies_an_account(
     process: Process, sandbox: Sandbox
 ) -> None:
     process.accounts.answers["discord", ID] = AccountVerification("unavailable")
@@ -438,7 +438,7 @@ async def test_a_provider_that_does_not_answer_is_no_proof_of_anything(
         ("discord", None, "ada.l"),
     ],
 )
-async def test_a_username_is_compared_without_case_and_one_at_sign(
+async def test_usernames_are_compared_without_case_and_a_leading_at_sign(
     process: Process, provider: OAuthProvider, claimed: str | None, known: str
 ) -> None:
     account = OAuthAccount(provider, example_id(provider), claimed)
@@ -448,9 +448,7 @@ async def test_a_username_is_compared_without_case_and_one_at_sign(
     assert (await process.ask(account)).created_new
 
 
-async def test_a_username_that_is_not_the_accounts_is_refused(
-    process: Process, sandbox: Sandbox
-) -> None:
+async def test_a_username_of_another_account_is_refused(process: Process, sandbox: Sandbox) -> None:
     process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
     for username in ("eve", "ada_l", "ada.l2", "@eve"):
         details = await refusal(process.ask(replace(ADA, username=username)))
@@ -461,7 +459,7 @@ async def test_a_username_that_is_not_the_accounts_is_refused(
     assert (await vendors_users(sandbox), await rows(process.pool)) == ([], (0, 0, 0))
 
 
-async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_caller_alone(
+async def test_of_two_concurrent_requests_only_the_one_with_the_wrong_username_is_refused(
     process: Process, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     process.accounts.answers["discord", ID] = AccountVerification("exists", "ada.l")
@@ -480,7 +478,7 @@ async def test_of_two_who_ask_at_once_the_wrong_username_is_refused_to_its_calle
     assert await one_user_with_one_wallet(sandbox)
 
 
-async def test_what_the_vendor_demands_is_filled_from_the_provider(process: Process) -> None:
+async def test_facts_that_the_vendor_requires_are_read_from_the_provider(process: Process) -> None:
     twitter = OAuthAccount("twitter", "2244994945")
     process.accounts.answers["twitter", twitter.user_id] = AccountVerification(
         "exists", "adal", "Ada L."
@@ -512,7 +510,7 @@ async def test_a_twitter_account_that_cannot_be_looked_up_is_named_by_its_userna
     ],
     ids=str,
 )
-async def test_what_the_vendor_demands_and_nobody_says_is_asked_for(
+async def test_a_missing_fact_that_the_vendor_requires_is_a_validation_error(
     process: Process, sandbox: Sandbox, account: OAuthAccount, hint: str
 ) -> None:
     details = await refusal(process.ask(account))
@@ -522,7 +520,7 @@ async def test_what_the_vendor_demands_and_nobody_says_is_asked_for(
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-async def test_wallets_of_our_own_need_no_fact_beside_the_id(
+async def test_custodial_wallets_need_no_fact_besides_the_id(
     process: Process, provider: OAuthProvider
 ) -> None:
     """What only the identity vendor needs is asked for only where that vendor is used."""
@@ -540,7 +538,7 @@ async def test_wallets_of_our_own_need_no_fact_beside_the_id(
     await action.close()
 
 
-async def test_a_vendor_that_is_away_is_unavailable_and_nothing_is_kept(
+async def test_an_unavailable_vendor_fails_the_request_and_nothing_is_stored(
     process: Process, sandbox: Sandbox
 ) -> None:
     sandbox.faults.order("identity", Fault(times=MANY, status=401))
@@ -599,7 +597,7 @@ async def test_obvious_fakes_and_second_names_of_one_account_get_no_wallet(
     ],
     ids=ascii,
 )
-async def test_a_username_that_nobody_can_have_is_refused_before_anybody_is_asked(
+async def test_an_impossible_username_is_refused_before_any_external_request(
     process: Process, sandbox: Sandbox, username: str
 ) -> None:
     calls = count_calls(sandbox)
@@ -608,7 +606,7 @@ async def test_a_username_that_nobody_can_have_is_refused_before_anybody_is_aske
     assert (calls(), process.accounts.requests) == (0, [])
 
 
-async def test_anothers_email_in_a_google_account_takes_nothing_from_him(
+async def test_a_google_account_with_anothers_email_address_does_not_take_his_wallet(
     process: Process, sandbox: Sandbox
 ) -> None:
     ann = await process.identity.wallet_of_email("ann@shop.example")
@@ -621,7 +619,7 @@ async def test_anothers_email_in_a_google_account_takes_nothing_from_him(
     assert await one_user_with_one_wallet(sandbox)
 
 
-async def test_a_stolen_username_does_not_bring_its_owners_wallet(
+async def test_a_taken_over_username_does_not_give_its_former_owners_wallet(
     process: Process, sandbox: Sandbox
 ) -> None:
     owner = await process.ask()
@@ -631,7 +629,7 @@ async def test_a_stolen_username_does_not_bring_its_owners_wallet(
     assert (await process.ask()).kept == owner.kept
 
 
-async def test_a_stolen_pregeneration_tells_the_address_and_gives_nothing(
+async def test_a_pregeneration_for_anothers_account_reveals_the_address_and_gives_no_access(
     process: Process, sandbox: Sandbox
 ) -> None:
     owner = await process.ask(metadata={"secret": "said"})
@@ -659,7 +657,7 @@ async def test_an_unknown_or_disabled_brand_is_refused_and_counts_nothing(
 
 
 @pytest.mark.parametrize("in_redis", [False, True], ids=["memory", "redis"])
-async def test_a_brand_may_ask_a_hundred_times_a_minute_and_another_is_not_touched(
+async def test_a_brand_has_a_hundred_requests_a_minute_apart_from_other_brands(
     database_url: str, sandbox: Sandbox, in_redis: bool
 ) -> None:
     assert (PER_MINUTE.max_hits, PER_MINUTE.seconds) == (100, 60)
@@ -680,7 +678,7 @@ async def test_a_brand_may_ask_a_hundred_times_a_minute_and_another_is_not_touch
         assert (await process.pregeneration.admit(RIVAL)).remaining == 99
 
 
-async def test_the_day_ends_for_a_brand_that_has_used_it_up(
+async def test_a_brand_that_used_up_its_daily_limit_is_refused(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 3, 86_400))
@@ -695,7 +693,7 @@ async def test_the_day_ends_for_a_brand_that_has_used_it_up(
     assert 1 <= seconds <= 86_400, "to the end of the UTC day"
 
 
-async def test_the_day_is_counted_in_the_database_whatever_process_and_redis_do(
+async def test_the_daily_limit_is_counted_in_the_database_across_processes_and_restarts(
     database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fifty at once in two processes without a common cache, and none more after a restart."""
@@ -725,7 +723,7 @@ async def a_signed_request(process: Process, nonce: str, key: str | None = None)
     return SignedRequest(uuid4(), hex_of(BRAND), at, nonce, made, "POST", target, body)
 
 
-async def test_nobody_can_use_up_what_a_brand_signs_for(
+async def test_unsigned_requests_do_not_use_up_the_limits_of_a_brands_signed_requests(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither its minute nor its day; strangers only use up each other's."""
@@ -743,7 +741,7 @@ async def test_nobody_can_use_up_what_a_brand_signs_for(
     assert await value(process.pool, used) == [100, 100]
 
 
-async def test_a_wrong_or_repeated_signature_uses_up_nothing_of_the_brands(
+async def test_an_invalid_or_replayed_signature_does_not_use_up_the_brands_limits(
     process: Process,
 ) -> None:
     good = await a_signed_request(process, "a" * 16)
@@ -756,7 +754,7 @@ async def test_a_wrong_or_repeated_signature_uses_up_nothing_of_the_brands(
     assert (await process.pregeneration.admit(BRAND, fresh)).remaining == 98
 
 
-async def test_what_the_minute_refuses_does_not_use_up_the_day(
+async def test_a_request_refused_by_the_minute_limit_does_not_count_towards_the_daily_limit(
     process: Process, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 2, 60))
@@ -799,7 +797,7 @@ async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.Mo
     }
 
 
-async def test_the_log_tells_of_new_wallets_and_not_whose_they_are(process: Process) -> None:
+async def test_the_log_reports_new_wallets_without_their_users(process: Process) -> None:
     with capture_logs() as logs:
         await process.ask(metadata={"secret": "said"})
         await process.ask()

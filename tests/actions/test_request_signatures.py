@@ -30,7 +30,7 @@ def a_wrong_signature(brand_id: Address) -> SignedRequest:
     )
 
 
-async def test_an_invented_brand_id_reads_no_keys_however_often_it_comes(
+async def test_an_unknown_brand_id_never_causes_a_read_of_keys(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     book, read = BrandCache(), []

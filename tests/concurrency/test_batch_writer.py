@@ -1,4 +1,4 @@
-"""Items share commits; none answers before its own, and none spoils its neighbours'."""
+"""Items share commits: each is answered after its own commit, and a failing item fails alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -14,7 +14,7 @@ Commits = BatchWriter[int, str]
 
 
 class Ledger:
-    """Where commits go: remembers each group; holds them back while `gate` is closed."""
+    """Records each committed batch; holds commits back while `gate` is not set."""
 
     def __init__(self) -> None:
         self.groups: list[list[int]] = []
@@ -60,7 +60,7 @@ async def test_an_item_alone_is_committed_at_once(ledger: Ledger) -> None:
         assert await commits.submit(1) == "did 1"
 
 
-async def test_what_gathers_goes_together_in_order(ledger: Ledger) -> None:
+async def test_waiting_items_are_committed_together_in_order(ledger: Ledger) -> None:
     ledger.gate.clear()
     async with committing(Commits(ledger.write, "item", width=1)) as commits:
         first = asyncio.create_task(commits.submit(0))
@@ -76,7 +76,7 @@ async def test_what_gathers_goes_together_in_order(ledger: Ledger) -> None:
     assert ledger.groups[-1] == list(range(1, 100))
 
 
-async def test_groups_and_their_number_are_bounded(ledger: Ledger) -> None:
+async def test_batch_size_and_concurrency_are_bounded(ledger: Ledger) -> None:
     async with committing(Commits(ledger.write, "item", width=3, max_batch=7)) as commits:
         await submit_all(commits, range(100))
 
@@ -95,7 +95,7 @@ async def test_no_answer_comes_before_its_commit(ledger: Ledger) -> None:
         await asyncio.gather(*answers)
 
 
-async def test_a_refusal_goes_to_its_own_caller(ledger: Ledger) -> None:
+async def test_a_refusal_is_raised_only_to_its_own_caller(ledger: Ledger) -> None:
     ledger.verdict = lambda item: Refused("no") if item == 2 else f"did {item}"
     async with committing(Commits(ledger.write, "item")) as commits:
         answers = await submit_all(commits, [1, 2, 3])
@@ -103,7 +103,7 @@ async def test_a_refusal_goes_to_its_own_caller(ledger: Ledger) -> None:
     assert isinstance(answers[1], Refused)
 
 
-async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_down(
+async def test_an_item_that_makes_the_commit_fail_does_not_fail_the_others(
     ledger: Ledger,
 ) -> None:
     ledger.fails = lambda items: ValueError("poison") if 13 in items else None
@@ -116,11 +116,11 @@ async def test_an_item_that_makes_the_commit_fail_does_not_take_its_neighbours_d
         f"did {item}" for item in range(30) if item != 13
     ]
     done = [item for group in ledger.groups for item in group]
-    assert sorted(done) == sorted({*range(30), 99} - {13}), "each once"
+    assert sorted(done) == sorted({*range(30), 99} - {13}), "each item is committed once"
 
 
 async def test_a_lost_database_fails_the_whole_group_at_once(ledger: Ledger) -> None:
-    """Tried alone, each item would wait for the same time-out."""
+    """The items are not retried one by one: each would wait for the same time-out."""
     tries: list[int] = []
 
     def fails(items: Sequence[int]) -> Exception:
@@ -149,7 +149,7 @@ async def test_an_item_that_lost_a_race_goes_into_the_next_commit(ledger: Ledger
     assert sum(map(len, ledger.groups)) == 6 + 3
 
 
-async def test_a_cancelled_callers_item_is_written_and_harms_nobody(ledger: Ledger) -> None:
+async def test_a_cancelled_callers_item_is_still_written(ledger: Ledger) -> None:
     ledger.gate.clear()
     async with committing(Commits(ledger.write, "item")) as commits:
         given_up = asyncio.create_task(commits.submit(1))
@@ -165,7 +165,7 @@ async def test_a_cancelled_callers_item_is_written_and_harms_nobody(ledger: Ledg
     assert sorted(item for group in ledger.groups for item in group) == [1, 2]
 
 
-async def test_beyond_the_bound_there_is_no_waiting(ledger: Ledger) -> None:
+async def test_an_item_above_the_queue_limit_is_refused_at_once(ledger: Ledger) -> None:
     ledger.gate.clear()
     async with committing(
         Commits(ledger.write, "item", width=1, max_batch=1, max_waiting=5)
@@ -192,7 +192,7 @@ async def test_cancelling_the_loops_ends_them(ledger: Ledger) -> None:
     assert task.cancelled()
 
 
-async def test_those_who_go_again_keep_their_order_before_those_who_came_later(
+async def test_retried_items_keep_their_order_ahead_of_later_items(
     ledger: Ledger,
 ) -> None:
     items: list[int] = []
@@ -214,7 +214,7 @@ async def test_those_who_go_again_keep_their_order_before_those_who_came_later(
     assert items[-5:] == [2, 3, 4, 5, 6]
 
 
-async def test_who_loses_again_and_again_is_told_after_a_bounded_time(ledger: Ledger) -> None:
+async def test_an_item_that_keeps_losing_races_fails_after_a_bounded_time(ledger: Ledger) -> None:
     ledger.verdict = lambda item: RETRY if item == 2 else f"did {item}"
     writer = Commits(ledger.write, "item", max_retry_seconds=0.05)
     async with committing(writer) as commits, asyncio.timeout(5):

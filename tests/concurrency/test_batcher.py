@@ -1,4 +1,4 @@
-"""Questions that are asked together: who waits for whom, and what one caller's end means to all."""
+"""Questions that are asked in batches: bounds, failures, and cancelled callers."""
 
 import asyncio
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 
 class Oracle:
-    """Answers with the squares of the numbers, once its gate is open."""
+    """Answers with the squares of the numbers once `gate` is set."""
 
     def __init__(self) -> None:
         self.batches: list[list[int]] = []
@@ -28,7 +28,7 @@ class Oracle:
         return [ValueError(str(number)) if number < 0 else number**2 for number in numbers]
 
 
-async def test_who_comes_alone_is_asked_for_at_once() -> None:
+async def test_a_single_question_is_asked_at_once() -> None:
     oracle = Oracle()
     oracle.gate.set()
     batcher = Batcher(oracle.squares)
@@ -36,7 +36,7 @@ async def test_who_comes_alone_is_asked_for_at_once() -> None:
     assert oracle.batches == [[2], [3]]
 
 
-async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answer() -> None:
+async def test_questions_that_arrive_during_a_batch_share_the_next_one() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=1, max_batch=3)
     asking = [asyncio.create_task(batcher.ask(number)) for number in range(1, 6)]
@@ -47,7 +47,7 @@ async def test_who_comes_meanwhile_is_asked_for_together_and_hears_his_own_answe
     assert oracle.batches == [[1, 2, 3], [4, 5, 6]]
 
 
-async def test_no_more_questions_are_under_way_than_may_be() -> None:
+async def test_the_number_of_concurrent_batches_is_bounded() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=2, max_batch=1)
     asking = [asyncio.create_task(batcher.ask(number)) for number in range(5)]
@@ -58,7 +58,7 @@ async def test_no_more_questions_are_under_way_than_may_be() -> None:
     assert await asyncio.gather(*asking) == [0, 1, 4, 9, 16]
 
 
-async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
+async def test_an_answer_that_is_an_exception_is_raised_only_to_its_own_caller() -> None:
     oracle = Oracle()
     oracle.gate.set()
     batcher = Batcher(oracle.squares)
@@ -66,7 +66,7 @@ async def test_an_answer_that_is_an_exception_is_its_callers_alone() -> None:
     assert (str(wrong), right) == ("-2", 9)
 
 
-async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> None:
+async def test_a_failed_batch_fails_all_its_callers_and_not_the_next_batch() -> None:
     oracle = Oracle()
     oracle.gate.set()
     batcher = Batcher(oracle.squares)
@@ -75,7 +75,7 @@ async def test_a_question_that_fails_fails_for_all_and_the_next_is_asked() -> No
     assert await batcher.ask(2) == 4
 
 
-async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others() -> None:
     oracle = Oracle()
     batcher = Batcher(oracle.squares, max_concurrent=1)
     first, second = (asyncio.create_task(batcher.ask(number)) for number in (1, 2))
@@ -85,7 +85,7 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
     assert await second == 4
 
 
-async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() -> None:
+async def test_node_requests_share_a_batch_and_each_caller_gets_its_own_error() -> None:
     batches: list[int] = []
 
     def respond(requests: list[dict[str, object]]) -> object:
@@ -108,7 +108,7 @@ async def test_a_nodes_questions_share_a_batch_and_each_hears_its_own_error() ->
     assert batches == [2]
 
 
-async def test_callers_hear_that_the_node_does_not_answer() -> None:
+async def test_an_unavailable_node_fails_every_caller() -> None:
     async with a_server(lambda _: b"no JSON") as rpc:
         with pytest.raises(NodeUnavailable):
             await rpc.batched_call("eth_call")

@@ -1,4 +1,4 @@
-"""A cached value: how often it is fetched, and which callers see a failure."""
+"""A cached value: the number of fetches, and the callers that see a failure."""
 
 import asyncio
 
@@ -25,14 +25,14 @@ class Source:
         return [self.fetches] if self.fact is None else self.fact
 
 
-async def test_all_who_want_it_in_a_second_hear_one_answer() -> None:
+async def test_callers_within_a_second_share_one_answer() -> None:
     source = Source()
     cached = CachedValue(source.fetch)
     assert await asyncio.gather(*[cached.get() for _ in range(5)]) == [[1]] * 5
     assert await cached.get() == [1]
 
 
-async def test_an_old_fact_is_asked_for_again() -> None:
+async def test_an_expired_value_is_fetched_again() -> None:
     clock = ManualClock()
     cached = CachedValue(Source().fetch, clock)
     assert [await cached.get(), await cached.get()] == [[1], [1]]
@@ -40,7 +40,7 @@ async def test_an_old_fact_is_asked_for_again() -> None:
     assert await cached.get() == [2]
 
 
-async def test_nothing_is_asked_for_again_at_once() -> None:
+async def test_an_empty_value_is_not_cached() -> None:
     source = Source()
     source.fact = []
     cached = CachedValue(source.fetch)
@@ -49,7 +49,7 @@ async def test_nothing_is_asked_for_again_at_once() -> None:
     assert await cached.get() == [7]
 
 
-async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
+async def test_a_cancelled_caller_does_not_cancel_the_answers_of_the_others() -> None:
     cached = CachedValue(Source().fetch)
     first, second = (asyncio.create_task(cached.get()) for _ in range(2))
     await asyncio.sleep(0)
@@ -57,7 +57,7 @@ async def test_a_caller_who_goes_away_takes_nobodys_answer_along() -> None:
     assert await second == [1]
 
 
-async def test_what_was_prepared_is_not_asked_for_again() -> None:
+async def test_a_prefetched_value_is_not_fetched_again() -> None:
     source = Source()
     cached = CachedValue(source.fetch)
     cached.prefetch()
@@ -67,7 +67,7 @@ async def test_what_was_prepared_is_not_asked_for_again() -> None:
     assert source.fetches == 1
 
 
-async def test_a_preparation_that_failed_is_nobodys_error(
+async def test_a_failed_prefetch_raises_no_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     source = Source()

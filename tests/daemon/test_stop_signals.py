@@ -26,23 +26,34 @@ asyncio.run(main())
 
 
 @contextmanager
+def inherited_signals(ignoring: signal.Signals | None = None) -> Iterator[None]:
+    """A new process inherits `ignoring` as ignored and SIGHUP, even under nohup, as not ignored."""
+    before = {signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
+    if ignoring:
+        before.setdefault(ignoring, signal.signal(ignoring, signal.SIG_IGN))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def a_process(
     ignoring: signal.Signals | None = None, *, says_on_hangup: str | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    before = signal.signal(ignoring, signal.SIG_IGN) if ignoring else None
     command = [sys.executable, "-c", WAITS_FOR_A_STOP]
     if says_on_hangup is not None:
         command.append(says_on_hangup)
-    try:
+    with inherited_signals(ignoring):
         process = subprocess.Popen(command, stdout=subprocess.PIPE)
-    finally:
-        if ignoring:
-            signal.signal(ignoring, before)
     with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        yield process
-        process.kill()
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == b"ready\n"
+            yield process
+        finally:
+            process.kill()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
@@ -98,4 +109,5 @@ with signals_blocked():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_that_comes_before_anybody_listens_is_heard(number: signal.Signals) -> None:
     command = [sys.executable, "-c", SIGNALLED_BEFORE_ANYBODY_LISTENS, str(int(number))]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+    with inherited_signals():
+        assert subprocess.run(command, timeout=60, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""A waiter hears the hash of its reward's mint, from this process's lane or from the rows."""
+"""Waiting for a mint's hash, from this process's lane or from the database."""
 
 import asyncio
 from uuid import uuid4
@@ -26,7 +26,7 @@ async def test_a_hash_that_does_not_come_is_none(pool: Pool) -> None:
         assert await hashes.wait(uuid4(), 0.05) is None
 
 
-async def test_this_processs_lane_tells_at_once(pool: Pool) -> None:
+async def test_a_hash_delivered_by_this_processs_lane_is_returned_at_once(pool: Pool) -> None:
     hashes = MintHashWaiters(pool, WakeupHub(""))
     rewards = [uuid4() for _ in range(3)]
     waits = [asyncio.create_task(hashes.wait(reward, LONG)) for reward in rewards]
@@ -53,7 +53,7 @@ async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> 
             )
         wakeups.notify(PUBLISHED)
         await asyncio.wait(waits, timeout=0.1)
-        assert not any(wait.done() for wait in waits), "signed is not published"
+        assert not any(wait.done() for wait in waits), "a signed mint is not published"
 
         await value(pool, "UPDATE attempts SET published_at = now() RETURNING 1")
         wakeups.notify(PUBLISHED)
@@ -62,7 +62,7 @@ async def test_another_processs_publication_is_found_in_the_rows(pool: Pool) -> 
         waits[2].cancel()
 
 
-async def test_a_waiter_that_gives_up_leaves_nothing_behind(pool: Pool) -> None:
+async def test_a_cancelled_waiter_is_removed(pool: Pool) -> None:
     hashes = MintHashWaiters(pool, WakeupHub(""))
     reward = uuid4()
     wait = asyncio.create_task(hashes.wait(reward, LONG))

@@ -1,4 +1,4 @@
-"""Ids are random, of version 4, and never given twice."""
+"""Event ids are random UUIDs of version 4 and do not repeat."""
 
 from itertools import islice
 from uuid import RFC_4122
@@ -23,5 +23,5 @@ def test_every_free_bit_of_an_id_is_random() -> None:
     assert seen_zero & ~fixed & everything == everything & ~fixed
 
 
-def test_two_sources_do_not_agree() -> None:
+def test_two_generators_yield_different_ids() -> None:
     assert not set(islice(event_ids(), 300)) & set(islice(event_ids(), 300))

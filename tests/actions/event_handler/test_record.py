@@ -151,7 +151,7 @@ async def test_a_cooldown_holds_over_two_processes(
 async def test_simultaneous_first_events_of_a_user_announce_one_new_wallet(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
-    """Of many types, so that every one of them is accepted, in groups of either process."""
+    """Each event has a type of its own, so no limit refuses any of them."""
     types = [f"type_{number}" for number in range(40)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
     async with two_handlers(database_url, sandbox, brand) as handlers:
@@ -166,10 +166,10 @@ async def test_simultaneous_first_events_of_a_user_announce_one_new_wallet(
     assert await counts(pool) == (40, 40, 1)
 
 
-async def test_a_trickle_of_first_events_finds_its_user_every_time(
+async def test_overlapping_first_events_of_a_user_all_find_the_same_user(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
-    """Some look the user up before he is written and are written after."""
+    """Some of the events look the user up before his row is inserted, and are written after."""
     types = [f"type_{number}" for number in range(60)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
     async with a_handler(database_url, sandbox, brand) as handler:
@@ -214,7 +214,7 @@ async def test_without_the_identity_provider_nothing_is_recorded(
     assert await counts(pool) == (3, 3, 2)
 
 
-async def test_a_hopeless_event_makes_no_wallet(
+async def test_an_event_over_its_maximum_creates_no_wallet(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
     brand = a_brand(EventRule(type="account_creation", max_total_claims=0))
@@ -259,7 +259,7 @@ def a_purchase(dollars: str, email: str = "ann@shop.example") -> EventRequest:
     return a_request(email, event_type="purchase", metadata={"amount": dollars})
 
 
-async def test_a_reward_that_the_mint_limit_can_never_hold_is_refused_and_owed_to_nobody(
+async def test_a_reward_above_the_mint_limits_maximum_is_refused_and_not_recorded(
     database_url: str, pool: Pool, sandbox: Sandbox, chain: Chain
 ) -> None:
     brand = a_brand(*PAYS_BY_THE_DOLLAR)
@@ -283,10 +283,10 @@ async def test_a_reward_that_the_mint_limit_can_never_hold_is_refused_and_owed_t
         assert [event.ltz for event in others if isinstance(event, RecordedEvent)] == [1_000, 1_000]
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("1000000", "bob@shop.example"))
-    assert await counts(pool) == (2, 2, 1), "and no wallet is made for it"
+    assert await counts(pool) == (2, 2, 1), "no wallet is created for a refused event"
 
 
-async def test_no_refusal_rests_on_a_limit_that_was_raised(
+async def test_a_refusal_is_never_based_on_a_mint_limit_that_has_been_raised(
     database_url: str, sandbox: Sandbox, chain: Chain
 ) -> None:
     brand = a_brand(*PAYS_BY_THE_DOLLAR)
@@ -298,7 +298,7 @@ async def test_no_refusal_rests_on_a_limit_that_was_raised(
         with pytest.raises(RewardTooLarge):
             await handler.record(a_purchase("600"))
         assert chain.node.call_counts["eth_call"] == calls_before, (
-            "the node is asked once a second at most"
+            "the mint limit is read at most once a second"
         )
         chain.at += 1.0
 
@@ -306,7 +306,7 @@ async def test_no_refusal_rests_on_a_limit_that_was_raised(
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_while_the_node_is_away_the_last_known_limit_decides(
+async def test_while_the_node_is_unavailable_the_last_known_mint_limit_applies(
     database_url: str, sandbox: Sandbox, chain: Chain, known: bool
 ) -> None:
     brand = a_brand(*PAYS_BY_THE_DOLLAR)
@@ -322,7 +322,7 @@ async def test_while_the_node_is_away_the_last_known_limit_decides(
             assert (await handler.record(a_purchase("600", "bob@shop.example"))).ltz == 1_200
 
 
-async def test_while_minting_is_switched_off_events_are_taken_and_wait(
+async def test_while_minting_is_disabled_events_are_accepted_and_queued(
     database_url: str, sandbox: Sandbox, chain: Chain
 ) -> None:
     chain.node.mint_capacity = 0
@@ -332,7 +332,7 @@ async def test_while_minting_is_switched_off_events_are_taken_and_wait(
         assert (await first.record(a_purchase("1000000"))).status == "queued"
 
 
-async def test_a_reward_of_nothing_is_final_and_owes_nothing(
+async def test_an_event_without_a_reward_is_final_and_queues_no_mint(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
     brand = a_brand(EventRule(type="account_creation", reward=0))
@@ -355,10 +355,10 @@ POISONS: list[dict[str, Any]] = [
 ]
 
 
-async def test_a_poisonous_event_does_not_harm_its_neighbours(
+async def test_an_event_that_cannot_be_written_fails_alone_in_its_batch(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
-    """http lets none of these through; if one came, it would fail alone."""
+    """The HTTP layer refuses all of these before they reach the action."""
     async with a_handler(database_url, sandbox) as handler:
         requests = [a_request(f"u{number}@shop.example") for number in range(30)]
         for number, poison in enumerate(POISONS):
@@ -369,7 +369,7 @@ async def test_a_poisonous_event_does_not_harm_its_neighbours(
     assert await counts(pool) == (30, 30, 30)
 
 
-async def test_metadata_is_kept_as_it_was_said(
+async def test_metadata_is_stored_unchanged(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
     metadata = {"ünïcode": "\u2028 \U0001f600", "n": [1, -2.5, 10**18, None, True], "": {"a": {}}}
@@ -389,7 +389,7 @@ REFUSED_FIRST: list[tuple[EventRequest, type[LtzdError]]] = [
 ]
 
 
-async def test_what_is_refused_first_reaches_neither_provider_nor_database(
+async def test_invalid_events_are_refused_before_any_request_to_the_provider_or_the_database(
     database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
@@ -402,7 +402,7 @@ async def test_what_is_refused_first_reaches_neither_provider_nor_database(
     assert await counts(pool) == (0, 0, 0)
 
 
-async def test_an_unconfigured_type_is_a_fault_of_its_field(
+async def test_an_unconfigured_event_type_is_reported_for_its_field(
     database_url: str, sandbox: Sandbox
 ) -> None:
     async with a_handler(database_url, sandbox) as handler:
@@ -422,23 +422,23 @@ async def test_a_brand_without_automation_records_nothing(
 
 
 @pytest.mark.parametrize("had_happened", [True, False], ids=["committed", "not committed"])
-async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
+async def test_an_event_whose_commit_outcome_is_unknown_is_recorded_once(
     database_url: str,
     sandbox: Sandbox,
     pool: Pool,
     monkeypatch: pytest.MonkeyPatch,
     had_happened: bool,
 ) -> None:
-    write, lost = store_events.insert, [0]
+    insert, attempts = store_events.insert, [0]
 
     async def lossy(
         connection: Connection, accepted: Sequence[NewEvent]
     ) -> dict[ClaimKey, EventRow]:
-        lost[0] += 1
-        if lost[0] > 1:
-            return await write(connection, accepted)
+        attempts[0] += 1
+        if attempts[0] > 1:
+            return await insert(connection, accepted)
         if had_happened:
-            await write(connection, accepted)
+            await insert(connection, accepted)
         raise DatabaseUnavailable("The database was lost: ConnectionDoesNotExistError")
 
     monkeypatch.setattr(store_events, "insert", lossy)
@@ -451,7 +451,7 @@ async def test_a_commit_whose_outcome_is_lost_is_recorded_once(
     assert await value(pool, "SELECT claims FROM event_claims") == 1
 
 
-async def test_a_database_that_stays_away_is_told_after_a_bounded_wait(
+async def test_an_unavailable_database_fails_the_request_after_a_bounded_wait(
     database_url: str, sandbox: Sandbox, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def gone(*_: object) -> NoReturn:

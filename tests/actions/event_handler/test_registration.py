@@ -1,4 +1,4 @@
-"""New wallets of an hour: one newcomer comes to two brands at once, another process is faster."""
+"""The hourly limit of new wallets under concurrent registrations."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,23 +27,23 @@ def limited(brand_id: Address, wallets: int) -> Brand:
 
 
 @pytest.mark.parametrize("order", [(ROOMY, FULL), (FULL, ROOMY)], ids=["roomy first", "full first"])
-async def test_a_newcomer_to_two_brands_is_answered_though_one_is_full_meanwhile(
+async def test_a_new_user_of_two_brands_is_answered_if_one_brand_reaches_its_limit_meanwhile(
     database_url: str,
     pool: Pool,
     sandbox: Sandbox,
     monkeypatch: pytest.MonkeyPatch,
     order: Sequence[Address],
 ) -> None:
-    """The limit is reached by another process after the first look and before the commit."""
+    """Another process reaches the limit between the first check and the commit."""
     async with a_handler(database_url, sandbox, limited(FULL, 1)) as handler:
-        await also(handler, pool, limited(ROOMY, 5))
+        await add_brand(handler, pool, limited(ROOMY, 5))
         wallet_of_email = handler._identity.wallet_of_email
-        looked_at, is_full = 0, asyncio.Event()
+        lookups, is_full = 0, asyncio.Event()
 
         async def slow(email: str) -> IdentityUser:
-            nonlocal looked_at
-            looked_at += 1
-            if looked_at == len(order):
+            nonlocal lookups
+            lookups += 1
+            if lookups == len(order):
                 await fill(pool)
                 is_full.set()
             await is_full.wait()
@@ -63,7 +63,7 @@ async def test_a_newcomer_to_two_brands_is_answered_though_one_is_full_meanwhile
     assert used == 1
 
 
-async def also(handler: EventHandler, pool: Pool, brand: Brand) -> None:
+async def add_brand(handler: EventHandler, pool: Pool, brand: Brand) -> None:
     async with transaction(pool) as connection:
         await brands.apply(connection, brand, SEALER)
     async with transaction(pool) as connection:
@@ -82,10 +82,10 @@ async def fill(pool: Pool) -> None:
         )
 
 
-async def test_a_crowd_that_waits_for_its_address_to_be_counted_makes_no_more_wallets(
+async def test_concurrent_events_that_wait_for_the_rate_limit_do_not_exceed_the_wallet_limit(
     database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Counting asks Redis: whoever was decided on meanwhile must know who is on the way."""
+    """Counting awaits Redis, so decisions made meanwhile must include registrations in progress."""
     brand = a_brand(RULE, max_new_wallets_per_hour=2, events_per_minute_per_ip=1000)
     async with a_handler(database_url, sandbox, brand) as handler:
         hit, wallet_of_email, made = handler._limits.hit, handler._identity.wallet_of_email, []

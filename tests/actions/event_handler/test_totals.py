@@ -1,4 +1,4 @@
-"""A global maximum that is set while events are on their way: they are written, or refused."""
+"""A global maximum that is set while events are being processed."""
 
 import asyncio
 from uuid import uuid4
@@ -25,7 +25,7 @@ def under(maximum: int | None) -> Brand:
 
 
 def a_claim(name: str, brand: Brand) -> PreparedEvent:
-    """An event that was let through under what the brand's file said then."""
+    """An event that was accepted under this configuration of the brand."""
     email = f"{name}@shop.example"
     rule = brand.rule_of(TYPE)
     assert rule is not None
@@ -57,7 +57,7 @@ async def write(writer: EventWriter, *claims: PreparedEvent) -> list[object]:
         return await asyncio.gather(*map(writer.write, claims), return_exceptions=True)
 
 
-async def test_an_event_from_before_the_maximum_beside_one_under_it_ends_for_both(
+async def test_events_decided_before_and_after_a_maximum_was_set_can_share_a_batch(
     pool: Pool, writer: EventWriter
 ) -> None:
     for name in ("ann", "bob"):
@@ -70,7 +70,7 @@ async def test_an_event_from_before_the_maximum_beside_one_under_it_ends_for_bot
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 3
 
 
-async def test_events_from_before_the_maximum_that_came_late_hold_nobody_up(
+async def test_late_events_decided_before_a_maximum_was_set_do_not_block_later_ones(
     pool: Pool, writer: EventWriter
 ) -> None:
     await write(writer, a_claim("ann", under(3)))

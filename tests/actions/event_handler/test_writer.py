@@ -1,4 +1,4 @@
-"""A database that reads and does not write: full, or a standby after a failover."""
+"""A database that can be read and not written: full, or a standby after a failover."""
 
 import asyncio
 
@@ -31,7 +31,7 @@ async def record(handler: EventHandler, *emails: str) -> list[object]:
         )
 
 
-async def test_a_full_database_is_told_to_every_caller_and_not_asked_for_ever(
+async def test_a_full_database_fails_every_caller_after_a_bounded_number_of_retries(
     database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.5)

@@ -1,4 +1,4 @@
-"""A relay is let in under its user's lock, by the same rules that looked at it before."""
+"""Admission of relays: limits, budgets and idempotency keys, checked under the user's lock."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -22,7 +22,7 @@ from ltzd.values import Address
 from tests.support.relays.lanes import USER, a_plan, a_relay_lane, row_states, send
 from tests.support.rows.core import a_hash, a_wallet, running, save, value
 
-WORST = 10
+MAX_COST_WEI = 10
 
 
 def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> NewRelay:
@@ -30,7 +30,7 @@ def a_draft(data: bytes = b"\x01", user: Address = USER, **changes: Any) -> NewR
         NewRelay(
             plan=a_plan(data, user),
             gas_limit=100_000,
-            max_cost_wei=WORST,
+            max_cost_wei=MAX_COST_WEI,
             claim_limit=None,
             last_serialized_id=None,
             idempotency_key=None,
@@ -48,7 +48,7 @@ def a_claim(on_chain: int = 0, most: int | None = 1, **changes: Any) -> NewRelay
 
 
 @asynccontextmanager
-async def writing(
+async def admitting(
     pool: Pool, wakeups: WakeupHub | None = None, budgets: GasBudgets = NO_BUDGETS
 ) -> AsyncIterator[RelayAdmission]:
     admission = RelayAdmission(pool, wakeups or WakeupHub(""), budgets)
@@ -57,14 +57,14 @@ async def writing(
 
 
 async def all_at_once(
-    writing: RelayAdmission, drafts: Sequence[NewRelay]
+    admission: RelayAdmission, drafts: Sequence[NewRelay]
 ) -> list[Admission | BaseException]:
-    tasks = [writing.admit(draft) for draft in drafts]
+    tasks = [admission.admit(draft) for draft in drafts]
     return await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def mine(pool: Pool, first_nonce: int = 0) -> None:
-    """A lane sends what is queued, and it is mined."""
+    """Sends the queued relays as a lane does, and mines them."""
     lane = await a_relay_lane(pool)
     inclusion = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 1, 1))
     for row in await send(pool, lane, first_nonce):
@@ -75,11 +75,11 @@ async def mine(pool: Pool, first_nonce: int = 0) -> None:
 
 async def last_serialized_id(pool: Pool) -> int | None:
     async with session(pool) as connection:
-        (standing,) = await relays.read_usage(connection, [(USER, None, None)])
-    return standing.last_serialized_id
+        (usage,) = await relays.read_usage(connection, [(USER, None, None)])
+    return usage.last_serialized_id
 
 
-async def test_relays_of_many_users_are_written_and_a_lane_is_told(
+async def test_relays_of_many_users_share_commits_and_wake_a_lane(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commits = []
@@ -92,13 +92,13 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
     monkeypatch.setattr(relays, "insert", counted)
     wakeups = WakeupHub("")
     wakeup = wakeups.subscribe(RELAYS)
-    async with writing(pool, wakeups) as it:
+    async with admitting(pool, wakeups) as admission:
         drafts = [a_draft(bytes([number]), a_wallet(number)) for number in range(1, 41)]
-        answers = await all_at_once(it, drafts)
+        answers = await all_at_once(admission, drafts)
     async with asyncio.timeout(5):
         await wakeup.wait(30)
     assert sum(commits) == 40
-    assert len(commits) <= 3, "many in one commit"
+    assert len(commits) <= 3, "one commit holds many relays"
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT id, user_address, data FROM relays ORDER BY id")
     by_id = {row["id"]: (row["user_address"], row["data"]) for row in rows}
@@ -109,17 +109,17 @@ async def test_relays_of_many_users_are_written_and_a_lane_is_told(
         assert by_id[answer.id] == (draft.plan.user, draft.plan.data)
 
 
-async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour(
+async def test_of_forty_concurrent_relays_of_one_user_thirty_five_are_admitted_in_an_hour(
     pool: Pool,
 ) -> None:
-    async with writing(pool) as first, writing(pool) as other:
+    async with admitting(pool) as first, admitting(pool) as other:
         drafts = [a_draft(bytes([number])) for number in range(20)]
         answers = await all_at_once(first, drafts)
         answers += await asyncio.gather(
             *[
-                it.admit(a_draft(bytes([n, side])))
+                admission.admit(a_draft(bytes([n, side])))
                 for n in range(20, 30)
-                for side, it in enumerate((first, other))
+                for side, admission in enumerate((first, other))
             ],
             return_exceptions=True,
         )
@@ -133,18 +133,18 @@ async def test_one_user_who_asks_forty_times_at_once_has_thirty_five_in_one_hour
 
 
 async def test_relays_of_one_user_are_written_in_the_order_they_came(pool: Pool) -> None:
-    async with writing(pool) as it:
-        answers = await all_at_once(it, [a_draft(bytes([number])) for number in range(12)])
+    async with admitting(pool) as admission:
+        answers = await all_at_once(admission, [a_draft(bytes([number])) for number in range(12)])
     ids = [answer.id for answer in answers if isinstance(answer, Admitted)]
     assert ids == sorted(ids)
     assert len(ids) == 12
 
 
-async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_overtaken(
+async def test_of_concurrent_serialized_relays_the_first_is_written_and_the_others_conflict(
     pool: Pool,
 ) -> None:
-    async with writing(pool) as it:
-        first, *others = await all_at_once(it, [a_claim(most=9) for _ in range(4)])
+    async with admitting(pool) as admission:
+        first, *others = await all_at_once(admission, [a_claim(most=9) for _ in range(4)])
     assert isinstance(first, Admitted)
     for other in others:
         assert other == Conflict()
@@ -152,54 +152,58 @@ async def test_of_turn_takers_at_once_the_first_is_written_and_the_others_are_ov
     assert await row_states(pool) == ["queued"]
 
 
-async def test_who_was_simulated_before_another_turn_is_overtaken_though_that_is_mined(
+async def test_a_simulation_older_than_the_last_serialized_relay_conflicts_even_if_that_is_mined(
     pool: Pool,
 ) -> None:
-    async with writing(pool) as it:
+    async with admitting(pool) as admission:
         old = a_claim(most=9, last_serialized_id=await last_serialized_id(pool))
-        await it.admit(a_claim(most=9))
+        await admission.admit(a_claim(most=9))
         await mine(pool)
-        assert await it.admit(old) == Conflict()
+        assert await admission.admit(old) == Conflict()
 
         again = replace(old, last_serialized_id=await last_serialized_id(pool))
-        assert isinstance(await it.admit(again), Admitted)
+        assert isinstance(await admission.admit(again), Admitted)
     assert await row_states(pool) == ["mined", "queued"]
 
 
-async def test_what_takes_no_turn_waits_for_nobodys(pool: Pool) -> None:
-    async with writing(pool) as it:
-        await it.admit(a_claim())
-        assert isinstance(await it.admit(a_draft()), Admitted)
+async def test_a_relay_that_is_not_serialized_does_not_wait_for_a_serialized_one(
+    pool: Pool,
+) -> None:
+    async with admitting(pool) as admission:
+        await admission.admit(a_claim())
+        assert isinstance(await admission.admit(a_draft()), Admitted)
 
 
-async def test_a_claim_in_flight_is_counted_under_the_lock(pool: Pool) -> None:
-    async with writing(pool) as it:
-        answers = await all_at_once(it, [a_claim(most=1) for _ in range(3)])
+async def test_claims_in_flight_count_towards_the_limit_under_the_lock(pool: Pool) -> None:
+    async with admitting(pool) as admission:
+        answers = await all_at_once(admission, [a_claim(most=1) for _ in range(3)])
         refused = [answer for answer in answers if isinstance(answer, ClaimLimitReached)]
         assert len(refused) == 2
         assert refused[0].details == {"collectionId": 7, "currentClaims": 1, "maxPerUser": 1}
 
         await mine(pool)
         with pytest.raises(ClaimLimitReached):
-            await it.admit(
+            await admission.admit(
                 a_claim(on_chain=1, most=1, last_serialized_id=await last_serialized_id(pool))
             )
         second = a_claim(on_chain=1, most=2, last_serialized_id=await last_serialized_id(pool))
-        assert isinstance(await it.admit(second), Admitted)
+        assert isinstance(await admission.admit(second), Admitted)
 
 
-async def test_a_days_gas_is_reserved_at_its_worst_and_given_back_when_it_cost_less(
+async def test_a_days_gas_is_reserved_at_its_maximum_and_the_unused_part_is_released(
     pool: Pool,
 ) -> None:
-    async with writing(pool, budgets=GasBudgets(3 * WORST)) as it:
-        answers = await all_at_once(it, [a_draft(bytes([n]), identity="ann") for n in range(5)])
+    async with admitting(pool, budgets=GasBudgets(3 * MAX_COST_WEI)) as admission:
+        answers = await all_at_once(
+            admission, [a_draft(bytes([n]), identity="ann") for n in range(5)]
+        )
         assert [type(answer) for answer in answers] == [Admitted] * 3 + [RateLimited] * 2
         refusal = answers[-1]
         assert isinstance(refusal, RateLimited)
         assert refusal.details["reason"] == "gas_budget_exhausted"
         await mine(pool)
-        assert isinstance(await it.admit(a_draft(identity="ann")), Admitted)
-    assert await value(pool, "SELECT sum(max_cost_wei) FROM relays") == 4 * WORST
+        assert isinstance(await admission.admit(a_draft(identity="ann")), Admitted)
+    assert await value(pool, "SELECT sum(max_cost_wei) FROM relays") == 4 * MAX_COST_WEI
 
 
 def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[NewRelay]:
@@ -209,30 +213,32 @@ def of_many_wallets(count: int, identity: Callable[[int], str]) -> list[NewRelay
     ]
 
 
-async def asked_of_two_processes(
+async def admit_in_two_processes(
     pool: Pool, budgets: GasBudgets, drafts: Sequence[NewRelay]
 ) -> list[Admission | BaseException]:
-    async with writing(pool, budgets=budgets) as first, writing(pool, budgets=budgets) as other:
+    async with admitting(pool, budgets=budgets) as first, admitting(pool, budgets=budgets) as other:
         return await asyncio.gather(
             *[(first, other)[n % 2].admit(draft) for n, draft in enumerate(drafts)],
             return_exceptions=True,
         )
 
 
-async def test_fifty_wallets_of_one_identity_have_one_budget_in_two_processes(pool: Pool) -> None:
+async def test_fifty_wallets_of_one_identity_share_one_budget_across_two_processes(
+    pool: Pool,
+) -> None:
     drafts = of_many_wallets(50, lambda _: "ann")
-    answers = await asked_of_two_processes(pool, GasBudgets(10 * WORST), drafts)
+    answers = await admit_in_two_processes(pool, GasBudgets(10 * MAX_COST_WEI), drafts)
     kinds = [type(answer) for answer in answers]
     assert (kinds.count(Admitted), kinds.count(RateLimited)) == (10, 40)
     async with session(pool) as connection:
         spent = await gas_budgets.spent(connection, ["ann"])
-    assert (spent.by_identity, spent.total_wei) == ({"ann": 10 * WORST}, 10 * WORST)
+    assert (spent.by_identity, spent.total_wei) == ({"ann": 10 * MAX_COST_WEI}, 10 * MAX_COST_WEI)
 
 
-async def test_one_identity_that_spent_its_budget_stops_nobody_else(pool: Pool) -> None:
-    budgets = GasBudgets(3 * WORST)
+async def test_an_identity_that_spent_its_budget_does_not_stop_other_identities(pool: Pool) -> None:
+    budgets = GasBudgets(3 * MAX_COST_WEI)
     drafts = of_many_wallets(40, lambda number: "ann" if number % 2 else f"user {number}")
-    answers = await asked_of_two_processes(pool, budgets, drafts)
+    answers = await admit_in_two_processes(pool, budgets, drafts)
     refused = [
         draft.identity
         for draft, answer in zip(drafts, answers, strict=True)
@@ -241,9 +247,11 @@ async def test_one_identity_that_spent_its_budget_stops_nobody_else(pool: Pool) 
     assert refused == ["ann"] * 17
 
 
-async def test_fifty_identities_at_once_have_one_total_in_two_processes(pool: Pool) -> None:
+async def test_fifty_concurrent_identities_share_one_total_budget_across_two_processes(
+    pool: Pool,
+) -> None:
     drafts = of_many_wallets(50, lambda number: f"user {number}")
-    answers = await asked_of_two_processes(pool, GasBudgets(0, 10 * WORST), drafts)
+    answers = await admit_in_two_processes(pool, GasBudgets(0, 10 * MAX_COST_WEI), drafts)
     refused = [answer for answer in answers if isinstance(answer, ValidationFailed)]
     assert len(refused) == 40
     assert sum(isinstance(answer, Admitted) for answer in answers) == 10
@@ -252,67 +260,71 @@ async def test_fifty_identities_at_once_have_one_total_in_two_processes(pool: Po
     assert len(await row_states(pool)) == 10
 
 
-async def test_what_cost_less_than_its_worst_leaves_room_in_the_total(pool: Pool) -> None:
-    budgets = GasBudgets(0, 2 * WORST)
+async def test_a_relay_that_cost_less_than_its_maximum_frees_the_rest_of_the_total_budget(
+    pool: Pool,
+) -> None:
+    budgets = GasBudgets(0, 2 * MAX_COST_WEI)
     drafts = of_many_wallets(4, lambda number: f"user {number}")
-    async with writing(pool, budgets=budgets) as it:
-        answers = await all_at_once(it, drafts[:3])
+    async with admitting(pool, budgets=budgets) as admission:
+        answers = await all_at_once(admission, drafts[:3])
         assert [type(answer) for answer in answers] == [Admitted, Admitted, ValidationFailed]
         await mine(pool)
-        assert isinstance(await it.admit(drafts[3]), Admitted)
+        assert isinstance(await admission.admit(drafts[3]), Admitted)
 
 
-async def test_the_same_key_and_request_is_one_relay_for_all_who_ask(pool: Pool) -> None:
-    async with writing(pool) as it:
-        answers = await all_at_once(it, [a_claim(idempotency_key="k") for _ in range(4)])
+async def test_equal_requests_with_one_idempotency_key_are_one_relay(pool: Pool) -> None:
+    async with admitting(pool) as admission:
+        answers = await all_at_once(admission, [a_claim(idempotency_key="k") for _ in range(4)])
         written = [answer for answer in answers if isinstance(answer, Admitted)]
         assert [answer.is_new for answer in written] == [True, False, False, False]
         assert len({answer.id for answer in written}) == 1
         assert {answer.window.remaining for answer in written} == {34}
         with pytest.raises(IdempotencyKeyReused):
-            await it.admit(a_draft(b"another", idempotency_key="k"))
-        mine_too = a_draft(b"another", a_wallet(5), idempotency_key="k")
-        assert isinstance(await it.admit(mine_too), Admitted)
+            await admission.admit(a_draft(b"another", idempotency_key="k"))
+        of_another_user = a_draft(b"another", a_wallet(5), idempotency_key="k")
+        assert isinstance(await admission.admit(of_another_user), Admitted)
     assert await row_states(pool) == ["queued", "queued"]
 
 
-async def test_a_key_is_replayed_though_the_hour_is_full(pool: Pool) -> None:
-    async with writing(pool) as it:
-        first = await it.admit(a_draft(idempotency_key="k"))
-        await all_at_once(it, [a_draft(bytes([9, n])) for n in range(34)])
+async def test_an_idempotency_key_is_answered_even_if_the_users_hour_is_full(pool: Pool) -> None:
+    async with admitting(pool) as admission:
+        first = await admission.admit(a_draft(idempotency_key="k"))
+        await all_at_once(admission, [a_draft(bytes([9, n])) for n in range(34)])
         with pytest.raises(RateLimited):
-            await it.admit(a_draft())
-        again = await it.admit(a_draft(idempotency_key="k"))
+            await admission.admit(a_draft())
+        again = await admission.admit(a_draft(idempotency_key="k"))
     assert isinstance(first, Admitted)
     assert isinstance(again, Admitted)
     assert (again.id, again.window.remaining) == (first.id, 0)
 
 
-async def test_a_call_that_would_revert_is_kept_for_its_key_and_counts_nothing(
+async def test_a_simulated_failure_is_kept_for_its_idempotency_key_and_does_not_count(
     pool: Pool,
 ) -> None:
     failing = a_claim(idempotency_key="k", failure="ClaimsPaused()")
-    async with writing(pool) as it:
-        first = await it.admit(failing)
-        again = await it.admit(failing)
+    async with admitting(pool) as admission:
+        first = await admission.admit(failing)
+        again = await admission.admit(failing)
         assert isinstance(first, Admitted)
         assert isinstance(again, Admitted)
         assert (first.is_new, again.is_new, again.id) == (True, False, first.id)
         assert (first.window.remaining, again.window.remaining) == (35, 35)
-        assert isinstance(await it.admit(a_claim()), Admitted), "it took no turn"
+        assert isinstance(await admission.admit(a_claim()), Admitted), (
+            "the failure serializes nothing"
+        )
     assert await row_states(pool) == ["failed", "queued"]
     async with session(pool) as connection:
         failed = (await relays.progress(connection, [first.id]))[first.id]
     assert (failed.reason, failed.transaction_hash) == ("ClaimsPaused()", None)
 
 
-async def test_the_same_call_twice_waits_for_the_first_unless_it_is_over(pool: Pool) -> None:
+async def test_a_repeated_call_conflicts_with_the_first_until_that_settles(pool: Pool) -> None:
     plan = a_plan(b"transfer")
-    async with writing(pool) as it:
-        first, second = await all_at_once(it, [a_draft(plan=plan), a_draft(plan=plan)])
+    async with admitting(pool) as admission:
+        first, second = await all_at_once(admission, [a_draft(plan=plan), a_draft(plan=plan)])
         assert isinstance(first, Admitted)
         assert second == Conflict(first.id)
-        other = await it.admit(a_draft(plan=a_plan(b"another transfer")))
+        other = await admission.admit(a_draft(plan=a_plan(b"another transfer")))
         assert isinstance(other, Admitted)
         await mine(pool)
-        assert isinstance(await it.admit(a_draft(plan=plan)), Admitted)
+        assert isinstance(await admission.admit(a_draft(plan=plan)), Admitted)

@@ -1,4 +1,4 @@
-"""Gas limits by what a call's like needed: never less than the call was shown to do with."""
+"""Gas limits from the cached estimate of calls of one kind, checked by one execution each."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -18,7 +18,7 @@ from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import RELAYER, a_plan
 
 PLAN = a_plan(b"\x01\x02\x03\x04")
-LIKE_IT = a_plan(b"\x05\x06\x07\x08")
+SAME_KIND = a_plan(b"\x05\x06\x07\x08")
 LONGER = a_plan(b"\x01\x02\x03\x04\x05")
 
 
@@ -29,7 +29,7 @@ class Chain:
         self.needed = needed
         self.reverts = False
         self.estimates = 0
-        self.runs = 0
+        self.executions = 0
 
     def __call__(self, request: Any) -> object:
         if isinstance(request, list):
@@ -41,7 +41,7 @@ class Chain:
                 if self.reverts
                 else self._estimated(request)
             )
-        self.runs += 1
+        self.executions += 1
         is_enough = int(request["params"][0]["gas"], 16) >= self.needed
         return (
             result(request, "0x")
@@ -54,66 +54,66 @@ class Chain:
 
 
 @asynccontextmanager
-async def rehearsal(chain: Chain) -> AsyncIterator[RelaySimulator]:
+async def simulator(chain: Chain) -> AsyncIterator[RelaySimulator]:
     async with a_server(chain) as rpc:
         yield RelaySimulator(Node(rpc), FeePolicy())
 
 
-async def test_a_call_like_another_is_run_once_and_not_estimated() -> None:
+async def test_a_call_of_a_known_kind_is_executed_once_and_not_estimated() -> None:
     chain = Chain(80_000)
-    async with rehearsal(chain) as it:
-        first = await it.gas_limit(PLAN, RELAYER.address, None)
-        second = await it.gas_limit(LIKE_IT, RELAYER.address, None)
+    async with simulator(chain) as relay_simulator:
+        first = await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+        second = await relay_simulator.gas_limit(SAME_KIND, RELAYER.address, None)
     assert (first, second) == (100_000, 100_000)
-    assert (chain.estimates, chain.runs) == (1, 1)
+    assert (chain.estimates, chain.executions) == (1, 1)
 
 
-async def test_a_call_that_needs_more_than_its_like_is_estimated() -> None:
+async def test_a_call_that_needs_more_gas_than_its_kind_is_estimated() -> None:
     chain = Chain(80_000)
-    async with rehearsal(chain) as it:
-        await it.gas_limit(PLAN, RELAYER.address, None)
+    async with simulator(chain) as relay_simulator:
+        await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
         chain.needed = 120_000
-        assert await it.gas_limit(LIKE_IT, RELAYER.address, None) == 150_000
-        assert await it.gas_limit(PLAN, RELAYER.address, None) == 150_000
+        assert await relay_simulator.gas_limit(SAME_KIND, RELAYER.address, None) == 150_000
+        assert await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 150_000
     assert chain.estimates == 2
 
 
 async def test_a_call_of_another_length_is_estimated() -> None:
     chain = Chain(80_000)
-    async with rehearsal(chain) as it:
-        await it.gas_limit(PLAN, RELAYER.address, None)
-        await it.gas_limit(LONGER, RELAYER.address, None)
-    assert (chain.estimates, chain.runs) == (2, 0)
+    async with simulator(chain) as relay_simulator:
+        await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+        await relay_simulator.gas_limit(LONGER, RELAYER.address, None)
+    assert (chain.estimates, chain.executions) == (2, 0)
 
 
-async def test_a_call_that_reverts_is_refused_though_its_like_passed() -> None:
+async def test_a_call_that_reverts_is_refused_even_if_its_kind_passed() -> None:
     chain = Chain(80_000)
-    async with rehearsal(chain) as it:
-        await it.gas_limit(PLAN, RELAYER.address, None)
+    async with simulator(chain) as relay_simulator:
+        await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
         chain.reverts = True
         with pytest.raises(TransactionFailed):
-            await it.gas_limit(LIKE_IT, RELAYER.address, None)
+            await relay_simulator.gas_limit(SAME_KIND, RELAYER.address, None)
 
 
-async def test_many_calls_like_no_other_are_not_all_estimated() -> None:
+async def test_concurrent_calls_of_a_new_kind_are_not_all_estimated() -> None:
     chain = Chain(80_000)
-    async with rehearsal(chain) as it:
+    async with simulator(chain) as relay_simulator:
         limits = await asyncio.gather(
-            *[it.gas_limit(PLAN, RELAYER.address, None) for _ in range(100)]
+            *[relay_simulator.gas_limit(PLAN, RELAYER.address, None) for _ in range(100)]
         )
     assert set(limits) == {100_000}
     assert chain.estimates <= 8
 
 
-def test_a_guess_covers_what_was_needed_and_the_limit_of_all() -> None:
+def test_a_cached_estimate_covers_the_gas_needed_and_the_gas_limit() -> None:
     cache = GasEstimateCache()
     cache.put(PLAN, 80_001)
-    assert cache.get(LIKE_IT) == 85_000
+    assert cache.get(SAME_KIND) == 85_000
     cache.put(PLAN, MAX_GAS_LIMIT - 1)
-    assert cache.get(LIKE_IT) == MAX_GAS_LIMIT
+    assert cache.get(SAME_KIND) == MAX_GAS_LIMIT
 
 
-def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
+def test_a_cached_estimate_is_periodically_renewed_by_a_single_call() -> None:
     clock = ManualClock()
     cache = GasEstimateCache(clock)
     cache.put(PLAN, 80_000)
@@ -123,7 +123,7 @@ def test_now_and_then_one_must_estimate_while_the_others_go_on() -> None:
     assert cache.get(PLAN) == 60_000
 
 
-def test_strange_calls_do_not_fill_the_memory() -> None:
+def test_calls_of_many_kinds_do_not_fill_the_memory() -> None:
     cache = GasEstimateCache()
     for length in range(1_000):
         cache.put(a_plan(bytes(length)), 80_000)

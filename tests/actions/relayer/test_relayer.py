@@ -1,4 +1,4 @@
-"""The answers of /relay: how they wait, and what they say after failures and lost callers."""
+"""The answers of /relay: waiting, failures, and callers who give up."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ USER = Address(b"\xa1" * 20)
 SHORT = RelayPolicy(wait_seconds=0.6)
 
 
-class Anybody:
+class AllowAll:
     """Tokens and constraints that refuse no request."""
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
@@ -50,11 +50,11 @@ class Anybody:
     async def check(self, _user: Address, _collection_id: int) -> None: ...
 
 
-SOMEBODY = TokenUser("somebody", None)
+CALLER = TokenUser("somebody", None)
 
 
 class RelayerProcess:
-    """A relayer of one http process, and what its users ask."""
+    """The relayer of one http process, and requests of its users."""
 
     def __init__(self, world: RelayWorld) -> None:
         self.world = world
@@ -69,11 +69,11 @@ class RelayerProcess:
         self.loops = [self._context.waiters.run()]
 
     def relayer(self, policy: RelayPolicy = SHORT) -> Relayer:
-        nobody = Anybody()
+        allow_all = AllowAll()
         relayer = Relayer(
             self._context,
-            cast("TokenAuthenticator", nobody),
-            cast("PurchaseConstraints", nobody),
+            cast("TokenAuthenticator", allow_all),
+            cast("PurchaseConstraints", allow_all),
             policy,
         )
         self.loops.append(relayer.run())
@@ -85,7 +85,7 @@ class RelayerProcess:
         user: Address = USER,
         **changes: Any,
     ) -> RelayRequest:
-        """A lock of its own deal: a call that takes no turn and asks the chain nothing."""
+        """Builds a `lockFor` of a new deal: not serialized, and checked without chain reads."""
         deal = next(self._numbers).to_bytes(32, "big")
         data = web3_contracts.encode_call(
             "BusinessEscrow", "lockFor", user, b"\xb5" * 20, 5, 2**39, deal
@@ -108,27 +108,27 @@ async def process(database_url: str, pool: Pool) -> AsyncIterator[RelayerProcess
 
 
 async def submit(
-    relayer: Relayer, request: RelayRequest, caller: TokenUser = SOMEBODY
+    relayer: Relayer, request: RelayRequest, caller: TokenUser = CALLER
 ) -> tuple[RelayProgress, RelayWindow]:
     usage = await relayer.usage(caller, request)
     return await relayer.submit(caller, request, usage)
 
 
 async def relayed(
-    relayer: Relayer, request: RelayRequest, caller: TokenUser = SOMEBODY
+    relayer: Relayer, request: RelayRequest, caller: TokenUser = CALLER
 ) -> RelayProgress:
     relay, _ = await submit(relayer, request, caller)
     return relay
 
 
 async def is_written(process: RelayerProcess, *wanted: str) -> None:
-    async def there() -> bool:
+    async def is_reached() -> bool:
         return await row_states(process.world.eyes) == list(wanted)
 
-    await until(there)
+    await until(is_reached)
 
 
-async def test_a_call_is_answered_when_it_is_a_block_deep(process: RelayerProcess) -> None:
+async def test_a_relay_is_answered_when_it_is_mined(process: RelayerProcess) -> None:
     relayer = process.relayer()
     async with running(*process.loops), process.world.relaying():
         process.world.node.mines_at_once = True
@@ -137,7 +137,7 @@ async def test_a_call_is_answered_when_it_is_a_block_deep(process: RelayerProces
     assert relay.gas_used == 50_000
 
 
-async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(
+async def test_a_published_relay_that_is_not_mined_in_time_is_pending_and_stays_in_flight(
     process: RelayerProcess,
 ) -> None:
     relayer = process.relayer()
@@ -153,8 +153,10 @@ async def test_what_is_out_and_not_mined_in_time_is_pending_and_stays_out(
     assert len(process.world.node.executed()) == 1
 
 
-async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(process: RelayerProcess) -> None:
-    """Until then it is unavailable, and the same request joins what is signed."""
+async def test_a_relays_hash_is_returned_only_after_a_node_accepted_the_transaction(
+    process: RelayerProcess,
+) -> None:
+    """Until then the relay is unavailable, and a repeated request joins the signed one."""
     relayer, node = process.relayer(), process.world.node
     node.refuses = lambda _sent: True
     async with running(*process.loops), process.world.relaying():
@@ -164,7 +166,7 @@ async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(process: RelayerPr
         assert await row_states(process.world.eyes) == ["sent"]
         hash_ = node.sent()[0].hash
         with pytest.raises(NotFound):
-            await relayer.find(SOMEBODY, hash_)
+            await relayer.find(CALLER, hash_)
 
         node.refuses = lambda _sent: False
         await until(lambda: is_taken(process))
@@ -173,7 +175,7 @@ async def test_a_hash_is_told_once_a_node_has_taken_the_bytes(process: RelayerPr
             RelayStatus.PENDING,
             hash_,
         )
-        assert (await relayer.find(SOMEBODY, hash_))[0] == relay
+        assert (await relayer.find(CALLER, hash_))[0] == relay
     assert len({sent.hash for sent in node.sent()}) == 1
 
 
@@ -181,7 +183,7 @@ async def is_taken(process: RelayerProcess) -> bool:
     return bool(process.world.node.pool)
 
 
-async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_it_is_final(
+async def test_a_relay_that_the_network_refuses_fails_once_its_cancellation_is_final(
     process: RelayerProcess,
 ) -> None:
     relayer, node = process.relayer(RelayPolicy(wait_seconds=20.0)), process.world.node
@@ -203,10 +205,10 @@ async def test_who_waits_for_a_relay_that_the_network_refuses_hears_of_it_once_i
     assert node.executed().total() == 0
 
 
-async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(
+async def test_a_relay_that_cannot_be_signed_fails_at_once_and_does_not_block_others(
     process: RelayerProcess,
 ) -> None:
-    """Its gas limit was good when it was let in, and blocks hold less now."""
+    """The block gas limit fell below the relay's gas limit after it was admitted."""
     relayer, node = process.relayer(), process.world.node
     node.block_gas_limit, node.mines_at_once = 80_000, True
     node.mine()
@@ -215,10 +217,12 @@ async def test_a_relay_that_may_not_be_signed_fails_at_once_and_others_go_on(
             await relayed(relayer, process.request())
         relay, window = await submit(relayer, process.request(gas_limit=70_000))
     assert relay.status is RelayStatus.CONFIRMED
-    assert window.remaining == 34, "what was not sent does not count"
+    assert window.remaining == 34, "a relay that was not sent does not count"
 
 
-async def test_what_nobody_could_sign_is_taken_back_and_never_sent(process: RelayerProcess) -> None:
+async def test_a_relay_that_no_lane_signs_in_time_is_withdrawn_and_never_sent(
+    process: RelayerProcess,
+) -> None:
     relayer = process.relayer()
     process.world.node.balance = 1
     async with running(*process.loops), process.world.relaying():
@@ -231,7 +235,9 @@ async def test_what_nobody_could_sign_is_taken_back_and_never_sent(process: Rela
     assert len(process.world.node.executed()) == 1
 
 
-async def test_a_joiner_takes_back_what_its_first_caller_left(process: RelayerProcess) -> None:
+async def test_a_joining_caller_withdraws_the_relay_that_its_first_caller_left(
+    process: RelayerProcess,
+) -> None:
     relayer, request = process.relayer(), process.request(key="k")
     process.world.node.balance = 1
     async with running(*process.loops), process.world.relaying():
@@ -243,7 +249,7 @@ async def test_a_joiner_takes_back_what_its_first_caller_left(process: RelayerPr
         assert await row_states(process.world.eyes) == []
 
 
-async def test_what_only_the_price_held_back_is_refused_with_the_price(
+async def test_a_relay_held_back_by_the_gas_price_is_refused_with_that_price(
     process: RelayerProcess,
 ) -> None:
     relayer = process.relayer()
@@ -257,7 +263,9 @@ async def test_what_only_the_price_held_back_is_refused_with_the_price(
     assert await row_states(process.world.eyes) == []
 
 
-async def test_a_request_that_took_too_long_to_judge_is_not_let_in(process: RelayerProcess) -> None:
+async def test_a_request_whose_simulation_took_too_long_is_not_admitted(
+    process: RelayerProcess,
+) -> None:
     relayer = process.relayer(RelayPolicy(wait_seconds=0.0))
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
@@ -283,7 +291,7 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
     assert await row_states(process.world.eyes) == ["mined"]
 
 
-async def test_a_collection_that_the_node_garbles_is_no_fault_of_ours(
+async def test_a_malformed_answer_about_a_collection_makes_the_chain_unavailable(
     process: RelayerProcess,
 ) -> None:
     relayer = process.relayer()
@@ -307,13 +315,13 @@ def budgeted(budgets: GasBudgets) -> RelayPolicy:
     return RelayPolicy(wait_seconds=5.0, gas_budgets=budgets)
 
 
-async def worst_of_one(process: RelayerProcess) -> int:
-    """What a relay of these tests reserves."""
+async def reserved_wei(process: RelayerProcess) -> int:
+    """Returns the wei that a relay of these tests reserves."""
     relayer = process.relayer(budgeted(GasBudgets()))
     async with running(*process.loops), process.world.relaying():
         await relayed(relayer, process.request(), TokenUser("first", None))
-    worst: int = await value(process.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
-    return worst
+    reserved: int = await value(process.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
+    return reserved
 
 
 async def reason_of(
@@ -324,12 +332,12 @@ async def reason_of(
     return type(refused.value), refused.value.details["reason"]
 
 
-async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_comes_by(
+async def test_an_identity_has_one_budget_over_all_its_wallets_and_over_tokens_and_sessions(
     process: RelayerProcess,
 ) -> None:
-    """The second wallet comes from a site's session, without a token; ltzd knows whose it is."""
+    """A site session uses the second wallet without a token; its user's row names the identity."""
     process.world.node.mines_at_once = True
-    worst = await worst_of_one(process)
+    reserved = await reserved_wei(process)
     async with session(process.world.eyes) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
@@ -338,7 +346,7 @@ async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_
             OTHER_WALLET,
         )
         cost = await connection.fetchval("SELECT max(gas_wei)::bigint FROM relays")
-    relayer = process.relayer(budgeted(GasBudgets(worst + cost)))
+    relayer = process.relayer(budgeted(GasBudgets(reserved + cost)))
     async with running(*process.loops[2:]), process.world.relaying():
         await relayed(relayer, process.request(), ANN)
         session_of_ann = process.request(user=OTHER_WALLET)
@@ -351,11 +359,11 @@ async def test_a_budget_is_one_identitys_over_its_wallets_and_over_the_doors_it_
         await relayed(relayer, process.request(), BOB)
 
 
-async def test_a_spent_total_is_told_before_a_node_is_asked_for_anything(
+async def test_a_spent_total_budget_refuses_relays_before_any_request_to_a_node(
     process: RelayerProcess,
 ) -> None:
     process.world.node.mines_at_once = True
-    await worst_of_one(process)
+    await reserved_wei(process)
     relayer = process.relayer(budgeted(GasBudgets(total_wei=1)))
     methods = ("eth_call", "eth_estimateGas")
     before = [process.world.node.call_counts[method] for method in methods]

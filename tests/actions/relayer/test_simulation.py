@@ -1,4 +1,4 @@
-"""Simulated relays against a node's wire answers: gas limit, refusals, fees and reasons."""
+"""Simulation of relays against a scripted node: gas limits, refusals, fees and reasons."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -48,12 +48,12 @@ def reverted(data: bytes) -> Callable[[Any], object]:
     return answer
 
 
-def plainly(message: str) -> Callable[[Any], object]:
+def node_error(message: str) -> Callable[[Any], object]:
     return lambda request: error(request, message)
 
 
 class Script:
-    """A node whose answers, by method, are values or functions of what was asked."""
+    """A node whose answers, by method, are values or functions of the request."""
 
     def __init__(self, **answers: Any) -> None:
         self.answers: dict[str, Any] = {
@@ -87,15 +87,15 @@ async def simulator(
 
 
 async def refusal(script: Script, wanted: int | None = None) -> LtzdError:
-    async with simulator(script) as it:
+    async with simulator(script) as relay_simulator:
         with pytest.raises(LtzdError) as refused:
-            await it.gas_limit(PLAN, RELAYER.address, wanted)
+            await relay_simulator.gas_limit(PLAN, RELAYER.address, wanted)
     return refused.value
 
 
 async def gas_limit(script: Script, wanted: int | None = None) -> int:
-    async with simulator(script) as it:
-        return await it.gas_limit(PLAN, RELAYER.address, wanted)
+    async with simulator(script) as relay_simulator:
+        return await relay_simulator.gas_limit(PLAN, RELAYER.address, wanted)
 
 
 # --- gas --------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ async def test_a_call_is_sent_with_a_quarter_more_than_it_needs_and_never_too_mu
     }
 
 
-async def test_what_needs_more_than_may_be_is_refused_with_the_number() -> None:
+async def test_a_call_above_the_maximum_gas_limit_is_refused_with_the_gas_it_needs() -> None:
     refused = await refusal(Script(eth_estimateGas=hex(1_000_001)))
     assert isinstance(refused, ValidationFailed)
     assert refused.details == {"maxGasLimit": 1_000_000, "neededGas": 1_000_001}
@@ -129,14 +129,14 @@ async def test_what_needs_more_than_may_be_is_refused_with_the_number() -> None:
     "text",
     ["gas required exceeds allowance (3000)", "Out of gas: required", "EVM error OutOfGas"],
 )
-async def test_what_needs_more_than_a_block_holds_is_refused_too(text: str) -> None:
-    refused = await refusal(Script(eth_estimateGas=plainly(text)))
+async def test_a_call_above_the_blocks_gas_limit_is_refused(text: str) -> None:
+    refused = await refusal(Script(eth_estimateGas=node_error(text)))
     assert isinstance(refused, ValidationFailed)
     assert refused.details == {"maxGasLimit": 1_000_000}
 
 
-async def test_the_gas_asked_for_is_what_is_sent_if_the_call_passes_with_it() -> None:
-    script = Script(eth_estimateGas=plainly("never asked"))
+async def test_a_requested_gas_limit_is_used_if_the_call_passes_with_it() -> None:
+    script = Script(eth_estimateGas=node_error("never asked"))
     assert await gas_limit(script, wanted=90_001) == 90_001
     ((method, (call, block)),) = script.requests
     assert (method, call["gas"], block) == ("eth_call", hex(90_001), "latest")
@@ -145,61 +145,65 @@ async def test_the_gas_asked_for_is_what_is_sent_if_the_call_passes_with_it() ->
 
 @pytest.mark.parametrize(
     "answer",
-    [plainly("out of gas"), reverted(b""), reverted(custom_error("FailedInnerCall()"))],
+    [node_error("out of gas"), reverted(b""), reverted(custom_error("FailedInnerCall()"))],
     ids=["out of gas", "empty", "inner call"],
 )
-async def test_too_little_gas_is_told_with_what_it_needs(answer: Any) -> None:
-    """The reason of a call without gas says nothing: the estimate decides."""
+async def test_a_requested_gas_limit_that_is_too_low_is_refused_with_the_gas_needed(
+    answer: Any,
+) -> None:
+    """A call that runs out of gas reverts with an arbitrary reason, so the estimate decides."""
     refused = await refusal(Script(eth_call=answer), wanted=30_000)
     assert isinstance(refused, ValidationFailed)
     assert refused.details == {"gasLimit": 30_000, "neededGas": 80_000}
 
 
 @pytest.mark.parametrize("needed", [0, 20_000, 21_063])
-async def test_an_estimate_below_what_the_data_costs_is_no_estimate(needed: int) -> None:
-    """Bytes that no node takes would hold up everything behind them."""
+async def test_an_estimate_below_the_cost_of_the_calldata_makes_the_chain_unavailable(
+    needed: int,
+) -> None:
+    """No node accepts such a transaction, and it would block the lane's later nonces."""
     assert isinstance(await refusal(Script(eth_estimateGas=hex(needed))), NodeUnavailable)
 
 
 @pytest.mark.parametrize("answer", [None, 7, "nonsense"])
-async def test_an_answer_that_is_none_is_no_word_that_a_call_passes(answer: Any) -> None:
+async def test_a_malformed_answer_does_not_mean_that_a_call_passes(answer: Any) -> None:
     refused = await refusal(Script(eth_call=answer), wanted=90_000)
     assert isinstance(refused, NodeUnavailable)
 
 
 TOKEN = a_wallet(0x17)
-SWALLOWING = replace(PLAN, inner_call=(TOKEN, b"permit"))
+WITH_INNER_CALL = replace(PLAN, inner_call=(TOKEN, b"permit"))
 
 
-def inside(answer_inside: object) -> Callable[[Any], object]:
-    """The estimate of the call inside is `said`, that of the one around it 40,000."""
+def with_inner(inner_answer: object) -> Callable[[Any], object]:
+    """Estimates the inner call with `inner_answer` and the outer call with 40,000 gas."""
 
     def answer(request: Any) -> object:
         if request["params"][0]["to"] != hex_of(TOKEN):
             return result(request, hex(40_000))
-        return answer_inside(request) if callable(answer_inside) else result(request, answer_inside)
+        return inner_answer(request) if callable(inner_answer) else result(request, inner_answer)
 
     return answer
 
 
-async def test_a_call_that_swallows_another_has_gas_for_that() -> None:
-    async with simulator(Script(eth_estimateGas=inside(hex(80_000)))) as it:
-        assert await it.gas_limit(SWALLOWING, RELAYER.address, None) == 100_000
-        assert await it.gas_limit(SWALLOWING, RELAYER.address, 100_000) == 100_000
+async def test_a_call_that_catches_an_inner_calls_failure_has_gas_for_the_inner_call() -> None:
+    async with simulator(Script(eth_estimateGas=with_inner(hex(80_000)))) as relay_simulator:
+        assert await relay_simulator.gas_limit(WITH_INNER_CALL, RELAYER.address, None) == 100_000
+        assert await relay_simulator.gas_limit(WITH_INNER_CALL, RELAYER.address, 100_000) == 100_000
         with pytest.raises(ValidationFailed) as refused:
-            await it.gas_limit(SWALLOWING, RELAYER.address, 99_999)
+            await relay_simulator.gas_limit(WITH_INNER_CALL, RELAYER.address, 99_999)
     assert refused.value.details == {"gasLimit": 99_999, "neededGas": 100_000}
 
 
-async def test_what_fails_inside_is_told_though_the_call_passes() -> None:
+async def test_a_failing_inner_call_is_refused_even_if_the_outer_call_passes() -> None:
     expired = reverted(custom_error("ERC2612ExpiredSignature(uint256)", 5))
-    async with simulator(Script(eth_estimateGas=inside(expired))) as it:
+    async with simulator(Script(eth_estimateGas=with_inner(expired))) as relay_simulator:
         for wanted in (None, 200_000):
             with pytest.raises(TransactionFailed, match="ERC2612ExpiredSignature"):
-                await it.gas_limit(SWALLOWING, RELAYER.address, wanted)
+                await relay_simulator.gas_limit(WITH_INNER_CALL, RELAYER.address, wanted)
 
 
-async def test_what_would_revert_with_any_gas_is_no_matter_of_gas() -> None:
+async def test_a_call_that_reverts_with_any_gas_is_refused_with_its_revert_reason() -> None:
     revert = reverted(a_sentence("paused"))
     refused = await refusal(Script(eth_call=revert, eth_estimateGas=revert), wanted=30_000)
     assert isinstance(refused, TransactionFailed)
@@ -221,28 +225,30 @@ async def test_what_would_revert_with_any_gas_is_no_matter_of_gas() -> None:
     ],
     ids=["sentence", "panic", "custom", "empty", "unknown", "a byte", "cut off"],
 )
-async def test_what_would_revert_says_why(data: bytes, reason: str | None) -> None:
+async def test_a_call_that_would_revert_is_refused_with_its_reason(
+    data: bytes, reason: str | None
+) -> None:
     refused = await refusal(Script(eth_estimateGas=reverted(data)))
     assert isinstance(refused, TransactionFailed)
-    told_reason = str(refused.details["reason"])
-    assert told_reason == reason or (reason is None and told_reason)
-    assert refused.message == f"Transaction would fail: {told_reason}"
+    shown_reason = str(refused.details["reason"])
+    assert shown_reason == reason or (reason is None and shown_reason)
+    assert refused.message == f"Transaction would fail: {shown_reason}"
 
 
-async def test_custom_errors_are_told_with_their_arguments() -> None:
+async def test_custom_errors_are_shown_with_their_arguments() -> None:
     data = custom_error("ERC20InvalidReceiver(address)", "0x" + "11" * 20)
     refused = await refusal(Script(eth_estimateGas=reverted(data)))
     assert refused.details["reason"] == "ERC20InvalidReceiver(receiver: 0x" + "11" * 20 + ")"
 
 
-async def test_the_contracts_claim_limit_is_ours() -> None:
+async def test_the_contracts_claim_limit_error_is_mapped_to_claim_limit_reached() -> None:
     data = custom_error("ClaimLimitReached(uint256,uint256,uint256)", 7, 2, 2)
     refused = await refusal(Script(eth_estimateGas=reverted(data)))
     assert isinstance(refused, ClaimLimitReached)
     assert refused.details == {"collectionId": 7, "currentClaims": 2, "maxPerUser": 2}
 
 
-async def test_a_claim_limit_without_its_numbers_is_a_reason_like_any_other() -> None:
+async def test_a_claim_limit_error_without_its_arguments_is_an_ordinary_reason() -> None:
     data = custom_error("ClaimLimitReached(uint256,uint256,uint256)", 7, 2, 2)[:50]
     refused = await refusal(Script(eth_estimateGas=reverted(data)))
     assert isinstance(refused, TransactionFailed)
@@ -251,12 +257,12 @@ async def test_a_claim_limit_without_its_numbers_is_a_reason_like_any_other() ->
 
 @pytest.mark.parametrize(
     "answer",
-    [plainly("missing trie node"), "0xnumber", None, NEVER, lambda _request: b"<html>"],
+    [node_error("missing trie node"), "0xnumber", None, NEVER, lambda _request: b"<html>"],
     ids=["its own error", "no number", "nothing", "no answer", "no JSON"],
 )
 @pytest.mark.parametrize("wanted", [None, 30_000])
-async def test_a_node_that_cannot_say_refuses_nobody(answer: Any, wanted: int | None) -> None:
-    script = Script(eth_estimateGas=answer, eth_call=plainly("out of gas"))
+async def test_a_node_failure_is_not_reported_as_a_revert(answer: Any, wanted: int | None) -> None:
+    script = Script(eth_estimateGas=answer, eth_call=node_error("out of gas"))
     refused = await refusal(script, wanted)
     assert isinstance(refused, NodeUnavailable)
 
@@ -264,73 +270,80 @@ async def test_a_node_that_cannot_say_refuses_nobody(answer: Any, wanted: int | 
 # --- why a mined call failed ------------------------------------------------------------------
 
 
-async def why(script: Script) -> str:
-    async with simulator(script) as it:
-        return await it.failure_reason(PERKS, PLAN.data, RELAYER.address, 16)
+async def failure_reason(script: Script) -> str:
+    async with simulator(script) as relay_simulator:
+        return await relay_simulator.failure_reason(PERKS, PLAN.data, RELAYER.address, 16)
 
 
-async def test_the_reason_of_a_mined_failure_is_that_of_its_block() -> None:
+async def test_the_reason_of_a_mined_failure_is_read_at_its_block() -> None:
     script = Script(eth_call=reverted(a_sentence("sold out")))
-    assert await why(script) == "sold out"
+    assert await failure_reason(script) == "sold out"
     assert [params[1] for _, params in script.requests] == ["0x10"]
 
 
-@pytest.mark.parametrize("first", ["0x", plainly("missing trie node")], ids=["passes", "unknown"])
-async def test_where_its_block_does_not_tell_the_one_before_may(first: Any) -> None:
+@pytest.mark.parametrize(
+    "first", ["0x", node_error("missing trie node")], ids=["passes", "unknown"]
+)
+async def test_a_reason_missing_at_the_block_is_read_at_the_parent_block(first: Any) -> None:
     def answer(request: Any) -> object:
         if request["params"][1] == "0xf":
             return reverted(a_sentence("sold out"))(request)
         return first(request) if callable(first) else result(request, first)
 
-    assert await why(Script(eth_call=answer)) == "sold out"
+    assert await failure_reason(Script(eth_call=answer)) == "sold out"
 
 
 @pytest.mark.parametrize(
-    "answer", ["0x", plainly("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
+    "answer", ["0x", node_error("missing trie node"), NEVER], ids=["passes", "unknown", "no answer"]
 )
-async def test_a_reason_that_nobody_knows_any_more_is_not_made_up(answer: Any) -> None:
-    assert await why(Script(eth_call=answer)) == "reverted on chain"
+async def test_an_unknown_reason_is_reported_as_reverted_on_chain(answer: Any) -> None:
+    assert await failure_reason(Script(eth_call=answer)) == "reverted on chain"
 
 
 # --- fees -------------------------------------------------------------------------------------
 
 
-async def test_fees_are_those_that_a_lane_would_sign_at() -> None:
-    async with simulator(Script()) as it:
-        assert await it.fees() == Fees(22 * GWEI, 2 * GWEI)
+async def test_fees_equal_those_that_a_lane_would_sign() -> None:
+    async with simulator(Script()) as relay_simulator:
+        assert await relay_simulator.fees() == Fees(22 * GWEI, 2 * GWEI)
 
 
-async def test_over_the_cap_both_prices_are_told_in_gwei() -> None:
+async def test_a_price_above_the_cap_is_refused_with_both_prices_in_gwei() -> None:
     script = Script(eth_feeHistory={"baseFeePerGas": [hex(1), hex(99 * GWEI + GWEI // 2)]})
-    async with simulator(script) as it:
+    async with simulator(script) as relay_simulator:
         with pytest.raises(ValidationFailed) as refused:
-            await it.fees()
+            await relay_simulator.fees()
     assert refused.value.details == {"gasPriceGwei": 101.5, "maxGwei": 100.0}
 
 
-async def test_the_market_is_asked_once_a_second_however_many_come() -> None:
+async def test_the_gas_price_is_read_once_a_second_for_any_number_of_callers() -> None:
     script, clock = Script(), ManualClock()
-    async with simulator(script, clock) as it:
-        await asyncio.gather(*[it.fees() for _ in range(20)])
-        await it.fees()
+    async with simulator(script, clock) as relay_simulator:
+        await asyncio.gather(*[relay_simulator.fees() for _ in range(20)])
+        await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 1
         clock.now = 1.1
-        await it.fees()
+        await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 2
 
 
-async def test_who_gives_up_takes_nobodys_fees_with_him() -> None:
-    async with simulator(Script()) as it:
-        first, second = asyncio.create_task(it.fees()), asyncio.create_task(it.fees())
+async def test_a_cancelled_caller_does_not_cancel_the_fees_of_the_others() -> None:
+    async with simulator(Script()) as relay_simulator:
+        first, second = (
+            asyncio.create_task(relay_simulator.fees()),
+            asyncio.create_task(relay_simulator.fees()),
+        )
         await asyncio.sleep(0)
         first.cancel()
         assert await second == Fees(22 * GWEI, 2 * GWEI)
 
 
-async def test_a_node_that_does_not_know_its_market_is_asked_again() -> None:
+async def test_a_failed_gas_price_request_is_repeated() -> None:
     script = Script(eth_getBlockByNumber=None)
-    async with simulator(script) as it:
-        many = await asyncio.gather(*[it.fees() for _ in range(5)], return_exceptions=True)
-        assert {type(each) for each in many} == {NodeUnavailable}
+    async with simulator(script) as relay_simulator:
+        outcomes = await asyncio.gather(
+            *[relay_simulator.fees() for _ in range(5)], return_exceptions=True
+        )
+        assert {type(outcome) for outcome in outcomes} == {NodeUnavailable}
         script.answers["eth_getBlockByNumber"] = HEAD
-        assert await it.fees() == Fees(22 * GWEI, 2 * GWEI)
+        assert await relay_simulator.fees() == Fees(22 * GWEI, 2 * GWEI)

@@ -1,4 +1,4 @@
-"""Waiting for relays that any process may send: until one settles, or its user is idle."""
+"""Waiting until a relay settles or a user is idle, whichever process sends the relays."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -13,6 +13,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import CHANNELS, RELAYED, Wakeup, WakeupHub
+from tests.support.chain.mint_world import true
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
 from tests.support.waiting import until
@@ -53,7 +54,7 @@ async def mined(pool: Pool, lane: Lane, rows: list[int], succeeded: bool = True)
         await relays.follow(connection, rows)
 
 
-async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
+async def test_one_wakeup_answers_every_waiter_whose_relay_settled(
     pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -76,7 +77,7 @@ async def test_everybody_who_waits_hears_the_end_of_his_own_relay_by_one_bell(
     waits[2].cancel()
 
 
-async def test_another_processs_lane_is_heard_through_the_database(
+async def test_a_relay_settled_by_another_process_wakes_its_waiter(
     pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -90,7 +91,7 @@ async def test_another_processs_lane_is_heard_through_the_database(
             after = Transaction(State.MINED, PLACE)
             await save(connection, lane, row.id, State.SIGNED, after)
             await relays.follow(connection, [row.id])
-            # Our own process's notifications are passed over: this is another's.
+            # A process ignores its own notifications, so this one has another origin.
             await connection.execute("SELECT pg_notify('ltzd_relayed', 'another process')")
         assert (await wait) is not None
 
@@ -105,7 +106,7 @@ async def listening(pool: Pool) -> bool:
     return is_waiting
 
 
-async def test_what_has_not_ended_by_the_deadline_is_none(
+async def test_a_relay_that_has_not_settled_by_the_deadline_is_none(
     pool: Pool, waiters: RelayWaiters
 ) -> None:
     (relay,) = await write(pool, a_relay())
@@ -118,8 +119,10 @@ async def joined(waiters: RelayWaiters, relay: int) -> RelayProgress | None:
     return await waiters.settled(relay, late())
 
 
-async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, waiters: RelayWaiters) -> None:
-    """A joined relay, or a simulated failure that is asked for again."""
+async def test_a_relay_that_settled_before_is_found_by_a_poll(
+    pool: Pool, waiters: RelayWaiters
+) -> None:
+    """Covers a joined relay, and a simulated failure whose request is repeated."""
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (failed,) = await write(pool, a_relay(key="k", failure="ClaimsPaused()"))
@@ -133,7 +136,7 @@ async def test_what_has_ended_before_is_told_at_a_look(pool: Pool, waiters: Rela
     assert second.reason == "ClaimsPaused()"
 
 
-async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
+async def test_a_user_is_idle_when_none_of_his_serialized_relays_is_in_flight(
     pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     lane = await a_relay_lane(pool)
@@ -153,14 +156,14 @@ async def test_a_turn_comes_when_nothing_of_the_users_own_is_in_flight(
     others_turn.cancel()
 
 
-async def test_a_turn_that_came_before_anybody_waited_for_it_is_not_waited_for(
+async def test_waiting_for_an_idle_user_returns_at_once(
     waiters: RelayWaiters,
 ) -> None:
     async with asyncio.timeout(10):
         await waiters.user_idle(USER, late())
 
 
-async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
+async def test_waiting_for_a_busy_user_ends_at_the_deadline(
     pool: Pool, waiters: RelayWaiters
 ) -> None:
     await write(pool, a_relay(a_plan(claim=(7, 0))))
@@ -169,7 +172,7 @@ async def test_a_turn_that_does_not_come_is_waited_for_until_the_deadline(
     assert asyncio.get_running_loop().time() >= deadline
 
 
-async def test_a_withdrawn_relay_gives_its_turn_back(
+async def test_withdrawing_a_relay_makes_its_user_idle(
     pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters
 ) -> None:
     (relay,) = await write(pool, a_relay(a_plan(claim=(7, 0))))
@@ -182,7 +185,7 @@ async def test_a_withdrawn_relay_gives_its_turn_back(
         await turn
 
 
-async def test_who_gives_up_leaves_nothing_behind(pool: Pool, waiters: RelayWaiters) -> None:
+async def test_a_cancelled_waiter_is_removed(pool: Pool, waiters: RelayWaiters) -> None:
     (relay,) = await write(pool, a_relay())
     waits = [asyncio.create_task(waiters.settled(relay, late())) for _ in range(3)]
     await asyncio.sleep(0)
@@ -194,28 +197,24 @@ async def test_who_gives_up_leaves_nothing_behind(pool: Pool, waiters: RelayWait
     assert not waiters._idle_users.keys()
 
 
-async def test_a_lost_database_costs_a_look_and_nobody_his_answer(
+async def test_a_lost_database_connection_fails_one_poll_and_no_waiter(
     pool: Pool, wakeups: WakeupHub, waiters: RelayWaiters, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lane = await a_relay_lane(pool)
     (relay,) = await write(pool, a_relay())
     (row,) = await send(pool, lane)
     await mined(pool, lane, [row.id])
-    lost = []
+    failures = []
 
     async def is_lost(*_: object) -> None:
-        lost.append(True)
+        failures.append(True)
         raise ConnectionResetError
 
     with monkeypatch.context() as patch:
         patch.setattr(relays, "settled", is_lost)
         wait = asyncio.create_task(joined(waiters, relay))
-        await until(lambda: a_fact(bool(lost)))
+        await until(lambda: true(bool(failures)))
         assert not wait.done()
     wakeups.notify(RELAYED)
     async with asyncio.timeout(10):
         assert await wait is not None
-
-
-async def a_fact(claim: bool) -> bool:
-    return claim

@@ -154,7 +154,7 @@ async def at_once(worlds: Sequence[World], members: Sequence[Member]) -> list[An
 # --- check-ins ----------------------------------------------------------------------------------
 
 
-async def test_a_day_is_claimed_once(world: World) -> None:
+async def test_a_member_checks_in_once_a_day(world: World) -> None:
     first = await world.check_ins.check_in(ANN)
     again = await world.check_ins.check_in(ANN)
 
@@ -166,7 +166,7 @@ async def test_a_day_is_claimed_once(world: World) -> None:
     assert await world.rewards() == [(3, ANN.wallet, 10, date(2026, 3, 10))]
 
 
-async def test_fifty_at_once_over_two_processes_are_one_check_in(
+async def test_fifty_concurrent_requests_in_two_processes_are_one_check_in(
     world: World, clocked_url: str
 ) -> None:
     claimed, repeated = (counted(telemetry.SITE_CHECKINS, o) for o in ("claimed", "repeated"))
@@ -186,7 +186,7 @@ async def test_fifty_at_once_over_two_processes_are_one_check_in(
     assert counted(telemetry.REWARDS_QUEUED, "checkin") == queued + 2
 
 
-async def test_another_wallet_is_no_new_day(world: World) -> None:
+async def test_a_changed_wallet_allows_no_second_check_in_a_day(world: World) -> None:
     """A member's wallet changes with his e-mail address, and by linking."""
     await world.brand()
     await world.check_ins.check_in(ANN)
@@ -198,7 +198,7 @@ async def test_another_wallet_is_no_new_day(world: World) -> None:
     assert not (await world.check_ins.check_in(moved)).already_claimed
 
 
-async def test_members_and_their_streaks_are_told_apart_by_their_wallets(world: World) -> None:
+async def test_each_wallet_has_its_own_streak(world: World) -> None:
     same_wallet = a_member(2, wallet=ANN.wallet)
     await world.meet(same_wallet, a_member(3))
     answers = [await world.check_ins.check_in(who) for who in (ANN, same_wallet, a_member(3))]
@@ -230,7 +230,7 @@ async def test_a_longer_streak_earns_more_until_a_day_is_missed(world: World) ->
         ("Asia/Beirut", "2026-03-28T21:59", "2026-03-28T22:00", "2026-03-29"),
     ],
 )
-async def test_days_are_the_brands_own_though_its_clocks_change(
+async def test_days_follow_the_brands_time_zone_across_clock_changes(
     world: World, zone: str, before: str, then: str, day: str
 ) -> None:
     await world.brand(time_zone=zone)
@@ -246,7 +246,7 @@ async def test_days_are_the_brands_own_though_its_clocks_change(
     assert earned == [date.fromisoformat(day) - ONE_DAY, date.fromisoformat(day)]
 
 
-async def test_no_change_of_the_time_zone_makes_a_day_twice(world: World) -> None:
+async def test_a_changed_time_zone_allows_no_second_check_in(world: World) -> None:
     await world.brand(time_zone="Pacific/Kiritimati")
     assert not (await world.check_ins.check_in(ANN)).already_claimed
     await world.brand(time_zone="Etc/GMT+12")
@@ -257,7 +257,7 @@ async def test_no_change_of_the_time_zone_makes_a_day_twice(world: World) -> Non
     assert len(await world.rewards()) == 1
 
 
-async def test_a_check_in_that_earns_nothing_counts_all_the_same(world: World) -> None:
+async def test_a_check_in_without_a_reward_still_counts(world: World) -> None:
     await world.brand(site=SITE | {"checkin_reward": 0}, daily_mint_budget=1)
     queued = counted(telemetry.REWARDS_QUEUED, "checkin")
 
@@ -268,7 +268,7 @@ async def test_a_check_in_that_earns_nothing_counts_all_the_same(world: World) -
     assert counted(telemetry.REWARDS_QUEUED, "checkin") == queued
 
 
-async def test_the_mint_lane_of_this_process_hears_of_it_once_it_is_committed(
+async def test_a_committed_check_in_wakes_the_mint_lane_of_this_process(
     world: World,
 ) -> None:
     notifications: list[int] = []
@@ -303,7 +303,9 @@ async def a_minter(world: World, capacity: int) -> None:
     )
 
 
-async def test_a_check_in_that_could_never_be_minted_is_refused_and_is_none(world: World) -> None:
+async def test_a_check_in_above_the_mint_limits_maximum_is_refused_and_not_recorded(
+    world: World,
+) -> None:
     await a_minter(world, 9)
     with pytest.raises(CheckInRefused, match="larger than can be minted") as refused:
         await world.check_ins.check_in(ANN)
@@ -313,7 +315,7 @@ async def test_a_check_in_that_could_never_be_minted_is_refused_and_is_none(worl
     assert await value(world.pool, "SELECT count(*) FROM check_ins") == 0
 
 
-async def test_a_milestone_that_could_never_be_minted_is_refused_and_stays_claimable(
+async def test_a_milestone_above_the_mint_limits_maximum_is_refused_and_stays_claimable(
     world: World,
 ) -> None:
     await a_minter(world, 49)
@@ -328,7 +330,7 @@ async def test_a_milestone_that_could_never_be_minted_is_refused_and_stays_claim
     assert await world.check_ins.claim_milestone(ANN, 4) == 50
 
 
-async def test_while_minting_is_switched_off_check_ins_and_milestones_are_taken(
+async def test_while_minting_is_disabled_check_ins_and_milestones_are_accepted(
     world: World,
 ) -> None:
     await a_minter(world, 0)
@@ -340,9 +342,7 @@ async def test_while_minting_is_switched_off_check_ins_and_milestones_are_taken(
 # --- milestones ---------------------------------------------------------------------------------
 
 
-async def test_a_milestone_is_claimed_once_though_many_ask_at_once(
-    world: World, clocked_url: str
-) -> None:
+async def test_concurrent_requests_claim_a_milestone_once(world: World, clocked_url: str) -> None:
     await world.check_in_for(4)
     queued = counted(telemetry.REWARDS_QUEUED, "milestone")
     claimed = counted(telemetry.SITE_MILESTONES, "claimed")
@@ -359,7 +359,7 @@ async def test_a_milestone_is_claimed_once_though_many_ask_at_once(
     assert counted(telemetry.SITE_MILESTONES, "claimed") == claimed + 1
 
 
-async def test_a_milestone_waits_for_its_claim_after_the_streak_is_lost(world: World) -> None:
+async def test_a_reached_milestone_stays_claimable_after_the_streak_is_lost(world: World) -> None:
     await world.check_in_for(2)
     await world.at(NOON + 300 * ONE_DAY)
     await world.reward_wakeup.wait(seconds=0)
@@ -384,7 +384,7 @@ async def test_a_milestone_waits_for_its_claim_after_the_streak_is_lost(world: W
         (4, NOT_REACHED),
     ],
 )
-async def test_who_asks_for_another_milestone_is_told_why_not(
+async def test_a_milestone_that_cannot_be_claimed_is_refused_with_the_reason(
     world: World, days: int, reason: str
 ) -> None:
     refused = counted(telemetry.SITE_MILESTONES, "refused")
@@ -399,7 +399,7 @@ async def test_who_asks_for_another_milestone_is_told_why_not(
     assert [reward[0] for reward in await world.rewards()] == [3, 3]
 
 
-async def test_a_milestone_that_is_gone_from_the_brands_file_is_none(world: World) -> None:
+async def test_a_milestone_removed_from_the_configuration_does_not_exist(world: World) -> None:
     await world.check_in_for(2)
     await world.brand(site=SITE | {"milestones": {4: 50}})
     with pytest.raises(MilestoneRefused):
@@ -418,7 +418,9 @@ async def own(world: World, table: str) -> list[tuple[Any, ...]]:
     return [tuple(row) for row in rows]
 
 
-async def test_who_goes_on_with_anothers_streak_earns_as_on_his_own_days(world: World) -> None:
+async def test_a_member_who_continues_anothers_streak_may_spend_only_the_share_of_his_own_days(
+    world: World,
+) -> None:
     """The wallet gets the whole reward; what the member may call his own is less."""
     impostor = a_member(2, wallet=ANN.wallet)
     await world.meet(impostor)
@@ -437,7 +439,7 @@ async def test_who_goes_on_with_anothers_streak_earns_as_on_his_own_days(world: 
     ]
 
 
-async def test_a_milestone_is_its_claimers_own_only_if_his_days_have_reached_it(
+async def test_a_milestone_counts_as_earned_only_for_a_member_whose_own_days_reach_it(
     world: World,
 ) -> None:
     impostor = a_member(2, wallet=ANN.wallet)
@@ -455,7 +457,9 @@ async def test_a_milestone_is_its_claimers_own_only_if_his_days_have_reached_it(
 # --- what is refused ----------------------------------------------------------------------------
 
 
-async def test_a_crowd_spends_the_brands_budget_and_no_more(world: World, clocked_url: str) -> None:
+async def test_concurrent_check_ins_do_not_exceed_the_brands_budget(
+    world: World, clocked_url: str
+) -> None:
     await world.brand(daily_mint_budget=55)
     refused = counted(telemetry.SITE_CHECKINS, "refused")
     crowd = [a_member(number) for number in range(1, 21)]
@@ -492,7 +496,7 @@ async def test_a_milestone_waits_while_the_budget_is_spent(world: World) -> None
         await world.check_ins.check_in(a_member(2))
 
 
-async def test_a_brand_whose_automation_is_off_gives_nothing(world: World) -> None:
+async def test_a_brand_with_automation_disabled_gives_no_rewards(world: World) -> None:
     await world.check_in_for(2)
     await world.brand(automation=False)
     await world.at(NOON + 2 * ONE_DAY)
@@ -506,7 +510,7 @@ async def test_a_brand_whose_automation_is_off_gives_nothing(world: World) -> No
     assert len(await world.rewards()) == 2
 
 
-async def test_a_brand_that_has_no_site_any_more_is_nobodys(world: World) -> None:
+async def test_without_a_site_check_ins_milestones_and_streaks_are_refused(world: World) -> None:
     await world.brand(site=None)
     for asking in (
         world.check_ins.check_in(ANN),
@@ -517,7 +521,7 @@ async def test_a_brand_that_has_no_site_any_more_is_nobodys(world: World) -> Non
             await asking
 
 
-async def test_without_a_database_nothing_is_promised(world: World) -> None:
+async def test_without_a_database_check_ins_and_milestones_are_unavailable(world: World) -> None:
     unavailable = counted(telemetry.SITE_CHECKINS, "unavailable")
     await world.pool.close()
     with pytest.raises(DatabaseUnavailable):

@@ -92,7 +92,7 @@ async def test_a_board_has_ranks_from_1_and_says_how_many_are_ranked(pool: Pool)
     assert board.total == 5
 
 
-async def test_a_board_of_nobody_is_empty(pool: Pool) -> None:
+async def test_a_leaderboard_without_members_is_empty(pool: Pool) -> None:
     board = await Leaderboards(pool).read(await apply(pool, a_brand()), "streak", "week", 10)
 
     assert (board.entries, board.total) == ((), 0)
@@ -101,7 +101,7 @@ async def test_a_board_of_nobody_is_empty(pool: Pool) -> None:
 # --- who is named -------------------------------------------------------------------------------
 
 
-async def test_users_are_named_by_a_key_of_the_brand_so_that_no_two_brands_names_meet(
+async def test_user_identifiers_are_keyed_by_brand_and_cannot_be_joined_across_brands(
     pool: Pool,
 ) -> None:
     brand, other = await apply(pool, a_brand()), await apply(pool, a_brand(id=OTHER))
@@ -161,7 +161,7 @@ async def test_an_e_mail_address_is_never_shown(pool: Pool, username: str) -> No
     [("x" * 320, "x" * LONGEST_SHOWN), ("\uff21nn \u2460", "\uff21nn \u2460")],
     ids=("long", "wide"),
 )
-async def test_a_name_is_shown_as_it_is_up_to_its_length(
+async def test_a_username_is_shown_up_to_a_maximum_length(
     pool: Pool, username: str, shown: str
 ) -> None:
     brand = await apply(pool, a_brand())
@@ -174,7 +174,7 @@ async def test_a_name_is_shown_as_it_is_up_to_its_length(
     assert entry.username == shown
 
 
-async def test_a_name_at_one_brands_site_is_not_shown_at_anothers(pool: Pool) -> None:
+async def test_a_username_at_one_brands_site_is_not_shown_at_another_brands(pool: Pool) -> None:
     brand, other = await apply(pool, a_brand()), await apply(pool, a_brand(id=OTHER))
     await Earnings(pool).earn(Earned(ANN))
     await a_member(pool, other, "ann")
@@ -254,7 +254,7 @@ def an_event(brand: Brand, wallet: Address, name: str = "ann") -> PreparedEvent:
     return PreparedEvent(event, user, False, EventCheck(key, brand, rule, 100, False, False, None))
 
 
-async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand_is(
+async def test_an_events_reward_counts_on_the_day_in_the_brands_time_zone(
     pool: Pool,
 ) -> None:
     days = {
@@ -276,7 +276,7 @@ async def test_an_events_reward_is_earned_on_the_day_that_it_was_where_the_brand
 # --- what a reorg does --------------------------------------------------------------------------
 
 
-async def test_a_reorg_takes_ranks_back_and_the_new_branch_gives_them_again(pool: Pool) -> None:
+async def test_a_reorg_removes_earnings_and_the_new_branch_restores_them(pool: Pool) -> None:
     brand = await apply(pool, a_brand())
     earnings = Earnings(pool)
     await earnings.earn(Earned(ANN, 5))

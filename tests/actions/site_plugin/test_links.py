@@ -78,7 +78,9 @@ async def wallet_of(world: World, email: str) -> Address:
 # --- whose wallet -----------------------------------------------------------------------------
 
 
-async def test_the_own_code_links_the_own_wallet_with_its_allowance(world: World) -> None:
+async def test_a_code_of_the_member_himself_links_his_own_wallet_with_an_allowance(
+    world: World,
+) -> None:
     member = await world.log_in()
     code = await world.code(ANN, 40)
     assert (code.host, code.daily_allowance, len(code.code)) == (HOST, 40, CODE_LENGTH)
@@ -95,7 +97,7 @@ async def test_the_own_code_links_the_own_wallet_with_its_allowance(world: World
     assert abs(lasts - timedelta(days=180)) < timedelta(minutes=1)
 
 
-async def test_anothers_code_links_his_wallet(world: World) -> None:
+async def test_a_code_of_another_owner_links_that_owners_wallet(world: World) -> None:
     member = await world.log_in()
     code = await world.code(BEN)
 
@@ -106,7 +108,7 @@ async def test_anothers_code_links_his_wallet(world: World) -> None:
     assert (after.wallet, after.user_id) == (linked.wallet, member.user_id)
 
 
-async def test_a_member_is_linked_to_no_third_wallet_whatever_has_ended_since(
+async def test_a_member_who_was_linked_to_one_foreign_wallet_cannot_be_linked_to_another(
     world: World,
 ) -> None:
     """Else he would check in, and claim what is free, once with each of many."""
@@ -130,7 +132,7 @@ async def owner(world: World, email: str) -> TokenUser:
     return await world.links.owner_of((await world.token(email))["accessToken"])
 
 
-async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wallet(
+async def test_a_token_that_lists_the_members_address_migrates_his_user_to_the_linked_wallet(
     world: World,
 ) -> None:
     member = await world.log_in()
@@ -140,7 +142,7 @@ async def test_a_token_that_lists_the_members_address_leads_it_to_the_linked_wal
     assert await value(world.pool, "SELECT wallet FROM users") == linked.wallet
 
 
-async def test_an_owner_without_a_wallet_or_for_a_host_of_no_site_is_told_no_code(
+async def test_an_owner_without_a_wallet_or_with_an_unknown_host_gets_no_code(
     world: World,
 ) -> None:
     with pytest.raises(ValidationFailed, match="no wallet"):
@@ -153,7 +155,7 @@ async def test_an_owner_without_a_wallet_or_for_a_host_of_no_site_is_told_no_cod
 # --- codes ------------------------------------------------------------------------------------
 
 
-async def test_a_code_works_once_though_many_type_it_at_once(
+async def test_a_code_works_once_even_if_many_members_enter_it_concurrently(
     world: World, database_url: str
 ) -> None:
     members = [await world.log_in(id=n, email=f"m{n}@site.example") for n in range(1, 11)]
@@ -168,7 +170,7 @@ async def test_a_code_works_once_though_many_type_it_at_once(
     assert await value(world.pool, "SELECT count(*) FROM active_site_links") == 1
 
 
-async def test_a_code_is_for_its_own_site_and_its_own_ten_minutes(world: World) -> None:
+async def test_a_code_works_only_at_its_own_site_and_within_ten_minutes(world: World) -> None:
     elsewhere = await world.log_in("other.example")
     code = await world.code(ANN)
     with pytest.raises(LinkRefused, match="wrong, or has expired, or was used"):
@@ -183,7 +185,7 @@ async def test_a_code_is_for_its_own_site_and_its_own_ten_minutes(world: World) 
     assert (await world.log_in()).subject is None
 
 
-async def test_a_code_of_a_brand_that_has_lost_the_site_links_nobody(world: World) -> None:
+async def test_a_code_does_not_work_after_its_brand_lost_the_site(world: World) -> None:
     code = await world.code(ANN)
     await world.brand(site={"hosts": ("third.example",)})
     other = Address(bytes(19) + b"\x07")
@@ -194,7 +196,7 @@ async def test_a_code_of_a_brand_that_has_lost_the_site_links_nobody(world: Worl
         await world.links.link(member, code.code)
 
 
-async def test_an_owner_has_few_open_codes_however_many_he_asks_for_at_once(
+async def test_concurrent_requests_do_not_exceed_an_owners_limit_of_open_codes(
     world: World,
 ) -> None:
     tokens = await world.token(ANN)
@@ -210,7 +212,7 @@ async def test_an_owner_has_few_open_codes_however_many_he_asks_for_at_once(
     assert await value(world.pool, "SELECT count(*) FROM site_link_codes") == 1, "the old ones go"
 
 
-async def test_the_database_does_not_tell_a_code_nor_lets_one_be_tried(world: World) -> None:
+async def test_the_database_holds_only_keyed_hashes_of_codes(world: World) -> None:
     code = (await world.code(ANN)).code
     kept = await value(world.pool, "SELECT code_hash FROM site_link_codes")
     dump = await value(world.pool, "SELECT string_agg(c::text, ' ') FROM site_link_codes AS c")
@@ -221,7 +223,7 @@ async def test_the_database_does_not_tell_a_code_nor_lets_one_be_tried(world: Wo
     assert Sealer([b"\x99" * 32]).keyed_hash(place) != kept
 
 
-async def test_a_code_outlives_a_rotation_of_the_master_key(world: World) -> None:
+async def test_a_code_works_after_a_rotation_of_the_master_key(world: World) -> None:
     member, code = await world.log_in(), await world.code(ANN)
     (old,) = SEALER._raw.values()
     for sealer, works in ((Sealer([b"\x77" * 32]), False), (Sealer([b"\x77" * 32, old]), True)):
@@ -233,7 +235,7 @@ async def test_a_code_outlives_a_rotation_of_the_master_key(world: World) -> Non
                 await links.link(member, code.code)
 
 
-async def test_whoever_dies_while_linking_has_used_no_code(
+async def test_a_failure_while_linking_does_not_use_up_the_code(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     member, code = await world.log_in(), await world.code(ANN)
@@ -254,7 +256,7 @@ async def test_whoever_dies_while_linking_has_used_no_code(
 # --- guessing ---------------------------------------------------------------------------------
 
 
-async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_at(
+async def test_of_fifty_concurrent_wrong_codes_in_two_processes_five_are_checked(
     world: World, database_url: str
 ) -> None:
     member = await world.log_in()
@@ -281,7 +283,7 @@ async def test_of_fifty_wrong_codes_at_once_over_two_processes_five_are_looked_a
     await world.links.link(member, code.code)
 
 
-async def test_a_new_address_brings_no_new_tries(world: World) -> None:
+async def test_a_new_email_address_does_not_reset_the_wrong_code_limit(world: World) -> None:
     member = await world.log_in()
     for _ in range(MOST_WRONG_CODES):
         with pytest.raises(LinkRefused):
@@ -292,7 +294,7 @@ async def test_a_new_address_brings_no_new_tries(world: World) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "x", "\x00", "\ud800", "0" * 10_000, "' OR 1 = 1"])
-async def test_what_is_no_code_is_a_wrong_one(world: World, text: str) -> None:
+async def test_a_malformed_code_is_refused_as_wrong(world: World, text: str) -> None:
     member = await world.log_in()
     with pytest.raises(LinkRefused, match="wrong"):
         await world.links.link(member, text)
@@ -316,7 +318,7 @@ async def end(world: World, member: Member, how: str) -> None:
 
 
 @pytest.mark.parametrize("how", ENDS)
-async def test_a_link_that_has_ended_gives_nothing_from_that_moment_on(
+async def test_an_ended_link_gives_no_wallet_and_no_allowance_at_once(
     world: World, how: str
 ) -> None:
     member = await world.log_in()
@@ -333,7 +335,7 @@ async def test_a_link_that_has_ended_gives_nothing_from_that_moment_on(
     assert (after.wallet, after.subject) == (own, None)
 
 
-async def test_what_has_ended_can_be_linked_anew_by_the_same_owner(world: World) -> None:
+async def test_the_same_owner_can_link_again_after_a_link_has_ended(world: World) -> None:
     for _ in range(3):
         member = await world.log_in()
         await world.links.link(member, (await world.code(BEN)).code)
@@ -344,7 +346,9 @@ async def test_what_has_ended_can_be_linked_anew_by_the_same_owner(world: World)
     await world.links.end(await world.log_in())
 
 
-async def test_the_owner_ends_his_codes_with_his_links_and_nobody_elses(world: World) -> None:
+async def test_an_owner_who_ends_his_links_also_ends_his_codes_and_no_other_owners(
+    world: World,
+) -> None:
     ann = await world.log_in()
     other = await world.log_in(id=43, email=CID)
     await world.links.link(ann, (await world.code(BEN)).code)
@@ -364,7 +368,7 @@ async def test_the_owner_ends_his_codes_with_his_links_and_nobody_elses(world: W
     await world.links.link(there, elsewhere.code)
 
 
-async def test_an_owner_who_ends_all_while_a_code_is_typed_has_no_link_afterwards(
+async def test_an_owner_who_ends_his_links_while_a_code_is_entered_has_no_link_afterwards(
     world: World, database_url: str
 ) -> None:
     for number in range(8):
@@ -376,7 +380,7 @@ async def test_an_owner_who_ends_all_while_a_code_is_typed_has_no_link_afterward
         assert await world.links.links_of(ben) == []
 
 
-async def test_an_owner_sees_who_spends_from_which_wallet(world: World) -> None:
+async def test_an_owner_sees_the_member_wallet_and_allowance_of_each_link(world: World) -> None:
     member = await world.log_in()
     await world.links.link(member, (await world.code(BEN, 40)).code)
     (link,) = await world.links.links_of(await owner(world, BEN))
@@ -396,7 +400,7 @@ def check_ins(world: World, url: str) -> CheckIns:
     return CheckIns(world.pool, WakeupHub(url), world.book, capacity)
 
 
-async def test_a_check_in_and_a_link_at_once_are_one_check_in_a_day(
+async def test_a_check_in_concurrent_with_a_link_is_one_check_in_a_day(
     world: World, database_url: str
 ) -> None:
     """With the wallet before the link, and at the same time with the one after it."""
@@ -436,7 +440,9 @@ async def is_over_or_waits(world: World, tasks: list[Any], waiting: int) -> bool
     return int(blocked) >= waiting
 
 
-async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database_url: str) -> None:
+async def test_concurrent_check_ins_around_a_link_are_one_a_day(
+    world: World, database_url: str
+) -> None:
     doing = check_ins(world, database_url)
     for number in range(6):
         before = await world.log_in(id=200 + number, email=f"m{number}@site.example")
@@ -455,7 +461,7 @@ async def test_many_check_ins_around_a_link_are_one_a_day(world: World, database
         assert await rewards(world) <= number + 1
 
 
-async def test_unlinking_and_linking_in_a_loop_is_one_check_in_a_day(
+async def test_repeated_linking_and_unlinking_allows_one_check_in_a_day(
     world: World, database_url: str
 ) -> None:
     doing = check_ins(world, database_url)
@@ -467,7 +473,7 @@ async def test_unlinking_and_linking_in_a_loop_is_one_check_in_a_day(
     assert await rewards(world) == 1
 
 
-async def test_members_who_share_a_wallet_by_links_check_it_in_once_a_day(
+async def test_members_linked_to_one_wallet_share_one_check_in_a_day(
     world: World, database_url: str
 ) -> None:
     doing = check_ins(world, database_url)
@@ -482,7 +488,7 @@ async def test_members_who_share_a_wallet_by_links_check_it_in_once_a_day(
     assert await rewards(world) == 1
 
 
-async def test_a_member_at_two_hosts_earns_no_more_a_day_than_one_reward_for_each_of_them(
+async def test_a_member_at_two_hosts_earns_at_most_one_check_in_reward_a_day_for_each_host(
     world: World, database_url: str
 ) -> None:
     """And one alone while both have the wallet of his address."""

@@ -36,7 +36,7 @@ async def world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
 # --- whose site ---------------------------------------------------------------------------------
 
 
-async def test_a_host_names_its_brand_and_a_disabled_brands_nobody(world: World) -> None:
+async def test_a_host_identifies_its_brand_unless_the_brand_is_disabled(world: World) -> None:
     assert world.members.brand_of(HOST).address == BRAND
     for host in ("", "example", "www.site.example", "shop.example"):
         with pytest.raises(SiteUnknown):
@@ -68,7 +68,7 @@ async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
 # --- who it is ----------------------------------------------------------------------------------
 
 
-async def test_a_member_has_the_wallet_that_his_events_have(
+async def test_a_member_has_the_same_wallet_as_his_events(
     world: World, database_url: str, sandbox: Sandbox
 ) -> None:
     async with a_handler(database_url, sandbox, a_brand(site=SITE)) as handler:
@@ -81,7 +81,7 @@ async def test_a_member_has_the_wallet_that_his_events_have(
     assert member.user_id == await value(world.pool, "SELECT id FROM users")
 
 
-async def test_a_member_who_comes_first_is_no_new_user_of_a_later_event(
+async def test_a_member_known_from_a_log_in_is_not_a_new_user_of_a_later_event(
     world: World, database_url: str, sandbox: Sandbox
 ) -> None:
     member = await world.log_in()
@@ -99,7 +99,7 @@ async def test_the_brands_limit_of_new_wallets_holds(world: World) -> None:
     assert await world.rows() == 1
 
 
-async def test_a_known_member_is_not_written_again_nor_asked_for(world: World) -> None:
+async def test_a_known_member_causes_no_write_and_no_identity_request(world: World) -> None:
     member = await world.log_in()
     world.sandbox.faults.order("identity", Fault(times=1_000, status=503))
     writes = await value(world.pool, "SELECT xmin::text FROM site_members")
@@ -112,13 +112,13 @@ async def test_a_known_member_is_not_written_again_nor_asked_for(world: World) -
     assert await world.rows() == 1
 
 
-async def test_a_crowd_of_first_log_ins_is_one_member(world: World) -> None:
+async def test_concurrent_first_log_ins_create_one_member(world: World) -> None:
     members = await asyncio.gather(*(world.log_in() for _ in range(10)))
     assert len(set(members)) == 1
     assert await world.rows() == 1
 
 
-async def test_a_new_name_is_taken_over(world: World) -> None:
+async def test_a_changed_username_is_stored(world: World) -> None:
     member = await world.log_in()
     renamed = await world.log_in(username="anna")
     assert (renamed.username, renamed.wallet) == ("anna", member.wallet)
@@ -136,7 +136,7 @@ async def test_a_new_name_is_taken_over(world: World) -> None:
         ("x" * 64 + "@site.example", "x" * 64 + "@site.example"),
     ],
 )
-async def test_a_name_is_kept_as_far_as_a_page_can_show_it(
+async def test_a_username_is_stored_cleaned_and_shortened_for_display(
     world: World, username: str, shown: str
 ) -> None:
     assert (await world.log_in(username=username)).username == shown
@@ -163,14 +163,14 @@ async def test_without_a_usable_e_mail_address_there_is_no_wallet(world: World, 
     assert await value(world.pool, "SELECT count(*) FROM users") == 0
 
 
-async def test_who_has_taken_his_address_away_has_no_wallet_any_more(world: World) -> None:
+async def test_a_member_who_removed_his_email_address_has_no_wallet(world: World) -> None:
     await world.log_in()
     with pytest.raises(NoEmailAddress):
         await world.log_in(email="")
 
 
 @pytest.mark.parametrize("email", ["\u212aen@site.example", "ken@shop\u212a.example"])
-async def test_an_address_that_is_anothers_only_in_lower_case_has_no_wallet(
+async def test_an_email_address_that_equals_another_only_after_case_folding_has_no_wallet(
     world: World, email: str
 ) -> None:
     await world.log_in(email=email.lower())
@@ -188,7 +188,7 @@ async def test_a_site_with_impossible_users_is_unavailable(world: World, number:
     assert (await world.log_in(id=2**63 - 1)).site_user_id == 2**63 - 1
 
 
-async def test_without_credentials_nobody_is_asked(world: World) -> None:
+async def test_without_credentials_no_request_is_sent(world: World) -> None:
     for credentials in (HostCredentials(), HostCredentials(cookie=a_log_in().cookie)):
         with pytest.raises(NotLoggedIn):
             await world.members.member(HOST, credentials)
@@ -199,7 +199,7 @@ async def test_without_credentials_nobody_is_asked(world: World) -> None:
 
 
 @pytest.mark.parametrize("confirmed", [True, False, None])
-async def test_a_member_comes_with_what_the_site_says_of_his_address(
+async def test_a_member_carries_the_sites_statement_about_his_email_address(
     world: World, confirmed: bool | None
 ) -> None:
     if confirmed is not None:

@@ -48,7 +48,7 @@ async def bought(sites: Sites, member: Member, bait: Perk, redemption: UUID) -> 
 
 
 @pytest.mark.parametrize("bait", ["item", "collection"])
-async def test_a_free_perk_with_the_reference_of_a_priced_one_does_not_pay_it(
+async def test_a_free_claim_with_a_priced_redemptions_reference_does_not_pay_it(
     sites: Sites, bait: str
 ) -> None:
     wanted, ann = await sites.collection(30), await sites.member(100)
@@ -59,7 +59,9 @@ async def test_a_free_perk_with_the_reference_of_a_priced_one_does_not_pay_it(
     assert (await sites.has(ann, wanted), await sites.balance(ann)) == (1, 70)
 
 
-async def test_a_free_item_with_the_reference_of_a_priced_one_gets_no_code(sites: Sites) -> None:
+async def test_a_free_purchase_with_a_priced_redemptions_reference_gets_no_code(
+    sites: Sites,
+) -> None:
     """The sale takes a reference once, so that the priced item can no longer be bought with it."""
     wanted, ann, free = await sites.item(30), await sites.member(100), await sites.item(0)
     await bought(sites, ann, free, await begun(sites, ann, wanted))
@@ -80,7 +82,7 @@ async def test_the_row_of_a_redemption_names_the_transaction_that_paid_it(sites:
     assert paid == relayed is not None
 
 
-async def test_a_relay_of_the_callers_own_under_the_redemptions_key_does_not_pay_it(
+async def test_a_callers_relay_under_a_redemptions_idempotency_key_does_not_pay_it(
     sites: Sites,
 ) -> None:
     """At /relay callers choose their keys; the redemption's own relay was never written."""
@@ -107,7 +109,7 @@ async def test_a_relay_of_the_callers_own_under_the_redemptions_key_does_not_pay
     assert await sites.balance(ann) == 100
 
 
-async def test_a_code_that_a_reorg_leaves_unpaid_is_pending_and_reversed_in_the_end(
+async def test_a_code_left_unpaid_by_a_reorg_is_pending_and_finally_reversed(
     sites: Sites, deployed: Deployed
 ) -> None:
     """In the new branch the brand has closed the collection before the claim came."""
@@ -137,7 +139,7 @@ async def test_a_code_that_a_reorg_leaves_unpaid_is_pending_and_reversed_in_the_
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (0, 100)
 
 
-async def test_a_code_whose_payment_a_reorg_moves_stays_good(
+async def test_a_code_whose_payment_a_reorg_moves_to_another_block_stays_valid(
     sites: Sites, deployed: Deployed
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)

@@ -40,7 +40,7 @@ async def by_hand(deployed: Deployed) -> AsyncIterator[Callable[[], Awaitable[ob
 # --- what comes of it -------------------------------------------------------------------------
 
 
-async def test_free_perks_priced_ones_and_items_are_the_wallets_when_answered(
+async def test_free_perks_priced_perks_and_items_are_owned_by_the_wallet_once_answered(
     sites: Sites,
 ) -> None:
     perks = [await sites.collection(), await sites.collection(30), await sites.item(50)]
@@ -57,7 +57,9 @@ async def test_free_perks_priced_ones_and_items_are_the_wallets_when_answered(
     assert await sites.states() == ["done"] * 3
 
 
-async def test_ten_at_once_are_one_redemption_and_another_a_minute_later(sites: Sites) -> None:
+async def test_ten_concurrent_requests_are_one_redemption_and_a_minute_later_another(
+    sites: Sites,
+) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
     async with sites.relaying():
         answers = await asyncio.gather(*(sites.redeem(ann, perk) for _ in range(10)))
@@ -68,7 +70,9 @@ async def test_ten_at_once_are_one_redemption_and_another_a_minute_later(sites: 
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (2, 40)
 
 
-async def test_two_perks_at_once_are_both_redeemed_one_after_the_other(sites: Sites) -> None:
+async def test_two_perks_requested_concurrently_are_redeemed_one_after_the_other(
+    sites: Sites,
+) -> None:
     perks = [await sites.collection(30), await sites.item(50)]
     ann = await sites.member(100)
     async with sites.relaying():
@@ -78,7 +82,7 @@ async def test_two_perks_at_once_are_both_redeemed_one_after_the_other(sites: Si
     assert await sites.states() == ["done", "done"], "no permit was signed in vain"
 
 
-async def test_of_two_processes_that_sign_the_same_nonce_both_redeem(sites: Sites) -> None:
+async def test_two_processes_that_sign_the_same_permit_nonce_both_redeem(sites: Sites) -> None:
     perks = [await sites.collection(30), await sites.collection(50)]
     ann, other = await sites.member(100), await sites.process()
     sites.wallets.together = asyncio.Barrier(2)
@@ -92,7 +96,7 @@ async def test_of_two_processes_that_sign_the_same_nonce_both_redeem(sites: Site
     assert {code for state, code in await sites.rows() if state == "done"} == codes
 
 
-async def test_of_two_processes_one_redeems_and_both_know_the_code(sites: Sites) -> None:
+async def test_of_two_processes_one_redeems_and_both_return_the_code(sites: Sites) -> None:
     perk, ann, other = await sites.collection(30), await sites.member(100), await sites.process()
     sites.wallets.together = asyncio.Barrier(2)
     async with sites.relaying():
@@ -101,7 +105,7 @@ async def test_of_two_processes_one_redeems_and_both_know_the_code(sites: Sites)
     assert (await sites.has(ann, perk), await sites.balance(ann)) == (1, 70)
 
 
-async def test_what_is_not_mined_in_time_is_pending_and_its_code_comes_later(
+async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_gives_its_code_later(
     sites: Sites, by_hand: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await by_hand()
@@ -149,7 +153,7 @@ STAGES: dict[str, Callable[[Process], tuple[object, str]]] = {
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_whoever_comes_after_a_death_ends_what_was_begun(
+async def test_a_repeated_request_finishes_the_redemption_of_a_crashed_process(
     sites: Sites, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     perk = await (sites.item(30) if "permit" in stage else sites.collection(30))
@@ -175,7 +179,9 @@ async def test_whoever_comes_after_a_death_ends_what_was_begun(
     assert await sites.states() == ["done"]
 
 
-async def test_what_is_on_chain_is_done_though_its_relay_is_forgotten(sites: Sites) -> None:
+async def test_a_redemption_paid_on_chain_is_done_even_if_its_relay_was_deleted(
+    sites: Sites,
+) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
     with pytest.raises(Unavailable, match="No relay wallet"):
         await sites.redeem(ann, perk)
@@ -189,7 +195,7 @@ async def test_what_is_on_chain_is_done_though_its_relay_is_forgotten(sites: Sit
     assert await sites.states() == ["done"]
 
 
-async def test_a_day_later_what_was_sent_is_joined_without_its_key(
+async def test_a_sent_redemption_is_joined_after_its_idempotency_key_was_cleared(
     sites: Sites, by_hand: Callable[[], Awaitable[object]]
 ) -> None:
     async with sites.relaying():
@@ -219,7 +225,9 @@ async def is_settled(
     return task.done()
 
 
-async def test_an_outage_leaves_the_redemption_to_the_next_try(sites: Sites) -> None:
+async def test_a_redemption_interrupted_by_an_outage_is_finished_by_the_next_request(
+    sites: Sites,
+) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
     with pytest.raises(Unavailable, match="No relay wallet"):
         await sites.redeem(ann, perk)
@@ -233,7 +241,7 @@ async def test_an_outage_leaves_the_redemption_to_the_next_try(sites: Sites) -> 
     assert await sites.balance(ann) == 70
 
 
-async def test_what_is_left_behind_for_ten_minutes_is_failed_and_frees_the_budget(
+async def test_a_redemption_abandoned_for_ten_minutes_fails_and_frees_the_budget(
     sites: Sites,
 ) -> None:
     lost, wanted = await sites.collection(60), await sites.collection(50)
@@ -251,7 +259,7 @@ async def test_what_is_left_behind_for_ten_minutes_is_failed_and_frees_the_budge
 # --- refusals ---------------------------------------------------------------------------------
 
 
-async def test_what_cannot_be_had_is_said_before_anything_is_written(sites: Sites) -> None:
+async def test_an_unavailable_perk_is_refused_before_anything_is_written(sites: Sites) -> None:
     ann = await sites.member(10)
     gone = await sites.item(1, stock=1)
     async with sites.relaying():
@@ -271,7 +279,7 @@ async def test_what_cannot_be_had_is_said_before_anything_is_written(sites: Site
     assert await sites.states() == ["done"]
 
 
-async def test_no_more_of_a_perk_than_each_may_have(sites: Sites) -> None:
+async def test_a_wallet_cannot_redeem_a_perk_more_often_than_max_per_user(sites: Sites) -> None:
     perk, ann = await sites.collection(each=1), await sites.member()
     async with sites.relaying():
         code_of(await sites.redeem(ann, perk))
@@ -280,7 +288,7 @@ async def test_no_more_of_a_perk_than_each_may_have(sites: Sites) -> None:
     assert await sites.has(ann, perk) == 1
 
 
-async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has(
+async def test_a_session_spends_the_brands_ltz_and_a_linked_owner_all_ltz(
     sites: Sites,
 ) -> None:
     cheap, dear = await sites.collection(30), await sites.collection(50)
@@ -299,7 +307,7 @@ async def test_a_session_spends_what_its_brand_gave_and_an_owner_all_that_he_has
     ]
 
 
-async def test_one_that_is_refused_late_frees_the_budget_and_is_begun_anew(
+async def test_a_redemption_refused_after_it_began_frees_the_budget_and_can_begin_again(
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(60), await sites.member(60)
@@ -316,7 +324,7 @@ async def test_one_that_is_refused_late_frees_the_budget_and_is_begun_anew(
     assert await sites.states() == ["failed", "done"]
 
 
-async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
+async def test_of_two_concurrent_redemptions_that_exceed_the_balance_one_is_refused(
     sites: Sites,
 ) -> None:
     perk, other = await sites.collection(40), await sites.collection(40)
@@ -330,7 +338,7 @@ async def test_of_two_at_once_that_the_wallet_cannot_both_pay_one_is_refused(
     assert (sorted(await sites.states()), await sites.balance(ann)) == (["done", "failed"], 20)
 
 
-async def test_all_who_wait_for_a_redemption_hear_why_it_was_refused(sites: Sites) -> None:
+async def test_every_waiting_request_gets_the_reason_of_a_refused_redemption(sites: Sites) -> None:
     perk, ann = await sites.collection(60), await sites.member(60)
     sites.wallets.keeps_no_key = True
     async with sites.relaying():
@@ -339,7 +347,7 @@ async def test_all_who_wait_for_a_redemption_hear_why_it_was_refused(sites: Site
     assert await sites.states() == ["failed"]
 
 
-async def test_a_price_that_moves_meanwhile_is_not_paid(sites: Sites) -> None:
+async def test_a_price_that_rises_after_the_redemption_began_is_not_paid(sites: Sites) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
     with pytest.raises(Unavailable):
         await sites.redeem(ann, perk)  # no wallet sends it
@@ -351,7 +359,9 @@ async def test_a_price_that_moves_meanwhile_is_not_paid(sites: Sites) -> None:
     assert await sites.balance(ann) == 80
 
 
-async def test_more_than_the_hour_allows_is_refused_with_the_minutes(sites: Sites) -> None:
+async def test_a_redemption_above_the_hourly_relay_limit_is_refused_with_the_minutes_to_wait(
+    sites: Sites,
+) -> None:
     perk, ann = await sites.collection(), await sites.member()
     start = datetime.now(UTC)
     plans = [a_plan(bytes((number,)), ann.wallet) for number in range(35)]
@@ -360,7 +370,7 @@ async def test_more_than_the_hour_allows_is_refused_with_the_minutes(sites: Site
     assert await sites.states() == [], "whoever tries for ever fills no table"
 
 
-async def test_what_fails_on_chain_costs_the_user_nothing_and_is_said(
+async def test_a_redemption_that_fails_on_chain_is_reported_and_costs_nothing(
     sites: Sites, by_hand: Callable[[], Awaitable[object]]
 ) -> None:
     """Another takes the last one in the same block."""
@@ -391,7 +401,7 @@ async def refused_or_code(sites: Sites, member: Member, perk: Perk) -> str:
 # --- what is listed ---------------------------------------------------------------------------
 
 
-async def test_perks_are_the_brands_own_that_are_indexed(sites: Sites) -> None:
+async def test_listed_perks_are_the_brands_own_indexed_perks(sites: Sites) -> None:
     shown = [await sites.collection(), await sites.item(7)]
     shut = [await sites.collection(3, is_active=False), await sites.collection(signs=True)]
     await sites.collection(brand=a_wallet(9))

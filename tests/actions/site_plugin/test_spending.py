@@ -47,7 +47,7 @@ async def as_address_of(sites: Sites, thief: Member, victim: Member) -> Member:
         return await site_members.save(connection, met, email)
 
 
-async def test_a_member_who_types_a_rich_strangers_address_spends_nothing_of_his(
+async def test_a_member_who_enters_a_strangers_email_address_cannot_spend_the_strangers_ltz(
     sites: Sites,
 ) -> None:
     """The attack of issue 16: WordPress changes an address at once, and unconfirmed."""
@@ -73,7 +73,7 @@ async def test_a_member_who_types_a_rich_strangers_address_spends_nothing_of_his
     assert await sites.states() == []
 
 
-async def test_what_a_member_earned_stays_in_the_wallet_in_which_he_earned_it(
+async def test_ltz_that_a_member_earned_can_be_spent_only_from_the_wallet_that_earned_them(
     sites: Sites,
 ) -> None:
     """He takes nothing along to another wallet, and has it again when he comes back."""
@@ -117,7 +117,7 @@ async def test_a_strangers_streak_and_milestones_are_not_a_members_own(sites: Si
         (False, True, True, 0),
     ],
 )
-async def test_the_second_row_is_for_addresses_that_the_site_vouches_for_and_nobody_has_proven(
+async def test_the_brands_ltz_are_spendable_only_with_a_confirmed_and_unproven_email_address(
     sites: Sites, verified: bool, confirmed: bool | None, proven: bool, spendable: int
 ) -> None:
     ann = replace(await sites.member(100, given=60), email_confirmed=confirmed)
@@ -133,7 +133,9 @@ async def test_the_second_row_is_for_addresses_that_the_site_vouches_for_and_nob
         code_of(await sites.redeem(ann, perk))
 
 
-async def test_a_linked_member_spends_his_allowance_a_day_and_no_more(sites: Sites) -> None:
+async def test_a_linked_member_cannot_spend_more_than_the_links_daily_allowance(
+    sites: Sites,
+) -> None:
     dear, cheap = await sites.collection(40), await sites.collection(20)
     ann = await sites.member(100, given=0)
     await linked(sites.pool, ann, 50)
@@ -157,7 +159,7 @@ async def rows(pool: Pool, select: str) -> list[tuple[int, ...]]:
 
 
 @pytest.mark.parametrize("how", ["expired", "ended", "another address"])
-async def test_a_link_that_ended_since_the_log_in_pays_nothing(sites: Sites, how: str) -> None:
+async def test_a_link_that_ended_after_the_log_in_pays_for_nothing(sites: Sites, how: str) -> None:
     perk = await sites.collection(40)
     ann = await sites.member(100, given=0)
     await linked(sites.pool, ann)
@@ -176,7 +178,9 @@ async def test_a_link_that_ended_since_the_log_in_pays_nothing(sites: Sites, how
     assert await sites.balance(ann) == 100
 
 
-async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Sites) -> None:
+async def test_after_a_link_to_another_wallet_has_ended_no_redemption_begins_in_that_wallet(
+    sites: Sites,
+) -> None:
     perk, ann, owner = await sites.collection(40), await sites.member(), await sites.member(100)
     await linked(sites.pool, ann, wallet=owner.wallet)
     stale = replace(ann, wallet=owner.wallet, subject="did:owner")
@@ -187,7 +191,7 @@ async def test_an_ended_link_to_another_wallet_lets_nobody_begin_there(sites: Si
     assert "has just changed" in await refusal_of(sites.redeem(stale, perk))
 
 
-async def test_a_redemption_and_the_end_of_its_link_at_once_are_one_after_the_other(
+async def test_a_redemption_concurrent_with_the_end_of_its_link_waits_and_is_refused(
     sites: Sites,
 ) -> None:
     """Once a link has ended, no redemption begins through it."""
@@ -213,7 +217,7 @@ async def waits_for_a_lock(pool: Pool) -> bool:
     return int(blocked) > 0
 
 
-async def test_members_of_one_wallet_at_once_spend_no_ltz_twice(sites: Sites) -> None:
+async def test_concurrent_members_of_one_wallet_spend_no_ltz_twice(sites: Sites) -> None:
     """Over two processes: what both may spend by themselves is there once."""
     perks = [await sites.collection(30) for _ in range(4)]
     ann = await sites.member(100, given=50)
@@ -244,7 +248,9 @@ async def outcome_of(redeeming: Awaitable[RedeemedPerk]) -> str:
         return refusal.message
 
 
-async def test_nobody_else_with_the_wallet_is_told_its_members_code(sites: Sites) -> None:
+async def test_another_session_with_the_same_wallet_does_not_get_the_members_code(
+    sites: Sites,
+) -> None:
     perk, ann, thief = await sites.collection(30), await sites.member(100), await sites.member()
     async with sites.relaying():
         code = code_of(await sites.redeem(ann, perk))
@@ -254,7 +260,7 @@ async def test_nobody_else_with_the_wallet_is_told_its_members_code(sites: Sites
         assert code_of(await sites.redeem(ann, perk)) == code
 
 
-async def test_what_is_not_mined_yet_or_no_longer_is_not_spent(sites: Sites) -> None:
+async def test_a_reward_that_is_not_mined_or_was_undone_cannot_be_spent(sites: Sites) -> None:
     sites.verified_emails = False
     ann = await sites.member(100, given=0)
     await checked_in(sites.pool, ann, 30, mined=False)
@@ -272,7 +278,7 @@ async def test_what_is_not_mined_yet_or_no_longer_is_not_spent(sites: Sites) -> 
     assert await sites.spendable(ann) == 0
 
 
-async def test_a_redemption_that_fails_gives_each_pot_its_own_back(sites: Sites) -> None:
+async def test_a_failed_redemption_releases_the_amount_of_each_source(sites: Sites) -> None:
     perk, ann = await sites.collection(80), await sites.member(100, given=20)
     await checked_in(sites.pool, ann, 30)
     await linked(sites.pool, ann, 40)
@@ -292,7 +298,7 @@ async def test_a_redemption_that_fails_gives_each_pot_its_own_back(sites: Sites)
     assert await sites.spendable(ann) == 10
 
 
-async def test_a_redemption_that_died_before_its_payment_was_written_does_not_exist(
+async def test_a_redemption_whose_charge_was_not_written_does_not_exist(
     sites: Sites, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
@@ -307,7 +313,7 @@ async def test_a_redemption_that_died_before_its_payment_was_written_does_not_ex
     assert await sites.states() == []
 
 
-async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_written(
+async def test_a_price_above_max_cost_is_refused_before_anything_is_written(
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(30), await sites.member(100)
@@ -321,7 +327,7 @@ async def test_a_dearer_perk_than_was_shown_is_refused_before_anything_is_writte
 
 
 @pytest.mark.parametrize("how", ["expired", "ended", "linked anew", "proven"])
-async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
+async def test_an_unsent_redemption_fails_once_the_member_may_no_longer_spend(
     sites: Sites, how: str
 ) -> None:
     """The session's holder leaves a redemption half-way, and returns to it later."""
@@ -346,7 +352,7 @@ async def test_what_was_begun_and_never_sent_ends_with_the_right_to_it(
     assert (await sites.balance(ann), await sites.states()) == (100, ["failed"])
 
 
-async def test_what_was_begun_at_a_price_is_not_sent_for_whoever_agrees_to_less(
+async def test_an_open_redemption_is_not_sent_for_a_max_cost_below_its_price(
     sites: Sites,
 ) -> None:
     perk, ann = await sites.collection(40), await sites.member(100)

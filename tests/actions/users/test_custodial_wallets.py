@@ -84,7 +84,9 @@ async def users_in(pool: Pool) -> int:
     return int(await pool.fetchval("SELECT count(*) FROM custodial_users"))
 
 
-def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: CustodialWallets) -> None:
+def test_custodial_wallets_implement_the_identity_provider_protocol(
+    wallets: CustodialWallets,
+) -> None:
     identities: IdentityProvider = wallets
     tokens: TokenVerifier = LinkingTokenVerifier(OidcTokens(OidcPolicy(ISSUER, ("ltzd",))), wallets)
     assert identities
@@ -94,7 +96,7 @@ def test_it_is_what_ltzd_asks_of_whoever_keeps_wallets(wallets: CustodialWallets
 # --- names --------------------------------------------------------------------------------------
 
 
-async def test_a_name_has_one_wallet_for_ever(wallets: CustodialWallets, pool: Pool) -> None:
+async def test_a_name_always_has_the_same_wallet(wallets: CustodialWallets, pool: Pool) -> None:
     ann = await wallets.wallet_of_email("Ann@Shop.Example")
     account = await wallets.wallet_of_account(DISCORD)
 
@@ -106,7 +108,7 @@ async def test_a_name_has_one_wallet_for_ever(wallets: CustodialWallets, pool: P
     assert await again.wallet_of_email(EMAIL) == ann, "not kept in this process"
 
 
-async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
+async def test_fifty_concurrent_requests_get_one_wallet(pool: Pool) -> None:
     processes = [CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE) for _ in range(5)]
     chosen = list(itertools.islice(itertools.cycle(processes), 50))
 
@@ -118,7 +120,7 @@ async def test_fifty_at_once_get_one_wallet(pool: Pool) -> None:
     assert all(each.under_way == 0 for each in processes)
 
 
-async def test_who_is_being_made_is_under_way(wallets: CustodialWallets) -> None:
+async def test_creations_in_progress_are_counted_as_under_way(wallets: CustodialWallets) -> None:
     making = [asyncio.create_task(wallets.wallet_of_email(f"{n}@x.example")) for n in range(3)]
     await asyncio.sleep(0)
 
@@ -127,7 +129,7 @@ async def test_who_is_being_made_is_under_way(wallets: CustodialWallets) -> None
     assert wallets.under_way == 0
 
 
-async def test_what_a_caller_says_of_an_account_leads_nowhere(
+async def test_unverified_facts_about_an_account_join_no_users(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
@@ -142,7 +144,9 @@ async def test_what_a_caller_says_of_an_account_leads_nowhere(
 
 
 @pytest.mark.parametrize("text", ["email", "owned", "subject"])
-async def test_no_text_makes_an_email_anything_else(wallets: CustodialWallets, text: str) -> None:
+async def test_no_text_makes_an_email_address_another_kind_of_name(
+    wallets: CustodialWallets, text: str
+) -> None:
     person = await wallets.link(vouched("user-7", DISCORD, email=EMAIL))
     root = (await wallets.wallet_of_email(EMAIL)).subject
 
@@ -150,7 +154,7 @@ async def test_no_text_makes_an_email_anything_else(wallets: CustodialWallets, t
         assert (await wallets.wallet_of_email(name)).wallet not in person
 
 
-async def test_a_stranger_has_nothing(wallets: CustodialWallets) -> None:
+async def test_an_unknown_subject_has_no_wallets_and_no_accounts(wallets: CustodialWallets) -> None:
     for subject in ("user-7", "", "ltzd:none", f"{ISSUER} user-7"):
         assert await wallets.wallets_of(subject) == ()
         assert await wallets.accounts_of(subject) == ()
@@ -159,9 +163,7 @@ async def test_a_stranger_has_nothing(wallets: CustodialWallets) -> None:
 # --- linking ------------------------------------------------------------------------------------
 
 
-async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
-    wallets: CustodialWallets, pool: Pool
-) -> None:
+async def test_a_first_log_in_creates_one_wallet(wallets: CustodialWallets, pool: Pool) -> None:
     wallets_of_each = await asyncio.gather(*(wallets.link(vouched()) for _ in range(20)))
 
     assert len(set(wallets_of_each)) == 1
@@ -170,7 +172,9 @@ async def test_who_logs_in_for_the_first_time_gets_a_wallet_once(
     assert await wallets.wallets_of("user-7", wanted=wallets_of_each[0][0]) == wallets_of_each[0]
 
 
-async def test_a_verified_email_brings_its_wallet(wallets: CustodialWallets, pool: Pool) -> None:
+async def test_a_verified_email_address_gives_the_log_in_its_wallet(
+    wallets: CustodialWallets, pool: Pool
+) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
 
     assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
@@ -207,7 +211,7 @@ async def test_the_order_of_a_tokens_names_does_not_matter(wallets: CustodialWal
     assert person == (account.wallet, ann.wallet)
 
 
-async def test_names_that_are_new_lead_to_the_older_wallet(wallets: CustodialWallets) -> None:
+async def test_new_names_of_a_token_lead_to_the_older_wallet(wallets: CustodialWallets) -> None:
     [first] = await wallets.link(vouched(email=EMAIL))
     assert (await wallets.wallet_of_email(EMAIL)).wallet == first
 
@@ -228,7 +232,7 @@ async def test_what_is_verified_later_joins_a_login_that_has_a_wallet(
     assert await wallets.link(vouched("user-7", GITHUB)) == (ann.wallet, own, github)
 
 
-async def test_a_user_is_taken_once_and_by_the_first_that_proves_it(
+async def test_a_user_is_owned_by_the_first_subject_that_proves_a_name(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
@@ -243,7 +247,7 @@ async def test_a_user_is_taken_once_and_by_the_first_that_proves_it(
     assert await users_in(pool) == 2
 
 
-async def test_of_two_who_prove_one_name_at_once_one_gets_it(
+async def test_of_two_concurrent_proofs_of_a_name_one_succeeds(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     for number in range(8):
@@ -258,7 +262,7 @@ async def test_of_two_who_prove_one_name_at_once_one_gets_it(
         assert [len(linked) for linked in both] == [1, 1]
 
 
-async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
+async def test_concurrent_logins_and_events_for_one_name_end_on_one_wallet(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     """The event's user is either found by the login or never made."""
@@ -273,7 +277,7 @@ async def test_logins_and_events_for_one_name_at_once_end_on_one_wallet(
         assert named <= set(await wallets.wallets_of(f"user {number}"))
 
 
-async def test_an_event_that_is_faster_with_a_name_loses_its_wallet_to_no_stranger(
+async def test_an_events_new_wallet_goes_to_no_other_log_in_that_raced_for_the_name(
     wallets: CustodialWallets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other log-in comes after the first has read the name and before it links it."""
@@ -317,7 +321,7 @@ async def test_another_issuers_subject_is_another_person(
     assert await elsewhere.link(vouched()) != (mine,)
 
 
-async def test_a_link_that_dies_half_way_has_done_nothing(
+async def test_a_link_that_fails_half_way_changes_nothing(
     wallets: CustodialWallets, pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
@@ -336,7 +340,7 @@ async def test_a_link_that_dies_half_way_has_done_nothing(
     assert (await wallets.wallets_of("user-7"))[0] == ann.wallet
 
 
-async def test_a_token_tells_all_wallets_of_its_user(wallets: CustodialWallets, pool: Pool) -> None:
+async def test_a_token_gives_all_wallets_of_its_user(wallets: CustodialWallets, pool: Pool) -> None:
     async with an_issuer() as issuer, OidcTokens(issuer.policy()) as tokens:
         linking = LinkingTokenVerifier(
             tokens, CustodialWallets(pool, SEALER, issuer.issuer, SIGNED_HERE)
@@ -373,7 +377,9 @@ def permit_of(wallet: Address, **changes: Any) -> dict[str, Any]:
     return changed(**{"message__owner": hex_of(wallet), **changes})
 
 
-async def test_a_permit_of_ltz_is_signed_as_a_wallet_would(wallets: CustodialWallets) -> None:
+async def test_an_ltz_permit_gets_the_same_signature_as_from_a_wallet(
+    wallets: CustodialWallets,
+) -> None:
     user = await wallets.wallet_of_email(EMAIL)
     data = permit_of(user.wallet)
 
@@ -443,7 +449,7 @@ async def test_every_form_of_the_same_values_is_the_same_message(wallets: Custod
     ],
     ids=lambda changes: next(iter(changes)) if isinstance(changes, dict) else "",
 )
-def test_nothing_else_is_signed(changes: dict[str, Any]) -> None:
+def test_typed_data_other_than_an_ltz_permit_is_refused(changes: dict[str, Any]) -> None:
     secret, wallet = local_signing.new_key()
     assert local_signing.sign(secret, wallet, permit_of(wallet), SIGNED_HERE)
 
@@ -451,7 +457,7 @@ def test_nothing_else_is_signed(changes: dict[str, Any]) -> None:
         local_signing.sign(secret, wallet, permit_of(wallet, **changes), SIGNED_HERE)
 
 
-async def test_what_is_not_signed_is_refused_before_the_key_is_looked_for(
+async def test_invalid_typed_data_is_refused_before_the_key_is_read(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     pool.terminate()
@@ -465,7 +471,7 @@ async def test_a_wallet_that_is_not_kept_here_does_not_sign(wallets: CustodialWa
         await wallets.sign_typed_data(a_wallet(1), permit_of(a_wallet(1)))
 
 
-async def test_what_is_not_in_the_list_is_not_signed(pool: Pool) -> None:
+async def test_a_message_that_is_not_in_the_allowed_list_is_not_signed(pool: Pool) -> None:
     nothing = CustodialWallets(pool, SEALER, ISSUER, ())
     user = await nothing.wallet_of_email(EMAIL)
 
@@ -498,7 +504,7 @@ def test_no_shape_of_data_makes_signing_fail_otherwise(value: Any, place: str) -
 # --- keys ---------------------------------------------------------------------------------------
 
 
-async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
+async def test_a_wallets_key_is_stored_sealed_and_matches_its_address(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     user = await wallets.wallet_of_email(EMAIL)
@@ -512,7 +518,7 @@ async def test_a_wallets_key_lies_sealed_and_is_the_wallets(
     assert row["key_id"] == SEALER.key_id
 
 
-async def test_a_row_that_was_moved_or_is_under_an_unknown_key_signs_nothing(
+async def test_a_row_that_was_moved_or_sealed_with_an_unknown_key_cannot_sign(
     wallets: CustodialWallets, pool: Pool
 ) -> None:
     ann = await wallets.wallet_of_email(EMAIL)
@@ -531,7 +537,7 @@ async def test_a_row_that_was_moved_or_is_under_an_unknown_key_signs_nothing(
         await wallets.sign_typed_data(ann.wallet, permit_of(ann.wallet))
 
 
-def test_every_new_key_is_another_and_its_address_is_its_own() -> None:
+def test_new_keys_differ_and_match_their_addresses() -> None:
     made = [local_signing.new_key() for _ in range(20)]
 
     assert len({secret for secret, _ in made}) == 20
@@ -540,7 +546,7 @@ def test_every_new_key_is_another_and_its_address_is_its_own() -> None:
         assert coincurve.PrivateKey(secret)
 
 
-async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
+async def test_no_log_error_or_repr_holds_a_key_or_a_name(
     wallets: CustodialWallets,
     pool: Pool,
     capsys: pytest.CaptureFixture[str],
@@ -568,7 +574,9 @@ async def test_nothing_that_is_said_or_logged_holds_a_key_or_a_name(
         assert secret not in output
 
 
-async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) -> None:
+async def test_a_lost_database_makes_wallets_unavailable_and_fails_the_ping(
+    database_url: str,
+) -> None:
     pool = await open_pool(database_url)
     wallets = CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
     assert await wallets.ping()
@@ -581,5 +589,5 @@ async def test_a_lost_database_is_told_and_answers_no_ping(database_url: str) ->
     assert wallets.under_way == 0
 
 
-def test_what_may_be_signed_names_the_domain_of_the_contract() -> None:
+def test_the_signed_domain_is_the_contracts_eip712_domain() -> None:
     assert ltz_permits(1, LTZ_AT) == AllowedMessage("Permit", "Loyalty Token", 1, LTZ_AT)

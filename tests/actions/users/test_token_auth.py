@@ -88,6 +88,6 @@ async def test_a_user_whom_the_provider_has_deleted_has_no_wallet(
         await users.require_wallet(user, address_of(given["walletAddress"]))
 
 
-async def test_a_token_that_does_not_count_has_no_user(users: TokenAuthenticator) -> None:
+async def test_an_invalid_token_has_no_user(users: TokenAuthenticator) -> None:
     with pytest.raises(Unauthorized):
         await users.user_of("token")

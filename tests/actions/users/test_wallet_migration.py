@@ -95,7 +95,7 @@ async def in_order(
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
-async def test_with_our_own_wallets_the_three_end_on_one_in_every_order(
+async def test_with_custodial_wallets_address_account_and_log_in_end_on_one_wallet_in_any_order(
     local: LocalWorld, order: tuple[str, ...]
 ) -> None:
     async def log_in() -> str:
@@ -104,7 +104,7 @@ async def test_with_our_own_wallets_the_three_end_on_one_in_every_order(
     await in_order(local, order, log_in)
 
 
-async def test_whatever_comes_in_whatever_order_ends_on_the_oldest_pregenerated_wallet(
+async def test_random_sequences_end_on_the_oldest_pregenerated_wallet(
     local: LocalWorld,
 ) -> None:
     seed = random.randrange(10**9)
@@ -154,7 +154,9 @@ async def made_in_order(world: World, wallets: tuple[Address, ...]) -> list[Addr
     return [Address(row["wallet"]) for row in rows]
 
 
-async def test_what_was_given_before_stays_where_it_is_and_is_his(local: LocalWorld) -> None:
+async def test_earlier_rewards_stay_in_the_old_wallet_which_still_belongs_to_the_user(
+    local: LocalWorld,
+) -> None:
     request = a_request(EMAIL)
     before = await local.events.record(request)
     pregenerated = await local.pregenerated(DISCORD)
@@ -171,7 +173,7 @@ async def test_what_was_given_before_stays_where_it_is_and_is_his(local: LocalWo
     await local.users.require_wallet(user, pregenerated)
 
 
-async def test_a_member_of_a_site_goes_along_unless_he_is_linked(local: LocalWorld) -> None:
+async def test_a_site_member_migrates_with_his_user_unless_he_is_linked(local: LocalWorld) -> None:
     before = await local.events.record(a_request(EMAIL))
     pregenerated = await local.pregenerated(DISCORD)
     user_id = await value(local.pool, "SELECT id FROM users")
@@ -202,7 +204,7 @@ async def test_two_pregenerated_accounts_of_one_person_keep_their_answers(
     assert await local.event(EMAIL) == pairs[0], "the older one of them"
 
 
-async def test_an_address_follows_also_when_a_later_token_brings_the_pregenerated_wallet(
+async def test_an_address_migrates_also_if_a_later_token_proves_the_pregenerated_account(
     local: LocalWorld,
 ) -> None:
     first = await local.event(EMAIL)
@@ -216,7 +218,7 @@ async def test_an_address_follows_also_when_a_later_token_brings_the_pregenerate
 
 
 @pytest.mark.parametrize("email", [None, "another@shop.example", "ann@shop.examp1e"])
-async def test_an_address_that_a_token_does_not_vouch_for_stays_where_it_is(
+async def test_an_address_that_the_token_does_not_verify_does_not_migrate(
     local: LocalWorld, email: str | None
 ) -> None:
     first = await local.event(EMAIL)
@@ -231,7 +233,7 @@ async def test_an_address_that_a_token_does_not_vouch_for_stays_where_it_is(
     assert await value(local.pool, "SELECT proven_by FROM users") is None
 
 
-async def test_an_address_that_another_person_has_proven_before_is_his_for_ever(
+async def test_an_address_stays_with_the_first_person_who_proved_it(
     local: LocalWorld,
 ) -> None:
     first = await local.event(EMAIL)
@@ -245,7 +247,7 @@ async def test_an_address_that_another_person_has_proven_before_is_his_for_ever(
         await local.moved_on()
 
 
-async def test_names_of_an_owner_who_has_logged_in_lead_home_also_for_new_events(
+async def test_new_events_for_an_owners_proven_names_go_to_his_wallet(
     local: LocalWorld,
 ) -> None:
     """No row of the address is there to follow yet."""
@@ -263,7 +265,7 @@ async def test_names_of_an_owner_who_has_logged_in_lead_home_also_for_new_events
 
 @pytest.mark.parametrize("kind", ["accessToken", "identityToken"])
 @pytest.mark.parametrize("order", ORDERS, ids=" ".join)
-async def test_with_a_vendor_the_three_end_on_one_in_every_order(
+async def test_with_a_vendor_address_account_and_log_in_end_on_one_wallet_in_any_order(
     vendor: VendorWorld, order: tuple[str, ...], kind: str
 ) -> None:
     async def log_in() -> str:
@@ -273,7 +275,7 @@ async def test_with_a_vendor_the_three_end_on_one_in_every_order(
     await in_order(vendor, order, log_in)
 
 
-async def test_a_token_that_lists_the_address_is_enough(
+async def test_a_token_that_lists_the_address_is_enough_to_migrate(
     vendor: VendorWorld, provider: Provider
 ) -> None:
     first = await vendor.event(EMAIL)
@@ -298,7 +300,7 @@ async def test_a_token_that_lists_the_address_is_enough(
     ],
     ids=str,
 )
-async def test_an_address_that_is_not_proven_or_not_the_same_stays_where_it_is(
+async def test_an_unproven_or_different_address_does_not_migrate(
     vendor: VendorWorld, row: dict[str, object]
 ) -> None:
     first = await vendor.event(EMAIL)
@@ -311,7 +313,9 @@ async def test_an_address_that_is_not_proven_or_not_the_same_stays_where_it_is(
     assert await value(vendor.pool, "SELECT proven_by FROM users") is None
 
 
-async def test_a_look_alike_of_an_address_is_another_address(vendor: VendorWorld) -> None:
+async def test_an_address_with_look_alike_characters_is_another_address(
+    vendor: VendorWorld,
+) -> None:
     first = await vendor.event(KELVIN.lower())
     rows = [{"type": "email", "address": KELVIN, "lv": 1}]
     given = await vendor.log_in(DISCORD, claims={"linked_accounts": json.dumps(rows)})
@@ -321,7 +325,7 @@ async def test_a_look_alike_of_an_address_is_another_address(vendor: VendorWorld
     assert await vendor.event(KELVIN.lower()) == first
 
 
-async def test_an_address_goes_with_its_first_prover_and_not_with_the_next(
+async def test_an_address_migrates_with_its_first_prover_only(
     vendor: VendorWorld,
 ) -> None:
     await vendor.event(EMAIL)
@@ -339,7 +343,7 @@ async def test_an_address_goes_with_its_first_prover_and_not_with_the_next(
         await vendor.users.require_wallet(user, home)
 
 
-async def test_who_logs_in_by_the_address_alone_has_proven_it(vendor: VendorWorld) -> None:
+async def test_a_log_in_with_only_the_address_proves_it(vendor: VendorWorld) -> None:
     """Nothing moves, and nobody else gets it later."""
     first = await vendor.event(EMAIL)
     mine = await vendor.provider.log_in(EMAIL)
@@ -352,7 +356,7 @@ async def test_who_logs_in_by_the_address_alone_has_proven_it(vendor: VendorWorl
     assert await vendor.event(EMAIL) == first
 
 
-async def test_a_pairs_answer_outlives_the_account_that_changed_hands(
+async def test_a_pregeneration_keeps_its_answer_after_its_account_was_transferred(
     vendor: VendorWorld,
 ) -> None:
     """The one thing that a vendor's protocol leaves apart: its user of the pair is gone."""
@@ -367,7 +371,7 @@ async def test_a_pairs_answer_outlives_the_account_that_changed_hands(
     assert await vendor.pregenerated(DISCORD) == pair
 
 
-async def test_a_token_that_names_all_costs_its_provider_one_question(
+async def test_a_token_that_lists_all_names_causes_one_provider_request(
     vendor: VendorWorld, provider: Provider
 ) -> None:
     await vendor.event(EMAIL)
@@ -382,7 +386,7 @@ async def test_a_token_that_names_all_costs_its_provider_one_question(
     assert provider.requests == 1
 
 
-async def test_a_token_of_somebody_without_events_costs_its_provider_nothing(
+async def test_a_token_of_a_person_without_events_causes_no_provider_request(
     vendor: VendorWorld, provider: Provider
 ) -> None:
     given = await vendor.log_in(DISCORD, links=[{"email": EMAIL}])
@@ -394,7 +398,7 @@ async def test_a_token_of_somebody_without_events_costs_its_provider_nothing(
     assert provider.requests == 0
 
 
-async def test_a_provider_that_is_away_fails_nobody_and_is_asked_again_later(
+async def test_an_unavailable_provider_fails_no_request_and_is_asked_again_later(
     vendor: VendorWorld, provider: Provider
 ) -> None:
     first = await vendor.event(EMAIL)
@@ -440,7 +444,7 @@ def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, 
     return WalletMigration(world.pool, identities, world.clock), identities  # type: ignore[arg-type]
 
 
-async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld) -> None:
+async def test_of_two_concurrent_proofs_of_an_address_one_succeeds(local: LocalWorld) -> None:
     for number in range(10):
         email = f"{number}@shop.example"
         await local.event(email)
@@ -457,7 +461,7 @@ async def test_of_two_who_prove_an_address_at_once_one_gets_it(local: LocalWorld
         assert await local.event(email) == wallet
 
 
-async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
+async def test_a_user_is_checked_once_a_minute_unless_his_names_change(
     local: LocalWorld,
 ) -> None:
     following, identities = following_of(local, a_person("ann", 7, EMAIL))
@@ -471,7 +475,7 @@ async def test_one_user_is_looked_at_once_a_minute_until_his_names_change(
     assert identities.requests == 3
 
 
-async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorld) -> None:
+async def test_a_lost_database_fails_no_request_that_does_not_need_it(local: LocalWorld) -> None:
     following, _ = following_of(local, a_person("ann", 7, EMAIL))
     before = telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get()
     local.pool.terminate()
@@ -483,7 +487,9 @@ async def test_a_lost_database_fails_no_request_that_needs_none(local: LocalWorl
     assert telemetry.WALLET_MIGRATIONS.labels("unavailable")._value.get() == before + 1
 
 
-async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld) -> None:
+async def test_a_check_whose_caller_was_cancelled_is_made_at_the_next_request(
+    local: LocalWorld,
+) -> None:
     following, identities = following_of(local, a_person("ann", 7, EMAIL))
 
     async def cancelled(_: str) -> UserProfile | None:
@@ -498,7 +504,7 @@ async def test_who_goes_away_meanwhile_is_looked_at_next_time(local: LocalWorld)
     assert identities.requests == 1
 
 
-async def test_it_is_told_by_ids_alone(local: LocalWorld) -> None:
+async def test_the_log_of_a_migration_holds_only_ids(local: LocalWorld) -> None:
     first = await local.event(EMAIL)
     following, _ = following_of(local, a_person("ann", 7, EMAIL))
 
@@ -517,7 +523,7 @@ async def test_it_is_told_by_ids_alone(local: LocalWorld) -> None:
     assert EMAIL not in repr(a_person("ann", 7, EMAIL)) + repr(TokenUser("a", (), emails=(EMAIL,)))
 
 
-async def test_another_process_that_knows_the_user_gives_to_the_new_wallet_too(
+async def test_another_process_with_a_cached_user_also_rewards_the_new_wallet(
     local: LocalWorld, database_url: str
 ) -> None:
     async with a_local_world(database_url) as other:
@@ -529,7 +535,7 @@ async def test_another_process_that_knows_the_user_gives_to_the_new_wallet_too(
         assert await other.event(EMAIL) == pregenerated
 
 
-async def test_events_beside_a_log_in_are_minted_once_each_to_one_of_his_wallets(
+async def test_events_concurrent_with_a_log_in_are_minted_once_each_to_one_of_the_users_wallets(
     local: LocalWorld,
 ) -> None:
     first = await local.event(EMAIL)
@@ -549,7 +555,7 @@ async def test_events_beside_a_log_in_are_minted_once_each_to_one_of_his_wallets
     await no_disagreement(local)
 
 
-async def test_a_first_event_that_a_faster_one_overtakes_is_the_same_users(
+async def test_concurrent_first_events_under_different_subjects_belong_to_one_user(
     local: LocalWorld, database_url: str
 ) -> None:
     """Who met him first knew him under another subject, with another wallet."""
@@ -588,7 +594,7 @@ async def is_waited_for(world: World) -> bool:
     )
 
 
-async def test_a_wallet_that_was_left_is_still_its_users(local: LocalWorld) -> None:
+async def test_a_wallet_that_was_left_still_belongs_to_its_user(local: LocalWorld) -> None:
     """Payments to it that are minted later have a user to be told of."""
     first = await local.event(EMAIL)
     following, _ = following_of(local, a_person("ann", 7, EMAIL))

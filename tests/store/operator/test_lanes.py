@@ -1,4 +1,4 @@
-"""A lane's term is fenced by its epoch, and its counters go on where they stood."""
+"""A lane's term is fenced by its epoch; its counters continue across terms."""
 
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
@@ -18,13 +18,13 @@ async def test_a_wallet_without_a_lane_has_no_counters(pool: Pool) -> None:
     assert await counters(pool) == (None, None)
 
 
-async def test_a_new_lane_begins_where_the_chain_stands(pool: Pool) -> None:
+async def test_a_new_lane_begins_at_the_chains_nonce(pool: Pool) -> None:
     lane = await a_lane(pool, first_nonce=7, first_seq=512)
 
     assert (lane.epoch, await counters(pool)) == (1, (7, 512))
 
 
-async def test_a_later_term_counts_the_epoch_up_and_keeps_the_counters(pool: Pool) -> None:
+async def test_a_later_term_increments_the_epoch_and_keeps_the_counters(pool: Pool) -> None:
     old = await a_lane(pool, first_nonce=7, first_seq=512)
     new = await a_lane(pool, first_nonce=99, first_seq=0)
 

@@ -1,4 +1,4 @@
-"""One holder a lock; when its connection dies the next one has it, and the old one knows."""
+"""A lock has one holder; if its connection dies, the next waiter gets the lock."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def kill(pool: Pool, application: str) -> int:
-    """End the sessions of that name from the server's side; answers how many."""
+    """Terminates the sessions with this application name on the server and returns their number."""
     killed: int = await value(
         pool,
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
@@ -60,7 +60,7 @@ async def test_a_lock_is_handed_over_when_its_holders_connection_dies(
             await _hold_once(database_url, "lane")
 
 
-async def test_a_block_that_fails_gives_the_lock_away(database_url: str) -> None:
+async def test_an_exception_in_the_block_releases_the_lock(database_url: str) -> None:
     with pytest.raises(RuntimeError):
         async with locks.hold_lock(database_url, "lane"):
             raise RuntimeError
@@ -68,7 +68,7 @@ async def test_a_block_that_fails_gives_the_lock_away(database_url: str) -> None
         await _hold_once(database_url, "lane")
 
 
-async def test_a_cancelled_holder_gives_the_lock_away(database_url: str) -> None:
+async def test_a_cancelled_holder_releases_the_lock(database_url: str) -> None:
     holding = asyncio.Event()
 
     async def hold() -> None:

@@ -1,4 +1,4 @@
-"""Rewards leave the queue in order and come back unchanged."""
+"""The queue of rewards: its order, requeued and failed rewards, the mint limit, paused brands."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ async def ids_queued(pool: Pool, limit: int = 100) -> list[UUID]:
 
 
 async def mint(connection: Connection, reward: UUID, transaction_hash: Hash32) -> None:
-    """As the indexer writes it."""
+    """Records the reward's mint as the indexer does."""
     await connection.execute(
         "UPDATE rewards SET mint_block_number = 1, mint_block_hash = $2, "
         "mint_transaction_hash = $3 WHERE id = $1",
@@ -65,7 +65,7 @@ async def pay(pool: Pool, brand: Address = ZERO_ADDRESS) -> UUID:
         return await queue_reward(connection, kind=2, brand=brand)
 
 
-async def test_brands_take_turns_and_each_gives_its_oldest(pool: Pool) -> None:
+async def test_brands_take_turns_and_each_contributes_its_oldest_reward(pool: Pool) -> None:
     many = await queue_for(pool, A_BRAND, 5)
     two = await queue_for(pool, B_BRAND, 2)
     late = await queue_for(pool, C_BRAND, 1)
@@ -79,7 +79,9 @@ async def test_brands_take_turns_and_each_gives_its_oldest(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("paused", [False, True])
-async def test_the_turn_goes_on_behind_the_brand_that_was_last(pool: Pool, paused: bool) -> None:
+async def test_the_rotation_continues_after_the_brand_that_was_last(
+    pool: Pool, paused: bool
+) -> None:
     if paused:
         await add_brand(pool, Address(b"\x0a" * 19 + b"\xff"), is_paused=True)
         await queue_for(pool, Address(b"\x0a" * 19 + b"\xff"), 200)
@@ -92,7 +94,7 @@ async def test_the_turn_goes_on_behind_the_brand_that_was_last(pool: Pool, pause
     assert await waiting(pool, after=b"\xff" * 20) == [a, b, c]
 
 
-async def test_payments_come_first_whosever_and_however_young_they_are(pool: Pool) -> None:
+async def test_payments_come_first_for_every_brand_and_at_any_age(pool: Pool) -> None:
     many = await queue_for(pool, A_BRAND, 3)
     first, second = await pay(pool), await pay(pool, B_BRAND)
     late = await queue_for(pool, B_BRAND, 1)
@@ -100,7 +102,9 @@ async def test_payments_come_first_whosever_and_however_young_they_are(pool: Poo
     assert await waiting(pool) == [first, second, many[0], late[0], *many[1:]]
 
 
-async def test_the_reward_that_saves_comes_before_the_turns_and_only_once(pool: Pool) -> None:
+async def test_the_reward_being_saved_for_comes_before_the_rotation_and_only_once(
+    pool: Pool,
+) -> None:
     many = await queue_for(pool, A_BRAND, 2)
     saving = await queue_for(pool, C_BRAND, 2)
     paid = await pay(pool)
@@ -111,7 +115,7 @@ async def test_the_reward_that_saves_comes_before_the_turns_and_only_once(pool: 
     assert await waiting(pool, saver=saving[0]) == [paid, *many]
 
 
-async def test_of_very_many_brands_a_hundred_have_their_turn_and_then_the_next(pool: Pool) -> None:
+async def test_with_many_brands_a_hundred_have_a_turn_before_the_next_hundred(pool: Pool) -> None:
     brands = [Address(number.to_bytes(20, "big")) for number in range(1, 251)]
     ids = [(await queue_for(pool, brand))[0] for brand in brands]
     twice = await queue_for(pool, brands[0], 1)
@@ -122,10 +126,10 @@ async def test_of_very_many_brands_a_hundred_have_their_turn_and_then_the_next(p
     third = await waiting(pool, after=brands[199])
     assert second == ids[100:200]
     assert third == [*ids[200:], *ids[:50]]
-    assert twice[0] not in first + second + third, "before each has had one"
+    assert twice[0] not in first + second + third, "each brand has one turn before the second"
 
 
-async def test_a_term_goes_on_with_the_brand_behind_the_last_reference(pool: Pool) -> None:
+async def test_a_new_term_continues_after_the_brand_of_the_last_reference(pool: Pool) -> None:
     lane = await a_lane(pool)
     (a,) = await queue_for(pool, A_BRAND)
     (b,) = await queue_for(pool, B_BRAND)
@@ -141,7 +145,7 @@ async def test_a_term_goes_on_with_the_brand_behind_the_last_reference(pool: Poo
 # --- above the mint limit -----------------------------------------------------------------------
 
 
-async def test_a_reward_above_the_limit_leaves_the_queue_until_a_limit_holds_it(
+async def test_a_reward_above_the_mint_limit_leaves_the_queue_until_the_limit_is_high_enough(
     pool: Pool,
 ) -> None:
     ids = await queue_for(pool, A_BRAND, 3)
@@ -154,10 +158,12 @@ async def test_a_reward_above_the_limit_leaves_the_queue_until_a_limit_holds_it(
 
         assert await rewards.set_within_limit(connection, lane, 499, 10) == 0
         assert await rewards.set_within_limit(connection, lane, 500, 10) == 1
-    assert await waiting(pool) == ids, "and has its old place"
+    assert await waiting(pool) == ids, "the reward has its old place"
 
 
-async def test_a_limit_that_was_raised_puts_so_many_back_at_a_time(pool: Pool) -> None:
+async def test_a_raised_mint_limit_requeues_a_bounded_number_of_rewards_at_a_time(
+    pool: Pool,
+) -> None:
     ids = await queue_for(pool, A_BRAND, 5)
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -166,7 +172,7 @@ async def test_a_limit_that_was_raised_puts_so_many_back_at_a_time(pool: Pool) -
     assert counts == [2, 2, 1, 0]
 
 
-async def test_a_term_that_is_over_takes_nothing_out_and_puts_nothing_back(pool: Pool) -> None:
+async def test_an_ended_term_neither_sets_rewards_aside_nor_requeues_them(pool: Pool) -> None:
     first, other = await queue_for(pool, A_BRAND, 2)
     old = await a_lane(pool)
     async with session(pool) as connection:
@@ -199,7 +205,7 @@ async def test_a_reward_with_a_transaction_or_a_mint_is_not_queued(pool: Pool) -
     assert await ids_queued(pool) == [waiting]
 
 
-async def test_a_reward_that_comes_back_keeps_its_reference_and_its_place(pool: Pool) -> None:
+async def test_a_requeued_reward_keeps_its_reference_and_its_place(pool: Pool) -> None:
     ids = await queue_rewards(pool, 3)
     lane = await a_lane(pool, first_seq=5)
     async with session(pool) as connection:
@@ -217,7 +223,7 @@ async def test_a_reward_that_comes_back_keeps_its_reference_and_its_place(pool: 
     ]
 
 
-async def test_a_minted_reward_never_comes_back(pool: Pool) -> None:
+async def test_a_minted_reward_is_never_requeued(pool: Pool) -> None:
     ids = await queue_rewards(pool, 2)
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -265,7 +271,7 @@ async def test_of_several_attempts_the_newest_published_hash_is_shown(pool: Pool
 # --- failed rewards ---------------------------------------------------------------------------
 
 
-async def test_a_failed_reward_is_not_queued_until_it_is_put_back(pool: Pool) -> None:
+async def test_a_failed_reward_is_not_queued_until_it_is_requeued(pool: Pool) -> None:
     bad, good = await queue_rewards(pool, 2)
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -279,7 +285,7 @@ async def test_a_failed_reward_is_not_queued_until_it_is_put_back(pool: Pool) ->
     assert (second.id, second.has_failed) == (good, False)
 
 
-async def test_a_reward_fails_once_and_is_put_back_once(pool: Pool) -> None:
+async def test_a_reward_fails_once_and_is_requeued_once(pool: Pool) -> None:
     (bad,) = await queue_rewards(pool, 1)
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -303,7 +309,7 @@ async def test_a_reward_with_a_transaction_or_a_mint_cannot_fail(pool: Pool) -> 
         assert await rewards.fail(connection, lane, reasons) == []
 
 
-async def test_a_term_that_is_over_fails_nobody(pool: Pool) -> None:
+async def test_an_ended_term_fails_no_reward(pool: Pool) -> None:
     (bad,) = await queue_rewards(pool, 1)
     old = await a_lane(pool)
     await a_lane(pool)
@@ -312,7 +318,7 @@ async def test_a_term_that_is_over_fails_nobody(pool: Pool) -> None:
     assert await ids_queued(pool) == [bad]
 
 
-async def test_a_failed_reward_is_not_signed_for(pool: Pool) -> None:
+async def test_a_failed_reward_is_not_signed(pool: Pool) -> None:
     bad, good = await queue_rewards(pool, 2)
     lane = await a_lane(pool)
     async with session(pool) as connection:
@@ -323,7 +329,7 @@ async def test_a_failed_reward_is_not_signed_for(pool: Pool) -> None:
     assert await value(pool, "SELECT count(*) FROM transactions") == 0
 
 
-async def test_putting_back_wakes_the_lane(pool: Pool, database_url: str) -> None:
+async def test_requeueing_a_failed_reward_wakes_the_lane(pool: Pool, database_url: str) -> None:
     (bad,) = await queue_rewards(pool, 1)
     lane = await a_lane(pool)
     woken = asyncio.Event()
@@ -357,7 +363,7 @@ async def queue_for(pool: Pool, brand: Address, count: int = 1) -> list[UUID]:
         return [await queue_reward(connection, brand=brand) for _ in range(count)]
 
 
-async def test_rewards_of_a_paused_brand_wait_until_it_goes_on(pool: Pool) -> None:
+async def test_rewards_of_a_paused_brand_wait_until_it_is_resumed(pool: Pool) -> None:
     await add_brand(pool, BRAND, is_paused=True)
     await add_brand(pool, OTHER_BRAND, is_paused=False)
     waiting = await queue_for(pool, BRAND, 2)
@@ -378,7 +384,7 @@ async def test_while_one_brand_is_paused_the_others_take_turns(pool: Pool) -> No
     assert await ids_queued(pool, 7) == expected[:7]
 
 
-async def test_a_brand_that_nobody_knows_is_not_paused(pool: Pool) -> None:
+async def test_an_unknown_brand_is_not_paused(pool: Pool) -> None:
     await add_brand(pool, BRAND, is_paused=True)
     await queue_for(pool, BRAND)
     unknown = await queue_for(pool, OTHER_BRAND, 2)
@@ -397,8 +403,8 @@ async def test_when_all_brands_are_paused_nothing_is_queued(pool: Pool) -> None:
 
 @pytest.mark.parametrize("after", [b"", A_BRAND, OTHER_BRAND, BRAND, b"\xff"])
 @pytest.mark.parametrize("is_paused", [True, False])
-async def test_a_brands_backlog_is_never_read(pool: Pool, is_paused: bool, after: bytes) -> None:
-    """Ten thousand at the head of the queue, wherever the turn begins."""
+async def test_a_brands_backlog_is_never_scanned(pool: Pool, is_paused: bool, after: bytes) -> None:
+    """Ten thousand rewards of one brand are at the head of the queue."""
     await add_brand(pool, BRAND, is_paused=is_paused)
     async with session(pool) as connection:
         await connection.execute(
@@ -421,16 +427,16 @@ async def test_a_brands_backlog_is_never_read(pool: Pool, is_paused: bool, after
 
 
 def rows_read(plan: dict[str, Any]) -> float:
-    """By all scans of the plan, with those that a filter threw away."""
+    """Sums the rows read by all scans of the plan, including those that a filter removed."""
     own = 0.0
     if "Scan" in plan["Node Type"]:
-        thrown_away = plan.get("Rows Removed by Filter", 0)
-        own = (plan["Actual Rows"] + thrown_away) * plan["Actual Loops"]
+        filtered = plan.get("Rows Removed by Filter", 0)
+        own = (plan["Actual Rows"] + filtered) * plan["Actual Loops"]
     return own + sum(map(rows_read, plan.get("Plans", [])))
 
 
 async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:
-    """A reward whose mint was published, and the self-transfer that took its nonce after that."""
+    """A reward whose mint was signed, and the published self-transfer that replaced the mint."""
     (reward,) = await queue_rewards(pool, 1)
     lane = await a_lane(pool)
     empty = Attempt(a_hash("empty"), b"empty", Fees(9 * GWEI, GWEI), is_cancellation=True)
@@ -443,7 +449,7 @@ async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:
     return reward, row, empty
 
 
-async def test_the_hash_of_a_self_transfer_is_never_shown_as_a_mints(pool: Pool) -> None:
+async def test_a_self_transfers_hash_is_never_shown_as_a_mint_hash(pool: Pool) -> None:
     reward, _, _ = await a_cancelled_mint(pool)
     async with session(pool) as connection:
         assert await rewards.published_hashes(connection, [reward]) == {}
@@ -451,7 +457,7 @@ async def test_the_hash_of_a_self_transfer_is_never_shown_as_a_mints(pool: Pool)
         assert await rewards.published_hashes(connection, [reward]) == {reward: a_hash("mint")}
 
 
-async def test_a_reward_of_a_cancelled_mint_comes_back_with_its_seq_and_is_counted(
+async def test_a_reward_of_a_cancelled_mint_is_requeued_with_its_seq_and_counts_the_cancellation(
     pool: Pool,
 ) -> None:
     reward, row, _ = await a_cancelled_mint(pool)
@@ -463,8 +469,8 @@ async def test_a_reward_of_a_cancelled_mint_comes_back_with_its_seq_and_is_count
     assert (waiting.id, waiting.seq) == (reward, 0)
 
 
-async def test_a_self_transfer_is_the_newest_attempt_whatever_it_pays(pool: Pool) -> None:
-    """At the cap it pays no more than the call before it."""
+async def test_a_self_transfer_is_the_newest_attempt_at_any_fee(pool: Pool) -> None:
+    """At the fee cap the self-transfer pays no more than the attempt before it."""
     (reward,) = await queue_rewards(pool, 1)
     lane = await a_lane(pool)
     call = an_attempt("mint")
@@ -481,5 +487,5 @@ async def test_a_self_transfer_is_the_newest_attempt_whatever_it_pays(pool: Pool
     )
     assert tx.tx.is_abandoned
     assert tx.max_cost_wei == intent.gas_limit * call.fees.max_fee_per_gas, (
-        "the call may be mined yet"
+        "the call may still be mined"
     )

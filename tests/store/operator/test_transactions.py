@@ -1,4 +1,4 @@
-"""Signing takes nonce, references and rewards together; a state changes only from what was seen."""
+"""Signing takes nonce, references and rewards in one step; states change by compare-and-set."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -70,7 +70,7 @@ async def test_a_signed_transaction_is_in_flight_with_its_bytes(
     assert (tx.id, tx.nonce, tx.raw, tx.hashes) == (row, 0, b"bytes", (a_hash("bytes"),))
     assert (tx.tx, tx.created_at) == (Transaction(State.SIGNED), created_at)
     assert (tx.gas_limit, tx.fees) == (100_000, FEES)
-    assert tx.ltz == 200, "what its rewards mint"
+    assert tx.ltz == 200, "the sum of its rewards"
 
 
 async def test_signing_takes_the_nonce_and_the_references(
@@ -85,19 +85,21 @@ async def test_signing_takes_the_nonce_and_the_references(
     assert [row["seq"] for row in seqs] == [0, 1, 2, 3, 4]
 
 
-async def test_what_is_rolled_back_leaves_no_gap(pool: Pool, lane: Lane) -> None:
+async def test_a_rolled_back_signature_leaves_no_gap_in_the_counters(
+    pool: Pool, lane: Lane
+) -> None:
     ids = await queue_rewards(pool, 2)
 
-    class ChangedMind(Exception):
+    class RolledBack(Exception):
         pass
 
     async def sign_in_vain() -> None:
         async with transaction(pool) as connection:
             await transactions.store_signed(connection, lane, an_intent(0, ids), an_attempt("a"))
             assert await counters(connection) == (1, 2)
-            raise ChangedMind
+            raise RolledBack
 
-    with pytest.raises(ChangedMind):
+    with pytest.raises(RolledBack):
         await sign_in_vain()
     async with session(pool) as connection:
         assert await counters(connection) == (0, 0)
@@ -134,7 +136,9 @@ MISFITS: dict[str, Callable[[Lane, Intent, list[UUID]], tuple[Lane, Intent]]] = 
 }
 
 
-async def test_an_intent_that_does_not_fit_is_refused_whole(pool: Pool, lane: Lane) -> None:
+async def test_an_intent_with_unexpected_nonce_seq_or_rewards_is_refused_as_a_whole(
+    pool: Pool, lane: Lane
+) -> None:
     ids = await queue_rewards(pool, 2)
     async with session(pool) as connection:
         await transactions.store_signed(connection, lane, an_intent(0, ids[:1]), an_attempt("a"))
@@ -162,10 +166,10 @@ async def test_a_minted_reward_is_not_signed_again(
 
 
 @pytest.mark.parametrize("shares_rewards", [True, False])
-async def test_of_many_who_sign_the_same_nonce_one_succeeds(
+async def test_of_concurrent_signatures_of_one_nonce_one_succeeds(
     pool: Pool, lane: Lane, shares_rewards: bool
 ) -> None:
-    """Nobody else should know the counters; if somebody does, still no nonce is used twice."""
+    """Even if several holders know the counters, no nonce is used twice."""
     ids = await queue_rewards(pool, 1 if shares_rewards else 20)
 
     async def sign(number: int) -> bool:
@@ -183,7 +187,7 @@ async def test_of_many_who_sign_the_same_nonce_one_succeeds(
         assert await counters(connection) == (1, 1)
 
 
-async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
+async def test_a_new_term_fences_off_every_write_of_the_old_holder(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -197,7 +201,7 @@ async def test_a_new_term_shuts_the_old_holder_out_of_every_write(
 
 
 @pytest.mark.parametrize("write", ["store_signed", "save"])
-async def test_a_term_cannot_end_under_a_holders_commit(
+async def test_a_new_term_waits_for_the_holders_open_transaction(
     pool: Pool, connection: Connection, lane: Lane, write: str
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -212,7 +216,7 @@ async def test_a_term_cannot_end_under_a_holders_commit(
     assert (await taking_over).epoch == lane.epoch + 1
 
 
-async def test_publication_may_be_told_again_and_again(
+async def test_marking_a_transaction_published_is_idempotent(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -226,7 +230,7 @@ async def test_publication_may_be_told_again_and_again(
     assert await value(pool, "SELECT published_at FROM attempts") == first
 
 
-async def test_a_late_publication_leaves_a_later_state(
+async def test_a_late_publication_mark_does_not_change_a_later_state(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -248,10 +252,10 @@ WRONG = [
     (State.REVERTED, State.MINED),
     (State.DISPLACED, State.SIGNED),
 ]
-"""The state of a row, and the state that an outdated lane expects."""
+"""Pairs of a row's state and the state that an outdated lane expects."""
 
 
-async def test_a_save_from_a_wrong_state_raises_and_changes_nothing(
+async def test_saving_from_an_outdated_state_raises_and_changes_nothing(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -277,7 +281,7 @@ async def test_a_transaction_may_be_mined_before_its_publication_is_marked(
     assert await states(pool) == ["mined"]
 
 
-async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> None:
+async def test_transactions_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> None:
     async with session(pool) as connection:
         rows = [
             (await transactions.store_signed(connection, lane, an_intent(n), an_attempt(f"{n}")))[0]
@@ -300,7 +304,7 @@ async def test_many_are_saved_together_or_not_at_all(pool: Pool, lane: Lane) -> 
     assert await states(pool) == ["mined"] * 5
 
 
-async def test_times_and_place_follow_the_state(
+async def test_times_and_inclusion_follow_the_state(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     async def row() -> asyncpg.Record:
@@ -334,7 +338,7 @@ async def test_only_this_lanes_unmined_transactions_are_in_flight_in_order(
     assert [tx.nonce for tx in await transactions.in_flight(connection, lane)] == [0, 2]
 
 
-async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
+async def test_a_mined_transaction_is_settled_when_it_is_final_or_not_indexed(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     node = FakeNode()
@@ -371,7 +375,7 @@ async def test_a_mined_transaction_is_judged_when_final_or_not_indexed(
     assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
 
 
-async def test_an_indexed_mint_tells_where_its_transaction_is(
+async def test_an_indexed_mint_gives_its_transactions_inclusion(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     ids = await queue_rewards(pool, 3)
@@ -401,7 +405,7 @@ def dearer(text: str, fee: int) -> Attempt:
     return Attempt(a_hash(text), text.encode(), Fees(fee * GWEI, 2 * GWEI))
 
 
-async def test_another_attempt_is_the_newest_and_all_are_watched(
+async def test_a_replacement_is_the_newest_attempt_and_all_attempts_are_watched(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -415,7 +419,7 @@ async def test_another_attempt_is_the_newest_and_all_are_watched(
     assert tx.max_cost_wei == 100_000 * 5 * GWEI
 
 
-async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
+async def test_the_newest_attempt_is_found_by_its_fees_even_if_clocks_jump(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -428,7 +432,7 @@ async def test_the_newest_attempt_is_told_by_its_fees_even_if_clocks_jump(
     assert (tx.hashes[0], tx.raw) == (a_hash("b"), b"b")
 
 
-async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
+async def test_a_replacement_by_an_ended_term_is_not_stored(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -440,7 +444,7 @@ async def test_a_replacement_of_a_term_that_is_over_is_not_stored(
     await transactions.store_attempt(connection, new, row, dearer("b", 4))
 
 
-async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
+async def test_a_mined_or_settled_transaction_is_not_replaced(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -455,7 +459,7 @@ async def test_what_has_a_receipt_or_is_settled_is_not_replaced(
     assert await value(pool, "SELECT count(*) FROM attempts") == 1
 
 
-async def test_any_attempt_of_a_transaction_tells_where_it_is(
+async def test_an_indexed_mint_by_any_attempt_gives_the_inclusion(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     (reward,) = await queue_rewards(pool, 1)
@@ -472,7 +476,7 @@ async def test_any_attempt_of_a_transaction_tells_where_it_is(
     assert await transactions.indexed_inclusions(connection, lane) == {0: PLACE}
 
 
-async def test_a_lane_knows_of_its_revert_until_that_is_final(
+async def test_has_reverted_holds_until_the_revert_is_final(
     connection: Connection, lane: Lane
 ) -> None:
     row, _ = await transactions.store_signed(connection, lane, an_intent(0), an_attempt("a"))
@@ -487,7 +491,7 @@ async def test_a_lane_knows_of_its_revert_until_that_is_final(
     assert not await transactions.has_reverted(connection, lane)
 
 
-async def test_what_a_reorg_may_bring_back_into_flight_tells_what_it_mints(
+async def test_a_mined_transaction_that_a_reorg_may_undo_carries_its_ltz(
     pool: Pool, connection: Connection, lane: Lane
 ) -> None:
     await follow(pool, FakeNode())
