@@ -13,6 +13,7 @@ from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
@@ -99,7 +100,9 @@ class Daemon:
 
 
 @asynccontextmanager
-async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(
+    settings: Settings, *, is_dev: bool = False, event_policy: EventPolicy = DEFAULT_POLICY
+) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
     With `is_dev` outgoing requests may go to this machine.
@@ -160,6 +163,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 signatures,
                 limits,
                 capacity,
+                policy=event_policy,
             ),
             relay_context=context,
             relayer=relayer,

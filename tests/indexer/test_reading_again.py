@@ -9,11 +9,11 @@ from ltzd.indexer.follower import Follower
 from ltzd.store.database import Pool, transaction
 from ltzd.store.indexer import chains
 from tests.support.chain.fake_node import CHAIN_ID, FakeNode
-from tests.support.chain.mint_world import World, eyes, short_pauses
+from tests.support.chain.mint_world import World, eyes
 from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
 
-__all__ = ["eyes", "short_pauses"]
+__all__ = ["eyes"]
 
 
 @pytest_asyncio.fixture

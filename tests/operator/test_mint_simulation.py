@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.operator.mints import simulation
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.store.database import transaction
 from ltzd.store.operator import rewards
@@ -158,11 +157,9 @@ async def test_a_lost_role_is_nobodys_fault_and_is_not_searched_for(world: World
 
 
 async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     """Each single reward reverts in turn, and then all pass."""
-    monkeypatch.setattr(simulation, "_TRANSIENT", frozenset())
-    monkeypatch.setattr(simulation, "_EVERY_MINT", frozenset())
     async with world.serving():
         await reverted_once(world)
         await world.some_looks()

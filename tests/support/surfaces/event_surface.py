@@ -21,6 +21,7 @@ import pytest_asyncio
 from aiohttp import web
 from eth_hash.auto import keccak
 
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.main import _loops
 from ltzd.daemon.settings.accounts import AccountSettings
@@ -287,7 +288,10 @@ async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def an_event_surface(
-    database_url: str, folder: Path, **settings: Any
+    database_url: str,
+    folder: Path,
+    event_policy: EventPolicy = DEFAULT_POLICY,
+    **settings: Any,
 ) -> AsyncIterator[EventSurface]:
     """`settings` are further sections of the settings file."""
     async with AsyncExitStack() as stack:
@@ -299,7 +303,9 @@ async def an_event_surface(
         node_url = await stack.enter_async_context(a_served_node(node))
         sealer = Sealer.from_file(folder / "master.key", create=True)
         merged = _settings(database_url, folder, sandbox, node_url) | settings
-        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(merged)))
+        daemon = await stack.enter_async_context(
+            open_daemon(Settings.model_validate(merged), event_policy=event_policy)
+        )
         http = await stack.enter_async_context(aiohttp.ClientSession())
         app = http_app(daemon, is_dev=False)
         stack.enter_context(only_declared_errors(app, HttpPolicy()))

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from ltzd.actions.event_handler.policy import EventPolicy
 from ltzd.store.brands import records as brand_records
 from ltzd.store.database import transaction
 from ltzd.values import checksummed
@@ -1070,18 +1071,19 @@ async def test_without_a_database_it_is_503(databases: Databases, tmp_path: Path
 
 
 async def test_without_a_hash_in_time_it_is_202_with_the_fields_of_a_200(
-    own_event_surface: EventSurface, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ltzd.actions.event_handler.record.HASH_WAIT_SECONDS", 0.05)
-    own_event_surface.is_publishing.clear()
-    brand = await own_event_surface.brand()
-    email = new_email()
-    answer = await brand.post(email)
+    policy = EventPolicy(hash_wait=0.05)
+    async with an_event_surface(database_url, tmp_path, policy) as surface:
+        surface.is_publishing.clear()
+        brand = await surface.brand()
+        email = new_email()
+        answer = await brand.post(email)
 
-    assert answer.status == 202
-    assert answer.body["success"] is True
-    assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
-    assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
-    event = await own_event_surface.get(f"/events/{answer.event_id}")
-    assert (event.status, event.body["status"]) == (200, "queued")
-    assert_duplicate(await brand.post(email), answer)
+        assert answer.status == 202
+        assert answer.body["success"] is True
+        assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
+        assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
+        event = await surface.get(f"/events/{answer.event_id}")
+        assert (event.status, event.body["status"]) == (200, "queued")
+        assert_duplicate(await brand.post(email), answer)
