@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,11 +51,11 @@ from tests.support.surfaces.http_surface import (
     a_payment,
     a_surface,
 )
+from tests.support.surfaces.json_response import WINDOW, JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_openapi import made_calls
 
 EXPLORER = "https://explorer.example"
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 GOOD: dict[str, object] = {
     "brandId": BRAND_ID,
     "amount": 500,
@@ -78,11 +78,7 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
+class PaymentResponse(JsonResponse):
     @property
     def faults(self) -> tuple[int, list[str]]:
         return self.status, self.body["details"]["errors"]
@@ -97,13 +93,13 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 async def post(
     surface: RunningSurfaces, path: str, payload: object, **headers: str
-) -> JsonResponse:
+) -> PaymentResponse:
     """Send `payload` as JSON, bytes unchanged. The response must fit its model."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as reply:
-        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
+        answer = PaymentResponse(reply.status, await reply.json(), reply.headers)
     good, bad = MODELS[path]
     (good if reply.status == 200 else bad).model_validate(answer.body)
     return answer

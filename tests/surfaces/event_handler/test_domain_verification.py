@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -29,11 +27,11 @@ from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.services import HttpPolicy
 from ltzd.values import address_of
 from tests.support.surfaces.http_surface import BRAND_ID, RunningSurfaces, a_surface
+from tests.support.surfaces.json_response import JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 DOMAIN = "shop.example"
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SUFFIX = "domain: must be a name below a public suffix, such as shop.example"
 
 
@@ -47,19 +45,6 @@ async def running() -> AsyncIterator[RunningSurfaces]:
 def surface(running: RunningSurfaces) -> RunningSurfaces:
     running.reset_domains()
     return running
-
-
-@dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-    @property
-    def window(self) -> tuple[int, int]:
-        limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
-        assert time.time() - 1 <= reset <= time.time() + 61
-        return limit, remaining
 
 
 async def post(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
