@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -36,14 +36,12 @@ from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
-from tests.support.chain.mint_world import short_pauses, true
+from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
 from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.perk_facts import token_of
 from tests.support.waiting import until
-
-__all__ = ["short_pauses"]
 
 TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
 OTHER_BRAND = a_wallet(0xC)
@@ -59,6 +57,7 @@ class Till:
     node: PerkNode
     world: RelayWorld
     charges: PerkCharges
+    context: RelayContext
     answers: list[RedeemedCharges] = field(default_factory=list)
 
     def request(self, **changes: Any) -> RedeemRequest:
@@ -77,6 +76,10 @@ class Till:
 
     async def redeem(self, **changes: Any) -> RedeemedCharges:
         return await self.charges.redeem(self.request(**changes))
+
+    def waiting(self, seconds: float) -> "Till":
+        """The same with an action that waits so long for a transaction."""
+        return replace(self, charges=charges_over(self.context, seconds))
 
     async def rows(self) -> int:
         count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
@@ -108,6 +111,12 @@ def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
     return SignedReader(brand, nonce or uuid4().hex)
 
 
+def charges_over(context: RelayContext, wait_seconds: float = 60.0) -> PerkCharges:
+    # The surface's tests cover signatures and replays.
+    signatures = cast("Any", None)
+    return PerkCharges(context, BrandCache(), signatures, RateLimits(), wait_seconds=wait_seconds)
+
+
 @pytest_asyncio.fixture
 async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     """Two tokens of three charges, indexed; the node mines when told."""
@@ -117,12 +126,11 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
     desk = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
-    # The surface's tests cover signatures and replays.
-    charges = PerkCharges(desk, BrandCache(), cast("Any", None), RateLimits())
+    charges = charges_over(desk)
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), desk.waiters.run()):
-        till = Till(node, world, charges)
+        till = Till(node, world, charges, desk)
         await until(lambda: value(pool, "SELECT count(*) FROM tokens"))
         yield till
 
@@ -197,12 +205,10 @@ async def test_a_tokens_redemptions_stay_ordered_with_two_relay_wallets(
 
 
 async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_found_by_its_key(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     async with till.world.relaying():
-        with monkeypatch.context() as patience:
-            patience.setattr(module, "WAIT_SECONDS", 0.5)
-            pending = await till.redeem(idempotency_key="till-1-0001")
+        pending = await till.waiting(0.5).redeem(idempotency_key="till-1-0001")
         await till.is_published(1)
         till.node.mine()
         again = await till.redeem(idempotency_key="till-1-0001")
@@ -214,14 +220,12 @@ async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_found_by_it
 
 
 async def test_a_redemption_that_no_node_accepted_has_no_hash_and_is_found_by_its_key(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     till.node.refuses = lambda _sent: True
     async with till.world.relaying():
-        with monkeypatch.context() as patience:
-            patience.setattr(module, "WAIT_SECONDS", 0.5)
-            with pytest.raises(RelayPending):
-                await till.redeem(idempotency_key="till-1-0001")
+        with pytest.raises(RelayPending):
+            await till.waiting(0.5).redeem(idempotency_key="till-1-0001")
         till.node.refuses = lambda _sent: False
         till.node.mines_at_once = True
         again = await till.redeem(idempotency_key="till-1-0001")
@@ -255,15 +259,13 @@ async def _is_waiting(till: Till) -> bool:
 
 
 async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     """The lane has died a moment ago, and nobody knows."""
     async with till.world.relaying():
         pass
-    with monkeypatch.context() as patience:
-        patience.setattr(module, "WAIT_SECONDS", 0.2)
-        with pytest.raises(Unavailable):
-            await till.redeem(idempotency_key="till-1-0001")
+    with pytest.raises(Unavailable):
+        await till.waiting(0.2).redeem(idempotency_key="till-1-0001")
     assert await till.rows() == 0
     till.node.mines_at_once = True
     async with till.world.relaying():

@@ -11,7 +11,6 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePauses, LanePolicy, MintTarget
-from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
@@ -45,9 +44,10 @@ async def node() -> FakeNode:
 
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
-    follower = Follower(
-        pool, database_url, node.node, await follow(pool, node), CONTRACTS, WakeupHub(""), FOLLOW
-    )
+    """A follower whose second look at a short head counts at once."""
+    policy = replace(FOLLOW, second_look_seconds=0.0)
+    chain = await follow(pool, node)
+    follower = Follower(pool, database_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     async with session(pool) as connection:
         follower._epoch = await chains.begin_term(connection, CHAIN_ID)
     return follower
@@ -119,9 +119,8 @@ async def _is(pool: Pool, *wanted: str) -> bool:
 
 
 async def test_the_indexer_waits_for_a_resyncing_node(
-    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
     node.final_depth = 3
     node.mine(20)
     await follower.step()
@@ -142,9 +141,8 @@ async def test_the_indexer_waits_for_a_resyncing_node(
 
 
 async def test_the_indexer_does_not_wait_for_a_node_that_syncs_another_chain(
-    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+    pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
     node.final_depth = 3
     node.mine(20)
     await follower.step()

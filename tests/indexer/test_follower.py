@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from ltzd.errors import Broken, LaneLost, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
-from ltzd.store.operator import locks, transactions
+from ltzd.store.operator import transactions
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
@@ -41,8 +40,12 @@ from tests.support.rows.core import (
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
-NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
+NEAR = IndexerPolicy(
+    poll_seconds=0.01, head_blocks=1_000, lock_retry_seconds=0.02, term_pause_seconds=0.02
+)
 """Reads whole blocks, as near the head."""
+IMPATIENT = replace(NEAR, second_look_seconds=0.0)
+"""A second look counts at once."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
 
@@ -121,12 +124,6 @@ async def node() -> FakeNode:
 async def following(pool: Pool, database_url: str, node: FakeNode) -> IndexedChain:
     chain = await follow(pool, node)
     return await IndexedChain(pool, database_url, node, chain).begin()
-
-
-@pytest.fixture
-def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A second look counts at once."""
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
 
 
 async def test_transfers_become_balances(following: IndexedChain, node: FakeNode) -> None:
@@ -350,10 +347,10 @@ async def test_a_head_that_is_lower_for_a_moment_is_a_stale_node(
     assert await value(following.pool, "SELECT count(*) FROM blocks") == 7
 
 
-@pytest.mark.usefixtures("no_patience")
 async def test_a_head_that_stays_lower_is_a_reorg_at_the_second_read(
     following: IndexedChain, node: FakeNode
 ) -> None:
+    following = await following.another(IMPATIENT)
     node.mine(3, logs=[given_to(ANN, 10)])
     node.mine(2, logs=[transfer_log(ANN, BOB, 10)])
     await following.catch_up()
@@ -368,10 +365,10 @@ async def test_a_head_that_stays_lower_is_a_reorg_at_the_second_read(
 
 
 async def test_a_lower_head_that_recovers_is_not_counted(
-    following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
+    following: IndexedChain, node: FakeNode
 ) -> None:
     """Two short looks far apart, with a whole one between, are two first looks."""
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
+    following = await following.another(IMPATIENT)
     node.mine(5)
     await following.catch_up()
     before = await following.cursor()
@@ -530,12 +527,6 @@ async def test_without_the_nodes_finality_a_depth_and_a_time_decide(
 # --- whole terms ------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
-
-
-@pytest.mark.usefixtures("short_pauses")
 async def test_one_of_two_followers_serves_and_the_other_takes_over(
     following: IndexedChain, node: FakeNode
 ) -> None:
@@ -562,7 +553,6 @@ async def test_one_of_two_followers_serves_and_the_other_takes_over(
     assert await following.balances() == {ANN: 5}
 
 
-@pytest.mark.usefixtures("short_pauses")
 async def test_a_node_is_followed_again_after_an_outage(
     following: IndexedChain, node: FakeNode
 ) -> None:

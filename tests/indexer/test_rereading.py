@@ -9,11 +9,11 @@ from ltzd.indexer.follower import Follower
 from ltzd.store.database import Pool, transaction
 from ltzd.store.indexer import chains
 from tests.support.chain.fake_node import CHAIN_ID, FakeNode
-from tests.support.chain.mint_world import World, observer, short_pauses
+from tests.support.chain.mint_world import World, observer
 from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
 
-__all__ = ["observer", "short_pauses"]
+__all__ = ["observer"]
 
 
 @pytest_asyncio.fixture

@@ -6,7 +6,6 @@ from uuid import UUID
 
 import pytest
 
-from ltzd.operator.mints import simulation
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.store.database import transaction
 from ltzd.store.operator import rewards
@@ -162,11 +161,9 @@ async def test_a_lost_role_fails_no_reward_and_starts_no_search(world: World) ->
 
 
 async def test_a_role_restored_during_the_search_fails_no_reward(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    world: World,
 ) -> None:
     """Each reward reverts alone in turn, and then all pass."""
-    monkeypatch.setattr(simulation, "_TRANSIENT", frozenset())
-    monkeypatch.setattr(simulation, "_EVERY_MINT", frozenset())
     async with world.serving():
         await reverted_once(world)
         await world.some_polls()

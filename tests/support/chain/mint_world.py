@@ -1,6 +1,6 @@
 """A chain, a fake node, the indexer and mint lanes of one wallet, for tests of the operator.
 
-    from tests.support.mint_world import World, observer, short_pauses, world  # in a conftest
+    from tests.support.chain.mint_world import World, observer, world  # in a conftest
 
 Lanes end as abruptly as a killed process; pauses are short.
 """
@@ -11,7 +11,6 @@ from contextlib import asynccontextmanager
 from uuid import UUID
 
 import asyncpg
-import pytest
 import pytest_asyncio
 
 from ltzd.indexer.follower import Follower
@@ -19,7 +18,6 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePauses, LanePolicy, MintTarget, PauseBackoff
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.operator import locks
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
@@ -27,6 +25,7 @@ from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, runn
 from tests.support.waiting import until
 
 PAUSES = LanePauses(
+    lock=0.02,
     between_terms=0.02,
     missing_receipt=0.05,
     publication=PauseBackoff(0.01, 0.05),
@@ -41,12 +40,9 @@ POLICY = LanePolicy(
     replace_after_seconds=0.2,
     pauses=PAUSES,
 )
-FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, term_pause_seconds=0.02)
-
-
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.02)
+FOLLOW = IndexerPolicy(
+    poll_seconds=0.01, follows_deep_reorgs=True, lock_retry_seconds=0.02, term_pause_seconds=0.02
+)
 
 
 class World:
