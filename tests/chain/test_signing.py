@@ -1,4 +1,4 @@
-"""Our RLP and signatures equal eth-account's, byte for byte."""
+"""RLP and signatures equal eth-account's, byte for byte."""
 
 import pytest
 from eth_account import Account

@@ -81,7 +81,7 @@ A_DIGEST = Hash32(keccak(b"a message"))
 A_KEY = b"\x11" * 32
 
 
-def theirs(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> Any:
+def by_eth_account(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> Any:
     kind = type(message)
     values = [getattr(message, field.name) for field in fields(message)]
     return encode_typed_data(
@@ -122,7 +122,7 @@ def theirs(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> 
 def test_a_digest_and_its_signer_are_those_of_eth_account(
     message: TypedMessage, name: str, chain_id: int, contract: Address, key: bytes
 ) -> None:
-    expected = theirs(message, name, chain_id, contract)
+    expected = by_eth_account(message, name, chain_id, contract)
 
     ours = digest(message, domain_separator(name, chain_id, contract))
 

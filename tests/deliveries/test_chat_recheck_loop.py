@@ -45,7 +45,7 @@ def level(least: int = 5) -> ChatLevel:
 
 @dataclass
 class Clock:
-    """Sleeps until a test lets the time pass; short waits pass by themselves."""
+    """A clock whose sleeps end when a test lets the time pass; short waits end at once."""
 
     slept: list[float] = field(default_factory=list)
     _periods: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -95,10 +95,10 @@ class Rechecked:
         return await self.loop().recheck()
 
     async def are_asked(self, times: int) -> None:
-        async def so_often() -> bool:
+        async def were_asked() -> bool:
             return len(self.server.requests) >= times
 
-        await until(so_often)
+        await until(were_asked)
 
 
 @pytest_asyncio.fixture
@@ -148,7 +148,7 @@ async def test_all_pages_are_read(rechecked: Rechecked) -> None:
 
     assert await rechecked.recheck() == 3
     assert await rechecked.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
-    assert len(rechecked.server.requests) == 1, "in one page or in several"
+    assert len(rechecked.server.requests) == 1, "neither one page nor several"
 
 
 @pytest.mark.parametrize(
@@ -189,12 +189,14 @@ async def test_a_guild_that_refuses_the_bot_is_skipped_and_others_are_rechecked(
 
     assert await rechecked.recheck() == 1
     refused = [guild for _, guild, _ in rechecked.server.requests if guild == GUILD]
-    assert 5 <= len(refused) < 10, "every refusal counts against our bot"
+    assert 5 <= len(refused) < 10, (
+        "a guild that refuses was requested again; refusals count against the bot"
+    )
     assert len(await rechecked.kept()) == 40
 
 
 async def test_the_recheck_waits_as_long_as_the_platform_asks(rechecked: Rechecked) -> None:
-    """Longer than a user would wait; here the test's clock passes, and not the platform's."""
+    """The wait is longer than a user's request would take; only the test's clock advances."""
     await rechecked.keep(role())
     rechecked.server.next[GUILD].append(limited(30))
 

@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
 
 
 def counted(metric: Any, *labels: str) -> float:
-    """A counter's value now."""
+    """Returns the current value of a counter."""
     number: float = (metric.labels(*labels) if labels else metric)._value.get()
     return number
 
@@ -44,7 +44,7 @@ async def attempted(world: World, times: int) -> dict[str, Any]:
     return await world.row()
 
 
-# --- what is sent -------------------------------------------------------------------------------
+# --- contents ----------------------------------------------------------------------------------
 
 
 async def test_a_webhook_is_posted_at_once_with_a_valid_signature(
@@ -189,21 +189,21 @@ async def test_an_endpoint_that_answers_500_for_days_is_disabled_after_ten_attem
 
         await until(disabled)
         await world.minted(brand)
-        await until(looked(world))
+        await until(polled(world))
 
     assert (row["state"], row["last_error"]) == ("exhausted", "status 500")
-    assert (await world.states())[:2] == ["exhausted", "pending"], "what comes later waits"
+    assert (await world.states())[:2] == ["exhausted", "pending"], "a later webhook did not wait"
     posts = receiver.posts["/broken"]
     assert len(posts) == ATTEMPTS
     assert len({post.id for post in posts}) == 1
     stamps = [int(post.headers["webhook-timestamp"]) for post in posts]
-    assert stamps == sorted(set(stamps)), "the time of each attempt, not of the first"
+    assert stamps == sorted(set(stamps)), "the timestamp is not that of each attempt"
     async with session(world.pool) as connection:
         (endpoint,) = await webhook_records.disabled_endpoints(connection, brand.address)
     assert endpoint.reason == "nothing arrived for three days"
 
 
-def looked(world: World) -> Any:
+def polled(world: World) -> Any:
     """A webhook of another brand, written later, was delivered meanwhile."""
     done: list[object] = []
 
@@ -256,7 +256,7 @@ async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_the_waitin
 
         await until(disabled)
         await world.minted(brand, 3)
-        await until(looked(world))
+        await until(polled(world))
         assert len(receiver.posts["/gone"]) == 1
 
         del receiver.behaviours["/gone"]
@@ -265,7 +265,7 @@ async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_the_waitin
             assert await webhook_records.enable(connection, brand.address) is None
         await world.delivered(4 + 1)
     posts = receiver.posts["/gone"]
-    assert posts[0].id in {post.id for post in posts[1:]}, "the refused one comes again, too"
+    assert posts[0].id in {post.id for post in posts[1:]}, "the refused webhook was not sent again"
 
 
 async def test_another_url_in_the_brands_file_enables_the_endpoint(
@@ -316,7 +316,7 @@ async def test_an_overloaded_endpoint_rests_as_long_as_it_asks(
         await world.minted(brand)
         await attempted(world, 1)
         await world.minted(brand)
-        await until(looked(world))
+        await until(polled(world))
         assert len(receiver.posts["/busy"]) == 1
 
         del receiver.behaviours["/busy"]
@@ -408,7 +408,7 @@ async def test_a_brand_that_hangs_uses_its_own_slots_and_delays_no_other(
             begun = loop.time()
             await world.minted(quick)
             post = (await receiver.got("/quick", number))[-1]
-            assert post.at - begun < 5.0, "its places would be free after 20 s"
+            assert post.at - begun < 5.0, "the hanging brand's slots would be free after 20 s"
     assert receiver.most_at_once["/slow"] == len(receiver.posts["/slow"]) == MOST_SLOTS
 
 
@@ -469,8 +469,8 @@ async def test_a_webhook_posted_before_a_kill_is_posted_again_under_its_id(
     del receiver.behaviours["/hooks"]
 
     async with world.sending():
-        await until(looked(world))
-        assert len(receiver.posts["/hooks"]) == 1, "the lease is not over"
+        await until(polled(world))
+        assert len(receiver.posts["/hooks"]) == 1, "the webhook was posted again within its lease"
         world.advance(sender.LEASE)
         first, second = await receiver.got("/hooks", 2)
         await world.delivered(2)

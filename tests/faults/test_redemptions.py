@@ -249,14 +249,14 @@ async def test_a_signed_read_is_valid_once_and_only_for_its_own_query(
     tester_perks: Perks,
 ) -> None:
     token, other = await a_token(tester_perks), await a_token(tester_perks)
-    request = tester_perks.look(token)
+    request = tester_perks.token_request(token)
     elsewhere = replace(request, target=request.target.replace(str(token), str(other)))
 
     assert_refused(await tester_perks.send(elsewhere), 401, "UNAUTHORIZED")
     assert (await tester_perks.send(request)).status == 200
     assert_refused(await tester_perks.send(request), 401, "UNAUTHORIZED")
     assert_refused(
-        await tester_perks.send(tester_perks.look(token, tester_perks.other)),
+        await tester_perks.send(tester_perks.token_request(token, tester_perks.other)),
         403,
         "VALIDATION_FAILED",
     )

@@ -45,7 +45,7 @@ NEAR = IndexerPolicy(
 )
 """Reads whole blocks, as near the head."""
 IMPATIENT = replace(NEAR, second_look_seconds=0.0)
-"""A second look counts at once."""
+"""Lets the second read of a lower head count at once."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
 
@@ -56,7 +56,7 @@ def given_to(wallet: Address, amount: int) -> Log:
 
 @dataclass
 class IndexedChain:
-    """A follower taken step by step."""
+    """A follower that a test runs step by step."""
 
     pool: Pool
     url: str
@@ -264,7 +264,7 @@ async def test_a_node_that_contradicts_itself_about_a_parent_is_read_again_later
         return block | {"parentHash": "0x" + "77" * 32} if tag == "0x2" else block
 
     node._methods["eth_getBlockByNumber"] = with_another_parent
-    assert not await following.step(), "it must not ask again at once"
+    assert not await following.step(), "the node was asked again at once"
     assert await following.cursor() == before
 
     node._methods["eth_getBlockByNumber"] = real
@@ -280,7 +280,7 @@ async def test_a_range_of_an_abandoned_branch_is_not_committed(
     node.mine(10, logs=[given_to(ANN, 10)])
 
     def swap() -> None:
-        """After the logs were answered, and before the headers are."""
+        """Swaps after the answer to the logs and before the answer to the headers."""
 
         def swap_now() -> None:
             node.forget_blocks(10)
@@ -357,7 +357,7 @@ async def test_a_head_that_stays_lower_is_a_reorg_at_the_second_read(
 
     node.forget_blocks(2)
     assert not await following.step()
-    assert (await following.cursor()).number == 5, "the first look proves nothing"
+    assert (await following.cursor()).number == 5, "the first read proves nothing"
     await following.step()
 
     assert (await following.cursor()).hash == node.head.hash
@@ -367,7 +367,7 @@ async def test_a_head_that_stays_lower_is_a_reorg_at_the_second_read(
 async def test_a_lower_head_that_recovers_is_not_counted(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    """Two short looks far apart, with a whole one between, are two first looks."""
+    """A lower head, a recovered head and a lower head again count as two first reads."""
     following = await following.another(IMPATIENT)
     node.mine(5)
     await following.catch_up()
@@ -575,7 +575,7 @@ async def test_a_node_is_followed_again_after_an_outage(
     assert await following.balances() == {ANN: 2}
 
 
-# --- anything may happen ----------------------------------------------------------------------
+# --- random faults ----------------------------------------------------------------------------
 
 happenings = st.lists(
     st.one_of(

@@ -106,7 +106,7 @@ async def following(pool: Pool, database_url: str, node: FakeNode) -> IndexedCha
 
 
 def a_life() -> list[list[Log]]:
-    """Block by block: every kind of fact."""
+    """Returns the logs of each block, with every kind of fact."""
     return [
         [collection_log(7, BRAND), item_log(1, BRAND, stock=10)],
         [transfer_log(ZERO_ADDRESS, ANN, 100), *claim_logs(ANN, TOKEN), purchase_log(1, ANN, 2)],
@@ -179,7 +179,7 @@ async def test_logs_of_one_contract_that_a_node_omits_are_found(
 async def test_a_contract_that_logged_only_unindexed_events_is_not_rechecked(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    """An approval: the bloom holds the contract, and none of the events that are kept."""
+    """The log is an approval: the bloom holds the contract and no indexed event."""
     node.mine(logs=[Log([b"\x8c" * 32, bytes(32)], b"", address) for address in OTHERS_AT])
     await following.catch_up()
 
@@ -254,7 +254,7 @@ async def test_a_transfer_and_its_undo_delete_the_constraint_results_of_both_wal
 async def test_results_are_deleted_in_the_transaction_that_writes_the_block(
     following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails after the facts were written: the results are still there, the facts are not."""
+    """The write fails after the facts were inserted: the results are kept, the facts are not."""
     await a_result(following.pool, ANN)
     node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
 
@@ -272,7 +272,7 @@ async def test_results_are_deleted_in_the_transaction_that_writes_the_block(
     assert await with_results(following.pool) == set()
 
 
-# --- reading again ----------------------------------------------------------------------------
+# --- reindexing -------------------------------------------------------------------------------
 
 
 async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_next_term_reindexes_all_blocks(
@@ -292,7 +292,9 @@ async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_next_term_rei
 
     assert await again.tables(*DERIVED, *FACTS) == whole
     restarted = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT cursor_number FROM chains") == 4, "once is enough"
+    assert await value(pool, "SELECT cursor_number FROM chains") == 4, (
+        "the blocks were read again twice"
+    )
     assert await restarted.tables(*DERIVED, *FACTS) == whole
 
 
@@ -315,7 +317,7 @@ async def test_another_perk_nft_in_the_settings_is_indexed_from_the_beginning(
 async def test_reindexing_keeps_final_mints_of_rewards_and_reads_the_others_again(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
-    """A reorg meanwhile would leave no fact by which a reward could hear of it."""
+    """A reorg during the reindex would leave no fact that marks the reward as undone."""
     node.final_depth = 1
     async with transaction(pool) as connection:
         rewards = [await queue_reward(connection, ANN, 7) for _ in range(2)]

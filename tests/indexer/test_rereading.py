@@ -1,4 +1,4 @@
-"""While the index is read again from the beginning, lanes mint once and misjudge nothing."""
+"""During a reindex from the beginning, lanes mint once and settle transactions correctly."""
 
 from collections.abc import AsyncIterator
 
@@ -53,7 +53,7 @@ async def test_during_a_reindex_lanes_mint_once_and_settle_correctly(
 ) -> None:
     follower = await at_the_beginning(world)
     known = "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
-    assert await value(world.observer, known) == 3, "what is final is known for ever"
+    assert await value(world.observer, known) == 3, "a final mint was forgotten"
     arrived = len(world.node.arrived)
 
     async with world.lane() as lane:

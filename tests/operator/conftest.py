@@ -1,4 +1,4 @@
-"""Fixtures of the core, and the world in which mint lanes work."""
+"""Fixtures: a pool on a fresh database, and a chain with mint lanes."""
 
 from tests.support.chain.mint_world import observer, world
 from tests.support.rows.core import pool

@@ -206,7 +206,7 @@ NEAR = st.sampled_from([0, 0, 0, 1, -1, 10, 100])
 def test_only_amounts_that_all_three_agree_on_are_minted(
     cents: int, more_hundredths: int, more_ltz: int, more: int
 ) -> None:
-    """`more_hundredths`: of a cent."""
+    """`more_hundredths` is in hundredths of a cent."""
     usd = Decimal(cents) / 100 + Decimal(more_hundredths) / 10_000
     ltz, total = cents * 10 + more_ltz, cents + more
     session = a_session(metadata(usd_amount=f"{usd:f}", ltz_amount=str(ltz)), amount_total=total)

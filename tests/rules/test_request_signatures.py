@@ -1,4 +1,4 @@
-"""LTZ-HMAC v1 against its vectors, and requests that must be refused."""
+"""LTZ-HMAC v1 against its test vectors, and requests that must be refused."""
 
 from uuid import UUID
 

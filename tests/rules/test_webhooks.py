@@ -132,7 +132,9 @@ def test_an_overloaded_endpoint_rests_as_long_as_it_asks_within_bounds(status: i
     assert resting.after_success().free(0, NOW) == 2
 
     long = DeliverySlots().after_failure(status, DAY, NOW)
-    assert long.free(0, NOW + LONGEST_REST) == 1, "its other webhooks do not wait for a day"
+    assert long.free(0, NOW + LONGEST_REST) == 1, (
+        "the endpoint's other webhooks would wait for a day"
+    )
 
 
 @pytest.mark.parametrize(("status", "asked_for"), [(500, DAY), (None, None), (429, None)])

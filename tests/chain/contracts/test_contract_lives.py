@@ -1,4 +1,4 @@
-"""Each contract's whole life on both dev chains: shipped bytecode, real keys, users without gas.
+"""Each contract's life on both dev chains: shipped bytecode, real keys, users without gas.
 
 Forge's tests cover the contracts' behaviour in every corner. These tests show that ltzd's encoding
 and names of reverts, and the nodes of dev mode, agree with it.
@@ -29,7 +29,7 @@ async def contracts(request: pytest.FixtureRequest) -> AsyncIterator[Contracts]:
 
 
 async def a_user(contracts: Contracts, ltz: int = 0) -> Party:
-    """With LTZ and, as every user, without the means to pay for gas."""
+    """Returns a user with LTZ and without native currency for gas."""
     user = Party()
     if ltz:
         await contracts.mint(user, ltz)
@@ -70,7 +70,7 @@ async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Co
 
 
 async def claim(contracts: Contracts, user: Party, of: Collection, claims: int = 0) -> int:
-    """By relay, with the permit in the same transaction; the token's id."""
+    """Claims by relay, with the permit in the same transaction; returns the token's id."""
     permit = web3_contracts.encode_call(
         "PerkNFT", "permitLTZ", *await contracts.permit(user, "PerkNFT", of.price)
     )
@@ -232,7 +232,7 @@ async def test_a_signed_claim_ends_with_its_deadline(contracts: Contracts) -> No
 
 
 async def an_item(contracts: Contracts, id_: int, **changes: Any) -> Party:
-    """5 LTZ each, 10 of them, 3 at once; answers who is paid."""
+    """Creates an item: price 5 LTZ, stock 10, 3 a purchase. Returns who is paid."""
     payout = Party()
     item: dict[str, Any] = {
         "payout": payout.address,
@@ -340,13 +340,13 @@ class Deal:
         return int((await contracts.view("BusinessEscrow", "deal", self.id))[4])
 
     async def paid(self, contracts: Contracts) -> tuple[int, int]:
-        """What user and business have now, in LTZ."""
+        """Returns the balances of user and business, in LTZ."""
         user, business = await contracts.balance(self.user), await contracts.balance(self.business)
         return user // LTZ, business // LTZ
 
 
 async def a_deal(contracts: Contracts) -> Deal:
-    """The user has locked 10 LTZ of 10 for a day, by relay and permit."""
+    """Locks all 10 LTZ of a user for a day, by relay and permit."""
     user, business, id_ = await a_user(contracts, ltz=10), Party(), a_reference()
     await contracts.send(
         contracts.registrar, "BusinessEscrow", "setBusiness", business.address, True
@@ -488,7 +488,7 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
         refusal = await contracts.refusal(thief, contract, function, *arguments)
         assert refusal == error, (contract, function)
 
-    # What it can do: spend an allowance on a perk, an item or a deal of that very user.
+    # The key can only spend an allowance on a perk, an item or a deal of the same user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)
     calls = [
         web3_contracts.encode_call("PointsSale", "permitLTZ", *permit),

@@ -1,4 +1,4 @@
-"""Our encoding of LTZ's calls and reading of its logs equal web3's on the compiled ABI."""
+"""The encoded calls and decoded logs of LTZ equal web3's on the compiled ABI."""
 
 from typing import Any
 

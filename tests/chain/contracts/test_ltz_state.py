@@ -1,4 +1,4 @@
-"""LTZ's supply and references of exactly one block, or the reason why a node cannot tell them."""
+"""LTZ's supply and references at exactly one block, or the reason why they are unavailable."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +20,7 @@ USED = {0: 0b101, 3: 1 << 255, 150: 1}
 
 
 class Chain:
-    """A node whose `eth_call` knows LTZ at the heights that it `keeps`, and at its head."""
+    """A node whose `eth_call` works at the heights in `keeps`, and at its head."""
 
     def __init__(self, head: int = BLOCK) -> None:
         self.head = head

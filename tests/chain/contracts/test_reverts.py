@@ -30,7 +30,7 @@ VALUES: dict[str, object] = {
 
 
 def encoded(name: str, *arguments: object) -> bytes:
-    """A custom error of any of the four, by web3's selector and eth-abi's arguments."""
+    """A custom error of any of the four contracts, by web3's selector and eth-abi's arguments."""
     types = [each["type"] for each in BY_NAME[name]["inputs"]]
     selector = Web3.keccak(text=f"{name}({','.join(types)})")[:4]
     return bytes(selector) + encode(types, list(arguments))

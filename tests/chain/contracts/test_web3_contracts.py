@@ -1,4 +1,4 @@
-"""Cold calls equal web3's on the compiled ABI; what does not fit is refused by name."""
+"""Cold calls equal web3's on the compiled ABI; an invalid argument is refused by its name."""
 
 import contextlib
 from typing import Any

@@ -1,4 +1,4 @@
-"""A cold wallet's transaction goes out once, and what became of it is never guessed."""
+"""A cold wallet's transaction is published once, and its outcome is never guessed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -93,11 +93,11 @@ async def test_after_a_lost_answer_the_receipt_is_awaited(
 ) -> None:
     publish, before = Node.publish, await nonce(contracts)
 
-    async def and_lose_the_answer(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
+    async def publish_and_lose_the_answer(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await publish(self, raw)
         raise NodeUnavailable("lost")
 
-    monkeypatch.setattr(Node, "publish", and_lose_the_answer)
+    monkeypatch.setattr(Node, "publish", publish_and_lose_the_answer)
 
     mined = await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
 
@@ -110,11 +110,11 @@ async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
 ) -> None:
     published = []
 
-    async def into_the_void(_: Node, raw: bytes) -> tuple[PublishOutcome, str]:
+    async def lose(_: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         published.append(raw)
         raise NodeUnavailable("lost")
 
-    monkeypatch.setattr(Node, "publish", into_the_void)
+    monkeypatch.setattr(Node, "publish", lose)
 
     with pytest.raises(OutcomeUnknown, match="before you repeat the command"):
         await a_wallet(contracts, 0.2).send(*an_approval(contracts), lambda _: None)
@@ -125,7 +125,7 @@ async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
 async def test_a_transaction_that_reverts_after_its_simulation_is_reported_as_reverted(
     contracts: Contracts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody is faster: the call would have succeeded when it was tried out."""
+    """Another account is faster: the call succeeded in its simulation."""
     publish = Node.publish
     role = (web3_contracts.role_id("REGISTRAR"), contracts.registrar.address)
 

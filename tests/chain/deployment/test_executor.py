@@ -1,4 +1,4 @@
-"""Deployments on both dev chains: killed anywhere they go on, and each contract is there once."""
+"""Deployments on both dev chains: one killed at any step continues; each contract exists once."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.support.chain.deployments import (
     RELAYER,
     SENDS,
     KilledError,
-    MortalRpc,
+    KilledRpc,
     Site,
     terms_of,
 )
@@ -54,7 +54,7 @@ async def anvil_site(anvil_chain: DevChain) -> Site:
     return funded
 
 
-async def assert_all_stands(site: Site) -> None:
+async def assert_complete(site: Site) -> None:
     deployment = site.written
     assert deployment is not None
     async with Rpc(site.rpc_url) as rpc:
@@ -83,7 +83,7 @@ async def test_four_contracts_and_their_roles_take_eight_transactions(
 ) -> None:
     await site.run(is_hurried=is_hurried)
 
-    await assert_all_stands(site)
+    await assert_complete(site)
     assert await site.nonce() == SENDS
     assert len(site.reported) == SENDS
 
@@ -95,22 +95,22 @@ async def test_a_second_run_sends_nothing(site: Site) -> None:
     assert await site.nonce() == SENDS
 
 
-@pytest.mark.parametrize("is_heard", [False, True])
+@pytest.mark.parametrize("is_delivered", [False, True])
 async def test_a_deployment_killed_at_any_transaction_continues_to_the_same_result(
-    anvil_chain: DevChain, is_heard: bool
+    anvil_chain: DevChain, is_delivered: bool
 ) -> None:
     for moment in range(1, SENDS + 1):
         site = Site(anvil_chain.rpc_url)
         await site.fund()
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, moment, is_heard=is_heard))
+            await site.run(KilledRpc(site.rpc_url, moment, is_delivered=is_delivered))
         written = site.written
 
         await site.run()
 
         assert site.written == written
         assert await site.nonce() == SENDS
-        await assert_all_stands(site)
+        await assert_complete(site)
 
 
 async def test_a_deployment_killed_on_the_tester_chain_continues(tester_chain: DevChain) -> None:
@@ -118,12 +118,12 @@ async def test_a_deployment_killed_on_the_tester_chain_continues(tester_chain: D
     await site.fund()
     for moment in (1, 2, 1, 3):
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, moment, is_heard=True))
+            await site.run(KilledRpc(site.rpc_url, moment, is_delivered=True))
 
     await site.run()
 
     assert await site.nonce() == SENDS
-    await assert_all_stands(site)
+    await assert_complete(site)
 
 
 async def test_a_deployment_killed_before_its_first_write_has_sent_nothing(
@@ -141,13 +141,13 @@ async def test_a_deployment_killed_before_its_first_write_has_sent_nothing(
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
 async def test_pending_transactions_of_an_earlier_run_are_not_repeated(kind: Kind) -> None:
-    """The first run dies while all it sent is still without a block."""
+    """The first run is killed while all its transactions are pending."""
     async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
         site = Site(chain.rpc_url)
         await site.fund()
         await rpc.call("evm_setAutomine", False)
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, 6, is_heard=True), is_hurried=True)
+            await site.run(KilledRpc(site.rpc_url, 6, is_delivered=True), is_hurried=True)
         assert await site.nonce() == 0
 
         second = asyncio.create_task(site.run(is_hurried=True))
@@ -157,7 +157,7 @@ async def test_pending_transactions_of_an_earlier_run_are_not_repeated(kind: Kin
         await second
 
         assert await site.nonce() == SENDS
-        await assert_all_stands(site)
+        await assert_complete(site)
 
 
 async def _pending(rpc: Rpc, site: Site) -> bool:
@@ -166,13 +166,13 @@ async def _pending(rpc: Rpc, site: Site) -> bool:
 
 async def test_a_nonce_used_elsewhere_moves_a_contract_to_another_address(site: Site) -> None:
     with pytest.raises(KilledError):
-        await site.run(MortalRpc(site.rpc_url, 2))
+        await site.run(KilledRpc(site.rpc_url, 2))
     async with Rpc(site.rpc_url) as rpc:
         await _spend_a_nonce(rpc, site)
 
     await site.run()
 
-    await assert_all_stands(site)
+    await assert_complete(site)
     assert await site.nonce() == SENDS + 1
 
 
@@ -296,7 +296,7 @@ async def test_one_changed_byte_of_code_is_noticed(anvil_site: Site) -> None:
 
 
 async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
-    """An instance of ltzd 0.1 has LTZ and wrote no nonce down."""
+    """An instance of ltzd 0.1 has LTZ and recorded no nonce."""
     done = await anvil_site.run()
     alone = replace(
         done, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(done.address("LTZ"))}
@@ -308,4 +308,4 @@ async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
     assert again.address("LTZ") == done.address("LTZ")
     assert again.first_block == done.first_block
     assert hex_of(again.address("PerkNFT")) != hex_of(done.address("PerkNFT"))
-    await assert_all_stands(anvil_site)
+    await assert_complete(anvil_site)

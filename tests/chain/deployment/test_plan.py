@@ -35,7 +35,7 @@ PLACED = assign_addresses(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
 def standing(contract: str, **changes: Any) -> RoleState:
-    """As the terms want it."""
+    """Returns the state of a contract that meets the terms."""
     good = RoleState(
         DEPLOYER,
         ZERO_ADDRESS,

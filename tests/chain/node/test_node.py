@@ -120,7 +120,7 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
 
 
 def without_block_receipts(block: object) -> Respond:
-    """A node that answers for single receipts only."""
+    """Returns the answers of a node without `eth_getBlockReceipts`."""
 
     def respond(request: Any) -> object:
         if isinstance(request, list):
@@ -168,7 +168,7 @@ A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7, gas_limit=30_000_
 
 
 def answering(**results: object) -> Respond:
-    """By method; what is not named is refused as unknown."""
+    """Answers by method; other methods are refused as unknown."""
 
     def answer(each: Any) -> object:
         if each["method"] in results:
@@ -202,7 +202,7 @@ async def test_without_a_fee_history_the_gas_price_comes_from_the_newest_block()
         ({"code": -32000, "message": "VM execution error: revert"}, b""),
         ({"code": -32015, "message": "VM execution error", "data": "0x02"}, b"\x02"),
         ({"code": -32000, "message": "VM error", "data": {"data": "0x03"}}, b"\x03"),
-        # The node's own trouble says nothing about the call.
+        # The node's own error says nothing about the call.
         ({"code": -32000, "message": "out of gas"}, None),
         ({"code": -32005, "message": "limit exceeded"}, None),
         ({"code": -32000, "message": "missing trie node"}, None),

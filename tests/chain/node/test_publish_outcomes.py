@@ -192,7 +192,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("header not found", PASSING),
         ("bad gateway", PASSING),
         ("", PASSING),
-        # A contract's own words are no node's.
+        # A contract's revert string is not a node's error.
         ("execution reverted: already known", PASSING),
         ("execution reverted: nonce too low", PASSING),
         ("execution reverted: intrinsic gas too low", PASSING),

@@ -1,4 +1,4 @@
-"""JSON-RPC against servers that answer late, in disorder, in part or not at all."""
+"""JSON-RPC with servers that answer late, out of order, in part or not at all."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CALLS: list[RpcCall] = [("eth_a", (1,)), ("eth_b", (2,)), ("eth_c", (3,))]
 
 
 def echo(request: Any) -> list[object]:
-    """Each call's own parameter."""
+    """Answers each call with its own parameter."""
     return [result(each, each["params"][0]) for each in request]
 
 

@@ -56,7 +56,7 @@ def contract_of(name: str) -> str:
 
 
 def chain_for(name: str) -> Chain:
-    """On which the user is the party that a row asks for."""
+    """Returns chain state in which the user is the party that the row requires."""
     if name == "BusinessEscrow.refundWithSig":
         return Chain(deal=Deal(SHOP, AMOUNT, USER.address, DEADLINE, DealStatus.LOCKED))
     return Chain()
@@ -188,7 +188,7 @@ def test_a_refused_function_is_answered_with_the_allowed_ones() -> None:
 
 
 def hidden(contract: str, call: bytes) -> list[bytes]:
-    """The call in every dress that a multicall has."""
+    """Returns the call alone and in every form of multicall."""
     first = permit_for(contract)
     return [
         call,
@@ -424,7 +424,7 @@ def test_a_permit_that_differs_from_the_signed_one_is_refused(
     refusal(an_ask("PerkNFT", MOVES["PerkNFT.claimFor"](USER), permit=given))
 
 
-# --- permits that somebody handed to LTZ before --------------------------------------------------
+# --- used permits --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("since", [1, 8])
@@ -579,7 +579,7 @@ def test_only_permits_and_deals_read_the_chain() -> None:
 
 
 def with_word(data: bytes, place: int, word: bytes | int) -> bytes:
-    """With the argument word at `place` (in words) replaced."""
+    """Returns the data with the argument word at `place` (in words) replaced."""
     raw = word if isinstance(word, bytes) else word.to_bytes(32, "big")
     return data[: 4 + 32 * place] + raw + data[36 + 32 * place :]
 
@@ -740,7 +740,7 @@ def low_v(signature: bytes) -> bytes:
 
 
 class Rewriting(Person):
-    """Who signs as the user does, and writes the signature in another way."""
+    """A signer that signs as the user and writes the signature in another form."""
 
     def __init__(self, rewrite: Callable[[bytes], bytes]) -> None:
         self.key, self.address, self._rewrite = USER.key, USER.address, rewrite

@@ -1,4 +1,4 @@
-"""Fees follow the gas price and never pass the cap; stuck attempts differ from waiting ones."""
+"""Fees follow the gas price and never exceed the cap; stuck attempts differ from waiting ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -108,7 +108,7 @@ def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
 
 
 def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
-    """The attempt could not be mined, and its tenth would be missing later."""
+    """The attempt could not be mined, and its increase would limit later replacements."""
     assert replacement(Fees(GWEI, GWEI), GasPrice(100 * GWEI, GWEI), POLICY) is None
 
 
@@ -145,7 +145,7 @@ def test_attempts_rise_under_the_cap_and_end_for_any_gas_prices(
             assert fees.max_fee_per_gas <= policy.cap
             assert fees.max_fee_per_gas > highest.max_fee_per_gas
             highest, made = fees, made + 1
-    assert made <= 300, "a tenth more each time from 1 wei passes 200 gwei after 273 attempts"
+    assert made <= 300, "increases by a tenth from 1 wei exceed 200 gwei after 273 attempts"
 
 
 @given(attempts, markets, st.integers(0, 10 * GWEI), policies)
@@ -160,7 +160,7 @@ def test_a_higher_gas_price_never_makes_a_cheaper_replacement(
         assert lower.max_fee_per_gas <= higher.max_fee_per_gas
 
 
-# --- when -------------------------------------------------------------------------------------
+# --- stuck ------------------------------------------------------------------------------------
 
 FEES = Fees(20 * GWEI, GWEI)
 PAYABLE = GasPrice(10 * GWEI, GWEI)

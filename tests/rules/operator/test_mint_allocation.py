@@ -80,10 +80,12 @@ def test_half_of_the_free_limit_is_reserved_for_a_reward_that_does_not_fit() -> 
 
     others = [requests[0], *(MintRequest(UUID(int=9 + n), B, 20) for n in range(5))]
     second = allocate(others, PLENTY, 60, first.reserve, BATCH)
-    assert selected(second) == [9], "the other half is free, and no more"
+    assert selected(second) == [9], "more or less than the other half was taken"
 
     gained = allocate(others[:1], PLENTY, 80, second.reserve, BATCH)
-    assert (gained.reserve.kept, gained.reserve.free) == (50, 30), "and half of what is gained"
+    assert (gained.reserve.kept, gained.reserve.free) == (50, 30), (
+        "half of the gain was not reserved"
+    )
     assert selected(allocate(others[:1], PLENTY, 90, gained.reserve, BATCH)) == [0]
 
 
@@ -214,7 +216,7 @@ class ChainBucket:
         return len(allocation.selected)
 
     def _requests(self) -> tuple[list[MintRequest], dict[UUID, tuple[Address, int]]]:
-        """Each brand's oldest reward: the saver first, then in turn."""
+        """Returns each brand's oldest reward: first the brand with a reserve, then in turn."""
         heads: dict[UUID, tuple[Address, int]] = {}
         for brand, queue in self.queues.items():
             number = len(self.minted.get(brand, []))

@@ -187,13 +187,15 @@ def test_a_settled_transaction_stays_settled(seen: list[Observation]) -> None:
         except IllegalTransition:
             assert tx is before
             continue
-        assert before.state not in SETTLED, "settled moved"
-        assert tx.state is not State.SIGNED or before.state is State.SIGNED, "went back to signed"
-        assert tx.is_abandoned or not before.is_abandoned, "took the call back up"
+        assert before.state not in SETTLED, "a settled transaction changed"
+        assert tx.state is not State.SIGNED or before.state is State.SIGNED, (
+            "a transaction returned to signed"
+        )
+        assert tx.is_abandoned or not before.is_abandoned, "an abandoned call was resumed"
         assert (tx.inclusion is not None) == (tx.state in MINED)
         cancelled += effects.count(Effect.CANCEL)
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
-    assert cancelled == tx.is_abandoned, "a self-transfer is made once, and never without reason"
+    assert cancelled == tx.is_abandoned, "a self-transfer was made twice or without a reason"
     assert len(requeued) <= 1
     given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED}
     assert set(requeued) <= given_back

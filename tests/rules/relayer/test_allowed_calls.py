@@ -1,4 +1,4 @@
-"""The table of what may be relayed, held against the compiled contracts."""
+"""The table of allowed relay calls, compared with the compiled contracts."""
 
 from dataclasses import fields
 

@@ -104,7 +104,7 @@ def test_without_a_maximum_no_claim_is_refused() -> None:
 
 @dataclass
 class Chain:
-    """A user's claims of a collection, as `claimFor` counts them, and his relays of them."""
+    """A user's claims of a collection, as `claimFor` counts them, and the relays in flight."""
 
     counted: int = 0
     in_flight: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Chain:
             self.known.append(expected)
 
     def mine(self) -> None:
-        """The contract takes a claim only if it expects what is counted."""
+        """The contract accepts a claim only if it expects the current count."""
         if self.in_flight and self.in_flight.pop(0) == self.counted:
             self.counted += 1
 
@@ -141,7 +141,7 @@ class Chain:
     steps=st.lists(st.sampled_from(["ask", "mine", "learn"]), max_size=30),
 )
 def test_claims_are_counted_exactly_in_any_order(most: int, steps: list[str]) -> None:
-    """One more is let in exactly while those mined and those under way leave room for it."""
+    """A claim is admitted exactly while mined claims and claims in flight leave room for it."""
     chain = Chain()
     for step in steps:
         if step == "ask":
@@ -162,7 +162,7 @@ def test_claims_are_counted_exactly_in_any_order(most: int, steps: list[str]) ->
 def test_the_reported_number_counts_claims_on_chain_and_in_flight(
     counted: int, expected: list[int], most: int
 ) -> None:
-    """Also where the user claims by himself, so that his relays will revert."""
+    """The user may also claim without ltzd, so that relays in flight will revert."""
     claims = counted + sum(expected_claims >= counted for expected_claims in expected)
     standing = replace(
         NEW, claims=[RequestedClaim(7, expected_claims) for expected_claims in expected]

@@ -1,4 +1,4 @@
-"""The state machine of a relay's row, and the status that its user is told."""
+"""The state machine of a relay's row, and the status that its user is shown."""
 
 from itertools import product
 

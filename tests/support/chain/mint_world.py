@@ -2,7 +2,7 @@
 
     from tests.support.chain.mint_world import World, observer, world  # in a conftest
 
-Lanes end as abruptly as a killed process; pauses are short.
+A lane ends as abruptly as in a killed process; pauses are short.
 """
 
 from collections import Counter
@@ -46,7 +46,7 @@ FOLLOW = IndexerPolicy(
 
 
 class World:
-    """A chain, its node, the indexer, and the lanes that a test starts."""
+    """A fake node with its chain, the indexer, and the lanes that a test starts."""
 
     def __init__(self, url: str, pool: Pool, observer: Pool, node: FakeNode) -> None:
         self.url = url
@@ -65,7 +65,7 @@ class World:
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
-        """A lane that works until the block ends, and is then cancelled like a killed process."""
+        """Runs a lane until the context ends, and then cancels it like a killed process."""
         lane = MintLane(
             self.pool,
             self.url,
