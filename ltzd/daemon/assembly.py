@@ -366,12 +366,17 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return chain
     if known != chain:
         raise Misconfigured(
-            f"The database follows chain {known.chain_id} (genesis {hex_of(known.genesis_hash)}, "
-            f"LTZ {hex_of(known.ltz)}), but node and settings say chain {chain.chain_id} (genesis "
-            f"{hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)}): "
-            "use that chain's node, or another database."
+            f"The database follows {_described(known)}, but node and settings say "
+            f"{_described(chain)}: use that chain's node and contracts, or another database."
         )
     return known
+
+
+def _described(chain: ChainIdentity) -> str:
+    return (
+        f"chain {chain.chain_id} (genesis {hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)} "
+        f"from block {chain.first_block} on)"
+    )
 
 
 async def _read_chain(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:

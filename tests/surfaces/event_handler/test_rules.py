@@ -18,8 +18,8 @@ from ltzd.values import checksummed
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_surface import (
     NO_LIMITS,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     an_event_surface,
     mint_hash,
@@ -31,11 +31,11 @@ DAY = 24 * 3600
 BYPASS_SOURCES = ["discord_manual_reward", "voice_claim", "gateway_event"]
 
 
-def body_of(answer: JsonResponse) -> tuple[int, Any]:
+def body_of(answer: EventHandlerResponse) -> tuple[int, Any]:
     return answer.status, answer.body
 
 
-def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
+def assert_max_claims(answer: EventHandlerResponse, total: int, maximum: int) -> None:
     """The exact 429 of spec 7.1. A maximum does not end, so the response names no time."""
     assert answer.status == 429, answer.body
     message = answer.details["message"]
@@ -54,7 +54,7 @@ def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
     assert "Retry-After" not in answer.headers
 
 
-def assert_cooldown(answer: JsonResponse, previous: str, about_seconds: float) -> None:
+def assert_cooldown(answer: EventHandlerResponse, previous: str, about_seconds: float) -> None:
     assert answer.status == 429, answer.body
     seconds = answer.details["cooldownSeconds"]
     message = answer.details["message"]
@@ -75,7 +75,7 @@ def assert_cooldown(answer: JsonResponse, previous: str, about_seconds: float) -
     assert answer.headers["Retry-After"] == str(seconds)
 
 
-def assert_duplicate(answer: JsonResponse, of: JsonResponse) -> None:
+def assert_duplicate(answer: EventHandlerResponse, of: EventHandlerResponse) -> None:
     assert body_of(answer) == (
         409,
         {
