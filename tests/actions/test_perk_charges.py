@@ -28,7 +28,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.operator.fees import FeePolicy
-from ltzd.rules.relayer.gas_budgets import GasBudgets
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
@@ -79,7 +79,11 @@ class Till:
 
     def waiting(self, seconds: float) -> "Till":
         """The same with an action that waits so long for a transaction."""
-        return replace(self, charges=charges_over(self.context, seconds))
+        return replace(self, charges=charges_over(self.context, wait_seconds=seconds))
+
+    def limited_to(self, total_wei: int) -> "Till":
+        """The same with an action that has this total gas budget."""
+        return replace(self, charges=charges_over(self.context, GasBudgets(total_wei=total_wei)))
 
     async def rows(self) -> int:
         count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
@@ -111,10 +115,14 @@ def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
     return SignedReader(brand, nonce or uuid4().hex)
 
 
-def charges_over(context: RelayContext, wait_seconds: float = 60.0) -> PerkCharges:
+def charges_over(
+    context: RelayContext, budgets: GasBudgets = NO_BUDGETS, wait_seconds: float = 60.0
+) -> PerkCharges:
     # The surface's tests cover signatures and replays.
     signatures = cast("Any", None)
-    return PerkCharges(context, BrandCache(), signatures, RateLimits(), wait_seconds=wait_seconds)
+    return PerkCharges(
+        context, BrandCache(), signatures, RateLimits(), budgets, wait_seconds=wait_seconds
+    )
 
 
 @pytest_asyncio.fixture
@@ -307,7 +315,7 @@ async def test_with_the_total_gas_budget_spent_no_redemption_is_written_until_to
     async with till.world.relaying():
         key = {"idempotency_key": "till-1-0001"}
         done = await till.redeem(**key)
-        till.charges._budgets = GasBudgets(total_wei=await spent_today(till))
+        till = till.limited_to(await spent_today(till))
         with pytest.raises(ValidationFailed) as refused:
             await till.redeem()
         assert refused.value.details["reason"] == "total_gas_budget_exhausted"
@@ -321,7 +329,7 @@ async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till)
         asking = asyncio.create_task(till.redeem())
         await till.is_published(1)
         worst = await spent_today(till)
-        till.charges._budgets = GasBudgets(total_wei=2 * worst)
+        till = till.limited_to(2 * worst)
         others = [
             asyncio.create_task(till.redeem(token_id=token))
             for token in (TOKEN, OTHER_TOKEN)
