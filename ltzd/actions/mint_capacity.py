@@ -20,7 +20,6 @@ from ltzd.values import LTZ, Address
 
 log = structlog.get_logger()
 
-_PATIENCE_SECONDS = 1.0
 _FRESH_SECONDS = 60.0
 _FAILED_SECONDS = 5.0
 _REFUSING_SECONDS = 1.0
@@ -28,7 +27,10 @@ _REFUSING_SECONDS = 1.0
 
 
 class MintCapacity:
-    """The capacity of the largest limit among the wallets whose mint lanes are being served."""
+    """The capacity of the largest limit among the wallets whose mint lanes are being served.
+
+    A node that does not answer within `timeout_seconds` counts as one that is away.
+    """
 
     def __init__(
         self,
@@ -37,12 +39,14 @@ class MintCapacity:
         chain_id: int,
         ltz: Address,
         clock: Clock = time.monotonic,
+        timeout_seconds: float = 1.0,
     ) -> None:
         self._pool = pool
         self._node = node
         self._chain_id = chain_id
         self._ltz = ltz
         self._clock = clock
+        self._timeout_seconds = timeout_seconds
         self._known: int | None = None
         self._asked_at = float("-inf")
         self._until = float("-inf")
@@ -89,7 +93,7 @@ class MintCapacity:
             return None
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS):
+            async with asyncio.timeout(self._timeout_seconds):
                 answers = await self._node.views(calls)
             most = max(decode_mint_limit(answer)[0] for answer in answers)
             return min(most, MAX_UNITS) // LTZ

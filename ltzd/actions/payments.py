@@ -53,9 +53,6 @@ from ltzd.values import Address, Hash32, hex_of
 
 log = structlog.get_logger()
 
-HASH_WAIT_SECONDS = 5.0
-"""How long an answer waits for its hash before it says to ask again (choices.md, Payments)."""
-
 _QUEUED = telemetry.REWARDS_QUEUED.labels("payment")
 
 
@@ -81,7 +78,11 @@ class MintedPayment:
 
 
 class Payments:
-    """Without a `provider` nothing is sold: every method raises PaymentsUnavailable."""
+    """Without a `provider` nothing is sold: every method raises PaymentsUnavailable.
+
+    An answer waits `hash_wait_seconds` for its hash before it says to ask again (choices.md,
+    Payments).
+    """
 
     def __init__(
         self,
@@ -92,6 +93,8 @@ class Payments:
         hashes: MintHashWaiters,
         provider: PaymentProvider | None,
         capacity: MintCapacity,
+        *,
+        hash_wait_seconds: float = 5.0,
     ) -> None:
         self._pool = pool
         self._wakeups = wakeups
@@ -100,6 +103,7 @@ class Payments:
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
+        self._hash_wait_seconds = hash_wait_seconds
 
     # --- checkout -------------------------------------------------------------------------------
 
@@ -207,7 +211,7 @@ class Payments:
             async with session(self._pool) as connection:
                 hash_ = (await rewards.published_hashes(connection, [reward])).get(reward)
         if hash_ is None and not self._brands.is_paused(payment.brand_id):
-            hash_ = await self._hashes.wait(reward, HASH_WAIT_SECONDS)
+            hash_ = await self._hashes.wait(reward, self._hash_wait_seconds)
         if hash_ is None:
             raise MintPending("The payment's mint is not published yet")
         return hash_

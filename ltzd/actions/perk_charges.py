@@ -56,7 +56,6 @@ Found = TypeVar("Found")
 
 GAS_LIMIT = 100_000
 """A redemption needs at most 56,000 (contracts.md)."""
-WAIT_SECONDS = 60.0
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
 READ_NONCE_SECONDS = 660
@@ -101,6 +100,8 @@ class IndexedHeight:
 
 
 class PerkCharges:
+    """`redeem` waits at most `wait_seconds` for its transaction."""
+
     def __init__(
         self,
         context: RelayContext,
@@ -108,7 +109,10 @@ class PerkCharges:
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
+        *,
+        wait_seconds: float = 60.0,
     ) -> None:
+        self._wait_seconds = wait_seconds
         self._pool = context.pool
         self._clock = context.clock
         self._budgets = budgets
@@ -160,13 +164,13 @@ class PerkCharges:
         return await self._limits.use_once("signed_reads", READ_NONCE_SECONDS, nonces)
 
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
-        """Return once the redemption is one block deep, or after a minute.
+        """Return once the redemption is one block deep, or after `wait_seconds`.
 
         Raises TokenNotFound and the other refusals of `rules/perk_charges`, SignatureRefused for a
         used nonce, IdempotencyKeyReused, TransactionFailed, and Unavailable if nothing was
         redeemed.
         """
-        deadline = self._clock() + WAIT_SECONDS
+        deadline = self._clock() + self._wait_seconds
         try:
             redeemed = await self._redeem(request, deadline)
         except LtzdError as error:

@@ -84,7 +84,12 @@ class Pregeneration:
         accounts: AccountVerifier,
         limits: RateLimits,
         signatures: RequestSignatures,
+        *,
+        per_minute: RateLimit = PER_MINUTE,
+        per_day: RateLimit = PER_DAY,
     ) -> None:
+        self._per_minute = per_minute
+        self._per_day = per_day
         self._pool = pool
         self._signatures = signatures
         self._brands = brands
@@ -114,15 +119,15 @@ class Pregeneration:
         if signed is not None:
             await self._check(signed, brand_id)
         sender = "anybody" if signed is None else "brand"
-        window = await self._limits.hit(PER_MINUTE, hex_of(brand_id), sender)
+        window = await self._limits.hit(self._per_minute, hex_of(brand_id), sender)
         if not window.is_within:
-            raise _limited(PER_MINUTE, max(1, math.ceil(window.reset_at - time.time())))
+            raise _limited(self._per_minute, max(1, math.ceil(window.reset_at - time.time())))
         async with session(self._pool) as connection:
             day = await pregenerations.count_today(
-                connection, brand_id, PER_DAY.max_hits, is_signed=signed is not None
+                connection, brand_id, self._per_day.max_hits, is_signed=signed is not None
             )
         if not day.is_within:
-            raise _limited(PER_DAY, day.seconds_left)
+            raise _limited(self._per_day, day.seconds_left)
         return window
 
     async def _check(self, signed: SignedRequest, brand_id: Address) -> None:

@@ -16,7 +16,6 @@ from rich.text import Text
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
-FOLLOW_SECONDS = 1.0
 TIMEOUT_SECONDS = 10.0
 
 
@@ -27,12 +26,16 @@ def status(
     token: str | None = None,
     *,
     plain_http: bool = False,
+    period_seconds: float = 1.0,
 ) -> None:
-    """Print the status; with `follow` until Ctrl-C. Raises Unavailable, Misconfigured."""
+    """Print the status; with `follow` every `period_seconds` until Ctrl-C.
+
+    Raises Unavailable, Misconfigured.
+    """
     if token is not None and not plain_http:
         _require_encryption(admin_url)
     with suppress(KeyboardInterrupt):
-        asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token))
+        asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token, period_seconds))
 
 
 def _require_encryption(admin_url: str) -> None:
@@ -43,17 +46,19 @@ def _require_encryption(admin_url: str) -> None:
         )
 
 
-async def _show(admin_url: str, follow: bool, as_json: bool, token: str | None) -> None:
+async def _show(
+    admin_url: str, follow: bool, as_json: bool, token: str | None, period_seconds: float
+) -> None:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
         facts = await fetch(session, admin_url)
         if as_json:
-            await _print_lines(session, admin_url, facts, follow)
+            await _print_lines(session, admin_url, facts, period_seconds if follow else None)
         elif follow and sys.stdout.isatty():
-            await _refresh(session, admin_url, facts)
+            await _refresh(session, admin_url, facts, period_seconds)
         elif follow:
-            await _print_pages(session, admin_url, facts)
+            await _print_pages(session, admin_url, facts, period_seconds)
         else:
             Console().print(page(facts))
 
@@ -83,33 +88,39 @@ async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any
 
 
 async def _print_lines(
-    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], follow: bool
+    session: aiohttp.ClientSession,
+    admin_url: str,
+    facts: dict[str, Any],
+    period_seconds: float | None,
 ) -> None:
+    """Print a line every period, or one line without a period."""
     while True:
         print(msgspec.json.encode(facts).decode(), flush=True)
-        if not follow:
+        if period_seconds is None:
             return
-        await asyncio.sleep(FOLLOW_SECONDS)
+        await asyncio.sleep(period_seconds)
         facts = await fetch(session, admin_url)
 
 
 async def _print_pages(
-    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]
+    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], period_seconds: float
 ) -> None:
     """Print one page after the other, for a pipe or a file that cannot be redrawn."""
     console = Console()
     while True:
         console.print(page(facts), "")
         sys.stdout.flush()
-        await asyncio.sleep(FOLLOW_SECONDS)
+        await asyncio.sleep(period_seconds)
         facts = await fetch(session, admin_url)
 
 
-async def _refresh(session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any]) -> None:
-    """Redraw the page every second, also while the server restarts."""
+async def _refresh(
+    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], period_seconds: float
+) -> None:
+    """Redraw the page every period, also while the server restarts."""
     with Live(page(facts), console=Console(file=sys.stdout), auto_refresh=False) as live:
         while True:
-            await asyncio.sleep(FOLLOW_SECONDS)
+            await asyncio.sleep(period_seconds)
             try:
                 facts = await fetch(session, admin_url)
                 live.update(page(facts), refresh=True)

@@ -13,6 +13,7 @@ from ltzd.actions.constraints.chat_members import ChatMembers
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.domain_verification import DomainVerification
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import Payments
@@ -99,7 +100,9 @@ class Daemon:
 
 
 @asynccontextmanager
-async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncIterator[Daemon]:
+async def open_daemon(
+    settings: Settings, *, is_dev: bool = False, event_policy: EventPolicy = DEFAULT_POLICY
+) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
     With `is_dev` outgoing requests may go to this machine.
@@ -160,6 +163,7 @@ async def open_daemon(settings: Settings, *, is_dev: bool = False) -> AsyncItera
                 signatures,
                 limits,
                 capacity,
+                policy=event_policy,
             ),
             relay_context=context,
             relayer=relayer,
@@ -362,12 +366,17 @@ async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
         return chain
     if known != chain:
         raise Misconfigured(
-            f"The database follows chain {known.chain_id} (genesis {hex_of(known.genesis_hash)}, "
-            f"LTZ {hex_of(known.ltz)}), but node and settings say chain {chain.chain_id} (genesis "
-            f"{hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)}): "
-            "use that chain's node, or another database."
+            f"The database follows {_described(known)}, but node and settings say "
+            f"{_described(chain)}: use that chain's node and contracts, or another database."
         )
     return known
+
+
+def _described(chain: ChainIdentity) -> str:
+    return (
+        f"chain {chain.chain_id} (genesis {hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)} "
+        f"from block {chain.first_block} on)"
+    )
 
 
 async def _read_chain(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:

@@ -74,7 +74,9 @@ OPERATIONS = operations(HttpPolicy())
 
 def build_app(services: Services, policy: HttpPolicy) -> App:
     cors = Cors(policy, services.is_known_domain, {site_links.PATH: site_links.CORS_METHODS})
-    address_limit = AddressLimit(services.limits, (relayer.PATH, site_links.PATH))
+    address_limit = AddressLimit(
+        services.limits, (relayer.PATH, site_links.PATH), policy.per_client.relayer
+    )
     surfaces = _surfaces(services, policy, cors, address_limit)
     formats = [entry for surface in surfaces for entry in surface.error_formats]
     app = new_app(
@@ -82,6 +84,7 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
         ErrorResponder(relayer_errors.ERRORS, formats, always_allowed=frozenset({"OPTIONS"})),
     )
     app.ctx.grace_seconds = policy.grace_seconds
+    app.ctx.body_seconds = policy.body_seconds
     app.ctx.proxies = policy.proxies
     install_middleware(app, cors, address_limit, policy.requires_https)
     for surface in surfaces:
@@ -92,17 +95,17 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
 def _surfaces(
     services: Services, policy: HttpPolicy, cors: Cors, address_limit: AddressLimit
 ) -> tuple[Surface, ...]:
-    limits, site = services.limits, services.site
+    limits, site, per_client = services.limits, services.site, policy.per_client
     return (
         site_plugin.surface(site, limits, policy.site_rest, policy.site_base),
         event_handler.surface(services),
-        domain_verification.surface(services.domains, limits),
-        payments.surface(services.payments, limits, policy.explorer_url),
-        pregeneration.surface(services.pregeneration, limits),
+        domain_verification.surface(services.domains, limits, per_client.domain_verifications),
+        payments.surface(services.payments, limits, per_client, policy.explorer_url),
+        pregeneration.surface(services.pregeneration, limits, per_client.pregenerations),
         relayer.surface(services.relays, cors, policy.explorer_url),
         site_links.surface(site.links, cors),
         perk_charges.surface(services.perk_charges, address_limit),
-        constraints.surface(services.constraints, limits),
+        constraints.surface(services.constraints, limits, per_client.keyless_invalidations),
         docs.surface(operations(policy)),
     )
 

@@ -18,7 +18,6 @@ from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
 CLOSE_POLL_SECONDS = 0.02
-TLS_HANDSHAKE_SECONDS = 10.0
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 
@@ -33,15 +32,17 @@ async def serve(
     *,
     on_listening: Callable[[int], None] | None = None,
     tls: ssl.SSLContext | None = None,
+    tls_handshake_seconds: float = 10.0,
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
 
-    With `tls` the server accepts HTTPS only. `on_listening` is called with the port, which the
+    With `tls` the server accepts HTTPS only, and closes a connection whose handshake takes longer
+    than `tls_handshake_seconds`. `on_listening` is called with the port, which the
     system chooses if `port` is 0. Raises Misconfigured if the address cannot be bound.
     """
     listener = listen(host, port)
     try:
-        server = await _server(app, listener, tls)
+        server = await _server(app, listener, tls, tls_handshake_seconds)
     except BaseException:
         listener.close()
         raise
@@ -55,17 +56,21 @@ async def serve(
         Sanic.unregister_app(app)
 
 
-async def _server(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
+async def _server(
+    app: App, listener: socket.socket, tls: ssl.SSLContext | None, tls_handshake_seconds: float
+) -> Any:
     # The first app makes Sanic rewrite its own classes without unused signals (TOUCHUP). Sanic
     # cannot do that twice in a process, so apps start one at a time.
     async with _start_lock:
-        return await _start(app, listener, tls)
+        return await _start(app, listener, tls, tls_handshake_seconds)
 
 
-async def _start(app: App, listener: socket.socket, tls: ssl.SSLContext | None) -> Any:
+async def _start(
+    app: App, listener: socket.socket, tls: ssl.SSLContext | None, tls_handshake_seconds: float
+) -> Any:
     app.config.TOUCHUP = not getattr(HttpProtocol, "__touched__", False)
     timeouts = {
-        "ssl_handshake_timeout": TLS_HANDSHAKE_SECONDS,
+        "ssl_handshake_timeout": tls_handshake_seconds,
         "ssl_shutdown_timeout": TLS_SHUTDOWN_SECONDS,
     }
     server: Any = await app.create_server(

@@ -18,6 +18,7 @@ from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, Redeeme
 from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
+from ltzd.http.requests.rate_limits import PER_CLIENT, PerClientLimits
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.providers.payments import CheckoutPage
@@ -282,6 +283,9 @@ class HttpPolicy:
     """Origins of ltzd's own pages, as a browser sends them: scheme://host[:port]."""
     allow_loopback_origins: bool = False
     """Dev mode: pages on this machine may call, also over http."""
+    per_client: PerClientLimits = PER_CLIENT
+    body_seconds: float = 30.0
+    """For a whole body to arrive: Sanic's own timeout restarts with every byte."""
     grace_seconds: float = 6.0
     """How long a stopping server waits for requests in flight."""
     proxies: Proxies = NO_PROXIES

@@ -73,7 +73,9 @@ class Follower:
         while True:
             try:
                 name = f"ltzd indexer {self._chain.chain_id}"
-                async with locks.hold_lock(self._database_url, name) as term:
+                async with locks.hold_lock(
+                    self._database_url, name, self._policy.lock_retry_seconds
+                ) as term:
                     await self._serve(term)
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
@@ -144,6 +146,7 @@ class Follower:
             cursor.hash,
             HeadObservation(head.number, at_cursor, now),
             self._head_short_since,
+            self._policy.second_look_seconds,
         )
         if verdict is not CursorVerdict.STALE:
             self._head_short_since = None

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from ltzd.rules.indexer.reorgs import SECOND_LOOK_SECONDS
+
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:
@@ -21,5 +23,9 @@ class IndexerPolicy:
     follows_deep_reorgs: bool = False
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
+    second_look_seconds: float = SECOND_LOOK_SECONDS
+    """How long the head must be below the cursor before it counts as a reorg."""
+    lock_retry_seconds: float = 0.5
+    """Between two attempts to take the chain's lock while another process holds it."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""

@@ -127,7 +127,7 @@ class WalletLane(ABC):
             self._policy.pauses.standby, self.pause.set, None
         )
         try:
-            async with locks.hold_lock(self._database_url, name) as term:
+            async with locks.hold_lock(self._database_url, name, self._policy.pauses.lock) as term:
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:

@@ -54,6 +54,7 @@ class PauseBackoff:
 class LanePauses:
     """How long a lane waits before it tries again. Units: seconds.
 
+    `lock` passes between two attempts to take the lane's lock while another process holds it.
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
     its lock keeps the reason of its last term, `status` is the shortest time between two writes of
     the lane's row. A receipt must be missing for `missing_receipt` before it counts as lost.
@@ -61,6 +62,7 @@ class LanePauses:
     again.
     """
 
+    lock: float = 0.5
     between_terms: float = 0.5
     after_stop: float = 10.0
     standby: float = 5.0

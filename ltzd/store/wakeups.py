@@ -50,16 +50,17 @@ _CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
 class Wakeup:
     """Wakes one waiter; a notification that arrives before `wait` ends the next `wait` at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, poll_seconds: float = POLL_SECONDS) -> None:
+        self._poll_seconds = poll_seconds
         self._is_set = asyncio.Event()
 
     def notify(self) -> None:
         self._is_set.set()
 
-    async def wait(self, seconds: float = POLL_SECONDS) -> None:
-        """Return when notified, or after `seconds`."""
+    async def wait(self, seconds: float | None = None) -> None:
+        """Return when notified, or after `seconds`, by default `poll_seconds`."""
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(self._poll_seconds if seconds is None else seconds):
                 await self._is_set.wait()
         except TimeoutError:
             pass
@@ -69,12 +70,13 @@ class Wakeup:
 class WakeupHub:
     """This process's subscribers, and the connection that listens to the other processes."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, poll_seconds: float = POLL_SECONDS) -> None:
         self._url = url
+        self._poll_seconds = poll_seconds
         self._subscribers: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
 
     def subscribe(self, channel: str) -> Wakeup:
-        wakeup = Wakeup()
+        wakeup = Wakeup(self._poll_seconds)
         self._subscribers[channel].append(wakeup)
         return wakeup
 

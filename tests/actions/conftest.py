@@ -1,4 +1,4 @@
-"""Fixtures: a fresh database's pool, deployed contracts, sites; no test waits for a mint's hash."""
+"""Fixtures: a fresh database's pool, deployed contracts, sites."""
 
 from collections.abc import AsyncIterator
 
@@ -9,9 +9,9 @@ from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.chain.contracts import deployed_contracts
 from tests.support.rows.core import pool
 from tests.support.sites.redemptions import Sites, some_sites
-from tests.support.surfaces.event_action import nobody_waits_for_hashes, sandbox
+from tests.support.surfaces.event_action import sandbox
 
-__all__ = ["nobody_waits_for_hashes", "pool", "sandbox"]
+__all__ = ["pool", "sandbox"]
 
 
 @pytest_asyncio.fixture(scope="package", loop_scope="session")

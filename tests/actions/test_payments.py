@@ -18,8 +18,6 @@ from stripe import HTTPClient
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.actions import mint_capacity
-from ltzd.actions import payments as payments_action
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.payments import CheckoutRequest, MintedPayment, Payments
@@ -74,8 +72,7 @@ ASYNC = "checkout.session.async_payment_succeeded"
 
 
 @pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(payments_action, "HASH_WAIT_SECONDS", 3.0)
+def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(HTTPClient, "INITIAL_DELAY", 0.01)
 
 
@@ -133,7 +130,11 @@ class World:
 
 @asynccontextmanager
 async def a_world(
-    url: str, sandbox: Sandbox, shop: FakePayments | None, **policy: Any
+    url: str,
+    sandbox: Sandbox,
+    shop: FakePayments | None,
+    hash_wait_seconds: float = 3.0,
+    **policy: Any,
 ) -> AsyncIterator[World]:
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
@@ -155,6 +156,7 @@ async def a_world(
             world.hashes,
             provider,
             MintCapacity(pool, node.node, CHAIN_ID, LTZ_AT),
+            hash_wait_seconds=hash_wait_seconds,
         )
         await stack.enter_async_context(running(world.hashes.run(), world.lane()))
         yield world
@@ -479,10 +481,11 @@ async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
 async def test_an_unavailable_or_slow_node_stops_no_checkout_and_is_rarely_asked(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mint_capacity, "_PATIENCE_SECONDS", 0.05)
     await a_minter(world)
     at = [0.0]
-    capacity = MintCapacity(world.pool, world.node.node, CHAIN_ID, LTZ_AT, lambda: at[0])
+    capacity = MintCapacity(
+        world.pool, world.node.node, CHAIN_ID, LTZ_AT, lambda: at[0], timeout_seconds=0.05
+    )
     world.node.mint_capacity = 7 * LTZ
     world.node.is_down = True
     assert await capacity.whole_ltz() is None
@@ -616,20 +619,20 @@ async def test_a_paused_brands_payments_are_recorded_and_wait(
 
 
 async def test_a_mint_without_a_hash_in_time_is_pending_and_completes_later(
-    world: World, shop: FakePayments, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sandbox: Sandbox, shop: FakePayments
 ) -> None:
-    monkeypatch.setattr(payments_action, "HASH_WAIT_SECONDS", 0.05)
-    world.is_minting = False
-    session_id = shop.make()
-    for _ in range(2):
-        with pytest.raises(MintPending):
-            await world.mint(session_id)
-    await seen_minted(world, a_hash("late"))
+    async with a_world(database_url, sandbox, shop, hash_wait_seconds=0.05) as world:
+        world.is_minting = False
+        session_id = shop.make()
+        for _ in range(2):
+            with pytest.raises(MintPending):
+                await world.mint(session_id)
+        await seen_minted(world, a_hash("late"))
 
-    later = await world.mint(session_id)
+        later = await world.mint(session_id)
 
-    assert (later.already_processed, later.transaction_hash) == (True, a_hash("late"))
-    assert len(await rewards(world)) == 1
+        assert (later.already_processed, later.transaction_hash) == (True, a_hash("late"))
+        assert len(await rewards(world)) == 1
 
 
 async def test_a_session_that_was_refunded_before_its_mint_is_not_minted(

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 from uuid import uuid4
 
@@ -28,7 +28,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.operator.fees import FeePolicy
-from ltzd.rules.relayer.gas_budgets import GasBudgets
+from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from ltzd.store import perk_charges as redemptions
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
@@ -36,14 +36,12 @@ from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
-from tests.support.chain.mint_world import short_pauses, true
+from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
 from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.rows.perk_facts import token_of
 from tests.support.waiting import until
-
-__all__ = ["short_pauses"]
 
 TOKEN, OTHER_TOKEN = token_of(7, 1), token_of(7, 2)
 OTHER_BRAND = a_wallet(0xC)
@@ -59,6 +57,7 @@ class Till:
     node: PerkNode
     world: RelayWorld
     charges: PerkCharges
+    context: RelayContext
     answers: list[RedeemedCharges] = field(default_factory=list)
 
     def request(self, **changes: Any) -> RedeemRequest:
@@ -78,8 +77,16 @@ class Till:
     async def redeem(self, **changes: Any) -> RedeemedCharges:
         return await self.charges.redeem(self.request(**changes))
 
+    def waiting(self, seconds: float) -> "Till":
+        """The same with an action that waits so long for a transaction."""
+        return replace(self, charges=charges_over(self.context, wait_seconds=seconds))
+
+    def limited_to(self, total_wei: int) -> "Till":
+        """The same with an action that has this total gas budget."""
+        return replace(self, charges=charges_over(self.context, GasBudgets(total_wei=total_wei)))
+
     async def rows(self) -> int:
-        count: int = await value(self.world.eyes, "SELECT count(*) FROM redemptions")
+        count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
         return count
 
     async def is_written(self, count: int) -> None:
@@ -108,6 +115,16 @@ def a_reader(brand: Address = BRAND, nonce: str | None = None) -> SignedReader:
     return SignedReader(brand, nonce or uuid4().hex)
 
 
+def charges_over(
+    context: RelayContext, budgets: GasBudgets = NO_BUDGETS, wait_seconds: float = 60.0
+) -> PerkCharges:
+    # The tests of the surface cover signatures and replays.
+    signatures = cast("Any", None)
+    return PerkCharges(
+        context, BrandCache(), signatures, RateLimits(), budgets, wait_seconds=wait_seconds
+    )
+
+
 @pytest_asyncio.fixture
 async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     """Two indexed tokens with three charges each; the node mines only on request."""
@@ -117,12 +134,11 @@ async def till(database_url: str, pool: Pool) -> AsyncIterator[Till]:
     world = RelayWorld(database_url, pool, pool, node)
     contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
     context = RelayContext.create(pool, world.wakeups, node.node, contracts, FeePolicy())
-    # The tests of the surface cover signatures and replays.
-    charges = PerkCharges(context, BrandCache(), cast("Any", None), RateLimits())
+    charges = charges_over(context)
     follower = await world.follow()
     node.claim(BRAND, USER, TOKEN, OTHER_TOKEN, charges=CHARGES)
     async with running(follower.run(), context.waiters.run()):
-        till = Till(node, world, charges)
+        till = Till(node, world, charges, context)
         await until(lambda: value(pool, "SELECT count(*) FROM tokens"))
         yield till
 
@@ -172,7 +188,7 @@ async def test_a_redemption_decided_on_stale_charges_is_decided_again_under_the_
         async def once_stale(connection: Connection, token_id: int) -> TokenCharges | None:
             return stale.pop() if stale else await real(connection, token_id)
 
-        async with till.world.eyes.acquire() as connection:
+        async with till.world.observer.acquire() as connection:
             stale.append(await real(cast("Connection", connection), TOKEN))
         await till.redeem(amount=2)
         await till.knows(used=2)
@@ -186,7 +202,7 @@ async def test_a_tokens_redemptions_stay_ordered_with_two_relay_wallets(
 ) -> None:
     token = token_of(8, 1)
     till.node.claim(BRAND, USER, token, charges=MANY)
-    await until(lambda: value(till.world.eyes, "SELECT count(*) = 3 FROM tokens"))
+    await until(lambda: value(till.world.observer, "SELECT count(*) = 3 FROM tokens"))
     till.node.mines_at_once = True
     async with till.world.relaying(), till.world.relaying(signer=OTHER_RELAYER):
         results = await asyncio.gather(
@@ -197,12 +213,10 @@ async def test_a_tokens_redemptions_stay_ordered_with_two_relay_wallets(
 
 
 async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_found_by_its_key(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     async with till.world.relaying():
-        with monkeypatch.context() as patience:
-            patience.setattr(module, "WAIT_SECONDS", 0.5)
-            pending = await till.redeem(idempotency_key="till-1-0001")
+        pending = await till.waiting(0.5).redeem(idempotency_key="till-1-0001")
         await till.is_published(1)
         till.node.mine()
         again = await till.redeem(idempotency_key="till-1-0001")
@@ -214,14 +228,12 @@ async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_found_by_it
 
 
 async def test_a_redemption_that_no_node_accepted_has_no_hash_and_is_found_by_its_key(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     till.node.refuses = lambda _sent: True
     async with till.world.relaying():
-        with monkeypatch.context() as patience:
-            patience.setattr(module, "WAIT_SECONDS", 0.5)
-            with pytest.raises(RelayPending):
-                await till.redeem(idempotency_key="till-1-0001")
+        with pytest.raises(RelayPending):
+            await till.waiting(0.5).redeem(idempotency_key="till-1-0001")
         till.node.refuses = lambda _sent: False
         till.node.mines_at_once = True
         again = await till.redeem(idempotency_key="till-1-0001")
@@ -255,15 +267,13 @@ async def _is_waiting(till: Till) -> bool:
 
 
 async def test_a_redemption_that_no_lane_sends_in_time_is_withdrawn(
-    till: Till, monkeypatch: pytest.MonkeyPatch
+    till: Till,
 ) -> None:
     """The lane died a moment ago and still counts as serving."""
     async with till.world.relaying():
         pass
-    with monkeypatch.context() as patience:
-        patience.setattr(module, "WAIT_SECONDS", 0.2)
-        with pytest.raises(Unavailable):
-            await till.redeem(idempotency_key="till-1-0001")
+    with pytest.raises(Unavailable):
+        await till.waiting(0.2).redeem(idempotency_key="till-1-0001")
     assert await till.rows() == 0
     till.node.mines_at_once = True
     async with till.world.relaying():
@@ -281,7 +291,7 @@ async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> N
 
 
 async def spent_today(till: Till) -> int:
-    async with session(till.world.eyes) as connection:
+    async with session(till.world.observer) as connection:
         return (await gas_budgets.spent(connection, [])).total_wei
 
 
@@ -305,7 +315,7 @@ async def test_with_the_total_gas_budget_spent_no_redemption_is_written_until_to
     async with till.world.relaying():
         key = {"idempotency_key": "till-1-0001"}
         done = await till.redeem(**key)
-        till.charges._budgets = GasBudgets(total_wei=await spent_today(till))
+        till = till.limited_to(await spent_today(till))
         with pytest.raises(ValidationFailed) as refused:
             await till.redeem()
         assert refused.value.details["reason"] == "total_gas_budget_exhausted"
@@ -319,7 +329,7 @@ async def test_concurrent_redemptions_do_not_exceed_the_total_budget(till: Till)
         asking = asyncio.create_task(till.redeem())
         await till.is_published(1)
         worst = await spent_today(till)
-        till.charges._budgets = GasBudgets(total_wei=2 * worst)
+        till = till.limited_to(2 * worst)
         others = [
             asyncio.create_task(till.redeem(token_id=token))
             for token in (TOKEN, OTHER_TOKEN)

@@ -19,7 +19,6 @@ import pytest_asyncio
 from structlog.testing import capture_logs
 
 from ltzd import telemetry
-from ltzd.actions import pregeneration
 from ltzd.actions.pregeneration import PER_DAY, PER_MINUTE, Pregeneration, PregenerationRequest
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.custodial_wallets import CustodialWallets
@@ -106,7 +105,7 @@ class Process:
 
 @asynccontextmanager
 async def a_process(
-    url: str, sandbox: Sandbox, limits: RateLimits | None = None
+    url: str, sandbox: Sandbox, limits: RateLimits | None = None, **brand_limits: RateLimit
 ) -> AsyncIterator[Process]:
     async with AsyncExitStack() as stack:
         pool = await open_pool(url)
@@ -127,6 +126,7 @@ async def a_process(
             accounts,
             limits or RateLimits(),
             RequestSignatures(pool, SEALER, book),
+            **brand_limits,
         )
         stack.push_async_callback(action.close)
         yield Process(pool, book, identity, accounts, action)
@@ -679,35 +679,36 @@ async def test_a_brand_has_a_hundred_requests_a_minute_apart_from_other_brands(
 
 
 async def test_a_brand_that_used_up_its_daily_limit_is_refused(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sandbox: Sandbox
 ) -> None:
-    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 3, 86_400))
-    for _ in range(3):
-        assert (await process.pregeneration.admit(BRAND)).limit == 100
-    with pytest.raises(RateLimited) as refused:
-        await process.pregeneration.admit(BRAND)
-    assert refused.value.details["limit"] == 3
-    assert "a day" in refused.value.message
-    seconds = refused.value.details["retryAfterSeconds"]
-    assert isinstance(seconds, int)
-    assert 1 <= seconds <= 86_400, "the limit holds until the end of the UTC day"
+    limit = RateLimit("pregenerate_day", 3, 86_400)
+    async with a_process(database_url, sandbox, per_day=limit) as process:
+        for _ in range(3):
+            assert (await process.pregeneration.admit(BRAND)).limit == 100
+        with pytest.raises(RateLimited) as refused:
+            await process.pregeneration.admit(BRAND)
+        assert refused.value.details["limit"] == 3
+        assert "a day" in refused.value.message
+        seconds = refused.value.details["retryAfterSeconds"]
+        assert isinstance(seconds, int)
+        assert 1 <= seconds <= 86_400, "the limit holds until the end of the UTC day"
 
 
 async def test_the_daily_limit_is_counted_in_the_database_across_processes_and_restarts(
-    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sandbox: Sandbox
 ) -> None:
     """Fifty concurrent requests go to two processes without a common cache, then to a third."""
-    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 30, 86_400))
+    limit = RateLimit("pregenerate_day", 30, 86_400)
     async with (
-        a_process(database_url, sandbox, RateLimits()) as first,
-        a_process(database_url, sandbox, RateLimits()) as other,
+        a_process(database_url, sandbox, per_day=limit) as first,
+        a_process(database_url, sandbox, per_day=limit) as other,
     ):
         answers = await asyncio.gather(
             *[(first, other)[n % 2].pregeneration.admit(BRAND) for n in range(50)],
             return_exceptions=True,
         )
     assert sum(isinstance(answer, RateLimited) for answer in answers) == 20
-    async with a_process(database_url, sandbox, RateLimits()) as again:
+    async with a_process(database_url, sandbox, per_day=limit) as again:
         with pytest.raises(RateLimited):
             await again.pregeneration.admit(BRAND)
         assert (await again.pregeneration.admit(RIVAL)).limit == 100
@@ -724,21 +725,22 @@ async def a_signed_request(process: Process, nonce: str, key: str | None = None)
 
 
 async def test_unsigned_requests_do_not_use_up_the_limits_of_a_brands_signed_requests(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sandbox: Sandbox
 ) -> None:
     """This holds for the minute's and the day's limit."""
-    monkeypatch.setattr(pregeneration, "PER_DAY", RateLimit("pregenerate_day", 101, 86_400))
-    for _ in range(100):
-        await process.pregeneration.admit(BRAND)
-    with pytest.raises(RateLimited):
-        await process.pregeneration.admit(BRAND)
-    for number in range(100):
-        signed = await a_signed_request(process, f"nonce-{number:016d}")
-        assert (await process.pregeneration.admit(BRAND, signed)).remaining == 99 - number
-    with pytest.raises(RateLimited):
-        await process.pregeneration.admit(BRAND, await a_signed_request(process, "n" * 16))
-    used = "SELECT array_agg(used ORDER BY kind) FROM brand_usage"
-    assert await value(process.pool, used) == [100, 100]
+    limit = RateLimit("pregenerate_day", 101, 86_400)
+    async with a_process(database_url, sandbox, per_day=limit) as process:
+        for _ in range(100):
+            await process.pregeneration.admit(BRAND)
+        with pytest.raises(RateLimited):
+            await process.pregeneration.admit(BRAND)
+        for number in range(100):
+            signed = await a_signed_request(process, f"nonce-{number:016d}")
+            assert (await process.pregeneration.admit(BRAND, signed)).remaining == 99 - number
+        with pytest.raises(RateLimited):
+            await process.pregeneration.admit(BRAND, await a_signed_request(process, "n" * 16))
+        used = "SELECT array_agg(used ORDER BY kind) FROM brand_usage"
+        assert await value(process.pool, used) == [100, 100]
 
 
 async def test_an_invalid_or_replayed_signature_does_not_use_up_the_brands_limits(
@@ -755,15 +757,16 @@ async def test_an_invalid_or_replayed_signature_does_not_use_up_the_brands_limit
 
 
 async def test_a_request_refused_by_the_minute_limit_does_not_count_towards_the_daily_limit(
-    process: Process, monkeypatch: pytest.MonkeyPatch
+    database_url: str, sandbox: Sandbox
 ) -> None:
-    monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 2, 60))
-    for _ in range(2):
-        await process.pregeneration.admit(BRAND)
-    for _ in range(3):
-        with pytest.raises(RateLimited):
+    limit = RateLimit("pregenerate_minute", 2, 60)
+    async with a_process(database_url, sandbox, per_minute=limit) as process:
+        for _ in range(2):
             await process.pregeneration.admit(BRAND)
-    assert await value(process.pool, "SELECT used FROM brand_usage") == 2
+        for _ in range(3):
+            with pytest.raises(RateLimited):
+                await process.pregeneration.admit(BRAND)
+        assert await value(process.pool, "SELECT used FROM brand_usage") == 2
 
 
 def counted() -> dict[str, float]:
@@ -774,7 +777,9 @@ def counted() -> dict[str, float]:
     }
 
 
-async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_every_outcome_is_counted(
+    process: Process, database_url: str, sandbox: Sandbox
+) -> None:
     before = counted()
     await process.ask()
     await process.ask()
@@ -784,9 +789,10 @@ async def test_every_outcome_is_counted(process: Process, monkeypatch: pytest.Mo
     process.accounts.answers["telegram", "5394817206"] = AccountVerification("unavailable")
     with pytest.raises(Unavailable):
         await process.ask(OAuthAccount("telegram", "5394817206"))
-    monkeypatch.setattr(pregeneration, "PER_MINUTE", RateLimit("pregenerate_minute", 0, 60))
-    with pytest.raises(RateLimited):
-        await process.pregeneration.admit(BRAND)
+    limit = RateLimit("pregenerate_minute", 0, 60)
+    async with a_process(database_url, sandbox, per_minute=limit) as limited:
+        with pytest.raises(RateLimited):
+            await limited.pregeneration.admit(BRAND)
     now = counted()
     assert {outcome: now[outcome] - before[outcome] for outcome in OUTCOMES} == {
         "created": 1,

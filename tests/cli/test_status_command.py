@@ -95,9 +95,8 @@ async def test_a_narrow_terminal_cuts_no_number_short() -> None:
 
 
 async def test_following_into_a_pipe_prints_page_after_page(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command, "FOLLOW_SECONDS", 0.01)
     printed = ""
 
     async def has_two_pages() -> bool:
@@ -106,7 +105,7 @@ async def test_following_into_a_pipe_prints_page_after_page(
         return printed.count("9 in the last minute") >= 2
 
     async with serving(an_admin_app()) as url:
-        following = asyncio.create_task(command._show(url, True, False, None))
+        following = asyncio.create_task(command._show(url, True, False, None, 0.01))
         try:
             await until(has_two_pages)
         finally:

@@ -26,22 +26,27 @@ asyncio.run(main())
 
 
 @contextmanager
-def a_process(
-    ignoring: signal.Signals | None = None, *, says_on_hangup: str | None = None
-) -> Iterator[subprocess.Popen[bytes]]:
-    # The test run itself may be under nohup, whose children inherit an ignored SIGHUP.
+def inherited_signals(ignoring: signal.Signals | None = None) -> Iterator[None]:
+    """A new process inherits `ignoring` as ignored and SIGHUP, even under nohup, as not ignored."""
     before = {signal.SIGHUP: signal.signal(signal.SIGHUP, signal.SIG_DFL)}
     if ignoring:
-        replaced = signal.signal(ignoring, signal.SIG_IGN)
-        before.setdefault(ignoring, replaced)
-    command = [sys.executable, "-c", WAITS_FOR_A_STOP]
-    if says_on_hangup is not None:
-        command.append(says_on_hangup)
+        before.setdefault(ignoring, signal.signal(ignoring, signal.SIG_IGN))
     try:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE)
+        yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def a_process(
+    ignoring: signal.Signals | None = None, *, says_on_hangup: str | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", WAITS_FOR_A_STOP]
+    if says_on_hangup is not None:
+        command.append(says_on_hangup)
+    with inherited_signals(ignoring):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE)
     with process:
         try:
             assert process.stdout is not None
@@ -104,4 +109,5 @@ with signals_blocked():
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_that_comes_before_anybody_listens_is_heard(number: signal.Signals) -> None:
     command = [sys.executable, "-c", SIGNALLED_BEFORE_ANYBODY_LISTENS, str(int(number))]
-    assert subprocess.run(command, timeout=60, check=False).returncode == 0
+    with inherited_signals():
+        assert subprocess.run(command, timeout=60, check=False).returncode == 0

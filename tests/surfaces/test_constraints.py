@@ -1,11 +1,9 @@
 """Invalidation over HTTP: both endpoints, their keys, limits, fields and the error body of 7.6."""
 
 import json
-import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -28,11 +26,11 @@ from tests.support.surfaces.http_surface import (
     RunningSurfaces,
     a_surface,
 )
+from tests.support.surfaces.json_response import WINDOW, JsonResponse
 
 URL = "https://api.example/check?user={user_address}"
 BOTH = pytest.mark.parametrize("path", [PATH, KEYED_PATH])
 MISSING = {"success": False, "error": "Missing required fields: api_url"}
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 ADDRESS_RULE = "user_address: must be an address, 0x and 40 hex digits"
 COLLECTION_RULE = f"collection_id: must be a whole number from 1 to {MAX_ID}"
 
@@ -50,25 +48,15 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
+class ConstraintResponse(JsonResponse):
     @property
     def error(self) -> tuple[int, str]:
         return self.status, self.body["error"]
 
-    @property
-    def window(self) -> tuple[int, int]:
-        limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
-        assert time.time() - 1 <= reset <= time.time() + 61
-        return limit, remaining
-
 
 async def post(
     surface: RunningSurfaces, path: str = KEYED_PATH, payload: object = None, **headers: str
-) -> JsonResponse:
+) -> ConstraintResponse:
     """Send `payload` as JSON, bytes unchanged. The brand's key is the default."""
     body = {"api_url": URL} if payload is None else payload
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -78,13 +66,15 @@ async def post(
     async with surface.client.post(
         surface.url + path, data=raw, headers=sent, skip_auto_headers=("Content-Type",)
     ) as reply:
-        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
+        answer = ConstraintResponse(reply.status, await reply.json(), reply.headers)
     model = InvalidateCacheResponse if reply.status == 200 else InvalidateCacheError
     model.model_validate(answer.body)
     return answer
 
 
-async def keyless(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
+async def keyless(
+    surface: RunningSurfaces, payload: object = None, **headers: str
+) -> ConstraintResponse:
     return await post(surface, PATH, payload, **({"Authorization": ""} | headers))
 
 

@@ -4,6 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 from uuid import uuid4
 
@@ -17,15 +18,14 @@ from schemathesis import GenerationMode
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import CooldownActive, DatabaseUnavailable, DomainUnauthorized, IdentityUnavailable
 from ltzd.http.app import OPERATIONS, build_app
-from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints.models import InvalidateCacheBody
 from ltzd.http.event_handler import models
 from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.openapi.operations import Operation
 from ltzd.http.perk_charges import operations as perk_operations
 from ltzd.http.perk_charges.models import RedeemPerkBody
-from ltzd.http.relayer import address_limit
 from ltzd.http.relayer.models import relay_request
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.request_signatures import signature
 from tests.support.surfaces.http_surface import (
@@ -42,6 +42,16 @@ from tests.support.surfaces.http_surface import (
 )
 from tests.support.surfaces.openapi import assert_examples_fit, documented_path
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
+
+HIGH_LIMITS = HttpPolicy(
+    per_client=replace(
+        PER_CLIENT,
+        relayer=RateLimit("relay_ip", 10_000, 60),
+        keyless_invalidations=RateLimit("invalidate_ip", 10_000, 60),
+    ),
+    grace_seconds=2.0,
+)
+"""Its limits are higher than the number of requests of any test."""
 
 
 @pytest_asyncio.fixture
@@ -311,12 +321,12 @@ async def test_answers_of_the_reads_fit_their_models(surface: RunningSurfaces) -
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    mode: GenerationMode,
 ) -> None:
-    monkeypatch.setattr(address_limit, "REQUESTS_PER_CLIENT", RateLimit("relay_ip", 10_000, 60))
-    with requests.Session() as http:
-        http.headers["Authorization"] = f"Bearer {TOKEN}"
-        await made_calls(surface, RELAY_OPERATIONS, http, mode)
+    async with a_surface(HIGH_LIMITS) as surface:
+        with requests.Session() as http:
+            http.headers["Authorization"] = f"Bearer {TOKEN}"
+            await made_calls(surface, RELAY_OPERATIONS, http, mode)
 
 
 async def made_calls(
@@ -363,11 +373,11 @@ async def test_signed_calls_made_from_the_document_are_answered_as_documented(
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_invalidations_made_from_the_document_are_answered_as_documented(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    mode: GenerationMode,
 ) -> None:
-    monkeypatch.setattr(constraints, "KEYLESS_PER_CLIENT", RateLimit("invalidate_ip", 10_000, 60))
-    with requests.Session() as http:
-        await made_calls(surface, CONSTRAINT_OPERATIONS, http, mode)
+    async with a_surface(HIGH_LIMITS) as surface:
+        with requests.Session() as http:
+            await made_calls(surface, CONSTRAINT_OPERATIONS, http, mode)
 
 
 async def test_answers_about_perks_fit_what_is_documented(surface: RunningSurfaces) -> None:

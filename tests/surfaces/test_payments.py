@@ -3,8 +3,8 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -23,7 +23,6 @@ from ltzd.errors import (
     PaymentsUnavailable,
 )
 from ltzd.http.event_handler.errors import EventHandlerError
-from ltzd.http.payments import handlers as payments
 from ltzd.http.payments.errors import PaymentMintError
 from ltzd.http.payments.handlers import (
     CREATE_CHECKOUT,
@@ -40,6 +39,7 @@ from ltzd.http.payments.models import (
 )
 from ltzd.http.payments.operations import OPERATIONS
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.payments import refused_refund
 from ltzd.values import address_of
@@ -51,11 +51,11 @@ from tests.support.surfaces.http_surface import (
     a_payment,
     a_surface,
 )
+from tests.support.surfaces.json_response import WINDOW, JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_openapi import made_calls
 
 EXPLORER = "https://explorer.example"
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 GOOD: dict[str, object] = {
     "brandId": BRAND_ID,
     "amount": 500,
@@ -78,11 +78,7 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
+class PaymentResponse(JsonResponse):
     @property
     def faults(self) -> tuple[int, list[str]]:
         return self.status, self.body["details"]["errors"]
@@ -97,13 +93,13 @@ MODELS: dict[str, tuple[Any, Any]] = {
 
 async def post(
     surface: RunningSurfaces, path: str, payload: object, **headers: str
-) -> JsonResponse:
+) -> PaymentResponse:
     """Send `payload` as JSON, bytes unchanged. The response must fit its model."""
     raw = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
     sent = {"Content-Type": "application/json"}
     sent |= {name.replace("_", "-"): value for name, value in headers.items()}
     async with surface.client.post(surface.url + path, data=raw, headers=sent) as reply:
-        answer = JsonResponse(reply.status, await reply.json(), reply.headers)
+        answer = PaymentResponse(reply.status, await reply.json(), reply.headers)
     good, bad = MODELS[path]
     (good if reply.status == 200 else bad).model_validate(answer.body)
     return answer
@@ -260,29 +256,25 @@ async def test_a_checkout_that_fails_says_so_in_the_surfaces_envelope(
     assert "10.0.0.1" not in str(answer.body)
 
 
-async def test_an_address_may_open_six_hundred_checkouts_a_minute(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert (payments.CHECKOUTS_PER_CLIENT.max_hits, payments.CHECKOUTS_PER_CLIENT.seconds) == (
-        600,
-        60,
-    )
-    monkeypatch.setattr(payments, "CHECKOUTS_PER_CLIENT", RateLimit("checkout_ip", 2, 60))
-    for left in (1, 0):
-        answer = await post(surface, CREATE_CHECKOUT, GOOD)
-        limit, remaining, reset = (int(answer.headers[name]) for name in WINDOW)
-        assert (limit, remaining) == (2, left)
-        assert time.time() - 1 <= reset <= time.time() + 61
-    refused = await post(surface, CREATE_CHECKOUT, GOOD)
+async def test_an_address_may_open_six_hundred_checkouts_a_minute() -> None:
+    assert PER_CLIENT.checkouts == RateLimit("checkout_ip", 600, 60)
+    two = replace(PER_CLIENT, checkouts=RateLimit("checkout_ip", 2, 60))
+    async with a_surface(HttpPolicy(per_client=two, grace_seconds=2.0)) as surface:
+        for left in (1, 0):
+            answer = await post(surface, CREATE_CHECKOUT, GOOD)
+            limit, remaining, reset = (int(answer.headers[name]) for name in WINDOW)
+            assert (limit, remaining) == (2, left)
+            assert time.time() - 1 <= reset <= time.time() + 61
+        refused = await post(surface, CREATE_CHECKOUT, GOOD)
 
-    assert refused.status == 429
-    assert 0 < int(refused.headers["Retry-After"]) <= 60
-    assert [refused.headers[name] for name in WINDOW[:2]] == ["2", "0"]
-    assert len(surface.payments.opened) == 2
-    malformed = await post(surface, CREATE_CHECKOUT, {})
-    assert malformed.status == 400, "only what is well-formed is counted"
-    surface.payments.paid["cs_1"] = a_payment("cs_1")
-    assert (await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})).status == 200
+        assert refused.status == 429
+        assert 0 < int(refused.headers["Retry-After"]) <= 60
+        assert [refused.headers[name] for name in WINDOW[:2]] == ["2", "0"]
+        assert len(surface.payments.opened) == 2
+        malformed = await post(surface, CREATE_CHECKOUT, {})
+        assert malformed.status == 400, "only what is well-formed is counted"
+        surface.payments.paid["cs_1"] = a_payment("cs_1")
+        assert (await post(surface, PAYMENT_MINT, {"sessionId": "cs_1"})).status == 200
 
 
 # --- payment-mint -------------------------------------------------------------------------------

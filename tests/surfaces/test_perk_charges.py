@@ -59,6 +59,7 @@ from tests.support.surfaces.http_surface import (
     a_perk,
     a_surface,
 )
+from tests.support.surfaces.json_response import CodedResponse
 
 REDEEM, STATUS, HOLDERS = "/redeem-perk", "/check-perk-status", "/list-perk-holders"
 OF_PERK = f"{STATUS}?collectionId={COLLECTION}&tokenId={PERK}"
@@ -91,23 +92,6 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
     return running
 
 
-@dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-    @property
-    def code(self) -> tuple[int, str]:
-        return self.status, self.body["code"]
-
-    @property
-    def faults(self) -> list[str]:
-        assert self.code == (400, "INVALID_FIELDS"), self.body
-        faults: list[str] = self.body["details"]["errors"]
-        return faults
-
-
 def signed(
     method: str,
     target: str,
@@ -125,7 +109,7 @@ def signed(
 
 async def ask(
     surface: RunningSurfaces, method: str, path: str, raw: bytes | None, headers: Mapping[str, str]
-) -> JsonResponse:
+) -> CodedResponse:
     """Send exactly this request. The response must fit its model, whatever its status."""
     sent = {"Content-Type": "application/json"} | dict(headers)
     sent = {name: value for name, value in sent.items() if value}
@@ -137,7 +121,7 @@ async def ask(
         skip_auto_headers=() if "Content-Type" in sent else ("Content-Type",),
     ) as reply:
         got = await reply.read()
-        answer = JsonResponse(reply.status, json.loads(got) if got else None, reply.headers)
+        answer = CodedResponse(reply.status, json.loads(got) if got else None, reply.headers)
     if method != "HEAD":
         is_told = answer.status in {200, 202}
         (ANSWERS[path.partition("?")[0]] if is_told else RelayerError).model_validate(answer.body)
@@ -152,12 +136,12 @@ def a_body(**changes: object) -> bytes:
 
 async def redeem(
     surface: RunningSurfaces, raw: bytes | None = None, **changes: Any
-) -> JsonResponse:
+) -> CodedResponse:
     raw = a_body(**changes) if raw is None else raw
     return await ask(surface, "POST", REDEEM, raw, signed("POST", REDEEM, raw))
 
 
-async def get(surface: RunningSurfaces, path: str, **query: object) -> JsonResponse:
+async def get(surface: RunningSurfaces, path: str, **query: object) -> CodedResponse:
     target = f"{path}?{urlencode(query)}" if query else path
     return await ask(surface, "GET", target, None, signed("GET", target))
 
@@ -757,7 +741,7 @@ async def test_signed_requests_know_no_limit_of_their_address(surface: RunningSu
     assert not {"X-RateLimit-Limit", "Retry-After"} & set(answer.headers)
 
 
-def window_of(answer: JsonResponse) -> tuple[int, int]:
+def window_of(answer: CodedResponse) -> tuple[int, int]:
     assert int(answer.headers["X-RateLimit-Reset"]) >= time.time() - 1
     return int(answer.headers["X-RateLimit-Limit"]), int(answer.headers["X-RateLimit-Remaining"])
 
@@ -891,11 +875,11 @@ def judged(surface: RunningSurfaces, judges: SigningBrands) -> RunningSurfaces:
 
 async def send(
     surface: RunningSurfaces, method: str, target: str, raw: bytes, headers: Mapping[str, str]
-) -> JsonResponse:
+) -> CodedResponse:
     return await ask(surface, method, target, raw or None, headers)
 
 
-def refused(answer: JsonResponse) -> str:
+def refused(answer: CodedResponse) -> str:
     assert answer.code == (401, "UNAUTHORIZED"), answer.body
     assert answer.headers["WWW-Authenticate"] == "LTZ-HMAC"
     assert set(answer.body) == {"error", "code"}

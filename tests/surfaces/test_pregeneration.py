@@ -3,8 +3,7 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
 from ipaddress import ip_network
 from typing import Any
 
@@ -44,6 +43,7 @@ from tests.support.surfaces.http_surface import (
     RunningSurfaces,
     a_surface,
 )
+from tests.support.surfaces.json_response import WINDOW, JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
@@ -52,7 +52,6 @@ REQUIRED = ["brand_id", "oauth_provider", "oauth_user_id"]
 VALID_PROVIDERS = [
     *("discord", "twitter", "github", "google", "telegram", "spotify", "instagram", "tiktok")
 ]
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SHAPES: dict[int, type[BaseModel]] = {
     200: PregenerateUserResponse,
     400: BadRequestError,
@@ -78,19 +77,11 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
     return running
 
 
-@dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: dict[str, Any]
-    headers: Mapping[str, str]
-
-    @property
-    def window(self) -> tuple[int, int] | None:
-        if not any(name in self.headers for name in WINDOW):
-            return None
-        limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
-        assert time.time() - 1 <= reset <= time.time() + PER_DAY.seconds + 1
-        return limit, remaining
+def window_of(answer: JsonResponse) -> tuple[int, int] | None:
+    """The brand's window; None if the response shows none."""
+    if not any(name in answer.headers for name in WINDOW):
+        return None
+    return answer.window_within(PER_DAY.seconds + 1)
 
 
 def an_order(**changes: object) -> dict[str, object]:
@@ -122,10 +113,11 @@ async def refused(
 ) -> dict[str, Any]:
     """The body of a 400 of exactly this form. No provider was asked and no request counted."""
     answer = await post(surface, payload)
-    assert (answer.status, answer.window) == (400, None)
+    assert (answer.status, window_of(answer)) == (400, None)
     assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
     model.model_validate(answer.body)
-    return answer.body
+    body: dict[str, Any] = answer.body
+    return body
 
 
 # --- answers ------------------------------------------------------------------------------------
@@ -385,16 +377,20 @@ async def test_a_malformed_id_is_told_before_the_brand_is_looked_at(
 
 async def test_an_unknown_brand_is_403_and_counts_nothing(surface: RunningSurfaces) -> None:
     answer = await post(surface, an_order(brand_id="0x" + "00" * 20))
-    assert (answer.status, answer.body, answer.window) == (403, {"error": "Unknown brand"}, None)
+    assert (answer.status, answer.body, window_of(answer)) == (
+        403,
+        {"error": "Unknown brand"},
+        None,
+    )
     assert (surface.pregeneration.requests, surface.pregeneration.counted) == ([], 0)
 
 
 async def test_every_answer_to_a_known_brand_shows_its_window(surface: RunningSurfaces) -> None:
-    assert (await post(surface)).window == (100, 99)
+    assert window_of(await post(surface)) == (100, 99)
     surface.pregeneration.refusal = invalid_credentials(OAuthAccount("discord", ID), "no")
-    assert (await post(surface)).window == (100, 98)
+    assert window_of(await post(surface)) == (100, 98)
     surface.pregeneration.refusal = DatabaseUnavailable("gone")
-    assert (await post(surface)).window == (100, 97)
+    assert window_of(await post(surface)) == (100, 97)
 
 
 async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(
@@ -403,7 +399,11 @@ async def test_over_the_minutes_limit_is_429_with_the_time_to_wait(
     surface.pregeneration.most = 1
     await post(surface)
     answer = await post(surface)
-    assert (answer.status, answer.window, answer.headers["Retry-After"]) == (429, (100, 0), "42")
+    assert (answer.status, window_of(answer), answer.headers["Retry-After"]) == (
+        429,
+        (100, 0),
+        "42",
+    )
     assert answer.body == {
         "error": "Rate limit exceeded: a brand may pregenerate 100 wallets a minute; "
         "try again in 42 seconds"
@@ -417,12 +417,12 @@ async def test_an_address_may_ask_200_times_a_minute_broken_requests_and_foreign
     payloads = [b"{", an_order(brand_id="0x" + "00" * 20), an_order(oauth_user_id="1"), b""]
     for number in range(200):
         answer = await post(surface, payloads[number % 4])
-        assert (answer.status in {400, 403}, answer.window) == (True, None)
+        assert (answer.status in {400, 403}, window_of(answer)) == (True, None)
     for body in (an_order(), b"{"):
         answer = await post(surface, body)
         seconds = int(answer.headers["Retry-After"])
         assert 1 <= seconds <= 60
-        assert (answer.status, answer.window) == (429, (200, 0))
+        assert (answer.status, window_of(answer)) == (429, (200, 0))
         assert answer.body == {
             "error": "Rate limit exceeded: an address may ask 200 times a minute; "
             f"try again in {seconds} seconds"
@@ -469,7 +469,7 @@ async def test_over_the_days_limit_the_day_is_shown(
 
     monkeypatch.setattr(surface.pregeneration, "admit", admit)
     answer = await post(surface)
-    assert (answer.status, answer.window) == (429, (10_000, 0))
+    assert (answer.status, window_of(answer)) == (429, (10_000, 0))
     assert answer.headers["Retry-After"] == "4200"
     assert set(answer.body) == {"error"}
     reset = int(answer.headers["X-RateLimit-Reset"])

@@ -45,10 +45,10 @@ from tests.support.surfaces.http_surface import (
     RunningSurfaces,
     a_surface,
 )
+from tests.support.surfaces.json_response import WINDOW, CodedResponse
 
 PAGE = "https://shop.example"
 CONTRACT = "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB"
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 UNKNOWN = "0x" + "00" * 32
 
 
@@ -65,23 +65,13 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
+class RelayerResponse(CodedResponse):
     @property
     def window(self) -> tuple[int, int]:
         """The limit that is shown, and what is left of it."""
         limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
         assert reset >= time.time() - 1
         return limit, remaining
-
-    @property
-    def faults(self) -> list[str]:
-        assert (self.status, self.body["code"]) == (400, "INVALID_FIELDS"), self.body
-        faults: list[str] = self.body["details"]["errors"]
-        return faults
 
 
 def a_call(**changes: object) -> dict[str, object]:
@@ -114,14 +104,14 @@ async def ask(
     path: str,
     payload: object = None,
     headers: Mapping[str, str | None] | None = None,
-) -> JsonResponse:
+) -> RelayerResponse:
     """Send `payload` as JSON, bytes unchanged. A header of None is not sent."""
     sent = {"Authorization": f"Bearer {TOKEN}", "Content-Type": "application/json"}
     given = {name: value for name, value in (sent | dict(headers or {})).items() if value}
     raw = payload if isinstance(payload, bytes) or payload is None else json.dumps(payload).encode()
     async with surface.client.request(method, surface.url + path, data=raw, headers=given) as reply:
         got = await reply.read()
-        answer = JsonResponse(reply.status, json.loads(got) if got else None, reply.headers)
+        answer = RelayerResponse(reply.status, json.loads(got) if got else None, reply.headers)
     if method != "OPTIONS":
         assert answer.window
     if method not in {"OPTIONS", "HEAD"}:
@@ -132,7 +122,7 @@ async def ask(
 
 async def post(
     surface: RunningSurfaces, payload: object = None, **headers: str | None
-) -> JsonResponse:
+) -> RelayerResponse:
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return await ask(surface, "POST", "/relay", a_call() if payload is None else payload, named)
 

@@ -11,7 +11,6 @@ import pytest_asyncio
 
 from ltzd.errors import Misconfigured
 from ltzd.http.app import build_app
-from ltzd.http.requests import json_body
 from ltzd.http.server import listen, serve
 from ltzd.http.services import HttpPolicy
 from tests.support.surfaces.http_surface import (
@@ -214,13 +213,11 @@ async def test_a_body_that_comes_in_pieces_is_read_whole(surface: RunningSurface
     assert len(surface.events.requests) == 1
 
 
-async def test_a_body_that_never_comes_is_given_up(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(json_body, "ARRIVAL_SECONDS", 0.05)
-    received = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
-    assert received.startswith(b"HTTP/1.1 408")
-    assert surface.events.requests == []
+async def test_a_body_that_never_comes_is_given_up() -> None:
+    async with a_surface(HttpPolicy(body_seconds=0.05, grace_seconds=2.0)) as surface:
+        received = await say(surface, POST + b"Connection: close\r\nContent-Length: 10\r\n\r\n{")
+        assert received.startswith(b"HTTP/1.1 408")
+        assert surface.events.requests == []
 
 
 def an_app(events: FakeEvents, policy: HttpPolicy) -> Any:

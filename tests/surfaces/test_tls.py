@@ -19,7 +19,6 @@ from structlog.testing import capture_logs
 
 from ltzd import telemetry
 from ltzd.errors import Misconfigured
-from ltzd.http import server
 from ltzd.http.app import build_app
 from ltzd.http.server import serve
 from ltzd.http.services import HttpPolicy
@@ -51,14 +50,22 @@ class TlsSurface:
 
 
 @asynccontextmanager
-async def a_tls_surface(folder: Path) -> AsyncIterator[TlsSurface]:
+async def a_tls_surface(folder: Path, handshake_seconds: float = 10.0) -> AsyncIterator[TlsSurface]:
     certificate = ServerCertificate("public", *OLD.write(folder))
     events, stop = FakeEvents(), asyncio.Event()
     app: Any = build_app(services_over(events), HttpPolicy(grace_seconds=5))
     port: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     set_port = port.set_result
     serving = asyncio.create_task(
-        serve(app, "127.0.0.1", 0, stop, on_listening=set_port, tls=certificate.context)
+        serve(
+            app,
+            "127.0.0.1",
+            0,
+            stop,
+            on_listening=set_port,
+            tls=certificate.context,
+            tls_handshake_seconds=handshake_seconds,
+        )
     )
     connector = aiohttp.TCPConnector(ssl=trusting(OLD, NEW), limit=0)
     async with aiohttp.ClientSession(connector=connector) as client:
@@ -258,10 +265,9 @@ async def test_stopping_answers_what_is_in_flight_over_tls_and_ends_idle_connect
 
 
 async def test_a_client_that_begins_no_handshake_is_hung_up_on_and_holds_up_nobody(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setattr(server, "TLS_HANDSHAKE_SECONDS", 0.5)
-    async with a_tls_surface(tmp_path) as surface:
+    async with a_tls_surface(tmp_path, handshake_seconds=0.5) as surface:
         reader, writer = await asyncio.open_connection("127.0.0.1", surface.port)
         async with surface.client.get(f"{surface.url}/health") as answer:
             assert answer.status == 200

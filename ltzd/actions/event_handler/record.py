@@ -24,6 +24,7 @@ from ltzd import telemetry
 from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
@@ -56,8 +57,6 @@ from ltzd.store.users.users import User
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
-HASH_WAIT_SECONDS = 5.0
-"""How long an answer waits for the mint's hash before it says "queued" (design.md 4, Events)."""
 _KNOWN_USERS = 100_000
 _RECORDED = telemetry.EVENTS.labels("recorded")
 _QUEUED = telemetry.REWARDS_QUEUED.labels("event")
@@ -102,7 +101,7 @@ class EventStatus:
 
 
 class EventHandler:
-    def __init__(
+    def __init__(  # noqa: PLR0913 (one parameter per collaborator, and the policy)
         self,
         pool: Pool,
         wakeups: WakeupHub,
@@ -112,8 +111,11 @@ class EventHandler:
         signatures: RequestSignatures,
         limits: RateLimits,
         capacity: MintCapacity,
+        *,
+        policy: EventPolicy = DEFAULT_POLICY,
     ) -> None:
         self._pool = pool
+        self._policy = policy
         self._brands = brands
         self._identity = identity
         self._hashes = hashes
@@ -123,7 +125,7 @@ class EventHandler:
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._pending_wallets = _PendingWallets()
-        self._writer = EventWriter(pool, wakeups, self._known)
+        self._writer = EventWriter(pool, wakeups, self._known, policy)
 
     async def run(self) -> None:
         """Commit events until cancelled."""
@@ -319,7 +321,7 @@ class EventHandler:
         if self._brands.is_paused(brand_id):
             return recorded
         with telemetry.timed(telemetry.HASH_WAIT_SECONDS):
-            hash_ = await self._hashes.wait(recorded.event_id, HASH_WAIT_SECONDS)
+            hash_ = await self._hashes.wait(recorded.event_id, self._policy.hash_wait)
         if hash_ is None:
             return recorded
         return structs.replace(recorded, transaction_hash=hash_, status="published")

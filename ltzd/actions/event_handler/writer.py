@@ -16,6 +16,7 @@ from ltzd.actions.event_handler.batch_decision import (
     decide_all,
     outcomes_of,
 )
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import DatabaseUnavailable
@@ -25,10 +26,6 @@ from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, EventRow, N
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
-
-_UNKNOWN_OUTCOME_SECONDS = 5.0
-"""How long the caller of an event that may have been written waits for the database."""
-_UNKNOWN_OUTCOME_PAUSE_SECONDS = 0.2
 
 Outcome = RecordedEvent | Exception | Retry
 
@@ -41,14 +38,18 @@ class EventWriter:
         pool: Pool,
         wakeups: WakeupHub,
         known: MutableMapping[str, User],
+        policy: EventPolicy = DEFAULT_POLICY,
         clock: Clock = loop_time,
     ) -> None:
+        self._policy = policy
         self._clock = clock
         self._pool = pool
         self._wakeups = wakeups
         self._known = known
         self._unknown_outcomes: dict[UUID, float] = {}
-        self._writer = BatchWriter[PreparedEvent, RecordedEvent](self._write, "event", clock=clock)
+        self._writer = BatchWriter[PreparedEvent, RecordedEvent](
+            self._write, "event", max_batch=policy.max_batch, clock=clock
+        )
 
     async def run(self) -> None:
         """Commit what `write` is called with, until cancelled."""
@@ -111,7 +112,7 @@ class EventWriter:
             async with session(self._pool) as connection:
                 return await events.insert(connection, accepted)
         except DatabaseUnavailable:
-            deadline = self._clock() + _UNKNOWN_OUTCOME_SECONDS
+            deadline = self._clock() + self._policy.unknown_outcome
             for new in accepted:
                 self._unknown_outcomes.setdefault(new.event.id, deadline)
             raise
@@ -133,7 +134,7 @@ class EventWriter:
         error: DatabaseUnavailable,
     ) -> list[Outcome]:
         """Pause, then retry the events that may have been written and refuse the others."""
-        await asyncio.sleep(_UNKNOWN_OUTCOME_PAUSE_SECONDS)
+        await asyncio.sleep(self._policy.unknown_outcome_pause)
         now = self._clock()
         final: list[Outcome] = []
         for prepared, outcome in zip(batch, outcomes, strict=True):

@@ -46,7 +46,6 @@ from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
-WAIT_SECONDS = 60.0
 _MOST_BEGINNINGS = 4
 """How often one request begins anew because another transaction of the wallet came between."""
 _FIRST_PAUSE_SECONDS = 0.02
@@ -96,7 +95,17 @@ class _Order:
 
 
 class SiteRedemptions:
-    def __init__(self, context: RelayContext, relayer: Relayer, identity: IdentityProvider) -> None:
+    """`redeem` waits at most `wait_seconds` for the perk."""
+
+    def __init__(
+        self,
+        context: RelayContext,
+        relayer: Relayer,
+        identity: IdentityProvider,
+        *,
+        wait_seconds: float = 60.0,
+    ) -> None:
+        self._wait_seconds = wait_seconds
         self._pool = context.pool
         self._clock = context.clock
         self._waiters = context.waiters
@@ -130,13 +139,13 @@ class SiteRedemptions:
     async def redeem(
         self, brand: Brand, member: Member, perk_id: UUID, max_cost: int | None = None
     ) -> RedeemedPerk:
-        """Return once the wallet has the perk, or after a minute.
+        """Return once the wallet has the perk, or after `wait_seconds`.
 
         A perk that costs more than `max_cost` is refused. A request for the same perk while a
         redemption is open, or within a minute of its answer, joins that redemption. Raises
         RedemptionRefused, and Unavailable if the next request will continue this redemption.
         """
-        deadline = self._clock() + WAIT_SECONDS
+        deadline = self._clock() + self._wait_seconds
         try:
             return await self._redeem(_Order(brand, member, perk_id, max_cost, deadline))
         except LtzdError as error:

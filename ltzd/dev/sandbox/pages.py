@@ -147,7 +147,7 @@ def page(title: str, *parts: Html, status: int = 200, form_action: str = "'none'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<title>{text(title)} · ltzd sandbox</title><style>{_STYLE}</style></head><body>"
         f"<header><p>{link('/', 'ltzd sandbox')} {link('/explorer/', 'Explorer')} "
-        f"{link('/pay/', 'PaymentProvider')}</p></header>"
+        f"{link('/pay/', 'Payments')}</p></header>"
         f"<main><h1>{text(title)}</h1>{''.join(parts)}</main></body></html>"
     )
     return web.Response(text=content, status=status, content_type="text/html", headers=headers)

@@ -28,7 +28,7 @@ from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.dev.sandbox.oauth.app import CONTROL_PATH as ACCOUNTS_CONTROL
 from ltzd.dev.sandbox.oauth.app import AccountApis, levels_url
 from ltzd.dev.sandbox.payments.app import CONTROL_PATH as PAYMENTS_CONTROL
-from ltzd.dev.sandbox.payments.app import PaymentProvider
+from ltzd.dev.sandbox.payments.app import SandboxPaymentProvider
 from ltzd.dev.sandbox.payments.views import BASE as PAY_BASE
 from ltzd.dev.sandbox.site.api import PREFIX as SITE_PREFIX
 from ltzd.dev.sandbox.site.app import CONTROL_PATH as SITE_CONTROL
@@ -65,7 +65,7 @@ class Sandbox:
         self._node = NodeReads(rpc_url)
         self._ltz = ltz
         self._journal: Journal | None = None
-        self._payments: PaymentProvider | None = None
+        self._payments: SandboxPaymentProvider | None = None
         self._site: HostSite | None = None
         self._wallet_app: WalletApp | None = None
         self._accounts: AccountApis | None = None
@@ -225,8 +225,8 @@ class Sandbox:
         assert self._app is not None, "the sandbox has not started"
         return self._app
 
-    async def _open_payments(self) -> PaymentProvider:
-        payments = await PaymentProvider.open(self._path.with_name("payments.jsonl"))
+    async def _open_payments(self) -> SandboxPaymentProvider:
+        payments = await SandboxPaymentProvider.open(self._path.with_name("payments.jsonl"))
         if self._events_url is not None:
             payments.set_payment_events_url(self._events_url)
         return payments
@@ -241,7 +241,7 @@ class Sandbox:
         self,
         app: AppCredentials,
         users: UserStore,
-        payments: PaymentProvider,
+        payments: SandboxPaymentProvider,
         site: HostSite,
         accounts: AccountApis,
     ) -> web.Application:

@@ -34,8 +34,6 @@ PATH = "/invalidate-external-api"
 KEYED_PREFIX = "/constraint-updater"
 KEYED_PATH = f"{KEYED_PREFIX}{PATH}"
 
-KEYLESS_PER_CLIENT = RateLimit("invalidate_ip", 60, 60)
-
 KEYED_ERRORS = (
     BodyUnreadable,
     MissingFields,
@@ -47,8 +45,10 @@ KEYED_ERRORS = (
 )
 
 
-def surface(constraints: ConstraintService, limits: RateLimits) -> Surface:
-    handlers = ConstraintHandlers(constraints, limits)
+def surface(
+    constraints: ConstraintService, limits: RateLimits, keyless_limit: RateLimit
+) -> Surface:
+    handlers = ConstraintHandlers(constraints, limits, keyless_limit)
     blueprint = Blueprint("constraints")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
     blueprint.add_route(handlers.invalidate, PATH, ["POST"], ignore_body=True)
@@ -57,16 +57,20 @@ def surface(constraints: ConstraintService, limits: RateLimits) -> Surface:
 
 
 class ConstraintHandlers:
-    def __init__(self, constraints: ConstraintService, limits: RateLimits) -> None:
+    def __init__(
+        self, constraints: ConstraintService, limits: RateLimits, keyless_limit: RateLimit
+    ) -> None:
         self._constraints = constraints
         self._limits = limits
+        self._keyless_limit = keyless_limit
 
     @raises(*KEYED_ERRORS, RateLimited)
     async def invalidate(self, request: Request) -> Reply:
         """Without a key, invalidates the results of every brand's constraint with this URL."""
         has_key = "authorization" in request.headers
         if not has_key:
-            await count_request(request, self._limits, KEYLESS_PER_CLIENT, keyless_limit_exceeded)
+            limit = self._keyless_limit
+            await count_request(request, self._limits, limit, keyless_limit_exceeded)
         body = parse_object(await read_json(request))
         return await self._invalidate(bearer_token(request) if has_key else None, body)
 

@@ -4,13 +4,13 @@ from ltzd.errors import InvalidFields, LtzdError, MissingFields, Unauthorized
 from ltzd.http.constraints.errors import ERRORS
 from ltzd.http.constraints.handlers import (
     KEYED_PATH,
-    KEYLESS_PER_CLIENT,
     PATH,
     ConstraintHandlers,
     keyless_limit_exceeded,
 )
 from ltzd.http.constraints.models import InvalidateCacheBody, InvalidateCacheResponse
 from ltzd.http.openapi.operations import Operation, Parameter, Response
+from ltzd.http.requests.rate_limits import PER_CLIENT
 
 _REQUEST = {
     "api_url": "https://api.example/check?user={user_address}",
@@ -52,7 +52,7 @@ OPERATIONS = (
         errors=ERRORS,
         error_examples={
             **_ERROR_EXAMPLES,
-            "too many requests": keyless_limit_exceeded(KEYLESS_PER_CLIENT, 42),
+            "too many requests": keyless_limit_exceeded(PER_CLIENT.keyless_invalidations, 42),
         },
     ),
     Operation(

@@ -18,7 +18,7 @@ from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.openapi.operations import Operation, RateWindow, Response, raises
 from ltzd.http.requests.fields import Domain, field_error
 from ltzd.http.requests.json_body import parse_object, read_json
-from ltzd.http.requests.rate_limits import address_limit_exceeded, count_request
+from ltzd.http.requests.rate_limits import PER_CLIENT, address_limit_exceeded, count_request
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.services import DomainService
 from ltzd.http.surface import API_PREFIX, Surface
@@ -27,11 +27,9 @@ from ltzd.values import Address, hex_of
 
 PATH = f"{API_PREFIX}/verify-dns"
 
-PER_CLIENT = RateLimit("verify_dns_ip", 300, 60)
 
-
-def surface(domains: DomainService, limits: RateLimits) -> Surface:
-    handlers = DomainVerificationHandlers(domains, limits)
+def surface(domains: DomainService, limits: RateLimits, limit: RateLimit) -> Surface:
+    handlers = DomainVerificationHandlers(domains, limits, limit)
     blueprint = Blueprint("domain_verification")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
     blueprint.add_route(handlers.verify_dns, PATH, ["POST"], ignore_body=True)
@@ -69,9 +67,10 @@ class VerifyDnsResponse(ResponseModel):
 
 
 class DomainVerificationHandlers:
-    def __init__(self, domains: DomainService, limits: RateLimits) -> None:
+    def __init__(self, domains: DomainService, limits: RateLimits, limit: RateLimit) -> None:
         self._domains = domains
         self._limits = limits
+        self._limit = limit
 
     @raises(
         BodyUnreadable,
@@ -84,7 +83,7 @@ class DomainVerificationHandlers:
     )
     async def verify_dns(self, request: Request) -> Reply:
         body = VerifyDnsBody.from_json(parse_object(await read_json(request)))
-        await count_request(request, self._limits, PER_CLIENT, address_limit_exceeded)
+        await count_request(request, self._limits, self._limit, address_limit_exceeded)
         brand = await self._domains.brand_of(body.domain)
         return json_reply(VerifyDnsResponse.body(body.domain, brand))
 
@@ -115,7 +114,7 @@ OPERATIONS = (
             "public suffix": InvalidFields(
                 ["domain: must be a name below a public suffix, such as shop.example"]
             ),
-            "too many requests": address_limit_exceeded(PER_CLIENT, 42),
+            "too many requests": address_limit_exceeded(PER_CLIENT.domain_verifications, 42),
         },
         rate_window=RateWindow("Requests of an address a minute"),
     ),

@@ -32,7 +32,7 @@ from ltzd.http.payments.models import (
 )
 from ltzd.http.requests.idempotency_key import key_lines
 from ltzd.http.requests.json_body import parse_object, read_body, read_json
-from ltzd.http.requests.rate_limits import count_request
+from ltzd.http.requests.rate_limits import PerClientLimits, count_request
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.services import PaymentService
 from ltzd.http.surface import API_PREFIX, Surface
@@ -44,17 +44,16 @@ PAYMENT_WEBHOOK = f"{API_PREFIX}/payment-webhook"
 WEBHOOK_LIMIT = 262_144
 """Bytes of a webhook event (choices.md, Payments)."""
 
-CHECKOUTS_PER_CLIENT = RateLimit("checkout_ip", 600, 60)
-"""High, since a brand's server may open all of its customers' checkouts from one address."""
-
-MINTS_PER_CLIENT = RateLimit("payment_mint_ip", 120, 60)
-"""Choices.md, Transport and other limits."""
-
 _RECEIVED = PaymentWebhookResponse().model_dump()
 
 
-def surface(payments: PaymentService, limits: RateLimits, explorer_url: str | None) -> Surface:
-    handlers = PaymentHandlers(payments, limits, explorer_url)
+def surface(
+    payments: PaymentService,
+    limits: RateLimits,
+    per_client: PerClientLimits,
+    explorer_url: str | None,
+) -> Surface:
+    handlers = PaymentHandlers(payments, limits, per_client, explorer_url)
     blueprint = Blueprint("payments")
     # ignore_body: each handler reads the body, under a limit of its own.
     blueprint.add_route(handlers.create_checkout, CREATE_CHECKOUT, ["POST"], ignore_body=True)
@@ -65,10 +64,15 @@ def surface(payments: PaymentService, limits: RateLimits, explorer_url: str | No
 
 class PaymentHandlers:
     def __init__(
-        self, payments: PaymentService, limits: RateLimits, explorer_url: str | None
+        self,
+        payments: PaymentService,
+        limits: RateLimits,
+        per_client: PerClientLimits,
+        explorer_url: str | None,
     ) -> None:
         self._payments = payments
         self._limits = limits
+        self._per_client = per_client
         self._explorer_url = explorer_url
 
     @raises(
@@ -86,7 +90,8 @@ class PaymentHandlers:
     async def create_checkout(self, request: Request) -> Reply:
         body = parse_object(await read_json(request))
         checkout = checkout_request(body, key_lines(request))
-        await count_request(request, self._limits, CHECKOUTS_PER_CLIENT, too_many_checkouts)
+        limit = self._per_client.checkouts
+        await count_request(request, self._limits, limit, too_many_checkouts)
         session = await self._payments.open_checkout(checkout)
         return json_reply(CreateCheckoutResponse.body(session))
 
@@ -103,7 +108,8 @@ class PaymentHandlers:
     )
     async def payment_mint(self, request: Request) -> Reply:
         """Spec 2.6: 200 once the mint is published."""
-        await count_request(request, self._limits, MINTS_PER_CLIENT, too_many_mints)
+        limit = self._per_client.payment_mints
+        await count_request(request, self._limits, limit, too_many_mints)
         body = PaymentMintBody.from_json(parse_object(await read_json(request)))
         minted = await self._payments.mint(body.session_id)
         return json_reply(PaymentMintResponse.body(minted, self._explorer_url))

@@ -14,9 +14,7 @@ from ltzd.http.openapi.operations import (
 )
 from ltzd.http.payments.errors import PAYMENT_MINT_ERRORS
 from ltzd.http.payments.handlers import (
-    CHECKOUTS_PER_CLIENT,
     CREATE_CHECKOUT,
-    MINTS_PER_CLIENT,
     PAYMENT_MINT,
     PAYMENT_WEBHOOK,
     WEBHOOK_LIMIT,
@@ -32,6 +30,7 @@ from ltzd.http.payments.models import (
     PaymentWebhookBody,
     PaymentWebhookResponse,
 )
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
@@ -100,7 +99,7 @@ OPERATIONS = (
             "over the mint limit": InvalidFields(
                 ["amount: buys more LTZ than can be minted at once; at most 1000000 cents"]
             ),
-            "too many checkouts": too_many_checkouts(CHECKOUTS_PER_CLIENT, 42),
+            "too many checkouts": too_many_checkouts(PER_CLIENT.checkouts, 42),
         },
         rate_window=RateWindow("Checkouts of an address a minute", frozenset({200, 403, 409, 429})),
     ),
@@ -129,7 +128,7 @@ OPERATIONS = (
             "not completed": PaymentRefused("Payment not completed"),
             "refunded": refused_refund(),
             "invalid fields": InvalidFields(["sessionId: is required"]),
-            "too many mints": too_many_mints(MINTS_PER_CLIENT, 42),
+            "too many mints": too_many_mints(PER_CLIENT.payment_mints, 42),
         },
         rate_window=RateWindow("Payment mints of an address a minute"),
     ),

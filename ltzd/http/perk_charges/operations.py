@@ -34,8 +34,9 @@ from ltzd.http.perk_charges.models import (
     RedeemPerkBody,
     RedeemPerkResponse,
 )
-from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT, too_many_requests
+from ltzd.http.relayer.address_limit import too_many_requests
 from ltzd.http.relayer.errors import ERRORS
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.rules.perk_charges import SERIAL_BITS, Token
 from ltzd.rules.relayer.gas_budgets import total_exhausted
 from ltzd.store.indexer.tokens import TokenPage
@@ -91,7 +92,7 @@ _READ_EXAMPLES: dict[str, LtzdError] = {
     "another brand's collection": ValidationFailed(
         "The collection is another brand's", collectionId=_COLLECTION
     ),
-    "too many unsigned requests": too_many_requests(REQUESTS_PER_CLIENT, 42),
+    "too many unsigned requests": too_many_requests(PER_CLIENT.relayer, 42),
 }
 
 _SIGNATURE_PATTERNS = (

@@ -39,12 +39,9 @@ from ltzd.rules.oauth.ids import OAuthIdInvalid
 
 PATH = f"{API_PREFIX}/pregenerate-user"
 
-REQUESTS_PER_CLIENT = RateLimit("pregenerate_ip", 200, 60)
-"""Choices.md, Transport and other limits. The brand's own limits are checked later."""
 
-
-def surface(pregeneration: PregenerationService, limits: RateLimits) -> Surface:
-    handlers = PregenerationHandlers(pregeneration, limits)
+def surface(pregeneration: PregenerationService, limits: RateLimits, limit: RateLimit) -> Surface:
+    handlers = PregenerationHandlers(pregeneration, limits, limit)
     blueprint = Blueprint("pregeneration")
     # ignore_body: `read_json` reads the body, under this surface's own limit.
     blueprint.add_route(handlers.pregenerate_user, PATH, ["POST"], ignore_body=True)
@@ -52,9 +49,12 @@ def surface(pregeneration: PregenerationService, limits: RateLimits) -> Surface:
 
 
 class PregenerationHandlers:
-    def __init__(self, pregeneration: PregenerationService, limits: RateLimits) -> None:
+    def __init__(
+        self, pregeneration: PregenerationService, limits: RateLimits, limit: RateLimit
+    ) -> None:
         self._pregeneration = pregeneration
         self._limits = limits
+        self._limit = limit
 
     @raises(
         BodyUnreadable,
@@ -88,6 +88,6 @@ class PregenerationHandlers:
 
         Raises RateLimited.
         """
-        window = await self._limits.hit(REQUESTS_PER_CLIENT, client_network(request))
+        window = await self._limits.hit(self._limit, client_network(request))
         if not window.is_within:
-            raise address_limit_exceeded(REQUESTS_PER_CLIENT, seconds_left(window))
+            raise address_limit_exceeded(self._limit, seconds_left(window))

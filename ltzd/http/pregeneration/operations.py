@@ -10,9 +10,9 @@ from ltzd.http.openapi.operations import (
     Response,
 )
 from ltzd.http.pregeneration.errors import ERRORS, ProviderUnknown
-from ltzd.http.pregeneration.handlers import PATH, REQUESTS_PER_CLIENT, PregenerationHandlers
+from ltzd.http.pregeneration.handlers import PATH, PregenerationHandlers
 from ltzd.http.pregeneration.models import PregenerateUserBody, PregenerateUserResponse
-from ltzd.http.requests.rate_limits import address_limit_exceeded
+from ltzd.http.requests.rate_limits import PER_CLIENT, address_limit_exceeded
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount
 from ltzd.rules.oauth.ids import OAuthIdInvalid, check_id
 from ltzd.store.users.pregenerations import AccountWallet, RecordedPregeneration
@@ -83,7 +83,7 @@ OPERATIONS = (
             "refused account": invalid_credentials(
                 _ACCOUNT, "Discord knows no account with this id"
             ),
-            "limit of the address": address_limit_exceeded(REQUESTS_PER_CLIENT, 42),
+            "limit of the address": address_limit_exceeded(PER_CLIENT.pregenerations, 42),
             "limit of the brand a minute": too_many(PER_MINUTE, 42),
             "limit of the brand a day": too_many(PER_DAY, 4_200),
             "identity provider unavailable": IdentityUnavailable(""),

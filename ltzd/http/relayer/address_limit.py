@@ -7,8 +7,6 @@ from ltzd.errors import RateLimited
 from ltzd.http.errors import path_of
 from ltzd.http.requests.rate_limits import count_request
 
-REQUESTS_PER_CLIENT = RateLimit("relay_ip", 100, 60)
-
 
 class AddressLimit:
     """Counts every request at or below `paths` before it is read, malformed ones included.
@@ -16,8 +14,9 @@ class AddressLimit:
     A handler elsewhere that counts only some of its requests calls `count` itself.
     """
 
-    def __init__(self, limits: RateLimits, paths: tuple[str, ...]) -> None:
+    def __init__(self, limits: RateLimits, paths: tuple[str, ...], limit: RateLimit) -> None:
         self._limits = limits
+        self._limit = limit
         self._paths = frozenset(paths)
         self._prefixes = tuple(f"{path}/" for path in paths)
 
@@ -32,7 +31,7 @@ class AddressLimit:
 
     async def count(self, request: Request) -> None:
         """Raises RateLimited."""
-        await count_request(request, self._limits, REQUESTS_PER_CLIENT, too_many_requests)
+        await count_request(request, self._limits, self._limit, too_many_requests)
 
 
 def too_many_requests(limit: RateLimit, seconds: int) -> RateLimited:

@@ -19,10 +19,11 @@ from ltzd.http.openapi.operations import (
     RateWindow,
     Response,
 )
-from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT, too_many_requests
+from ltzd.http.relayer.address_limit import too_many_requests
 from ltzd.http.relayer.errors import ERRORS
 from ltzd.http.relayer.handlers import BODY_LIMIT, PATH, RelayHandlers
 from ltzd.http.relayer.models import RelayBody, RelayResponse
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import identity_exhausted, total_exhausted
 from ltzd.values import LTZ, Hash32, address_of, checksummed, hex_of
@@ -86,7 +87,7 @@ _WINDOW = RateWindow(
     "Requests that the window allows: of the address a minute, or, once the user is known, "
     "relays of the user an hour"
 )
-_TOO_MANY_REQUESTS = too_many_requests(REQUESTS_PER_CLIENT, 42)
+_TOO_MANY_REQUESTS = too_many_requests(PER_CLIENT.relayer, 42)
 _FOREIGN_ORIGIN = ValidationFailed("Origin not allowed")
 
 OPERATIONS = (

@@ -24,9 +24,6 @@ DRAIN_LIMIT = 1024 * 1024
 """Bytes up to which a body over its limit is read to the end, so that a client still writing gets
 its 413 instead of a closed connection."""
 
-ARRIVAL_SECONDS = 30.0
-"""For the whole body: Sanic's own timeout restarts with every byte that arrives."""
-
 MAX_DEPTH = 32
 """Levels of nesting."""
 
@@ -63,7 +60,10 @@ def require_json(request: Request) -> None:
 
 
 async def read_body(request: Request, limit: int) -> bytes:
-    """The bytes of the body; empty if there is none."""
+    """The bytes of the body; empty if there is none.
+
+    The body must arrive within the application's `ctx.body_seconds`.
+    """
     stream: Any = request.stream
     stream.request_max_size = DRAIN_LIMIT
     if not stream.request_body:
@@ -71,7 +71,7 @@ async def read_body(request: Request, limit: int) -> bytes:
     if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:
         return await _read_stream(stream, limit)  # arrived whole: no timer, which costs more
     try:
-        async with asyncio.timeout(ARRIVAL_SECONDS):
+        async with asyncio.timeout(request.app.ctx.body_seconds):
             return await _read_stream(stream, limit)
     except TimeoutError as error:
         # Otherwise Sanic would wait for the rest after the response.

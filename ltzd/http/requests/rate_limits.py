@@ -7,6 +7,7 @@ shows it in the X-RateLimit headers of the response.
 import math
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from sanic.request import Request
 
@@ -14,6 +15,32 @@ from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
 from ltzd.errors import RateLimited
 from ltzd.http.requests.client_address import client_network
 from ltzd.rules.relayer.calls import RelayWindow
+
+
+@dataclass(frozen=True, slots=True)
+class PerClientLimits:
+    """The limits of one client address, by what is counted."""
+
+    relayer: RateLimit
+    """Requests to the relayer (spec 8), to site links, and to perk charges without a signature."""
+    keyless_invalidations: RateLimit
+    domain_verifications: RateLimit
+    checkouts: RateLimit
+    """High, since a brand's server may open all of its customers' checkouts from one address."""
+    payment_mints: RateLimit
+    """Choices.md, Transport and other limits."""
+    pregenerations: RateLimit
+    """Choices.md, Transport and other limits. The brand's own limits are checked later."""
+
+
+PER_CLIENT = PerClientLimits(
+    relayer=RateLimit("relay_ip", 100, 60),
+    keyless_invalidations=RateLimit("invalidate_ip", 60, 60),
+    domain_verifications=RateLimit("verify_dns_ip", 300, 60),
+    checkouts=RateLimit("checkout_ip", 600, 60),
+    payment_mints=RateLimit("payment_mint_ip", 120, 60),
+    pregenerations=RateLimit("pregenerate_ip", 200, 60),
+)
 
 
 async def count_request(

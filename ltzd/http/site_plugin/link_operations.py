@@ -12,8 +12,9 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.http.openapi.operations import Operation, Parameter, RateWindow, Response
-from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT, too_many_requests
+from ltzd.http.relayer.address_limit import too_many_requests
 from ltzd.http.relayer.errors import ERRORS
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.site_plugin.link_models import (
     CreateSiteLinkBody,
     SiteLinkCodeResponse,
@@ -39,7 +40,7 @@ _LINK = Link(
 
 _COMMON_EXAMPLES: dict[str, LtzdError] = {
     "foreign origin": ValidationFailed("Origin not allowed"),
-    "too many requests": too_many_requests(REQUESTS_PER_CLIENT, 42),
+    "too many requests": too_many_requests(PER_CLIENT.relayer, 42),
 }
 _WINDOW = RateWindow("Requests of the address a minute")
 

@@ -49,7 +49,7 @@ class UserLinks:
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CachedLinks:
     links: UserLinks
     read_at: float
     failed_at: float = float("-inf")
@@ -77,7 +77,7 @@ class LinkedAccountCache:
         self._flights: SingleFlight[str, UserLinks] = SingleFlight(
             "identity links", policy.max_waiting, IdentityUnavailable
         )
-        self._entries: LRUCache[str, _Entry] = LRUCache(policy.max_cached_users)
+        self._entries: LRUCache[str, _CachedLinks] = LRUCache(policy.max_cached_users)
 
     async def close(self) -> None:
         await self._flights.close()
@@ -118,7 +118,9 @@ class LinkedAccountCache:
             return entry.links
         return await self._read_again(subject, entry, UNKNOWN_WALLET_SECONDS)
 
-    async def _read_again(self, subject: str, entry: _Entry, failure_pause: float) -> UserLinks:
+    async def _read_again(
+        self, subject: str, entry: _CachedLinks, failure_pause: float
+    ) -> UserLinks:
         if self._clock() < entry.failed_at + failure_pause:
             raise IdentityUnavailable("The identity provider has just failed")
         return await self._read(subject)
@@ -135,7 +137,7 @@ class LinkedAccountCache:
             if (entry := self._entries.get(subject)) is not None:
                 entry.failed_at = self._clock()
             raise
-        self._entries[subject] = _Entry(links, read_at)
+        self._entries[subject] = _CachedLinks(links, read_at)
         return links
 
     async def _fetch(self, subject: str) -> UserLinks:

@@ -42,7 +42,7 @@ _TYPES = frozenset({"jwt", "at+jwt", "application/at+jwt"})
 _log = structlog.get_logger(__name__)
 
 
-class _Header(msgspec.Struct, frozen=True):
+class _IdTokenHeader(msgspec.Struct, frozen=True):
     """`crit` and `b64` name extensions that must be understood: a token with one is refused."""
 
     alg: str
@@ -52,7 +52,7 @@ class _Header(msgspec.Struct, frozen=True):
     b64: None = None
 
 
-_header_decoder = msgspec.json.Decoder(_Header)
+_header_decoder = msgspec.json.Decoder(_IdTokenHeader)
 
 
 class IssuerKeyCache(KeyCache):
@@ -102,7 +102,7 @@ class OidcTokens(AsyncCloseable):
         telemetry.TOKEN_CHECKS.labels("accepted").inc()
         return user
 
-    def _header_of(self, token: str) -> _Header:
+    def _header_of(self, token: str) -> _IdTokenHeader:
         """The token's own header; nothing is verified yet."""
         parts = _TOKEN.fullmatch(token) if len(token) <= MAX_TOKEN_LENGTH else None
         if parts is None:
@@ -112,7 +112,7 @@ class OidcTokens(AsyncCloseable):
             raise refused("malformed")
         return header
 
-    def _is_accepted(self, header: _Header) -> bool:
+    def _is_accepted(self, header: _IdTokenHeader) -> bool:
         return (
             header.alg in self._policy.algorithms
             and header.typ.lower() in _TYPES

@@ -34,14 +34,21 @@ class HeadObservation:
 
 
 def compare(
-    cursor_number: int, cursor_hash: Hash32, head: HeadObservation, first_short: float | None
+    cursor_number: int,
+    cursor_hash: Hash32,
+    head: HeadObservation,
+    first_short: float | None,
+    second_look_seconds: float = SECOND_LOOK_SECONDS,
 ) -> CursorVerdict:
-    """`first_short` is when the head was first below the cursor, on the clock of `head`."""
+    """`first_short` is when the head was first below the cursor, on the clock of `head`.
+
+    A head that is still below it `second_look_seconds` later is a reorg.
+    """
     if head.hash_at_cursor is not None:
         if head.hash_at_cursor != cursor_hash:
             return CursorVerdict.REORGED
         return CursorVerdict.BEHIND if head.head_number > cursor_number else CursorVerdict.CURRENT
-    if first_short is not None and head.at_seconds - first_short >= SECOND_LOOK_SECONDS:
+    if first_short is not None and head.at_seconds - first_short >= second_look_seconds:
         return CursorVerdict.REORGED
     return CursorVerdict.STALE
 

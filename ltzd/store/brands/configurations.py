@@ -92,7 +92,7 @@ async def latest_revision(connection: Connection) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class _CachedBrand:
     """`brand` is None if this version has never been able to read its configuration."""
 
     revision: int
@@ -109,7 +109,7 @@ class BrandCache:
     """
 
     def __init__(self) -> None:
-        self._entries: dict[Address, _Entry] = {}
+        self._entries: dict[Address, _CachedBrand] = {}
         self._known: dict[Address, Brand] = {}
         self._latest = 0
         self._by_site: dict[str, Brand] = {}
@@ -163,7 +163,7 @@ class BrandCache:
             """
         )
         self._entries = {
-            Address(key): _Entry(
+            Address(key): _CachedBrand(
                 revision, self._kept_or_parsed(Address(key), revision, text), is_disabled, is_paused
             )
             for key, revision, text, is_disabled, is_paused in rows

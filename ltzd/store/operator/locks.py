@@ -14,8 +14,6 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection
 
-RETRY_SECONDS = 0.5
-
 
 class LockTerm:
     """The time during which this process holds a lock."""
@@ -29,9 +27,10 @@ def _key(name: str) -> int:
 
 
 @asynccontextmanager
-async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
+async def hold_lock(url: str, name: str, retry_seconds: float = 0.5) -> AsyncIterator[LockTerm]:
     """Wait for the lock called `name`, and hold it to the end of the block.
 
+    A lock that another session holds is tried again after `retry_seconds`.
     Raises DatabaseUnavailable if the database cannot be reached, or is lost during the wait.
     """
     try:
@@ -39,7 +38,7 @@ async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
     except Misconfigured as error:  # the same URL worked at the start
         raise DatabaseUnavailable(error.message) from error
     try:
-        await _take(connection, _key(name))
+        await _take(connection, _key(name), retry_seconds)
         term = LockTerm()
         connection.add_termination_listener(lambda _connection: term.lost.set())
         yield term
@@ -47,11 +46,11 @@ async def hold_lock(url: str, name: str) -> AsyncIterator[LockTerm]:
         await _close(connection)
 
 
-async def _take(connection: Connection, key: int) -> None:
+async def _take(connection: Connection, key: int, retry_seconds: float) -> None:
     try:
         # PostgreSQL sends no event when another session ends.
         while not await connection.fetchval("SELECT pg_try_advisory_lock($1)", key):  # noqa: ASYNC110
-            await asyncio.sleep(RETRY_SECONDS)
+            await asyncio.sleep(retry_seconds)
     except database.LOST as error:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 

@@ -88,7 +88,7 @@ class RankedWallet:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaderboard:
+class LeaderboardTotals:
     """The first ranks in order, and the number of ranked wallets."""
 
     places: tuple[RankedWallet, ...]
@@ -109,13 +109,13 @@ async def read_top(
     period: Period,
     starts: date,
     limit: int,
-) -> Leaderboard:
+) -> LeaderboardTotals:
     """`starts` is the period's first day. Equal values are ordered by wallet."""
     rows = await connection.fetch(TOP, brand_id, period, starts, limit, metric)
     places = (
         RankedWallet(row["wallet"], row["value"], row["user_id"], row["username"]) for row in rows
     )
-    return Leaderboard(tuple(places), rows[0]["total"] if rows else 0)
+    return LeaderboardTotals(tuple(places), rows[0]["total"] if rows else 0)
 
 
 # Only the metric's part is read, in the order of its index, and no more rows than are answered.

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from decimal import Decimal
 from typing import Any, NoReturn
 from uuid import uuid4
@@ -9,7 +10,6 @@ from uuid import uuid4
 import pytest
 import pytest_asyncio
 
-from ltzd.actions.event_handler import writer as event_writing
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
@@ -38,6 +38,7 @@ from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import a_wallet, value
 from tests.support.surfaces.event_action import (
+    NO_HASH_WAIT,
     NO_LIMITS,
     a_brand,
     a_handler,
@@ -172,8 +173,8 @@ async def test_overlapping_first_events_of_a_user_all_find_the_same_user(
     """Some of the events look the user up before his row is inserted, and are written after."""
     types = [f"type_{number}" for number in range(60)]
     brand = a_brand(*(EventRule(type=kind, reward=1) for kind in types))
-    async with a_handler(database_url, sandbox, brand) as handler:
-        handler._writer._writer._max_batch = 3
+    policy = replace(NO_HASH_WAIT, max_batch=3)
+    async with a_handler(database_url, sandbox, brand, policy=policy) as handler:
         outcomes = await record_all(
             [handler],
             [a_request(f"u{n % 4}@shop.example", event_type=kind) for n, kind in enumerate(types)],
@@ -457,9 +458,8 @@ async def test_an_unavailable_database_fails_the_request_after_a_bounded_wait(
     async def gone(*_: object) -> NoReturn:
         raise DatabaseUnavailable("The database was lost: ConnectionRefusedError")
 
-    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.1)
-    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_PAUSE_SECONDS", 0.02)
-    async with a_handler(database_url, sandbox) as handler:
+    policy = replace(NO_HASH_WAIT, unknown_outcome=0.1, unknown_outcome_pause=0.02)
+    async with a_handler(database_url, sandbox, policy=policy) as handler:
         await handler.record(a_request())
         monkeypatch.setattr(store_events, "insert", gone)
         waiting = asyncio.create_task(

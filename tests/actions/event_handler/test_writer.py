@@ -1,17 +1,15 @@
 """A database that can be read and not written: full, or a standby after a failover."""
 
 import asyncio
+from dataclasses import replace
 
-import pytest
-
-from ltzd.actions.event_handler import writer as event_writing
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventHandler
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from tests.support.rows.core import value
-from tests.support.surfaces.event_action import a_handler, a_request, counts
+from tests.support.surfaces.event_action import NO_HASH_WAIT, a_handler, a_request, counts
 
 FULL = """
 CREATE SEQUENCE tries;
@@ -32,12 +30,12 @@ async def record(handler: EventHandler, *emails: str) -> list[object]:
 
 
 async def test_a_full_database_fails_every_caller_after_a_bounded_number_of_retries(
-    database_url: str, pool: Pool, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+    database_url: str, pool: Pool, sandbox: Sandbox
 ) -> None:
-    monkeypatch.setattr(event_writing, "_UNKNOWN_OUTCOME_SECONDS", 0.5)
     async with session(pool) as connection:
         await connection.execute(FULL)
-    async with a_handler(database_url, sandbox) as handler:
+    policy = replace(NO_HASH_WAIT, unknown_outcome=0.5)
+    async with a_handler(database_url, sandbox, policy=policy) as handler:
         emails = ["ann@shop.example", "ann@shop.example", "bob@shop.example"]
         outcomes = await record(handler, *emails)
         assert [type(outcome) for outcome in outcomes] == [DatabaseUnavailable] * 3

@@ -12,7 +12,7 @@ from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import CHANNELS, RELAYED, Wakeup, WakeupHub
+from ltzd.store.wakeups import CHANNELS, RELAYED, WakeupHub
 from tests.support.chain.mint_world import true
 from tests.support.relays.lanes import OTHER_USER, USER, a_plan, a_relay, a_relay_lane, send, write
 from tests.support.rows.core import a_hash, running, save, value
@@ -21,14 +21,10 @@ from tests.support.waiting import until
 PLACE = Inclusion(5, a_hash("block"), True, GasCost(a_hash("mined"), 50_000, 2))
 
 
-@pytest.fixture(autouse=True)
-def nothing_is_found_by_polling(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Wakeup.wait, "__defaults__", (60.0,))
-
-
 @pytest.fixture
 def wakeups(database_url: str) -> WakeupHub:
-    return WakeupHub(database_url)
+    """Wake-ups whose waiters find nothing by polling."""
+    return WakeupHub(database_url, poll_seconds=60.0)
 
 
 @pytest_asyncio.fixture

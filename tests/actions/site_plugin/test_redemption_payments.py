@@ -14,13 +14,10 @@ from ltzd.rules.brands.configuration import Perk
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ, hex_of
 from tests.support.chain.contracts import Contracts as Deployed
-from tests.support.chain.mint_world import short_pauses
 from tests.support.relays.lanes import a_plan, a_relay, row_states, write
 from tests.support.rows.core import value
 from tests.support.sites.redemptions import Sites
 from tests.support.waiting import until
-
-__all__ = ["short_pauses"]
 
 
 async def begun(sites: Sites, member: Member, perk: Perk) -> UUID:

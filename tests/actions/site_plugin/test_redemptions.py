@@ -18,14 +18,11 @@ from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ
 from tests.support.chain.contracts import Contracts as Deployed
-from tests.support.chain.mint_world import short_pauses
 from tests.support.relays.lanes import a_plan, a_relay, row_states, write
 from tests.support.rows.core import a_wallet, value
 from tests.support.sites.members import linked
 from tests.support.sites.redemptions import CODE, Process, Sites, code_of, refusal_of
 from tests.support.waiting import until
-
-__all__ = ["short_pauses"]
 
 
 @pytest_asyncio.fixture
@@ -106,16 +103,15 @@ async def test_of_two_processes_one_redeems_and_both_return_the_code(sites: Site
 
 
 async def test_a_redemption_that_is_not_mined_in_time_is_pending_and_gives_its_code_later(
-    sites: Sites, by_hand: Callable[[], Awaitable[object]], monkeypatch: pytest.MonkeyPatch
+    sites: Sites, by_hand: Callable[[], Awaitable[object]]
 ) -> None:
     await by_hand()
     async with sites.relaying():
         made = asyncio.create_task(sites.collection())
         await until(lambda: is_done(made, by_hand))
         perk, ann = await made, await sites.member()
-        with monkeypatch.context() as patience:
-            patience.setattr(module, "WAIT_SECONDS", 0.4)
-            pending = await asyncio.gather(*(sites.redeem(ann, perk) for _ in range(3)))
+        hurried = await sites.process(wait_seconds=0.4)
+        pending = await asyncio.gather(*(sites.redeem(ann, perk, hurried) for _ in range(3)))
         assert [answer.is_pending for answer in pending] == [True] * 3
         assert await sites.states() == ["open"]
         await by_hand()

@@ -17,7 +17,6 @@ from ltzd.store.site_plugin import members as site_members
 from ltzd.store.site_plugin import spending as site_spending
 from ltzd.store.site_plugin.members import Member
 from ltzd.values import LTZ
-from tests.support.chain.mint_world import short_pauses
 from tests.support.rows.core import BRAND, value
 from tests.support.sites.members import (
     checked_in,
@@ -29,8 +28,6 @@ from tests.support.sites.members import (
 )
 from tests.support.sites.redemptions import CODE, Sites, code_of, refusal_of
 from tests.support.waiting import until
-
-__all__ = ["short_pauses"]
 
 
 async def refused_for(sites: Sites, member: Member, perk: Perk) -> str:

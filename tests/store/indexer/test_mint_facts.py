@@ -274,7 +274,7 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
 async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
     pool: Pool, reward: UUID
 ) -> None:
-    """ltzd may have taken its transaction for displaced before it saw the mint."""
+    """The lane may have marked its transaction displaced before it saw the mint."""
     await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await connection.execute("UPDATE rewards SET transaction_id = NULL")

@@ -11,11 +11,6 @@ from tests.support.rows.core import value
 from tests.support.waiting import until
 
 
-@pytest.fixture(autouse=True)
-def short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(locks, "RETRY_SECONDS", 0.01)
-
-
 async def kill(pool: Pool, application: str) -> int:
     """Terminates the sessions with this application name on the server and returns their number."""
     killed: int = await value(
@@ -46,7 +41,7 @@ async def test_a_lock_has_one_holder(database_url: str) -> None:
 
 
 async def _hold_once(url: str, name: str) -> None:
-    async with locks.hold_lock(url, name) as term:
+    async with locks.hold_lock(url, name, retry_seconds=0.01) as term:
         assert not term.lost.is_set()
 
 

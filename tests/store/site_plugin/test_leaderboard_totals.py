@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ltzd.rules.site_plugin.leaderboards import ALL_TIME, Metric, Period, first_day
 from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import leaderboard_totals
-from ltzd.store.site_plugin.leaderboard_totals import Leaderboard
+from ltzd.store.site_plugin.leaderboard_totals import LeaderboardTotals
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.rows.earnings import PAYMENT, TODAY, Earned, Earnings
@@ -40,7 +40,7 @@ async def top(
     limit: int = 10,
     brand: Address = BRAND,
     day: date = TODAY,
-) -> Leaderboard:
+) -> LeaderboardTotals:
     async with session(pool) as connection:
         return await leaderboard_totals.read_top(
             connection, brand, metric, period, first_day(period, day), limit

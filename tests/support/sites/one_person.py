@@ -33,7 +33,7 @@ from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
 from tests.support.services.identity import ManualClock, Provider
-from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_request
+from tests.support.surfaces.event_action import NO_HASH_WAIT, NO_LIMITS, SEALER, a_brand, a_request
 
 ISSUER = "https://login.example/"
 TYPE = "account_creation"
@@ -86,7 +86,15 @@ class World:
             hashes = MintHashWaiters(self.pool, wakeups)
             capacity = MintCapacity(self.pool, FakeNode().node, CHAIN_ID, LTZ_AT)
             self.events = EventHandler(
-                self.pool, wakeups, cache, self.identity, hashes, signatures, limits, capacity
+                self.pool,
+                wakeups,
+                cache,
+                self.identity,
+                hashes,
+                signatures,
+                limits,
+                capacity,
+                policy=NO_HASH_WAIT,
             )
             await stack.enter_async_context(running(self.events.run()))
             yield

@@ -89,7 +89,13 @@ class Conditions:
 class Process:
     """A process that serves the site, with a relayer of its own."""
 
-    def __init__(self, desk: RelayContext, wallets: Wallets, conditions: Conditions) -> None:
+    def __init__(
+        self,
+        desk: RelayContext,
+        wallets: Wallets,
+        conditions: Conditions,
+        wait_seconds: float = 60.0,
+    ) -> None:
         self.desk = desk
         self.relayer = Relayer(
             desk,
@@ -97,7 +103,7 @@ class Process:
             cast("PurchaseConstraints", conditions),
             RelayPolicy(),
         )
-        self.redemptions = SiteRedemptions(desk, self.relayer, wallets)
+        self.redemptions = SiteRedemptions(desk, self.relayer, wallets, wait_seconds=wait_seconds)
 
 
 @dataclass
@@ -127,7 +133,7 @@ class Sites:
             site=Site(hosts=("site.example",), verified_emails=self.verified_emails),
         )
 
-    async def process(self) -> Process:
+    async def process(self, wait_seconds: float = 60.0) -> Process:
         """Starts a further process, which runs until the end of the test."""
         at = self.deployed.at
         contracts = RelayContracts(
@@ -139,7 +145,7 @@ class Sites:
         )
         fees = FeePolicy(cap=100 * GWEI)
         desk = RelayContext.create(self.pool, self.wakeups, self.deployed.node, contracts, fees)
-        process = Process(desk, self.wallets, self.conditions)
+        process = Process(desk, self.wallets, self.conditions, wait_seconds)
         await self.stack.enter_async_context(running(desk.waiters.run(), process.relayer.run()))
         return process
 
@@ -286,7 +292,7 @@ async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHu
             "business_escrow": at["BusinessEscrow"],
         }
     )
-    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, lock_retry_seconds=0.02)
     return Follower(pool, url, deployed.node, chain, contracts, wakeups, policy)
 
 

@@ -7,12 +7,11 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
 import pytest_asyncio
 
-from ltzd.actions.event_handler import record as event_handler
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
+from ltzd.actions.event_handler.policy import EventPolicy
 from ltzd.actions.event_handler.record import EventHandler, EventRequest
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
@@ -53,9 +52,8 @@ def a_request(email: str = "ann@shop.example", **changes: Any) -> EventRequest:
     return EventRequest(**fields | changes)
 
 
-@pytest.fixture(autouse=True)
-def nobody_waits_for_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(event_handler, "HASH_WAIT_SECONDS", 0.0)
+NO_HASH_WAIT = EventPolicy(hash_wait=0.0)
+"""Answers do not wait for the mint's hash."""
 
 
 @pytest_asyncio.fixture
@@ -68,7 +66,11 @@ async def sandbox(tmp_path: Path) -> AsyncIterator[Sandbox]:
 
 @asynccontextmanager
 async def a_handler(
-    url: str, sandbox: Sandbox, brand: Brand | None = None, capacity: MintCapacity | None = None
+    url: str,
+    sandbox: Sandbox,
+    brand: Brand | None = None,
+    capacity: MintCapacity | None = None,
+    policy: EventPolicy = NO_HASH_WAIT,
 ) -> Any:
     """The action with its own pool, identity client and memory, as one process has them."""
     async with AsyncExitStack() as stack:
@@ -89,6 +91,7 @@ async def a_handler(
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
+            policy=policy,
         )
         await stack.enter_async_context(running(handler.run()))
         yield handler

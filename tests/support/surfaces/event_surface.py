@@ -21,6 +21,7 @@ import pytest_asyncio
 from aiohttp import web
 from eth_hash.auto import keccak
 
+from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.main import _loops
 from ltzd.daemon.settings.accounts import AccountSettings
@@ -41,6 +42,7 @@ from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.rows.core import running
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.http_surface import serving
+from tests.support.surfaces.json_response import JsonResponse
 from tests.support.surfaces.openapi import only_declared_errors
 
 PREFIX = "/service-api"
@@ -61,10 +63,7 @@ def new_email() -> str:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
+class EventHandlerResponse(JsonResponse):
     raw: bytes
 
     @property
@@ -103,7 +102,7 @@ class EventSurface:
         path: str,
         payload: object = None,
         headers: Mapping[str, str] | None = None,
-    ) -> JsonResponse:
+    ) -> EventHandlerResponse:
         """Send `payload` as JSON; bytes and iterators of chunks are sent unchanged."""
         sent = dict(headers or {})
         raw: Any = payload
@@ -128,15 +127,15 @@ class EventSurface:
             got = await answer.read()
             is_json = answer.content_type == "application/json"
             body = json.loads(got) if got and is_json else None
-            return JsonResponse(answer.status, body, answer.headers, got)
+            return EventHandlerResponse(answer.status, body, answer.headers, got)
 
-    async def post(self, body: object, **headers: str) -> JsonResponse:
+    async def post(self, body: object, **headers: str) -> EventHandlerResponse:
         """Send an event. The response must fit the models, whatever its status."""
         answer = await self.ask("POST", f"{PREFIX}/manual-event", body, headers)
         assert_well_formed(answer)
         return answer
 
-    async def get(self, path: str, **headers: str) -> JsonResponse:
+    async def get(self, path: str, **headers: str) -> EventHandlerResponse:
         return await self.ask("GET", PREFIX + path, headers=headers)
 
     async def apply(self, brand: Brand) -> NewKeys | None:
@@ -201,7 +200,7 @@ class LiveBrand:
 
     async def post(
         self, email: str | None = None, headers: Mapping[str, str] | None = None, **changes: Any
-    ) -> JsonResponse:
+    ) -> EventHandlerResponse:
         return await self.surface.post(self.body(email, **changes), **(headers or {}))
 
     async def change(self, *events: dict[str, Any], **changes: Any) -> None:
@@ -240,7 +239,7 @@ class LiveBrand:
         return count
 
 
-def assert_well_formed(answer: JsonResponse) -> None:
+def assert_well_formed(answer: EventHandlerResponse) -> None:
     """Checks the shape of every response to an event, success or error."""
     assert answer.headers["Content-Type"] == "application/json"
     assert answer.headers["Vary"] == "Origin"
@@ -287,7 +286,10 @@ async def a_served_node(node: FakeNode) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def an_event_surface(
-    database_url: str, folder: Path, **settings: Any
+    database_url: str,
+    folder: Path,
+    event_policy: EventPolicy = DEFAULT_POLICY,
+    **settings: Any,
 ) -> AsyncIterator[EventSurface]:
     """`settings` are further sections of the settings file."""
     async with AsyncExitStack() as stack:
@@ -299,7 +301,9 @@ async def an_event_surface(
         node_url = await stack.enter_async_context(a_served_node(node))
         sealer = Sealer.from_file(folder / "master.key", create=True)
         merged = _settings(database_url, folder, sandbox, node_url) | settings
-        daemon = await stack.enter_async_context(open_daemon(Settings.model_validate(merged)))
+        daemon = await stack.enter_async_context(
+            open_daemon(Settings.model_validate(merged), event_policy=event_policy)
+        )
         http = await stack.enter_async_context(aiohttp.ClientSession())
         app = http_app(daemon, is_dev=False)
         stack.enter_context(only_declared_errors(app, HttpPolicy()))

@@ -10,8 +10,8 @@ from ltzd.dev.sandbox.faults import Fault
 from ltzd.http.event_handler.bulk_models import BulkEventsResponse
 from tests.support.surfaces.event_surface import (
     PREFIX,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     mint_hash,
     new_email,
     unlimited_rule,
@@ -21,14 +21,14 @@ from tests.support.surfaces.http_surface import a_surface
 PATH = f"{PREFIX}/bulk-events"
 
 
-async def bulk(surface: EventSurface, events: object, **headers: str) -> JsonResponse:
+async def bulk(surface: EventSurface, events: object, **headers: str) -> EventHandlerResponse:
     answer = await surface.ask("POST", PATH, {"events": events}, headers)
     if answer.status == 200:
         BulkEventsResponse.model_validate(answer.body)
     return answer
 
 
-def statuses(answer: JsonResponse) -> list[int]:
+def statuses(answer: EventHandlerResponse) -> list[int]:
     """The status that each item would have had by itself; 200 for a success."""
     return [item.get("status") if not item["success"] else 200 for item in answer.body["results"]]
 

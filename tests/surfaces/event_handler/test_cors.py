@@ -7,8 +7,8 @@ import pytest
 from tests.support.surfaces.event_surface import (
     OWN_ORIGIN,
     PREFIX,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     unlimited_rule,
 )
@@ -37,7 +37,7 @@ async def a_brand(surface: EventSurface) -> LiveBrand:
     return await surface.brand(unlimited_rule(), domains=("shop.example", "münchen.example"))
 
 
-def assert_granted(answer: JsonResponse, origin: str) -> None:
+def assert_granted(answer: EventHandlerResponse, origin: str) -> None:
     headers: Any = answer.headers
     assert headers.getall("Access-Control-Allow-Origin") == [origin], answer
     assert headers.getall("Access-Control-Allow-Credentials") == ["true"]
@@ -47,12 +47,12 @@ def assert_granted(answer: JsonResponse, origin: str) -> None:
     } == EXPOSED
 
 
-def assert_varies(answer: JsonResponse) -> None:
+def assert_varies(answer: EventHandlerResponse) -> None:
     varied = ",".join(answer.headers.getall("Vary"))  # type: ignore[attr-defined]
     assert "origin" in {name.strip().lower() for name in varied.split(",")}
 
 
-def assert_not_granted(answer: JsonResponse) -> None:
+def assert_not_granted(answer: EventHandlerResponse) -> None:
     assert "Access-Control-Allow-Origin" not in answer.headers, answer
     assert_varies(answer)
 

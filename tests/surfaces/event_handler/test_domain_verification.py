@@ -2,11 +2,9 @@
 
 import asyncio
 import json
-import time
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncIterator
+from dataclasses import replace
 from ipaddress import ip_network
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -16,7 +14,6 @@ from schemathesis import GenerationMode
 
 from ltzd.cache.rate_limits import RateLimit
 from ltzd.errors import DatabaseUnavailable, DnsUnavailable
-from ltzd.http.event_handler import domain_verification
 from ltzd.http.event_handler.domain_verification import (
     OPERATIONS,
     PATH,
@@ -26,14 +23,15 @@ from ltzd.http.event_handler.domain_verification import (
 from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.services import HttpPolicy
 from ltzd.values import address_of
 from tests.support.surfaces.http_surface import BRAND_ID, RunningSurfaces, a_surface
+from tests.support.surfaces.json_response import JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
 DOMAIN = "shop.example"
-WINDOW = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset")
 SUFFIX = "domain: must be a name below a public suffix, such as shop.example"
 
 
@@ -47,19 +45,6 @@ async def running() -> AsyncIterator[RunningSurfaces]:
 def surface(running: RunningSurfaces) -> RunningSurfaces:
     running.reset_domains()
     return running
-
-
-@dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
-    @property
-    def window(self) -> tuple[int, int]:
-        limit, remaining, reset = (int(self.headers[name]) for name in WINDOW)
-        assert time.time() - 1 <= reset <= time.time() + 61
-        return limit, remaining
 
 
 async def post(surface: RunningSurfaces, payload: object = None, **headers: str) -> JsonResponse:
@@ -192,27 +177,30 @@ async def test_what_is_no_json_or_too_large_is_refused(
 # --- limit --------------------------------------------------------------------------------------
 
 
-async def test_an_address_may_ask_three_hundred_times_a_minute(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    limit = domain_verification.PER_CLIENT
+def limited_to(requests_a_minute: int) -> HttpPolicy:
+    limit = RateLimit("verify_dns_ip", requests_a_minute, 60)
+    return HttpPolicy(per_client=replace(PER_CLIENT, domain_verifications=limit), grace_seconds=2.0)
+
+
+async def test_an_address_may_ask_three_hundred_times_a_minute() -> None:
+    limit = PER_CLIENT.domain_verifications
     assert (limit.max_hits, limit.seconds) == (300, 60)
-    monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 3, 60))
-    for left in (2, 1, 0):
-        assert (await post(surface, b"{")).status == 400  # refused before any DNS query
+    async with a_surface(limited_to(3)) as surface:
+        for left in (2, 1, 0):
+            assert (await post(surface, b"{")).status == 400  # refused before any DNS query
+            answer = await post(surface)
+            assert (answer.status, answer.window) == (200, (3, left))
         answer = await post(surface)
-        assert (answer.status, answer.window) == (200, (3, left))
-    answer = await post(surface)
-    assert (answer.status, answer.window) == (429, (3, 0))
-    seconds = int(answer.headers["Retry-After"])
-    assert 1 <= seconds <= 60
-    assert answer.body == {
-        "success": False,
-        "error": "Rate limit exceeded: an address may ask 3 times a minute; "
-        f"try again in {seconds} seconds",
-        "details": {"limit": 3, "retryAfterSeconds": seconds},
-    }
-    assert len(surface.domains.requests) == 3
+        assert (answer.status, answer.window) == (429, (3, 0))
+        seconds = int(answer.headers["Retry-After"])
+        assert 1 <= seconds <= 60
+        assert answer.body == {
+            "success": False,
+            "error": "Rate limit exceeded: an address may ask 3 times a minute; "
+            f"try again in {seconds} seconds",
+            "details": {"limit": 3, "retryAfterSeconds": seconds},
+        }
+        assert len(surface.domains.requests) == 3
 
 
 async def test_the_limit_is_the_clients_own_and_not_its_proxys() -> None:
@@ -276,13 +264,13 @@ def test_each_answer_has_examples_that_fit_its_model() -> None:
 
 @pytest.mark.parametrize("mode", list(GenerationMode), ids=lambda mode: str(mode.value))
 async def test_calls_made_from_the_document_are_answered_as_documented(
-    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch, mode: GenerationMode
+    mode: GenerationMode,
 ) -> None:
-    monkeypatch.setattr(domain_verification, "PER_CLIENT", RateLimit("verify_dns_ip", 10_000, 60))
-    async with surface.client.get(surface.url + "/docs/openapi.json") as reply:
-        described = await reply.json()
-    described["paths"] = {PATH: described["paths"][PATH]}
-    with requests.Session() as http:
-        run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
-        await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
-    assert {label for label, _ in run.seen} == {f"POST {PATH}"}
+    async with a_surface(limited_to(10_000)) as surface:
+        async with surface.client.get(surface.url + "/docs/openapi.json") as reply:
+            described = await reply.json()
+        described["paths"] = {PATH: described["paths"][PATH]}
+        with requests.Session() as http:
+            run = Run(schemathesis.openapi.from_dict(described), surface.url, http)
+            await asyncio.to_thread(random_cases(mode, 20, CHECKS), run)
+        assert {label for label, _ in run.seen} == {f"POST {PATH}"}

@@ -14,8 +14,8 @@ import pytest
 
 from tests.support.surfaces.event_surface import (
     PREFIX,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     new_email,
     unlimited_rule,
@@ -63,7 +63,7 @@ def event(brand: LiveBrand, **changes: Any) -> bytes:
     return json.dumps(brand.body(**changes)).encode()
 
 
-async def assert_unreadable(brand: LiveBrand, raw: bytes, **headers: str) -> JsonResponse:
+async def assert_unreadable(brand: LiveBrand, raw: bytes, **headers: str) -> EventHandlerResponse:
     answer = await brand.surface.post(raw, **headers)
     assert answer.status == 400, (raw[:80], answer.body)
     assert set(answer.body) <= {"success", "error", "details"}

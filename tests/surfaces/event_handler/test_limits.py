@@ -17,8 +17,8 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     new_email,
     unlimited_rule,
@@ -30,7 +30,7 @@ DAY = 24 * 3600
 PAID = unlimited_rule(reward=100)
 
 
-def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> int:
+def assert_limited(answer: EventHandlerResponse, reason: str, most_seconds: float) -> int:
     """A 429 that ends with time. Returns when."""
     assert answer.status == 429, answer.body
     assert answer.details["reason"] == reason
@@ -40,7 +40,7 @@ def assert_limited(answer: JsonResponse, reason: str, most_seconds: float) -> in
     return seconds
 
 
-def assert_rate_headers(answer: JsonResponse, limit: int) -> None:
+def assert_rate_headers(answer: EventHandlerResponse, limit: int) -> None:
     """Spec 8: the limit, nothing left, and the end of the window in Unix seconds."""
     assert answer.headers["X-RateLimit-Limit"] == str(limit)
     assert answer.headers["X-RateLimit-Remaining"] == "0"
@@ -54,12 +54,12 @@ def seconds_to_midnight(zone: str) -> float:
     return (tomorrow.astimezone(UTC) - now.astimezone(UTC)).total_seconds()
 
 
-def statuses(answer: JsonResponse) -> list[int]:
+def statuses(answer: EventHandlerResponse) -> list[int]:
     assert answer.status == 200, answer.body
     return [item["status"] if not item["success"] else 200 for item in answer.body["results"]]
 
 
-async def bulk(surface: EventSurface, items: list[Any], **headers: str) -> JsonResponse:
+async def bulk(surface: EventSurface, items: list[Any], **headers: str) -> EventHandlerResponse:
     return await surface.ask("POST", BULK, {"events": items}, headers)
 
 

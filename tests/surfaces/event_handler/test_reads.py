@@ -12,8 +12,8 @@ from ltzd.http.event_handler import models
 from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.values import checksummed
 from tests.support.surfaces.event_surface import (
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     mint_hash,
     new_email,
     unlimited_rule,
@@ -32,7 +32,7 @@ def assert_recent(text: object) -> None:
 # --- event-config ------------------------------------------------------------------------------
 
 
-async def configuration(surface: EventSurface, query: str) -> JsonResponse:
+async def configuration(surface: EventSurface, query: str) -> EventHandlerResponse:
     answer = await surface.get(f"/event-config{query}")
     if answer.status == 200:
         models.EventConfigResponse.model_validate(answer.body)

@@ -11,14 +11,15 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from ltzd.actions.event_handler.policy import EventPolicy
 from ltzd.store.brands import records as brand_records
 from ltzd.store.database import transaction
 from ltzd.values import checksummed
 from tests.support.services.postgres import Databases
 from tests.support.surfaces.event_surface import (
     NO_LIMITS,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     an_event_surface,
     mint_hash,
@@ -30,11 +31,11 @@ DAY = 24 * 3600
 BYPASS_SOURCES = ["discord_manual_reward", "voice_claim", "gateway_event"]
 
 
-def body_of(answer: JsonResponse) -> tuple[int, Any]:
+def body_of(answer: EventHandlerResponse) -> tuple[int, Any]:
     return answer.status, answer.body
 
 
-def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
+def assert_max_claims(answer: EventHandlerResponse, total: int, maximum: int) -> None:
     """The exact 429 of spec 7.1. A maximum does not end, so the response names no time."""
     assert answer.status == 429, answer.body
     message = answer.details["message"]
@@ -53,7 +54,7 @@ def assert_max_claims(answer: JsonResponse, total: int, maximum: int) -> None:
     assert "Retry-After" not in answer.headers
 
 
-def assert_cooldown(answer: JsonResponse, previous: str, about_seconds: float) -> None:
+def assert_cooldown(answer: EventHandlerResponse, previous: str, about_seconds: float) -> None:
     assert answer.status == 429, answer.body
     seconds = answer.details["cooldownSeconds"]
     message = answer.details["message"]
@@ -74,7 +75,7 @@ def assert_cooldown(answer: JsonResponse, previous: str, about_seconds: float) -
     assert answer.headers["Retry-After"] == str(seconds)
 
 
-def assert_duplicate(answer: JsonResponse, of: JsonResponse) -> None:
+def assert_duplicate(answer: EventHandlerResponse, of: EventHandlerResponse) -> None:
     assert body_of(answer) == (
         409,
         {
@@ -1070,18 +1071,19 @@ async def test_without_a_database_it_is_503(databases: Databases, tmp_path: Path
 
 
 async def test_without_a_hash_in_time_it_is_202_with_the_fields_of_a_200(
-    own_event_surface: EventSurface, monkeypatch: pytest.MonkeyPatch
+    database_url: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("ltzd.actions.event_handler.record.HASH_WAIT_SECONDS", 0.05)
-    own_event_surface.is_publishing.clear()
-    brand = await own_event_surface.brand()
-    email = new_email()
-    answer = await brand.post(email)
+    policy = EventPolicy(hash_wait=0.05)
+    async with an_event_surface(database_url, tmp_path, policy) as surface:
+        surface.is_publishing.clear()
+        brand = await surface.brand()
+        email = new_email()
+        answer = await brand.post(email)
 
-    assert answer.status == 202
-    assert answer.body["success"] is True
-    assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
-    assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
-    event = await own_event_surface.get(f"/events/{answer.event_id}")
-    assert (event.status, event.body["status"]) == (200, "queued")
-    assert_duplicate(await brand.post(email), answer)
+        assert answer.status == 202
+        assert answer.body["success"] is True
+        assert (answer.body["status"], answer.body["transactionHash"]) == ("queued", None)
+        assert (answer.body["rewardAmount"], answer.body["reward"]["amount"]) == (10, 10)
+        event = await surface.get(f"/events/{answer.event_id}")
+        assert (event.status, event.body["status"]) == (200, "queued")
+        assert_duplicate(await brand.post(email), answer)

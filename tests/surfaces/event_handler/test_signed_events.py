@@ -14,8 +14,8 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import transaction
 from tests.support.surfaces.event_surface import (
     PREFIX,
+    EventHandlerResponse,
     EventSurface,
-    JsonResponse,
     LiveBrand,
     new_email,
     unlimited_rule,
@@ -59,7 +59,7 @@ def raw(brand: LiveBrand, email: str, **metadata: object) -> bytes:
     return json.dumps(brand.body(email, metadata=metadata)).encode()
 
 
-async def post(surface: EventSurface, body: bytes, signed: dict[str, str]) -> JsonResponse:
+async def post(surface: EventSurface, body: bytes, signed: dict[str, str]) -> EventHandlerResponse:
     return await surface.ask("POST", PATH, body, signed)
 
 

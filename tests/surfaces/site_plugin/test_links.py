@@ -12,8 +12,8 @@ import pytest_asyncio
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.errors import DatabaseUnavailable, IdentityUnavailable, RateLimited, ValidationFailed
 from ltzd.http.openapi.operations import Operation
-from ltzd.http.relayer.address_limit import REQUESTS_PER_CLIENT
 from ltzd.http.relayer.errors import RelayerError
+from ltzd.http.requests.rate_limits import PER_CLIENT
 from ltzd.http.site_plugin.link_models import CreateSiteLinkBody
 from ltzd.http.site_plugin.link_operations import OPERATIONS
 from ltzd.http.site_plugin.links import BODY_LIMIT
@@ -196,7 +196,7 @@ async def test_a_brands_page_may_ask_for_every_method(surface: RunningSurfaces) 
 
 
 async def test_relays_and_links_count_together_for_each_address(surface: RunningSurfaces) -> None:
-    left = REQUESTS_PER_CLIENT.max_hits
+    left = PER_CLIENT.relayer.max_hits
     for path in ("/relay", "/site-links", "/site-links/a.example", "/site-links/nothing/here"):
         async with surface.client.get(surface.url + path) as answer:
             left -= 1

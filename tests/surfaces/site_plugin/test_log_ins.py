@@ -5,7 +5,7 @@ There is no chain; redemptions on a chain have tests of their own.
 
 import base64
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any
@@ -33,6 +33,7 @@ from tests.support.sites.host_sites import SHORT
 from tests.support.surfaces.event_action import SEALER
 from tests.support.surfaces.event_surface import EventSurface, LiveBrand
 from tests.support.surfaces.http_surface import serving
+from tests.support.surfaces.json_response import JsonResponse
 
 BASE = "/wp-json/loyalty/v1"
 PERK_ID = "6f1c2a4e-9d1b-4b7e-8f43-2f8f0e1c5a77"
@@ -65,11 +66,7 @@ MODELS = {
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    body: Any
-    headers: Mapping[str, str]
-
+class LogInResponse(JsonResponse):
     @property
     def code(self) -> tuple[int, str]:
         """Status and code of an error, whose message is a sentence."""
@@ -98,7 +95,7 @@ class Site:
 
     async def ask(
         self, path: str, payload: object = None, method: str | None = None, **headers: str
-    ) -> JsonResponse:
+    ) -> LogInResponse:
         """Every response fits the document, and none contains an e-mail address.
 
         Only `me` may contain one: it returns the member's own name.
@@ -110,7 +107,7 @@ class Site:
             method, f"{self.url}{BASE}/{path}", json=payload, headers=sent
         ) as reply:
             text = await reply.text()
-            answer = JsonResponse(reply.status, json.loads(text), reply.headers)
+            answer = LogInResponse(reply.status, json.loads(text), reply.headers)
         MODELS[method, path.partition("?")[0]][answer.status].model_validate(answer.body)
         assert path == "me" or "@" not in text
         return answer
@@ -156,7 +153,7 @@ class Session:
 
     async def ask(
         self, path: str, payload: object = None, method: str | None = None, **headers: str
-    ) -> JsonResponse:
+    ) -> LogInResponse:
         log_in = {"Cookie": self.log_in["cookie"], "X_WP_Nonce": self.log_in["nonce"]}
         body = BODIES.get(path) if payload is None else payload
         return await self.site.ask(path, body, method, **log_in | headers)

@@ -5,7 +5,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from ipaddress import ip_network
@@ -62,6 +62,7 @@ from tests.support.surfaces.http_surface import (
     RunningSurfaces,
     a_surface,
 )
+from tests.support.surfaces.json_response import JsonResponse
 from tests.support.surfaces.openapi import assert_examples_fit
 from tests.surfaces.test_schemathesis import CHECKS, Run, random_cases
 
@@ -110,14 +111,10 @@ def surface(running: RunningSurfaces) -> RunningSurfaces:
 
 
 @dataclass(frozen=True)
-class JsonResponse:
-    status: int
-    text: str
-    headers: Mapping[str, str]
+class SitePluginResponse(JsonResponse):
+    """`body` is None if the response is not JSON."""
 
-    @property
-    def body(self) -> Any:
-        return json.loads(self.text)
+    text: str
 
     @property
     def error(self) -> tuple[int, str, str]:
@@ -140,7 +137,7 @@ class JsonResponse:
 
 async def ask(
     surface: RunningSurfaces, method: str, path: str, payload: object = None, **headers: str
-) -> JsonResponse:
+) -> SitePluginResponse:
     """Send a request with ann's log-in. An empty header is not sent.
 
     `payload` is sent as JSON; bytes are sent unchanged.
@@ -158,21 +155,24 @@ async def ask(
         headers={name: value for name, value in sent.items() if value},
         skip_auto_headers=("Content-Type",),
     ) as reply:
-        return JsonResponse(reply.status, await reply.text(), reply.headers)
+        text = await reply.text()
+        is_json = text and reply.content_type == "application/json"
+        body = json.loads(text) if is_json else None
+        return SitePluginResponse(reply.status, body, reply.headers, text)
 
 
 async def post(
     surface: RunningSurfaces, path: str, payload: object = ..., **headers: str
-) -> JsonResponse:
+) -> SitePluginResponse:
     payload = GOOD.get(path) if payload is ... else payload
     return await ask(surface, "POST", path, payload, **headers)
 
 
-async def get(surface: RunningSurfaces, path: str, **headers: str) -> JsonResponse:
+async def get(surface: RunningSurfaces, path: str, **headers: str) -> SitePluginResponse:
     return await ask(surface, "GET", path, **headers)
 
 
-async def well(surface: RunningSurfaces, path: str, **headers: str) -> JsonResponse:
+async def well(surface: RunningSurfaces, path: str, **headers: str) -> SitePluginResponse:
     """A valid request of this endpoint."""
     return await (post if path in POSTED else get)(surface, path, **headers)
 
@@ -736,7 +736,7 @@ async def test_a_preflight_is_answered_everywhere(surface: RunningSurfaces) -> N
 FAILED_COOKIE = COOKIE.replace("ann", "eve")
 
 
-def retry_after(answer: JsonResponse) -> int:
+def retry_after(answer: SitePluginResponse) -> int:
     seconds = int(answer.headers["Retry-After"])
     assert 1 <= seconds <= 60
     return seconds

@@ -16,7 +16,7 @@ from ltzd.dev.sandbox.payments.errors import ProviderError, error_reply, new_id
 from ltzd.dev.sandbox.payments.forms import Form, missing
 from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.orders import parse_session
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, KeptReply
+from ltzd.dev.sandbox.payments.sessions import KeptReply, SandboxSession
 from ltzd.dev.sandbox.requests import json_reply
 
 PREFIX = "/payments"
@@ -151,7 +151,7 @@ class PaymentsApi:
         refund = change.session.refunds[-1]
         return change, payment_objects.refund(change.session, session.payment, refund)
 
-    def _session(self, call: ApiCall) -> CheckoutSession:
+    def _session(self, call: ApiCall) -> SandboxSession:
         session_id = call.request.match_info["id"]
         session = self._operations.sessions.session(session_id)
         if session is None:

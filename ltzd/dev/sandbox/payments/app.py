@@ -23,7 +23,7 @@ from ltzd.providers.payments import PaymentsPolicy
 CONTROL_PATH = "/doors/pay"
 
 
-class PaymentProvider:
+class SandboxPaymentProvider:
     def __init__(self, journal: Journal, account: PaymentsAccount, store: SessionStore) -> None:
         self._journal = journal
         self._account = account

@@ -11,7 +11,7 @@ from ltzd.dev.sandbox.payments.errors import ProviderError, new_id
 from ltzd.dev.sandbox.payments.sessions import (
     ChargeDispute,
     ChargeRefund,
-    CheckoutSession,
+    SandboxSession,
     SessionPayment,
 )
 
@@ -20,12 +20,12 @@ Json = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    session: CheckoutSession
+    session: SandboxSession
     events: tuple[tuple[str, Json], ...] = ()
     """Pairs of an event's type and its object."""
 
 
-def completed(session: CheckoutSession, now: float, *, is_paid: bool) -> Change:
+def completed(session: SandboxSession, now: float, *, is_paid: bool) -> Change:
     """The payer completed the checkout; with a delayed method the money arrives later."""
     if session.status != "open":
         raise _unexpected(f"This checkout session is {session.status}.")
@@ -34,7 +34,7 @@ def completed(session: CheckoutSession, now: float, *, is_paid: bool) -> Change:
     return _with_events(changed, "checkout.session.completed")
 
 
-def settled(session: CheckoutSession) -> Change:
+def settled(session: SandboxSession) -> Change:
     """The money of a delayed payment method arrived."""
     if session.payment is None or session.payment.is_settled:
         raise _unexpected("This checkout session is not waiting for money.")
@@ -42,7 +42,7 @@ def settled(session: CheckoutSession) -> Change:
     return _with_events(changed, "checkout.session.async_payment_succeeded")
 
 
-def expired(session: CheckoutSession) -> Change:
+def expired(session: SandboxSession) -> Change:
     if session.status != "open":
         raise ProviderError(
             f"Only open checkout sessions can expire; this one is {session.status}."
@@ -52,7 +52,7 @@ def expired(session: CheckoutSession) -> Change:
 
 
 def refunded(
-    session: CheckoutSession,
+    session: SandboxSession,
     now: float,
     amount: int | None = None,
     reason: str | None = None,
@@ -80,7 +80,7 @@ def refunded(
     )
 
 
-def disputed(session: CheckoutSession, now: float, reason: str = "fraudulent") -> Change:
+def disputed(session: SandboxSession, now: float, reason: str = "fraudulent") -> Change:
     payment = _settled_payment(session)
     left = session.amount - session.amount_refunded
     if session.dispute is not None or left == 0:
@@ -91,14 +91,14 @@ def disputed(session: CheckoutSession, now: float, reason: str = "fraudulent") -
     return Change(changed, (("charge.dispute.created", object_),))
 
 
-def _with_events(session: CheckoutSession, kind: str) -> Change:
+def _with_events(session: SandboxSession, kind: str) -> Change:
     events = [(kind, objects.session(session))]
     if session.payment is not None and session.payment.is_settled:
         events.append(("payment_intent.succeeded", objects.intent(session, session.payment)))
     return Change(session, tuple(events))
 
 
-def _settled_payment(session: CheckoutSession) -> SessionPayment:
+def _settled_payment(session: SandboxSession) -> SessionPayment:
     if session.payment is None or not session.payment.is_settled:
         raise _unexpected("This checkout session has no successful charge.")
     return session.payment

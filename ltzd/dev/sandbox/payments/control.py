@@ -6,7 +6,7 @@ from ltzd.dev.sandbox.payments import changes as payment_changes
 from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError
 from ltzd.dev.sandbox.payments.operations import PaymentOperations
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession
+from ltzd.dev.sandbox.payments.sessions import SandboxSession
 from ltzd.dev.sandbox.requests import (
     BadInputError,
     Body,
@@ -51,7 +51,7 @@ class PaymentControl:
         return await self._reply(session, change)
 
     def _change(
-        self, session: CheckoutSession, kind: str, status: str, amount: int | None
+        self, session: SandboxSession, kind: str, status: str, amount: int | None
     ) -> Change | None:
         now = self._operations.sessions.now()
         match kind:
@@ -68,7 +68,7 @@ class PaymentControl:
             return payment_changes.settled(session)
         return payment_changes.completed(session, now, is_paid=status == "paid")
 
-    async def _reply(self, session: CheckoutSession, change: Change | None) -> web.Response:
+    async def _reply(self, session: SandboxSession, change: Change | None) -> web.Response:
         """Applies the change; without one, sends the events of the last change again."""
         if change is None:
             events = await self._operations.resend(session)

@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping
 from ltzd.dev.sandbox.payments.sessions import (
     ChargeDispute,
     ChargeRefund,
-    CheckoutSession,
+    SandboxSession,
     SessionPayment,
 )
 
@@ -18,7 +18,7 @@ INTENT, CHARGE = "payment_intent", "payment_intent.latest_charge"
 Json = dict[str, object]
 
 
-def session(of: CheckoutSession, origin: str | None = None, expand: Collection[str] = ()) -> Json:
+def session(of: SandboxSession, origin: str | None = None, expand: Collection[str] = ()) -> Json:
     """A session; `origin` is that of its pay page, whose URL only an open session has."""
     return {
         **_object(of.id, "checkout.session", of.created),
@@ -47,7 +47,7 @@ def session(of: CheckoutSession, origin: str | None = None, expand: Collection[s
     }
 
 
-def _intent_in(of: CheckoutSession, expand: Collection[str]) -> object:
+def _intent_in(of: SandboxSession, expand: Collection[str]) -> object:
     payment = of.payment
     if payment is None or not expand:
         return None if payment is None else payment.intent_id
@@ -55,7 +55,7 @@ def _intent_in(of: CheckoutSession, expand: Collection[str]) -> object:
     return {**shown, "latest_charge": charge(of, payment)} if CHARGE in expand else shown
 
 
-def intent(of: CheckoutSession, payment: SessionPayment) -> Json:
+def intent(of: SandboxSession, payment: SessionPayment) -> Json:
     return {
         **_object(payment.intent_id, "payment_intent", payment.created),
         "amount": of.amount,
@@ -73,7 +73,7 @@ def intent(of: CheckoutSession, payment: SessionPayment) -> Json:
     }
 
 
-def charge(of: CheckoutSession, payment: SessionPayment) -> Json:
+def charge(of: SandboxSession, payment: SessionPayment) -> Json:
     return {
         **_object(payment.charge_id, "charge", payment.created),
         "amount": of.amount,
@@ -92,7 +92,7 @@ def charge(of: CheckoutSession, payment: SessionPayment) -> Json:
     }
 
 
-def charge_with_refunds(of: CheckoutSession, payment: SessionPayment) -> Json:
+def charge_with_refunds(of: SandboxSession, payment: SessionPayment) -> Json:
     """A charge with its refunds, the newest first."""
     refunds: list[Json] = [refund(of, payment, each) for each in reversed(of.refunds)]
     shown = {
@@ -105,7 +105,7 @@ def charge_with_refunds(of: CheckoutSession, payment: SessionPayment) -> Json:
     return {**charge(of, payment), "refunds": shown}
 
 
-def refund(of: CheckoutSession, payment: SessionPayment, made: ChargeRefund) -> Json:
+def refund(of: SandboxSession, payment: SessionPayment, made: ChargeRefund) -> Json:
     shown = {
         **_object(made.id, "refund", made.created),
         "amount": made.amount,
@@ -123,7 +123,7 @@ def refund(of: CheckoutSession, payment: SessionPayment, made: ChargeRefund) -> 
     return shown
 
 
-def dispute(of: CheckoutSession, payment: SessionPayment, raised: ChargeDispute) -> Json:
+def dispute(of: SandboxSession, payment: SessionPayment, raised: ChargeDispute) -> Json:
     return {
         **_object(raised.id, "dispute", raised.created),
         "amount": raised.amount,
@@ -156,5 +156,5 @@ def _object(object_id: str, kind: str, created: int) -> Json:
     return {"id": object_id, "object": kind, "created": created, "livemode": False}
 
 
-def _payer(of: CheckoutSession) -> Json:
+def _payer(of: SandboxSession) -> Json:
     return {"address": None, "email": of.customer_email, "name": None, "phone": None}

@@ -7,8 +7,8 @@ from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import new_id
 from ltzd.dev.sandbox.payments.events import EventSender
 from ltzd.dev.sandbox.payments.sessions import (
-    CheckoutSession,
     KeptReply,
+    SandboxSession,
     SessionStore,
     SignedEvent,
 )
@@ -39,7 +39,7 @@ class PaymentOperations:
         self._sender.send(events)
         return events
 
-    async def resend(self, session: CheckoutSession) -> tuple[SignedEvent, ...]:
+    async def resend(self, session: SandboxSession) -> tuple[SignedEvent, ...]:
         """Sends the events of the session's payment again, as the provider may do."""
         await self.sessions.saved(session)
         events = self.sessions.completion_events(session.id)

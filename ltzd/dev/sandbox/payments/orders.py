@@ -4,7 +4,7 @@ from urllib.parse import urlsplit
 
 from ltzd.dev.sandbox.payments.errors import ProviderError, new_id
 from ltzd.dev.sandbox.payments.forms import Form, missing
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, LineItem
+from ltzd.dev.sandbox.payments.sessions import LineItem, SandboxSession
 from ltzd.dev.sandbox.requests import BadInputError, email_in
 
 # The least total that the provider accepts, in cents, for each supported currency.
@@ -17,14 +17,14 @@ _CLOCK_SKEW_SECONDS = 60
 _IGNORED = ("locale", "submit_type", "payment_method_types")
 
 
-def parse_session(form: Form, now: float) -> CheckoutSession:
+def parse_session(form: Form, now: float) -> SandboxSession:
     if form.one_of("mode", "payment") is None:
         raise missing("mode")
     form.one_of("ui_mode", "hosted_page")
     form.skip(_IGNORED)
     currency, lines = _lines(form)
     cancel_url = form.text("cancel_url")
-    return CheckoutSession(
+    return SandboxSession(
         id=new_id("cs_test", 58),
         created=int(now),
         expires_at=_expiry(form, int(now)),

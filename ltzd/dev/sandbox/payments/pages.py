@@ -14,7 +14,7 @@ from ltzd.dev.sandbox.payments import changes as payment_changes
 from ltzd.dev.sandbox.payments.changes import Change
 from ltzd.dev.sandbox.payments.errors import ProviderError
 from ltzd.dev.sandbox.payments.operations import PaymentOperations
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession
+from ltzd.dev.sandbox.payments.sessions import SandboxSession
 from ltzd.dev.sandbox.payments.views import BASE, session_actions, session_facts, session_row
 
 _MAX_LISTED = 100
@@ -22,7 +22,7 @@ _MAX_LISTED = 100
 _ANY_FORM_ACTION = "http: https:"
 _VISIBLE_ASCII = "".join(map(chr, range(0x21, 0x7F)))
 
-PageHandler = Callable[[CheckoutSession], Awaitable[web.Response]]
+PageHandler = Callable[[SandboxSession], Awaitable[web.Response]]
 
 
 class PayPages:
@@ -65,13 +65,13 @@ class PayPages:
             form_action="'self'",
         )
 
-    async def _show(self, session: CheckoutSession) -> web.Response:
+    async def _show(self, session: SandboxSession) -> web.Response:
         await self._operations.sessions.saved(session)
         title = "Pay" if session.status == "open" else "Payment"
         parts = [pages.facts(session_facts(session)), *session_actions(session)]
         return pages.page(title, *parts, form_action=_ANY_FORM_ACTION)
 
-    async def _pay(self, session: CheckoutSession) -> web.Response:
+    async def _pay(self, session: SandboxSession) -> web.Response:
         """Pays unless the session is paid already, then redirects to the shop."""
         now = self._operations.sessions.now()
         if session.status == "complete" and session.payment_status == "unpaid":
@@ -81,18 +81,18 @@ class PayPages:
         await self._operations.sessions.saved(session)
         return _see_other(session.success_url.replace("{CHECKOUT_SESSION_ID}", session.id))
 
-    async def _cancel(self, session: CheckoutSession) -> web.Response:
+    async def _cancel(self, session: SandboxSession) -> web.Response:
         """Redirects to the shop; the session stays open, so that the payer may come back."""
         if session.status != "open" or session.cancel_url is None:
             return pages.notice(409, "Nothing to cancel", f"This payment is {session.status}.")
         return _see_other(session.cancel_url)
 
-    async def _refund(self, session: CheckoutSession) -> web.Response:
+    async def _refund(self, session: SandboxSession) -> web.Response:
         return await self._reversed(
             payment_changes.refunded(session, self._operations.sessions.now())
         )
 
-    async def _dispute(self, session: CheckoutSession) -> web.Response:
+    async def _dispute(self, session: SandboxSession) -> web.Response:
         return await self._reversed(
             payment_changes.disputed(session, self._operations.sessions.now())
         )

@@ -52,7 +52,7 @@ class ChargeDispute:
 
 
 @dataclass(frozen=True, slots=True)
-class CheckoutSession:
+class SandboxSession:
     id: str
     created: int
     expires_at: int
@@ -83,7 +83,7 @@ class CheckoutSession:
             return "no_payment_required"
         return "paid" if self.payment is not None and self.payment.is_settled else "unpaid"
 
-    def at(self, now: float) -> "CheckoutSession":
+    def at(self, now: float) -> "SandboxSession":
         is_over = self.status == "open" and now >= self.expires_at
         return replace(self, status="expired") if is_over else self
 
@@ -106,7 +106,7 @@ class KeptReply:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    session: CheckoutSession
+    session: SandboxSession
     events: tuple[SignedEvent, ...]
     reply: KeptReply | None
 
@@ -115,21 +115,21 @@ class SessionStore:
     def __init__(self, journal: Journal, now: Callable[[], float] = time.time) -> None:
         self._journal = journal
         self.now = now
-        self._sessions: dict[str, CheckoutSession] = {}
+        self._sessions: dict[str, SandboxSession] = {}
         self._of_intents: dict[str, str] = {}
         self._sequences: dict[str, int] = {}
         self._replies: dict[str, tuple[KeptReply, int]] = {}
         self._completions: dict[str, tuple[SignedEvent, ...]] = {}
         self._undelivered: dict[str, SignedEvent] = {}
 
-    def session(self, session_id: str) -> CheckoutSession | None:
+    def session(self, session_id: str) -> SandboxSession | None:
         session = self._sessions.get(session_id)
         return None if session is None else session.at(self.now())
 
-    def session_of_intent(self, intent_id: str) -> CheckoutSession | None:
+    def session_of_intent(self, intent_id: str) -> SandboxSession | None:
         return self.session(self._of_intents.get(intent_id, ""))
 
-    def newest(self, limit: int) -> list[CheckoutSession]:
+    def newest(self, limit: int) -> list[SandboxSession]:
         return [
             session.at(self.now()) for session in list(self._sessions.values())[: -limit - 1 : -1]
         ]
@@ -152,13 +152,13 @@ class SessionStore:
         return event.id in self._undelivered
 
     def store_change(
-        self, session: CheckoutSession, events: tuple[SignedEvent, ...], reply: KeptReply | None
+        self, session: SandboxSession, events: tuple[SignedEvent, ...], reply: KeptReply | None
     ) -> None:
         step = _Step(session, events, reply)
         sequence = self._journal.append({"kind": "step", **msgspec.to_builtins(step)})
         self._index(step, sequence)
 
-    async def saved(self, session: CheckoutSession) -> CheckoutSession:
+    async def saved(self, session: SandboxSession) -> SandboxSession:
         """Returns the session once it is on disk."""
         await self._journal.wait_durable(self._sequences[session.id])
         return session

@@ -2,12 +2,12 @@
 
 from ltzd.dev.sandbox import pages
 from ltzd.dev.sandbox.pages import Html, text
-from ltzd.dev.sandbox.payments.sessions import CheckoutSession, LineItem
+from ltzd.dev.sandbox.payments.sessions import LineItem, SandboxSession
 
 BASE = "/pay"
 
 
-def session_row(session: CheckoutSession) -> list[Html]:
+def session_row(session: SandboxSession) -> list[Html]:
     return [
         pages.link(f"{BASE}/{session.id}", f"{session.id[:14]}…{session.id[-6:]}"),
         text(_money(session, session.amount)),
@@ -17,14 +17,14 @@ def session_row(session: CheckoutSession) -> list[Html]:
     ]
 
 
-def session_facts(session: CheckoutSession) -> list[tuple[str, Html]]:
+def session_facts(session: SandboxSession) -> list[tuple[str, Html]]:
     lines = [(f"{line.quantity} x {line.name}", _price(session, line)) for line in session.lines]
     payer = [("For", text(session.customer_email))] if session.customer_email else []
     total = ("Total", text(_money(session, session.amount), "good"))
     return [*lines, total, *payer, ("State", _state(session))]
 
 
-def session_actions(session: CheckoutSession) -> list[Html]:
+def session_actions(session: SandboxSession) -> list[Html]:
     match session.status, session.payment_status:
         case "open", _:
             buttons = [_button(session, "pay", f"Pay {_money(session, session.amount)}")]
@@ -42,7 +42,7 @@ def session_actions(session: CheckoutSession) -> list[Html]:
     return [pages.note("This can no longer be paid. Start again in the shop.")]
 
 
-def _reversal_buttons(session: CheckoutSession) -> Html:
+def _reversal_buttons(session: SandboxSession) -> Html:
     is_reversed = session.dispute is not None or session.amount_refunded == session.amount
     if session.payment_status != "paid" or is_reversed:
         return text("")
@@ -55,12 +55,12 @@ def _reversal_buttons(session: CheckoutSession) -> Html:
 
 
 def _button(
-    session: CheckoutSession, name: str, label: str, style: str = "main", about: str | None = None
+    session: SandboxSession, name: str, label: str, style: str = "main", about: str | None = None
 ) -> Html:
     return pages.button(f"{BASE}/{session.id}/{name}", label, style, about)
 
 
-def _state(session: CheckoutSession) -> Html:
+def _state(session: SandboxSession) -> Html:
     if session.dispute is not None:
         return text("disputed", "bad")
     if session.refunds:
@@ -76,12 +76,12 @@ def _state(session: CheckoutSession) -> Html:
     return text("open")
 
 
-def _price(session: CheckoutSession, line: LineItem) -> Html:
+def _price(session: SandboxSession, line: LineItem) -> Html:
     price = text(_money(session, line.quantity * line.unit_amount))
     if line.description is None:
         return price
     return Html(f"{price} {text(line.description, 'dim')}")
 
 
-def _money(session: CheckoutSession, cents: int) -> str:
+def _money(session: SandboxSession, cents: int) -> str:
     return f"{cents // 100:,}.{cents % 100:02d} {session.currency.upper()}"

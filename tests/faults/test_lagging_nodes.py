@@ -11,7 +11,6 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePauses, LanePolicy, MintTarget
-from ltzd.rules.indexer import reorgs
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
@@ -45,9 +44,10 @@ async def node() -> FakeNode:
 
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
-    follower = Follower(
-        pool, database_url, node.node, await follow(pool, node), CONTRACTS, WakeupHub(""), FOLLOW
-    )
+    """A follower whose second look at a short head counts at once."""
+    policy = replace(FOLLOW, second_look_seconds=0.0)
+    chain = await follow(pool, node)
+    follower = Follower(pool, database_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     async with session(pool) as connection:
         follower._epoch = await chains.begin_term(connection, CHAIN_ID)
     return follower
@@ -79,7 +79,7 @@ async def unminted(pool: Pool) -> int:
     return count
 
 
-async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
+async def test_dropped_bytes_are_sent_again_to_a_node_without_finality(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = None
@@ -98,7 +98,7 @@ async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
         await until(all_minted)
 
 
-async def test_a_taken_nonce_is_noticed_on_a_node_that_tells_no_finality(
+async def test_a_nonce_used_elsewhere_is_noticed_on_a_node_without_finality(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = None
@@ -118,10 +118,9 @@ async def _is(pool: Pool, *wanted: str) -> bool:
     return await states(pool) == list(wanted)
 
 
-async def test_a_node_that_syncs_anew_is_waited_for(
-    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+async def test_the_indexer_waits_for_a_resyncing_node(
+    pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
     node.final_depth = 3
     node.mine(20)
     await follower.step()
@@ -141,10 +140,9 @@ async def test_a_node_that_syncs_anew_is_waited_for(
     assert (await cursor_of(pool)).number == 22
 
 
-async def test_a_node_that_syncs_another_chain_is_not_waited_for(
-    pool: Pool, node: FakeNode, follower: Follower, monkeypatch: pytest.MonkeyPatch
+async def test_the_indexer_does_not_wait_for_a_node_that_syncs_another_chain(
+    pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
-    monkeypatch.setattr(reorgs, "SECOND_LOOK_SECONDS", 0.0)
     node.final_depth = 3
     node.mine(20)
     await follower.step()
@@ -158,7 +156,7 @@ async def test_a_node_that_syncs_another_chain_is_not_waited_for(
         await follower.step()
 
 
-async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
+async def test_finality_that_a_node_omits_once_is_not_guessed(
     pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
     node.final_depth = 15
@@ -171,7 +169,7 @@ async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
     assert (await cursor_of(pool)).final_number == 6
 
 
-async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
+async def test_a_reward_that_can_never_be_minted_delays_no_other(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = 1
@@ -194,10 +192,12 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
         await queue_rewards(pool, 2)
         wakeups.notify(REWARDS)
         await until(all_but_one)
-    assert await value(pool, reverted) == 1, "a later term simulates what failed before"
+    assert await value(pool, reverted) == 1, (
+        "a later term simulates the rewards that reverted before"
+    )
 
 
-async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
+async def test_a_stopped_lane_signs_nothing_in_its_next_terms(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     policy = replace(LANE, pauses=LanePauses(after_stop=0.02))
