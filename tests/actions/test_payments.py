@@ -46,8 +46,8 @@ from ltzd.store.payments import RecordedPayment
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Hash32, address_of, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_hash, a_wallet, running, value
-from tests.support.services.identity import ManualClock
 from tests.support.services.payment_provider import (
     SIGNING_SECRET,
     WALLET_TEXT,
@@ -467,7 +467,7 @@ async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
     await world.payments.open_checkout(an_order(usd_cents=99_999_999))
     assert await value(world.pool, "SELECT count(*) FROM users") == 1, "nobody mints yet"
     await a_minter(world)
-    world.clock.at += 60
+    world.clock.now += 60
 
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
     with pytest.raises(InvalidFields, match="Validation failed") as refused:

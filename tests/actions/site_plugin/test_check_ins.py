@@ -32,8 +32,8 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_wallet, value
-from tests.support.services.identity import ManualClock
 from tests.support.sites.members import insert_member, linked
 from tests.support.surfaces.event_action import SEALER, a_brand
 
@@ -327,7 +327,7 @@ async def test_a_milestone_above_the_mint_limits_maximum_is_refused_and_stays_cl
     assert str(refused.value) == UNMINTABLE
     assert await world.check_ins.claim_milestone(ANN, 2) == 20
 
-    world.clock.at += 1
+    world.clock.now += 1
     world.node.mint_capacity = 50 * LTZ
     assert await world.check_ins.claim_milestone(ANN, 4) == 50
 
