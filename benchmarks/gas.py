@@ -1,6 +1,6 @@
 """Gas of a reward that is minted alone, in a batch of 100, and among 200 concurrent users.
 
-Real mints of ltzd; what they cost is read from their receipts, and nothing is timed. Batches of 100
+The mints are real, their cost is read from receipts, and nothing is timed. Batches of 100
 form while the brand is paused. The batches of 200 concurrent users are those that ltzd makes
 of it.
 """
@@ -33,7 +33,7 @@ NEW_USERS = range(801, 1_001)
 
 @dataclass(frozen=True, slots=True)
 class Mint:
-    """One transaction."""
+    """A mint transaction."""
 
     rewards: int
     gas: int

@@ -37,7 +37,7 @@ Held = dict[int, Address]
 
 @dataclass(frozen=True, slots=True)
 class Invalidated:
-    """From the order to mine a block to the first look that found no result of its wallets.
+    """The time from the order to mine a block to the first read without results of its wallets.
 
     `outlived`: looks that found one though its block was committed.
     """

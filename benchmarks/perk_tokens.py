@@ -1,4 +1,4 @@
-"""A thousand tokens and a million, inserted into two tables of an instance's database.
+"""Inserts a thousand and a million tokens into two tables of an instance's database.
 
 The table under test is named `tokens`, so that the same ltzd reads a small and a large index
 in turn. The reads use `tokens` and `collections` alone, and the indexer finds rows anew only
@@ -42,7 +42,7 @@ class Tables:
         )
         await self.show(FEW)
         await self._fill(FEW)
-        # Else who reads writes first what the filling has left in memory.
+        # Otherwise the first reader would write the pages that the inserts left in memory.
         await self.database.execute("CHECKPOINT")
 
     async def show(self, which: Filled) -> None:

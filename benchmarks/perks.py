@@ -43,7 +43,7 @@ _MOST_A_SECOND = 12_000
 class Round:
     """`first`, `middle` and `end` repeat one page each; `anywhere` requests any page.
 
-    ltzd keeps what is asked again until the next block, and of any page it finds hardly one kept.
+    ltzd caches a repeated page until the next block; of `anywhere` hardly any page is cached.
     """
 
     hello: Load

@@ -1,4 +1,4 @@
-"""How long a relay takes from the request to the node's knowing its transaction, one in flight.
+"""The time from a relay's request until the node knows its transaction, one in flight.
 
 The node announces new transactions over a WebSocket; the answer is awaited before the
 next request, which follows at a random moment between two blocks.

@@ -29,7 +29,7 @@ PATIENCE_SECONDS = 300.0
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """`seconds`: from the first to the last that arrived."""
+    """`seconds` is the time from the first to the last arrival."""
 
     count: int
     seconds: float
@@ -89,7 +89,7 @@ class _Sides:
         self._sealer = Sealer.from_file(ltzd.data_dir / "master.key")
 
     async def fill(self) -> None:
-        """Brands that listen, and rewards of theirs that are minted, but told to nobody."""
+        """Inserts brands with endpoints, and their minted rewards, which are not announced yet."""
         for number in range(BRANDS):
             brand = Brand(
                 id=f"0xbe4d{number:036x}",
@@ -125,7 +125,7 @@ class _Sides:
         )
 
     async def _events(self, side: str, path: str | None) -> Load:
-        """With the hash of each one's mint, which the indexer then announces."""
+        """Measures events answered with their mint's hash, which the indexer then announces."""
         url = path and self._receiver + path
         brand = self._ltzd.brand.model_copy(update={"webhook_url": url})
         await brands.apply(self._database, brand, self._sealer)
@@ -156,7 +156,7 @@ class _Sides:
             )
             await webhooks.notify_senders(self._database)
         async with asyncio.timeout(PATIENCE_SECONDS):
-            while await self._pending():  # noqa: ASYNC110 - the facts are another process's
+            while await self._pending():  # noqa: ASYNC110 - polls another process
                 await asyncio.sleep(0.1)
         delivered = await self._take_counts()
         if delivered.count != BRANDS * EACH:

@@ -1,6 +1,6 @@
-"""When a chain's blocks came, on the wall clock: what is mined is counted from one to another.
+"""Wall-clock times of a chain's blocks. Throughput is counted from one block to another.
 
-Between two other moments it would be one block more or less.
+Between other moments the count would be wrong by up to one block.
 """
 
 import asyncio
@@ -27,14 +27,14 @@ class Blocks:
         self.seen: list[Seen] = []
 
     def between(self, began: float, ended: float) -> tuple[Seen, Seen]:
-        """The first and the last block seen in this period."""
+        """Returns the first and the last block seen in this period."""
         in_period = [each for each in self.seen if began <= each.at <= ended]
         if len(in_period) < 2:
             raise SystemExit("there came less than two blocks: measure for longer")
         return in_period[0], in_period[-1]
 
     def interval(self, began: float, ended: float) -> float:
-        """Seconds from one block to the next, on average."""
+        """Returns the average seconds from one block to the next."""
         first, last = self.between(began, ended)
         return (last.at - first.at) / (last.number - first.number)
 

@@ -93,7 +93,7 @@ class Instance:
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
-        """Within the context, events are accepted but not minted; at its end all of them are."""
+        """Within the context, events are accepted but not minted; all are minted at its end."""
         await _brand(self.data_dir, "pause", self.brand.id)
         yield
         await _brand(self.data_dir, "resume", self.brand.id)
@@ -101,7 +101,7 @@ class Instance:
     async def settle(self) -> None:
         """Waits until every reward is minted and ltzd is idle."""
         async with asyncio.timeout(SETTLE_SECONDS):
-            while await self.backlog():  # noqa: ASYNC110 - the facts are another process's
+            while await self.backlog():  # noqa: ASYNC110 - polls another process
                 await asyncio.sleep(0.2)
 
 

@@ -68,7 +68,7 @@ async def funded(rpc: Rpc) -> Signer:
 async def until_mined(rpc: Rpc, wallet: str) -> None:
     """Waits until no transaction of the wallet is pending."""
     async with asyncio.timeout(_PATIENCE_SECONDS):
-        while (  # noqa: ASYNC110 - the facts are another process's
+        while (  # noqa: ASYNC110 - polls another process
             await _nonce(rpc, wallet, "latest") < await _nonce(rpc, wallet, "pending")
         ):
             await asyncio.sleep(_POLL_SECONDS)

@@ -27,7 +27,7 @@ RECEIPT_POLL_SECONDS = 0.1
 
 
 class RelayerLoad(msgspec.Struct, frozen=True):
-    """`calls` are calls of LTZ, each good once."""
+    """`calls` are calls of LTZ, each valid once."""
 
     rpc_url: str
     to: str
@@ -38,7 +38,7 @@ class RelayerLoad(msgspec.Struct, frozen=True):
 
 
 class Relayed(msgspec.Struct, frozen=True):
-    """Transactions with a receipt, by the time that they came; latencies until then."""
+    """Arrival times of receipts, and the latencies of their relays."""
 
     per_second: float
     p50_ms: float

@@ -86,7 +86,7 @@ class Till:
         return replace(self, charges=charges_over(self.context, GasBudgets(total_wei=total_wei)))
 
     async def rows(self) -> int:
-        count: int = await value(self.world.eyes, "SELECT count(*) FROM redemptions")
+        count: int = await value(self.world.observer, "SELECT count(*) FROM redemptions")
         return count
 
     async def is_written(self, count: int) -> None:
@@ -188,7 +188,7 @@ async def test_a_redemption_decided_on_stale_charges_is_decided_again_under_the_
         async def once_stale(connection: Connection, token_id: int) -> TokenCharges | None:
             return stale.pop() if stale else await real(connection, token_id)
 
-        async with till.world.eyes.acquire() as connection:
+        async with till.world.observer.acquire() as connection:
             stale.append(await real(cast("Connection", connection), TOKEN))
         await till.redeem(amount=2)
         await till.knows(used=2)
@@ -202,7 +202,7 @@ async def test_a_tokens_redemptions_stay_ordered_with_two_relay_wallets(
 ) -> None:
     token = token_of(8, 1)
     till.node.claim(BRAND, USER, token, charges=MANY)
-    await until(lambda: value(till.world.eyes, "SELECT count(*) = 3 FROM tokens"))
+    await until(lambda: value(till.world.observer, "SELECT count(*) = 3 FROM tokens"))
     till.node.mines_at_once = True
     async with till.world.relaying(), till.world.relaying(signer=OTHER_RELAYER):
         results = await asyncio.gather(
@@ -291,7 +291,7 @@ async def test_without_a_served_relay_wallet_nothing_is_written(till: Till) -> N
 
 
 async def spent_today(till: Till) -> int:
-    async with session(till.world.eyes) as connection:
+    async with session(till.world.observer) as connection:
         return (await gas_budgets.spent(connection, [])).total_wei
 
 

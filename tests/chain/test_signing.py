@@ -1,4 +1,4 @@
-"""Our RLP and signatures equal eth-account's, byte for byte."""
+"""RLP and signatures equal eth-account's, byte for byte."""
 
 import pytest
 from eth_account import Account
@@ -67,7 +67,7 @@ def test_an_address_is_that_of_eth_account(secret: bytes) -> None:
 
 
 @pytest.mark.parametrize("secret", [bytes(32), ORDER.to_bytes(32, "big"), b"\xff" * 32])
-def test_no_signer_is_made_of_a_number_that_is_no_key(secret: bytes) -> None:
+def test_a_number_that_is_no_private_key_makes_no_signer(secret: bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - the text is libsecp256k1's
         Signer(secret)
 

@@ -81,7 +81,7 @@ A_DIGEST = Hash32(keccak(b"a message"))
 A_KEY = b"\x11" * 32
 
 
-def theirs(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> Any:
+def by_eth_account(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> Any:
     kind = type(message)
     values = [getattr(message, field.name) for field in fields(message)]
     return encode_typed_data(
@@ -122,7 +122,7 @@ def theirs(message: TypedMessage, name: str, chain_id: int, contract: bytes) -> 
 def test_a_digest_and_its_signer_are_those_of_eth_account(
     message: TypedMessage, name: str, chain_id: int, contract: Address, key: bytes
 ) -> None:
-    expected = theirs(message, name, chain_id, contract)
+    expected = by_eth_account(message, name, chain_id, contract)
 
     ours = digest(message, domain_separator(name, chain_id, contract))
 
@@ -151,7 +151,7 @@ def a_signature() -> bytes:
     return bytes(Account.unsafe_sign_hash(A_DIGEST, A_KEY).signature)
 
 
-def test_the_other_writing_of_a_signature_is_refused() -> None:
+def test_the_malleable_form_of_a_signature_is_refused() -> None:
     good = a_signature()
     high = ORDER - int.from_bytes(good[32:64], "big")
     flipped = good[:32] + high.to_bytes(32, "big") + bytes((55 - good[64],))
@@ -161,7 +161,7 @@ def test_the_other_writing_of_a_signature_is_refused() -> None:
 
 
 @pytest.mark.parametrize("v", [0, 1, 2, 26, 29, 255])
-def test_no_other_v_than_27_and_28_is_taken(v: int) -> None:
+def test_any_v_but_27_and_28_is_refused(v: int) -> None:
     with pytest.raises(ValueError, match="27 or 28"):
         recover(A_DIGEST, a_signature()[:64] + bytes((v,)))
 
@@ -182,13 +182,13 @@ def test_a_signature_of_another_length_is_refused(length: int) -> None:
         b"\xff" * 32 + a_signature()[32:],
     ],
 )
-def test_a_signature_of_nobody_is_refused(signature: bytes) -> None:
+def test_a_signature_without_a_signer_is_refused(signature: bytes) -> None:
     with pytest.raises(ValueError, match="no key"):
         recover(A_DIGEST, signature)
 
 
 @given(st.binary(min_size=65, max_size=65))
-def test_rubbish_is_refused_or_somebody_elses(signature: bytes) -> None:
+def test_random_signatures_are_refused_or_recover_another_address(signature: bytes) -> None:
     try:
         signer = recover(A_DIGEST, signature)
     except ValueError:
@@ -200,7 +200,7 @@ def test_rubbish_is_refused_or_somebody_elses(signature: bytes) -> None:
 @pytest.mark.parametrize(
     ("v", "r", "s"), [(-1, 1, 1), (256, 1, 1), (27, 2**256, 1), (27, 1, -1), (27, b"\1" * 33, 1)]
 )
-def test_what_fits_into_no_65_bytes_is_refused(v: int, r: int | bytes, s: int) -> None:
+def test_values_that_do_not_fit_into_65_bytes_are_refused(v: int, r: int | bytes, s: int) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each case has its own text
         signature_of(v, r, s)
 

@@ -1,4 +1,4 @@
-"""Brands and their receivers on a fresh database for each test that asks."""
+"""Fixtures: brands and their webhook receivers on a fresh database."""
 
 from tests.support.rows.core import pool
 from tests.support.services.webhooks import receiver, world

@@ -45,7 +45,7 @@ def level(least: int = 5) -> ChatLevel:
 
 @dataclass
 class Clock:
-    """Sleeps until a test lets the time pass; short waits pass by themselves."""
+    """A clock whose sleeps end when a test lets the time pass; short waits end at once."""
 
     slept: list[float] = field(default_factory=list)
     _periods: asyncio.Queue[None] = field(default_factory=asyncio.Queue)
@@ -95,10 +95,10 @@ class Rechecked:
         return await self.loop().recheck()
 
     async def are_asked(self, times: int) -> None:
-        async def so_often() -> bool:
+        async def were_asked() -> bool:
             return len(self.server.requests) >= times
 
-        await until(so_often)
+        await until(were_asked)
 
 
 @pytest_asyncio.fixture
@@ -107,7 +107,7 @@ async def rechecked(pool: Pool, database_url: str) -> AsyncIterator[Rechecked]:
         yield Rechecked(pool, database_url, server, platform, Clock())
 
 
-async def test_results_go_whose_answer_is_another_one_now(rechecked: Rechecked) -> None:
+async def test_results_with_a_changed_answer_are_deleted(rechecked: Rechecked) -> None:
     rechecked.server.roles[GUILD, ADA] = [OTHER_ROLE]
     rechecked.server.levels[GUILD, ADA] = 5
     await rechecked.keep(role(), position=0)
@@ -125,7 +125,7 @@ async def test_results_go_whose_answer_is_another_one_now(rechecked: Rechecked) 
     assert telemetry.CHAT_RESULTS_DROPPED._value.get() == before + 5
 
 
-async def test_each_member_is_asked_about_once(rechecked: Rechecked) -> None:
+async def test_each_member_is_looked_up_once(rechecked: Rechecked) -> None:
     for position, wanted in enumerate((ROLE, OTHER_ROLE)):
         for wallet in (WALLET, OTHER_WALLET):
             await rechecked.keep(role(wanted=wanted), wallet=wallet, position=position)
@@ -140,7 +140,7 @@ async def test_each_member_is_asked_about_once(rechecked: Rechecked) -> None:
     ]
 
 
-async def test_pages_are_all_looked_through(rechecked: Rechecked) -> None:
+async def test_all_pages_are_read(rechecked: Rechecked) -> None:
     rechecked.page_size = 2
     for number in range(1, 6):
         await rechecked.keep(role(), wallet=a_wallet(number), outcome=number % 2 == 0)
@@ -148,7 +148,7 @@ async def test_pages_are_all_looked_through(rechecked: Rechecked) -> None:
 
     assert await rechecked.recheck() == 3
     assert await rechecked.kept() == [(a_wallet(2), 0), (a_wallet(4), 0)]
-    assert len(rechecked.server.requests) == 1, "in one page or in several"
+    assert len(rechecked.server.requests) == 1, "neither one page nor several"
 
 
 @pytest.mark.parametrize(
@@ -167,9 +167,7 @@ async def test_one_of_several_accounts_is_enough(
 @pytest.mark.parametrize(
     "trouble", [answering(503), answering(403, {"code": 50001}), answering(200, {})]
 )
-async def test_an_answer_that_cannot_be_had_changes_nothing(
-    rechecked: Rechecked, trouble: Any
-) -> None:
+async def test_an_unavailable_answer_changes_nothing(rechecked: Rechecked, trouble: Any) -> None:
     await rechecked.keep(role(), ADA, BEN)
     await rechecked.keep(role(), BEN, position=1, outcome=False)
     rechecked.server.roles[GUILD, ADA] = []
@@ -181,7 +179,7 @@ async def test_an_answer_that_cannot_be_had_changes_nothing(
     assert await rechecked.recheck() == 1, "the next recheck asks again"
 
 
-async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(
+async def test_a_guild_that_refuses_the_bot_is_skipped_and_others_are_rechecked(
     rechecked: Rechecked,
 ) -> None:
     rechecked.server.always[GUILD] = answering(403, {"code": 50001})
@@ -191,12 +189,14 @@ async def test_a_guild_that_says_nothing_is_left_alone_and_others_are_not(
 
     assert await rechecked.recheck() == 1
     refused = [guild for _, guild, _ in rechecked.server.requests if guild == GUILD]
-    assert 5 <= len(refused) < 10, "every refusal counts against our bot"
+    assert 5 <= len(refused) < 10, (
+        "a guild that refuses was requested again; refusals count against the bot"
+    )
     assert len(await rechecked.kept()) == 40
 
 
-async def test_a_wait_that_the_platform_asks_for_is_waited(rechecked: Rechecked) -> None:
-    """Longer than a user would wait; here the test's clock passes, and not the platform's."""
+async def test_the_recheck_waits_as_long_as_the_platform_asks(rechecked: Rechecked) -> None:
+    """The wait is longer than a user's request would take; only the test's clock advances."""
     await rechecked.keep(role())
     rechecked.server.next[GUILD].append(limited(30))
 
@@ -206,7 +206,7 @@ async def test_a_wait_that_the_platform_asks_for_is_waited(rechecked: Rechecked)
     assert all(29 < seconds <= 30 for seconds in rechecked.clock.slept)
 
 
-async def test_after_the_wait_the_sweep_goes_on(rechecked: Rechecked) -> None:
+async def test_after_the_wait_the_recheck_continues(rechecked: Rechecked) -> None:
     await rechecked.keep(role())
     rechecked.server.next[GUILD].append(limited(0.3))
     policy = rechecked.server.policy(timeout_seconds=0.2)
@@ -217,13 +217,13 @@ async def test_after_the_wait_the_sweep_goes_on(rechecked: Rechecked) -> None:
     assert len(rechecked.server.requests) == 2
 
 
-async def test_expired_results_are_not_asked_about_and_go(rechecked: Rechecked) -> None:
+async def test_expired_results_are_deleted_without_a_lookup(rechecked: Rechecked) -> None:
     await rechecked.keep(role(), seconds=0)
     assert await rechecked.recheck() == 0
     assert (rechecked.server.requests, await rechecked.kept()) == ([], [])
 
 
-async def test_a_result_that_is_newer_than_the_rechecks_look_stays(rechecked: Rechecked) -> None:
+async def test_a_result_newer_than_the_rechecks_lookup_is_kept(rechecked: Rechecked) -> None:
     gate = asyncio.Event()
 
     async def held(_request: web.Request) -> web.StreamResponse:
@@ -241,7 +241,7 @@ async def test_a_result_that_is_newer_than_the_rechecks_look_stays(rechecked: Re
     assert await rechecked.kept() == [(WALLET, 0)]
 
 
-async def test_other_kinds_results_stay(rechecked: Rechecked) -> None:
+async def test_results_of_other_kinds_are_kept(rechecked: Rechecked) -> None:
     url = "https://api.example/{user_address}"
     subject = ConstraintSubject(BRAND, "external_api", url, b"said")
     async with session(rechecked.pool) as connection:
@@ -251,7 +251,7 @@ async def test_other_kinds_results_stay(rechecked: Rechecked) -> None:
     assert len(await rechecked.kept()) == 1
 
 
-async def test_what_another_version_has_asked_is_dropped(rechecked: Rechecked) -> None:
+async def test_a_result_that_another_version_stored_is_deleted(rechecked: Rechecked) -> None:
     await rechecked.keep(role())
     async with session(rechecked.pool) as connection:
         await connection.execute("UPDATE constraint_results SET fingerprint = 'another form'")
@@ -259,7 +259,7 @@ async def test_what_another_version_has_asked_is_dropped(rechecked: Rechecked) -
     assert rechecked.server.requests == []
 
 
-async def test_it_rechecks_at_once_and_then_every_five_minutes(rechecked: Rechecked) -> None:
+async def test_the_loop_rechecks_at_once_and_then_every_five_minutes(rechecked: Rechecked) -> None:
     await rechecked.keep(role(), outcome=False)
     async with running(rechecked.loop().run()):
         for times in (1, 2, 3):

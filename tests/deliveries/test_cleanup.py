@@ -99,7 +99,7 @@ async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool)
     assert set((await counts(pool)).values()) == {1}
 
 
-async def test_cleanup_goes_on_after_the_database_was_away(
+async def test_cleanup_continues_after_a_database_outage(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await insert_rows(pool)

@@ -17,7 +17,7 @@ def begun(endpoints: EndpointSlots, brand: Address, number: int) -> None:
         endpoints.begin(brand)
 
 
-def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
+def test_a_brand_without_waiting_webhooks_gets_no_slots() -> None:
     endpoints = EndpointSlots(1_000, 100)
     assert endpoints.free(NOW) == {}
 
@@ -25,7 +25,9 @@ def test_a_brand_that_nobody_has_found_something_of_gets_no_places() -> None:
     assert endpoints.free(NOW) == {ONE: 4}
 
 
-def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found() -> None:
+def test_a_brand_that_filled_fewer_slots_than_offered_gets_none_until_more_webhooks_are_found() -> (
+    None
+):
     endpoints = EndpointSlots(1_000, 100)
     endpoints.add_due([ONE, TWO])
 
@@ -36,7 +38,7 @@ def test_who_gave_less_than_was_asked_for_is_not_asked_again_until_more_is_found
     assert set(endpoints.free(NOW)) == {ONE, TWO}
 
 
-def test_all_brands_together_never_get_more_than_the_bound() -> None:
+def test_all_brands_together_get_at_most_the_bound() -> None:
     endpoints = EndpointSlots(6, 100)
     endpoints.add_due([ONE, TWO, THREE])
     assert sum(endpoints.free(NOW).values()) == 6
@@ -50,7 +52,7 @@ def test_all_brands_together_never_get_more_than_the_bound() -> None:
     assert endpoints.in_flight == 6
 
 
-def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
+def test_few_slots_are_given_at_once_and_the_brand_with_the_fewest_is_first() -> None:
     endpoints = EndpointSlots(1_000, 3)
     endpoints.add_due([ONE, TWO])
     begun(endpoints, ONE, 2)
@@ -61,7 +63,7 @@ def test_little_is_begun_at_once_and_who_has_least_comes_first() -> None:
 
 
 @pytest.mark.parametrize(("most", "is_of_use"), [(4, True), (5, False)])
-def test_a_place_is_of_use_to_others_where_the_bound_had_kept_them_waiting(
+def test_a_free_slot_is_useful_to_others_if_the_bound_kept_them_waiting(
     most: int, is_of_use: bool
 ) -> None:
     endpoints = EndpointSlots(most, 100)
@@ -70,7 +72,7 @@ def test_a_place_is_of_use_to_others_where_the_bound_had_kept_them_waiting(
     assert endpoints.end(ONE) == is_of_use
 
 
-def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
+def test_a_free_slot_is_useful_to_a_brand_that_may_have_more() -> None:
     endpoints = EndpointSlots(1_000, 100)
     endpoints.add_due([ONE])
     begun(endpoints, ONE, 4)
@@ -80,7 +82,7 @@ def test_a_place_is_of_use_to_a_brand_that_may_have_more() -> None:
     assert not endpoints.end(TWO)
 
 
-def test_failures_and_rests_are_a_brands_own() -> None:
+def test_failures_and_rests_affect_one_brand_only() -> None:
     endpoints = EndpointSlots(1_000, 100)
     endpoints.add_due([ONE, TWO, THREE])
     minute = timedelta(minutes=1)

@@ -26,7 +26,7 @@ HOUR = timedelta(hours=1)
 
 
 def counted(metric: Any, *labels: str) -> float:
-    """A counter's value now."""
+    """Returns the current value of a counter."""
     number: float = (metric.labels(*labels) if labels else metric)._value.get()
     return number
 
@@ -44,10 +44,10 @@ async def attempted(world: World, times: int) -> dict[str, Any]:
     return await world.row()
 
 
-# --- what is sent -------------------------------------------------------------------------------
+# --- contents ----------------------------------------------------------------------------------
 
 
-async def test_news_is_posted_at_once_and_its_signature_stands(
+async def test_a_webhook_is_posted_at_once_with_a_valid_signature(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -67,7 +67,7 @@ async def test_news_is_posted_at_once_and_its_signature_stands(
     assert post.headers["user-agent"] == f"ltzd/{__version__}"
 
 
-async def test_a_sender_of_this_process_hears_of_news_before_it_looks_by_itself(
+async def test_a_sender_in_this_process_is_notified_before_its_next_poll(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -83,7 +83,7 @@ async def test_a_sender_of_this_process_hears_of_news_before_it_looks_by_itself(
     pytest.fail("it always came with the look of every second")
 
 
-async def test_while_a_secret_is_rotated_both_sign_and_then_only_the_new_one(
+async def test_during_a_rotation_both_secrets_sign_and_afterwards_only_the_new_one(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -110,7 +110,7 @@ async def test_while_a_secret_is_rotated_both_sign_and_then_only_the_new_one(
     assert not new.verified_by(old)
 
 
-async def test_a_reversal_and_a_taken_back_mint_are_posted_like_a_mint(
+async def test_a_reversal_and_an_undone_mint_are_posted_like_a_mint(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -127,7 +127,7 @@ async def test_a_reversal_and_a_taken_back_mint_are_posted_like_a_mint(
     assert second.id != first.id
 
 
-async def test_a_reward_that_a_reorg_has_unminted_is_told_when_it_is_minted_again(
+async def test_a_reward_undone_by_a_reorg_is_announced_when_it_is_minted_again(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -150,7 +150,7 @@ async def test_a_reward_that_a_reorg_has_unminted_is_told_when_it_is_minted_agai
     assert (await world.row())["attempts"] == 1
 
 
-async def test_a_brand_whose_secret_does_not_open_holds_up_only_itself(
+async def test_a_brand_with_an_undecryptable_secret_delays_only_itself(
     world: World, receiver: Receiver
 ) -> None:
     lost, other = await world.brand("/lost"), await world.brand("/other")
@@ -168,7 +168,7 @@ async def test_a_brand_whose_secret_does_not_open_holds_up_only_itself(
 # --- failures -----------------------------------------------------------------------------------
 
 
-async def test_an_endpoint_that_answers_500_for_days_is_asked_ten_times_and_disabled(
+async def test_an_endpoint_that_answers_500_for_days_is_disabled_after_ten_attempts(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/broken")
@@ -189,21 +189,21 @@ async def test_an_endpoint_that_answers_500_for_days_is_asked_ten_times_and_disa
 
         await until(disabled)
         await world.minted(brand)
-        await until(looked(world))
+        await until(polled(world))
 
     assert (row["state"], row["last_error"]) == ("exhausted", "status 500")
-    assert (await world.states())[:2] == ["exhausted", "pending"], "what comes later waits"
+    assert (await world.states())[:2] == ["exhausted", "pending"], "a later webhook did not wait"
     posts = receiver.posts["/broken"]
     assert len(posts) == ATTEMPTS
     assert len({post.id for post in posts}) == 1
     stamps = [int(post.headers["webhook-timestamp"]) for post in posts]
-    assert stamps == sorted(set(stamps)), "the time of each attempt, not of the first"
+    assert stamps == sorted(set(stamps)), "the timestamp is not that of each attempt"
     async with session(world.pool) as connection:
         (endpoint,) = await webhook_records.disabled_endpoints(connection, brand.address)
     assert endpoint.reason == "nothing arrived for three days"
 
 
-def looked(world: World) -> Any:
+def polled(world: World) -> Any:
     """A webhook of another brand, written later, was delivered meanwhile."""
     done: list[object] = []
 
@@ -242,7 +242,7 @@ async def test_a_single_webhook_that_is_given_up_does_not_disable_an_endpoint_th
     assert row["state"] == "exhausted"
 
 
-async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_what_waited(
+async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_the_waiting_webhooks(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/gone")
@@ -256,7 +256,7 @@ async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_what_waite
 
         await until(disabled)
         await world.minted(brand, 3)
-        await until(looked(world))
+        await until(polled(world))
         assert len(receiver.posts["/gone"]) == 1
 
         del receiver.behaviours["/gone"]
@@ -265,10 +265,12 @@ async def test_410_disables_an_endpoint_at_once_and_enabling_it_sends_what_waite
             assert await webhook_records.enable(connection, brand.address) is None
         await world.delivered(4 + 1)
     posts = receiver.posts["/gone"]
-    assert posts[0].id in {post.id for post in posts[1:]}, "the refused one comes again, too"
+    assert posts[0].id in {post.id for post in posts[1:]}, "the refused webhook was not sent again"
 
 
-async def test_another_url_in_the_brands_file_revives_it(world: World, receiver: Receiver) -> None:
+async def test_another_url_in_the_brands_file_enables_the_endpoint(
+    world: World, receiver: Receiver
+) -> None:
     brand = await world.brand("/gone")
     receiver.behaviours["/gone"] = answering(410)
     async with world.sending():
@@ -280,7 +282,7 @@ async def test_another_url_in_the_brands_file_revives_it(world: World, receiver:
     assert len(receiver.posts["/new"]) == 1
 
 
-async def test_a_redirect_is_a_failure_and_nobody_goes_where_it_leads(
+async def test_a_redirect_is_a_failure_and_is_not_followed(
     world: World, receiver: Receiver
 ) -> None:
     receiver.behaviours["/moved"] = answering(307, Location="/elsewhere")
@@ -293,7 +295,7 @@ async def test_a_redirect_is_a_failure_and_nobody_goes_where_it_leads(
 
 
 @pytest.mark.parametrize(("status", "asked_for"), [(503, 600), (500, 90_000)])
-async def test_patience_that_an_endpoint_asks_for_is_given_up_to_a_day(
+async def test_retry_after_is_obeyed_up_to_a_day(
     world: World, receiver: Receiver, status: int, asked_for: int
 ) -> None:
     receiver.behaviours["/busy"] = answering(status, **{"Retry-After": str(asked_for)})
@@ -305,7 +307,7 @@ async def test_patience_that_an_endpoint_asks_for_is_given_up_to_a_day(
     assert timedelta(seconds=-5) < waits - timedelta(seconds=min(asked_for, 86_400)) <= timedelta(0)
 
 
-async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_says(
+async def test_an_overloaded_endpoint_rests_as_long_as_it_asks(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/busy")
@@ -314,7 +316,7 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_says(
         await world.minted(brand)
         await attempted(world, 1)
         await world.minted(brand)
-        await until(looked(world))
+        await until(polled(world))
         assert len(receiver.posts["/busy"]) == 1
 
         del receiver.behaviours["/busy"]
@@ -322,7 +324,7 @@ async def test_an_overloaded_endpoint_is_left_alone_as_long_as_it_says(
         await world.delivered(3)
 
 
-async def test_an_answer_that_never_ends_or_is_far_too_long_is_a_delivery_all_the_same(
+async def test_a_200_with_an_endless_or_too_long_body_is_a_delivery(
     world: World, receiver: Receiver
 ) -> None:
     async def endless(request: web.Request) -> web.StreamResponse:
@@ -341,7 +343,7 @@ async def test_an_answer_that_never_ends_or_is_far_too_long_is_a_delivery_all_th
         await world.delivered(2)
 
 
-async def test_an_endpoint_inside_our_own_network_is_never_asked(
+async def test_an_endpoint_inside_the_private_network_is_never_requested(
     world: World, receiver: Receiver
 ) -> None:
     async def names(host: str) -> list[str]:
@@ -364,7 +366,7 @@ async def test_an_endpoint_inside_our_own_network_is_never_asked(
     assert receiver.posts == {}
 
 
-async def test_a_fault_of_our_own_is_counted_and_stops_nobody_else(
+async def test_an_internal_error_is_counted_and_stops_no_other_brand(
     world: World, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bad, good = await world.brand("/bad"), await world.brand("/good")
@@ -393,7 +395,7 @@ async def test_a_fault_of_our_own_is_counted_and_stops_nobody_else(
 # --- fairness -----------------------------------------------------------------------------------
 
 
-async def test_a_brand_that_hangs_takes_its_own_places_and_delays_nobody(
+async def test_a_brand_that_hangs_uses_its_own_slots_and_delays_no_other(
     world: World, receiver: Receiver
 ) -> None:
     slow, quick = await world.brand("/slow"), await world.brand("/quick")
@@ -406,11 +408,11 @@ async def test_a_brand_that_hangs_takes_its_own_places_and_delays_nobody(
             begun = loop.time()
             await world.minted(quick)
             post = (await receiver.got("/quick", number))[-1]
-            assert post.at - begun < 5.0, "its places would be free after 20 s"
+            assert post.at - begun < 5.0, "the hanging brand's slots would be free after 20 s"
     assert receiver.most_at_once["/slow"] == len(receiver.posts["/slow"]) == MOST_SLOTS
 
 
-async def test_many_of_one_brand_do_not_wait_for_the_next_look_after_each_handful(
+async def test_many_webhooks_of_one_brand_do_not_wait_for_the_next_poll_after_each_batch(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/hooks")
@@ -424,7 +426,7 @@ async def test_many_of_one_brand_do_not_wait_for_the_next_look_after_each_handfu
     assert receiver.most_at_once["/hooks"] <= MOST_SLOTS
 
 
-async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
+async def test_after_a_failure_an_endpoint_gets_one_webhook_at_a_time(
     world: World, receiver: Receiver
 ) -> None:
     brand = await world.brand("/broken")
@@ -443,7 +445,7 @@ async def test_after_a_failure_an_endpoint_gets_one_at_a_time(
     assert receiver.most_at_once["/broken"] == 1
 
 
-async def test_the_bound_of_all_brands_together_leaves_none_out(
+async def test_the_bound_of_all_brands_together_excludes_no_brand(
     world: World, receiver: Receiver
 ) -> None:
     for number in range(5):
@@ -456,7 +458,7 @@ async def test_the_bound_of_all_brands_together_leaves_none_out(
 # --- at least once ------------------------------------------------------------------------------
 
 
-async def test_what_was_posted_before_a_kill_is_posted_again_under_its_id(
+async def test_a_webhook_posted_before_a_kill_is_posted_again_under_its_id(
     world: World, receiver: Receiver
 ) -> None:
     receiver.behaviours["/hooks"] = hanging
@@ -467,8 +469,8 @@ async def test_what_was_posted_before_a_kill_is_posted_again_under_its_id(
     del receiver.behaviours["/hooks"]
 
     async with world.sending():
-        await until(looked(world))
-        assert len(receiver.posts["/hooks"]) == 1, "the lease is not over"
+        await until(polled(world))
+        assert len(receiver.posts["/hooks"]) == 1, "the webhook was posted again within its lease"
         world.advance(sender.LEASE)
         first, second = await receiver.got("/hooks", 2)
         await world.delivered(2)
@@ -476,12 +478,12 @@ async def test_what_was_posted_before_a_kill_is_posted_again_under_its_id(
     assert first.body == second.body
 
 
-def test_a_lease_outlives_an_attempt_but_holds_a_killed_one_up_for_half_a_minute_only() -> None:
+def test_a_lease_outlasts_an_attempt_and_delays_a_killed_one_by_at_most_half_a_minute() -> None:
     attempt = timedelta(seconds=TIMEOUT_SECONDS)
     assert attempt + timedelta(seconds=5) <= sender.LEASE <= timedelta(seconds=30)
 
 
-async def test_an_outcome_that_was_lost_with_its_sender_is_an_attempt_made_again(
+async def test_an_attempt_whose_outcome_was_lost_with_its_sender_is_repeated(
     world: World, receiver: Receiver
 ) -> None:
     await world.minted(await world.brand("/hooks"))
@@ -529,7 +531,7 @@ async def test_two_senders_share_the_work_and_post_nothing_twice(
     assert len(posts) == len(set(posts)) == 60
 
 
-async def test_a_database_that_goes_away_only_delays(world: World, receiver: Receiver) -> None:
+async def test_a_database_outage_only_delays_webhooks(world: World, receiver: Receiver) -> None:
     brand = await world.brand("/hooks")
     async with world.sending():
         await world.minted(brand)
@@ -543,7 +545,7 @@ async def test_a_database_that_goes_away_only_delays(world: World, receiver: Rec
         await world.delivered(4)
 
 
-async def test_a_sender_stops_at_once_whatever_is_under_way(
+async def test_a_sender_stops_at_once_with_deliveries_in_flight(
     world: World, receiver: Receiver
 ) -> None:
     receiver.behaviours["/hooks"] = hanging
@@ -555,7 +557,7 @@ async def test_a_sender_stops_at_once_whatever_is_under_way(
     assert loop.time() - begun < 2.0
 
 
-async def test_what_a_person_replays_comes_again_under_its_id(
+async def test_a_replayed_webhook_is_delivered_again_under_its_id(
     world: World, receiver: Receiver
 ) -> None:
     await world.minted(await world.brand("/hooks"))

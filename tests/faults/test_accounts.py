@@ -1,4 +1,4 @@
-"""OAuth accounts on a running instance: a wallet for each, and the claims of their owners."""
+"""OAuth accounts on a running instance: each gets a wallet, and its owner may claim perks."""
 
 import asyncio
 import random
@@ -99,7 +99,7 @@ async def community(opened: Community, instances: Instances) -> Community:
     return opened
 
 
-async def test_whoever_logs_in_with_the_account_has_its_wallet(community: Community) -> None:
+async def test_a_login_with_an_account_gets_its_pregenerated_wallet(community: Community) -> None:
     id_ = a_discord_id()
     answers = await asyncio.gather(*(community.pregenerated(id_) for _ in range(20)))
     assert {status for status, _ in answers} == {200}, answers
@@ -116,7 +116,7 @@ async def test_whoever_logs_in_with_the_account_has_its_wallet(community: Commun
     assert stranger.account.address != wallet
 
 
-async def test_an_address_an_account_and_a_log_in_of_one_person_end_on_one_wallet(
+async def test_an_address_an_account_and_a_login_of_one_person_share_one_wallet(
     community: Community,
 ) -> None:
     relays, instance = community.perks.relays, community.perks.instance
@@ -130,7 +130,7 @@ async def test_an_address_an_account_and_a_log_in_of_one_person_end_on_one_walle
     assert user.wallet == wallet
     claim = relays.claim(user, community.for_role)
     details = (await relays.relay(user, "PerkNFT", claim)).assert_refused(403, "VALIDATION_FAILED")
-    assert details["constraint"] == "chat_role", "the wallet is the token's"
+    assert details["constraint"] == "chat_role", "the wallet is that of the token"
 
     after = await instance.post_event(email, eventType="review_submission")
     assert after.body["walletAddress"] == wallet
@@ -139,7 +139,7 @@ async def test_an_address_an_account_and_a_log_in_of_one_person_end_on_one_walle
     assert (again["wallet_address"], again["created_new"]) == (wallet, False)
 
 
-async def test_accounts_and_their_wallets_outlive_a_kill(community: Community) -> None:
+async def test_accounts_and_their_wallets_survive_a_kill(community: Community) -> None:
     id_ = a_discord_id()
     status, before = await community.pregenerated(id_)
     assert status == 200
@@ -153,7 +153,7 @@ async def test_accounts_and_their_wallets_outlive_a_kill(community: Community) -
 
 
 @pytest.mark.parametrize("kind", ["chat_role", "chat_level"])
-async def test_a_perk_for_members_is_claimed_once_the_platform_says_so(
+async def test_a_members_perk_can_be_claimed_once_the_platform_confirms_membership(
     community: Community, kind: str
 ) -> None:
     collection = {"chat_role": community.for_role, "chat_level": community.for_level}[kind]
@@ -167,13 +167,15 @@ async def test_a_perk_for_members_is_claimed_once_the_platform_says_so(
     assert (refused["constraint"], refused["collectionId"]) == (kind, collection)
     await community.control(id=id_, guildId=GUILD, roles=[ROLE], level=7)
 
-    async def is_let_in() -> bool:
+    async def is_claimed() -> bool:
         return bool((await claim()).status == 200)
 
-    await until(is_let_in, 10)
+    await until(is_claimed, 10)
 
 
-async def test_who_has_linked_no_account_is_told_so(community: Community) -> None:
+async def test_a_claim_without_a_linked_account_is_refused_with_that_reason(
+    community: Community,
+) -> None:
     relays = community.perks.relays
     user = await relays.user()
     answer = await relays.relay(user, "PerkNFT", relays.claim(user, community.for_role))

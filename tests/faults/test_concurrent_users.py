@@ -49,11 +49,11 @@ async def test_a_steady_load_is_paid_in_few_transactions(instance: Instance) -> 
     waiting = a_crowd()
     answers: list[Answer] = []
 
-    async def till() -> None:
+    async def client() -> None:
         while waiting:
             answers.append(await instance.post_event(waiting.pop()))
 
-    await asyncio.gather(*(till() for _ in range(CONNECTIONS)))
+    await asyncio.gather(*(client() for _ in range(CONNECTIONS)))
 
     await assert_all_are_paid(instance, answers)
     used = await transactions_for(instance, answers)

@@ -68,7 +68,7 @@ def accepted(answers: Sequence[Answer]) -> list[Answer]:
     return [answer for answer in answers if answer.status in {200, 202}]
 
 
-async def test_of_fifty_identical_events_at_once_one_is_recorded_and_minted_once(
+async def test_fifty_identical_concurrent_events_are_recorded_and_minted_once(
     instance: Instance,
 ) -> None:
     (email,) = addresses(1)
@@ -88,7 +88,7 @@ async def test_of_fifty_identical_events_at_once_one_is_recorded_and_minted_once
     assert await balances_on_chain(instance, [wallet]) == {wallet: 100 * LTZ}
 
 
-async def test_ten_thousand_events_into_a_maximum_of_777_mint_exactly_777(
+async def test_ten_thousand_events_with_a_maximum_of_777_mint_exactly_777(
     one_instance: Instance, tmp_path: Path
 ) -> None:
     brand_id = await a_brand(one_instance, tmp_path, f"reward = 3\nmax_total_claims = {MAXIMUM}")
@@ -124,7 +124,7 @@ async def test_ten_thousand_events_into_a_maximum_of_777_mint_exactly_777(
     await assert_books_agree(one_instance, winners)
 
 
-async def test_a_maximum_is_not_passed_by_kills_and_is_reached_after_them(
+async def test_kills_neither_exceed_a_maximum_nor_keep_it_from_being_reached(
     one_instance: Instance, tmp_path: Path
 ) -> None:
     most = 150
@@ -156,9 +156,7 @@ async def has(instance: Instance, brand_id: str, events: int) -> bool:
     return len(await recorded(instance, brand_id)) >= events
 
 
-async def test_a_days_budget_is_minted_and_not_one_ltz_more(
-    one_instance: Instance, tmp_path: Path
-) -> None:
+async def test_no_more_than_a_days_budget_is_minted(one_instance: Instance, tmp_path: Path) -> None:
     brand_id = await a_brand(
         one_instance, tmp_path, "reward = 7", "daily_mint_budget = 1000\nmax_reward_per_event = 7"
     )

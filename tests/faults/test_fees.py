@@ -1,6 +1,6 @@
 """Rising fees: a stuck mint is replaced, and no transaction pays more than the cap.
 
-Blocks come by hand here, and the test says what the next one's base fee is.
+The tests mine the blocks and set the base fee of each.
 """
 
 from collections.abc import AsyncIterator
@@ -47,14 +47,14 @@ async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
 
 
 async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
-    async def there() -> bool:
+    async def shows_it() -> bool:
         url = f"http://127.0.0.1:{instance.admin_port}/metrics"
         async with instance.http.get(url) as reply:
             shown = await reply.text()
         lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
         return [float(line.split()[-1]) for line in lines] == [wanted]
 
-    await until(there, 20.0)
+    await until(shows_it, 20.0)
 
 
 async def post(instance: Instance) -> Answer:
@@ -62,7 +62,7 @@ async def post(instance: Instance) -> Answer:
 
 
 async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record]:
-    """The attempts, the cheapest first."""
+    """Returns the attempts, the cheapest first."""
     async with instance.database() as connection:
         return list(
             await connection.fetch(
@@ -74,19 +74,19 @@ async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record
 
 
 async def mined_until_minted(instance: Instance, answer: Answer) -> dict[str, Any]:
-    """Mines blocks with falling base fees until one has the event's mint."""
+    """Mines blocks with falling base fees until a block has the event's mint."""
 
-    async def there() -> dict[str, Any] | None:
+    async def shows_it() -> dict[str, Any] | None:
         await instance.rpc("evm_mine")
         event = await instance.event(answer.event_id)
         return event if event["status"] in {"minted", "final"} else None
 
-    event = await until(there, 20.0)
+    event = await until(shows_it, 20.0)
     assert event is not None
     return event
 
 
-async def assert_nothing_passed_the_cap(instance: Instance) -> None:
+async def assert_no_fee_exceeded_the_cap(instance: Instance) -> None:
     assert await instance.ask("SELECT max(max_fee_per_gas) FROM attempts") <= CAP
     assert await instance.ask(
         "SELECT bool_and(max_priority_fee_per_gas <= max_fee_per_gas) FROM attempts"
@@ -113,10 +113,10 @@ async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(
     for fee in ("max_fee_per_gas", "max_priority_fee_per_gas"):
         assert replacement[fee] * 10 >= stuck[fee] * 11
     await assert_books_agree(mining_on_request, [answer])
-    await assert_nothing_passed_the_cap(mining_on_request)
+    await assert_no_fee_exceeded_the_cap(mining_on_request)
 
 
-async def test_while_fees_are_over_the_cap_events_queue_and_nothing_is_signed(
+async def test_above_the_fee_cap_events_queue_and_nothing_is_signed(
     mining_on_request: Instance,
 ) -> None:
     await mine_at(mining_on_request, 200 * GWEI)
@@ -130,7 +130,7 @@ async def test_while_fees_are_over_the_cap_events_queue_and_nothing_is_signed(
     event = await mined_until_minted(mining_on_request, answer)
     assert event["transactionHash"]
     await assert_books_agree(mining_on_request, [answer])
-    await assert_nothing_passed_the_cap(mining_on_request)
+    await assert_no_fee_exceeded_the_cap(mining_on_request)
 
 
 async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
@@ -153,4 +153,4 @@ async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
     await mined_until_minted(mining_on_request, second)
     await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 0)
     await assert_books_agree(mining_on_request, [first, second])
-    await assert_nothing_passed_the_cap(mining_on_request)
+    await assert_no_fee_exceeded_the_cap(mining_on_request)

@@ -35,20 +35,20 @@ async def test_after_kills_at_random_moments_every_answered_event_is_minted_exac
     try:
         async with a_load(instance, CLIENTS) as load:
             for _ in range(kills):
-                await die_and_rise(instance, moments)
+                await kill_and_restart(instance, moments)
         await all_minted(instance, 30.0)
     finally:
         await instance.rpc("evm_setIntervalMining", 0)
         await instance.rpc("evm_setAutomine", True)
 
     print(f"{len(load.accepted)} accepted, {len(load.unknown)} unknown, {load.statuses()}")
-    assert len(load.accepted) > kills, "nothing was under way when it was killed"
+    assert len(load.accepted) > kills, "no request was in flight at the kill"
     await assert_books_agree(instance, load.accepted)
     await assert_no_user_is_paid_twice(instance, load)
-    assert instance.service_pids() == services, "a service was not taken back"
+    assert instance.service_pids() == services, "a service was not adopted"
 
 
-async def die_and_rise(instance: Instance, moments: random.Random) -> None:
+async def kill_and_restart(instance: Instance, moments: random.Random) -> None:
     """Kills ltzd while it serves, or one time in five during its start, and starts it again."""
     if moments.random() < 0.2:
         await instance.kill9()

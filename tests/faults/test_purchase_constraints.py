@@ -203,7 +203,9 @@ async def test_an_invalidated_result_is_asked_for_again(shop: Shop, path: str, n
     assert shop.api.count(other.wallet) == (1 if "user_address" in fields else 2)
 
 
-async def test_what_names_something_else_invalidates_nothing(shop: Shop) -> None:
+async def test_a_request_that_names_another_collection_or_user_invalidates_nothing(
+    shop: Shop,
+) -> None:
     user = await shop.user()
     await shop.refused(user)
 
@@ -217,7 +219,7 @@ async def test_what_names_something_else_invalidates_nothing(shop: Shop) -> None
     assert shop.api.count(user.wallet) == 1
 
 
-async def test_a_transfer_of_the_wallets_tokens_invalidates_in_the_step_of_its_block(
+async def test_a_token_transfer_invalidates_in_the_transaction_that_indexes_its_block(
     shop: Shop,
 ) -> None:
     sender, recipient, other = [await shop.user() for _ in range(3)]
@@ -254,7 +256,7 @@ async def test_a_reorg_that_undoes_a_transfer_invalidates_again(shop: Shop) -> N
         assert [shop.api.count(each.wallet) for each in (sender, recipient)] == [2, 2]
 
 
-async def test_an_invalidation_under_an_evaluation_outlives_its_late_result(shop: Shop) -> None:
+async def test_an_invalidation_during_an_evaluation_overrules_its_late_result(shop: Shop) -> None:
     """The API is called before the user loses the permission to claim, and answers after it."""
     user, gate = await shop.user(), asyncio.Event()
     shop.api.allow(user.wallet)
@@ -277,13 +279,13 @@ async def test_an_invalidation_under_an_evaluation_outlives_its_late_result(shop
     await asking
     assert shop.api.count(user.wallet) == 2
     await shop.refused(user)
-    assert shop.api.count(user.wallet) == 2, "the later answer is kept"
+    assert shop.api.count(user.wallet) == 2, "the late answer was stored"
 
 
-# Trouble
+# Failures
 
 
-async def test_an_api_in_trouble_allows_nothing_and_is_asked_anew(shop: Shop) -> None:
+async def test_a_failing_api_allows_no_claim_and_its_failure_is_not_cached(shop: Shop) -> None:
     troubles = (
         *(brand_api.never_answer, brand_api.fail, brand_api.redirect),
         *(brand_api.answer_too_much, brand_api.answer_html),
@@ -312,15 +314,15 @@ async def test_twenty_claims_at_once_ask_the_api_once(shop: Shop) -> None:
     assert sorted(answer.status for answer in answers) == [200] + [409] * (CROWD - 1)
 
 
-async def test_a_disabled_brand_keeps_closed_what_it_has_closed(shop: Shop) -> None:
+async def test_the_constraints_of_a_disabled_brand_still_refuse_claims(shop: Shop) -> None:
     user, where = await shop.user(), ("--data-dir", shop.perks.instance.data_dir)
     disabled = await ltzd("brand", "disable", shop.id, *where)
     assert disabled.code == 0, disabled.err
 
-    async def is_gone() -> bool:
+    async def is_disabled() -> bool:
         return not await _is_in_force(shop)
 
-    await until(is_gone, 2.0)
+    await until(is_disabled, 2.0)
     await shop.refused(user, shop.holding)
     await shop.refused(user)
     assert shop.api.count(user.wallet) == 1

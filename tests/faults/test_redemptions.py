@@ -66,10 +66,12 @@ async def a_token(perks: Perks) -> int:
     return await perks.token(await perks.relays.user())
 
 
-# All at once
+# Concurrency
 
 
-async def test_of_twenty_redemptions_of_three_charges_exactly_three_succeed(perks: Perks) -> None:
+async def test_twenty_redemptions_of_a_token_with_three_charges_succeed_three_times(
+    perks: Perks,
+) -> None:
     token = await a_token(perks)
 
     answers = await asyncio.gather(*(perks.redeem(token) for _ in range(20)))
@@ -87,7 +89,7 @@ async def test_of_twenty_redemptions_of_three_charges_exactly_three_succeed(perk
     assert (shown["chargesUsed"], shown["status"]) == (CHARGES, "exhausted")
 
 
-async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
+async def test_two_clients_with_mixed_amounts_never_redeem_more_than_the_charges(
     perks: Perks,
 ) -> None:
     token = await perks.priced_token()
@@ -111,7 +113,7 @@ async def test_two_clients_with_mixed_amounts_never_redeem_more_than_there_is(
     await perks.shown(token, chargesRemaining=left, chargesUsed=sum(done))
 
 
-# One key, one redemption
+# Idempotency keys
 
 
 def assert_processed(answers: Sequence[Answer], was_new: int) -> None:
@@ -122,7 +124,9 @@ def assert_processed(answers: Sequence[Answer], was_new: int) -> None:
     assert sum("alreadyProcessed" not in answer.body for answer in answers) == was_new
 
 
-async def test_a_key_redeems_once_one_after_the_other_and_ten_at_once(tester_perks: Perks) -> None:
+async def test_a_key_redeems_once_in_sequential_and_in_concurrent_requests(
+    tester_perks: Perks,
+) -> None:
     token = await a_token(tester_perks)
 
     first = await tester_perks.redeem(token, idempotencyKey="till-1-0001")
@@ -151,7 +155,7 @@ async def test_a_key_with_another_body_is_refused_and_redeems_nothing(tester_per
     )
 
 
-async def test_another_brands_key_is_another_key(tester_perks: Perks) -> None:
+async def test_equal_keys_of_two_brands_are_independent(tester_perks: Perks) -> None:
     token = await a_token(tester_perks)
     collection = await tester_perks.relays.collection(
         "--brand", tester_perks.other.id, "--charges", "2"
@@ -172,7 +176,7 @@ async def test_another_brands_key_is_another_key(tester_perks: Perks) -> None:
 # Signatures
 
 
-async def test_the_very_same_bytes_redeem_once_with_redis_and_without(tester_perks: Perks) -> None:
+async def test_a_replayed_request_redeems_once_with_redis_and_without(tester_perks: Perks) -> None:
     token = await a_token(tester_perks)
     request = tester_perks.redemption(token)
 
@@ -186,8 +190,8 @@ async def test_the_very_same_bytes_redeem_once_with_redis_and_without(tester_per
     assert await tester_perks.charges(token) == CHARGES - 1
 
 
-async def test_what_was_refused_is_not_good_for_another_time_either(tester_perks: Perks) -> None:
-    """Redeems at the same moment in which the charges arrive."""
+async def test_a_refused_request_cannot_be_sent_again(tester_perks: Perks) -> None:
+    """Redeems at the moment at which the charges are indexed."""
     user = await tester_perks.relays.user()
     token, stranger = await tester_perks.token(user), await tester_perks.relays.user()
     request = tester_perks.redemption(token, userAddress=stranger.wallet)
@@ -200,7 +204,7 @@ async def test_what_was_refused_is_not_good_for_another_time_either(tester_perks
     assert await tester_perks.charges(token) == CHARGES
 
 
-async def test_the_same_bytes_at_once_redeem_once(tester_perks: Perks) -> None:
+async def test_concurrent_requests_of_the_same_bytes_redeem_once(tester_perks: Perks) -> None:
     token = await a_token(tester_perks)
     request = tester_perks.redemption(token)
 
@@ -210,7 +214,7 @@ async def test_the_same_bytes_at_once_redeem_once(tester_perks: Perks) -> None:
     assert await tester_perks.charges(token) == CHARGES - 1
 
 
-async def test_whatever_was_not_signed_so_by_this_brand_now_redeems_nothing(
+async def test_a_request_with_an_invalid_signature_redeems_nothing(
     tester_perks: Perks,
 ) -> None:
     token = await a_token(tester_perks)
@@ -238,27 +242,27 @@ async def test_whatever_was_not_signed_so_by_this_brand_now_redeems_nothing(
     )
 
     assert await tester_perks.charges(token) == CHARGES
-    assert (await tester_perks.send(good)).status == 200, "none of them used up the nonce"
+    assert (await tester_perks.send(good)).status == 200, "an invalid request used the nonce"
 
 
-async def test_a_reading_request_is_good_once_and_only_for_its_own_query(
+async def test_a_signed_read_is_valid_once_and_only_for_its_own_query(
     tester_perks: Perks,
 ) -> None:
     token, other = await a_token(tester_perks), await a_token(tester_perks)
-    request = tester_perks.look(token)
+    request = tester_perks.token_request(token)
     elsewhere = replace(request, target=request.target.replace(str(token), str(other)))
 
     assert_refused(await tester_perks.send(elsewhere), 401, "UNAUTHORIZED")
     assert (await tester_perks.send(request)).status == 200
     assert_refused(await tester_perks.send(request), 401, "UNAUTHORIZED")
     assert_refused(
-        await tester_perks.send(tester_perks.look(token, tester_perks.other)),
+        await tester_perks.send(tester_perks.token_request(token, tester_perks.other)),
         403,
         "VALIDATION_FAILED",
     )
 
 
-# Tokens that change hands
+# Tokens that are sold
 
 
 async def test_a_token_that_was_sold_is_redeemed_for_its_new_holder_only(perks: Perks) -> None:
@@ -279,7 +283,7 @@ async def test_a_token_that_was_sold_is_redeemed_for_its_new_holder_only(perks: 
 
 
 @pytest.mark.parametrize("first", ["the sale", "a redemption"])
-async def test_a_token_sold_under_redemptions_in_flight_loses_no_charge_unseen(
+async def test_a_token_sold_during_redemptions_loses_only_the_charges_that_were_redeemed(
     tester_perks: Perks, first: str
 ) -> None:
     await all_minted(tester_perks.instance)
@@ -323,7 +327,7 @@ async def test_a_token_sold_under_redemptions_in_flight_loses_no_charge_unseen(
 # Lists
 
 
-async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(
+async def test_pages_list_each_token_once_while_tokens_are_moved_and_claimed(
     database_url: str, tmp_path: Path
 ) -> None:
     async with an_event_surface(database_url, tmp_path) as surface:
@@ -402,7 +406,7 @@ async def test_a_redemption_that_a_reorg_undoes_comes_back_once(tester_perks: Pe
 
 @dataclass
 class Ask:
-    """A redemption that is requested again under its key, newly signed, until it has an outcome."""
+    """A redemption that is repeated under its key with a new signature until it has an outcome."""
 
     token: int
     key: str
@@ -418,12 +422,12 @@ class Ask:
         return answer
 
     async def outcome(self, perks: Perks) -> None:
-        async def look() -> bool:
+        async def answered() -> bool:
             answer = await self.ask(perks)
             assert answer is None or answer.status in {200, 202, 503}, answer.body
             return answer is not None and answer.status == 200
 
-        await until(look, OUTCOME_SECONDS)
+        await until(answered, OUTCOME_SECONDS)
 
     def redemption(self) -> tuple[str, str]:
         """The redemption, which all successful answers share."""

@@ -46,27 +46,27 @@ class World:
     deal: bytes
     token: int
     permits: dict[str, Permit]
-    """The attacker's permits, by contract; LTZ's names the operator."""
+    """The attacker's permits, by contract; the permit on LTZ names the operator."""
 
     @property
-    def me(self) -> str:
+    def attacker_address(self) -> str:
         return self.attacker.wallet
 
     @property
-    def them(self) -> str:
+    def victim_address(self) -> str:
         return self.victim.wallet
 
     @property
     def operator(self) -> str:
         return self.relays.chain.operators[0]
 
-    async def tries(self, to: str, data: bytes, **fields: Any) -> Answer:
+    async def try_call(self, to: str, data: bytes, **fields: Any) -> Answer:
         return await self.relays.relay(self.attacker, to, data, **fields)
 
     def allowed(self, contract: str) -> bytes:
         """An allowed call of the attacker, after a permit."""
         return {
-            "LTZ": call("LTZ", "transferFrom", self.me, THIEF, SHARE),
+            "LTZ": call("LTZ", "transferFrom", self.attacker_address, THIEF, SHARE),
             "PerkNFT": self.relays.claim(self.attacker),
             "PointsSale": self.relays.buy(self.attacker, 1, SHARE),
             "BusinessEscrow": self.relays.lock(self.attacker, THIEF, SHARE, 2**31, a_word()),
@@ -88,10 +88,10 @@ async def world(instances: Instances) -> AsyncIterator[World]:
             name: await relays.permit(attacker, spender, SHARE)
             for name, spender in spenders.items()
         }
-        decoded = World(relays, attacker, victim, deal, FREE << 32 | minted, permits)
-        before = await _state(decoded)
-        yield decoded
-        assert await _state(decoded) == before
+        attacked = World(relays, attacker, victim, deal, FREE << 32 | minted, permits)
+        before = await _state(attacked)
+        yield attacked
+        assert await _state(attacked) == before
 
 
 async def _possessions(relays: Relays, victim: User) -> bytes:
@@ -109,13 +109,13 @@ async def _possessions(relays: Relays, victim: User) -> bytes:
 async def _state(world: World) -> tuple[Any, ...]:
     chain = world.relays.chain
     return (
-        await chain.balance(world.them),
-        await chain.balance(world.me),
+        await chain.balance(world.victim_address),
+        await chain.balance(world.attacker_address),
         await chain.balance(THIEF),
         await chain.view("PerkNFT", "ownerOf", world.token),
         await chain.view("PerkNFT", "chargesOf", world.token),
         await chain.view("BusinessEscrow", "deal", world.deal),
-        await chain.claims(world.them, FREE),
+        await chain.claims(world.victim_address, FREE),
     )
 
 
@@ -126,39 +126,63 @@ def refused(answer: Answer) -> None:
 # Functions and principals
 
 FORBIDDEN: dict[str, tuple[str, Callable[[World], bytes]]] = {
-    "mint LTZ": ("LTZ", lambda w: call("LTZ", "mintReward", w.me, LTZ, a_word())),
-    "mint much LTZ": ("LTZ", lambda w: call("LTZ", "mintRewardBatch", [(w.me, LTZ, a_word())])),
-    "become minter": ("LTZ", lambda w: call("LTZ", "grantRole", role("MINTER"), w.me)),
-    "be given the operator's LTZ": ("LTZ", lambda w: call("LTZ", "approve", w.me, EVERYTHING)),
-    "take the operator's LTZ": ("LTZ", lambda w: call("LTZ", "transfer", w.me, 1)),
-    "take a victim's LTZ": ("LTZ", lambda w: call("LTZ", "transferFrom", w.them, w.me, SHARE)),
+    "mint LTZ": ("LTZ", lambda w: call("LTZ", "mintReward", w.attacker_address, LTZ, a_word())),
+    "mint much LTZ": (
+        "LTZ",
+        lambda w: call("LTZ", "mintRewardBatch", [(w.attacker_address, LTZ, a_word())]),
+    ),
+    "become minter": (
+        "LTZ",
+        lambda w: call("LTZ", "grantRole", role("MINTER"), w.attacker_address),
+    ),
+    "be given the operator's LTZ": (
+        "LTZ",
+        lambda w: call("LTZ", "approve", w.attacker_address, EVERYTHING),
+    ),
+    "take the operator's LTZ": ("LTZ", lambda w: call("LTZ", "transfer", w.attacker_address, 1)),
+    "take a victim's LTZ": (
+        "LTZ",
+        lambda w: call("LTZ", "transferFrom", w.victim_address, w.attacker_address, SHARE),
+    ),
     "burn the operator's LTZ": ("LTZ", lambda _: call("LTZ", "burn", 1)),
-    "burn a victim's LTZ": ("LTZ", lambda w: call("LTZ", "burnFrom", w.them, SHARE)),
-    "lift the mint limit": ("LTZ", lambda w: call("LTZ", "setMintLimit", w.me, 2**90, 1)),
-    "become admin": ("LTZ", lambda w: call("LTZ", "beginDefaultAdminTransfer", w.me)),
+    "burn a victim's LTZ": ("LTZ", lambda w: call("LTZ", "burnFrom", w.victim_address, SHARE)),
+    "lift the mint limit": (
+        "LTZ",
+        lambda w: call("LTZ", "setMintLimit", w.attacker_address, 2**90, 1),
+    ),
+    "become admin": ("LTZ", lambda w: call("LTZ", "beginDefaultAdminTransfer", w.attacker_address)),
     "claim for a victim": (
         "PerkNFT",
-        lambda w: call("PerkNFT", "claimFor", w.them, FREE, 0, 1, a_word()),
+        lambda w: call("PerkNFT", "claimFor", w.victim_address, FREE, 0, 1, a_word()),
     ),
     "claim as the operator": ("PerkNFT", lambda _: call("PerkNFT", "claim", FREE, 0, a_word())),
     "redeem a victim's charge": (
         "PerkNFT",
-        lambda w: call("PerkNFT", "redeemCharge", w.token, w.them, 1, 3, a_word()),
+        lambda w: call("PerkNFT", "redeemCharge", w.token, w.victim_address, 1, 3, a_word()),
     ),
-    "redirect the price": ("PerkNFT", lambda w: call("PerkNFT", "setPayout", FREE, w.me)),
-    "take a collection": ("PerkNFT", lambda w: call("PerkNFT", "setBrand", FREE, w.me)),
-    "become relayer": ("PerkNFT", lambda w: call("PerkNFT", "grantRole", role("RELAYER"), w.me)),
+    "redirect the price": (
+        "PerkNFT",
+        lambda w: call("PerkNFT", "setPayout", FREE, w.attacker_address),
+    ),
+    "take a collection": (
+        "PerkNFT",
+        lambda w: call("PerkNFT", "setBrand", FREE, w.attacker_address),
+    ),
+    "become relayer": (
+        "PerkNFT",
+        lambda w: call("PerkNFT", "grantRole", role("RELAYER"), w.attacker_address),
+    ),
     "dismiss the operator": (
         "PerkNFT",
         lambda w: call("PerkNFT", "renounceRole", role("RELAYER"), w.operator),
     ),
     "take a victim's perk": (
         "PerkNFT",
-        lambda w: call("PerkNFT", "transferFrom", w.them, w.me, w.token),
+        lambda w: call("PerkNFT", "transferFrom", w.victim_address, w.attacker_address, w.token),
     ),
     "be given the operator's perks": (
         "PerkNFT",
-        lambda w: call("PerkNFT", "setApprovalForAll", w.me, True),
+        lambda w: call("PerkNFT", "setApprovalForAll", w.attacker_address, True),
     ),
     "change a collection": (
         "PerkNFT",
@@ -166,21 +190,34 @@ FORBIDDEN: dict[str, tuple[str, Callable[[World], bytes]]] = {
     ),
     "buy for a victim": (
         "PointsSale",
-        lambda w: call("PointsSale", "buyFor", w.them, ITEM, 1, EVERYTHING, a_word()),
+        lambda w: call("PointsSale", "buyFor", w.victim_address, ITEM, 1, EVERYTHING, a_word()),
     ),
     "change an item": (
         "PointsSale",
         lambda w: call(
-            "PointsSale", "setItem", ITEM, w.me, (w.me, 1, 9, 0, 9, True, False), bytes(32)
+            "PointsSale",
+            "setItem",
+            ITEM,
+            w.attacker_address,
+            (w.attacker_address, 1, 9, 0, 9, True, False),
+            bytes(32),
         ),
     ),
     "lock a victim's LTZ": (
         "BusinessEscrow",
-        lambda w: call("BusinessEscrow", "lockFor", w.them, w.me, SHARE, 2**31, a_word()),
+        lambda w: call(
+            "BusinessEscrow",
+            "lockFor",
+            w.victim_address,
+            w.attacker_address,
+            SHARE,
+            2**31,
+            a_word(),
+        ),
     ),
     "lock the operator's LTZ": (
         "BusinessEscrow",
-        lambda w: call("BusinessEscrow", "lock", w.me, 1, 2**31, a_word()),
+        lambda w: call("BusinessEscrow", "lock", w.attacker_address, 1, 2**31, a_word()),
     ),
     "release a victim's deal": ("BusinessEscrow", lambda w: _deal(w, "release")),
     "refund a victim's deal": ("BusinessEscrow", lambda w: _deal(w, "refund")),
@@ -191,7 +228,7 @@ FORBIDDEN: dict[str, tuple[str, Callable[[World], bytes]]] = {
     ),
     "approve a business": (
         "BusinessEscrow",
-        lambda w: call("BusinessEscrow", "setBusiness", w.me, True),
+        lambda w: call("BusinessEscrow", "setBusiness", w.attacker_address, True),
     ),
 }
 
@@ -216,13 +253,13 @@ def disguises(world: World, contract: str, data: bytes) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("attack", FORBIDDEN)
-async def test_nobody_can_have_the_operator(world: World, attack: str) -> None:
+async def test_no_call_uses_the_operators_own_rights(world: World, attack: str) -> None:
     contract, build = FORBIDDEN[attack]
     async with world.relays.chain.nothing_published():
         for data in disguises(world, contract, build(world)).values():
-            refused(await world.tries(contract, data))
+            refused(await world.try_call(contract, data))
             metadata = {"permit": world.permits[contract].json}
-            refused(await world.tries(contract, data, metadata=metadata))
+            refused(await world.try_call(contract, data, metadata=metadata))
 
 
 async def test_a_multicall_holds_one_call_after_at_most_one_permit(world: World) -> None:
@@ -242,23 +279,30 @@ async def test_a_multicall_holds_one_call_after_at_most_one_permit(world: World)
                 [allowed, b""],
                 [b"\x00" * 4],
             ):
-                refused(await world.tries(contract, several(contract, *calls)))
+                refused(await world.try_call(contract, several(contract, *calls)))
 
 
 async def test_a_call_of_one_contract_is_not_relayed_to_another(world: World) -> None:
     async with world.relays.chain.nothing_published():
-        refused(await world.tries("PointsSale", world.allowed("PerkNFT")))
-        refused(await world.tries("LTZ", world.permit_call("PerkNFT")))
-        refused(await world.tries("PerkNFT", world.permit_call("LTZ")))
+        refused(await world.try_call("PointsSale", world.allowed("PerkNFT")))
+        refused(await world.try_call("LTZ", world.permit_call("PerkNFT")))
+        refused(await world.try_call("PerkNFT", world.permit_call("LTZ")))
 
 
 async def test_a_contract_off_the_list_is_refused_with_the_list(world: World) -> None:
     dev_json = world.relays.instance.dev_json
     allowed = sorted(address.lower() for address in dev_json["contracts"].values())
-    others = [world.me, world.them, world.operator, dev_json["minter"], "0x" + "00" * 20, THIEF]
+    others = [
+        world.attacker_address,
+        world.victim_address,
+        world.operator,
+        dev_json["minter"],
+        "0x" + "00" * 20,
+        THIEF,
+    ]
     async with world.relays.chain.nothing_published():
         for other in others:
-            answer = await world.tries(other, world.allowed("PerkNFT"))
+            answer = await world.try_call(other, world.allowed("PerkNFT"))
             details = answer.assert_refused(403, "CONTRACT_NOT_WHITELISTED")
             assert details.keys() == {"contract", "allowed"}
             assert details["contract"].lower() == other.lower()
@@ -266,12 +310,14 @@ async def test_a_contract_off_the_list_is_refused_with_the_list(world: World) ->
 
 
 @pytest.mark.parametrize("token", ["access_token", "identity_token"])
-async def test_nobody_speaks_for_another_users_address(world: World, token: str) -> None:
+async def test_a_call_for_another_users_address_is_refused(world: World, token: str) -> None:
     mine, theirs = world.allowed("PerkNFT"), world.relays.claim(world.victim, claims=1)
     permit = await world.relays.permit(world.victim, "PerkNFT", SHARE)
     async with world.relays.chain.nothing_published():
         for data in (mine, theirs, permit.call_on("PerkNFT")):
-            body = world.relays.body(world.attacker, "PerkNFT", data, userAddress=world.them)
+            body = world.relays.body(
+                world.attacker, "PerkNFT", data, userAddress=world.victim_address
+            )
             refused(await world.relays.post(body, getattr(world.attacker, token)))
 
 
@@ -279,14 +325,14 @@ async def test_a_wei_of_value_is_refused_with_any_call(world: World) -> None:
     async with world.relays.chain.nothing_published():
         for contract in CONTRACTS:
             data = several(contract, world.permit_call(contract), world.allowed(contract))
-            refused(await world.tries(contract, data, value="1"))
+            refused(await world.try_call(contract, data, value="1"))
 
 
 # Permits and signatures
 
 
 def forgeries(permit: Permit) -> list[Permit]:
-    """Calls that their owner has not signed."""
+    """Permits and authorizations that their owner has not signed."""
     return [
         permit.but(value=permit.value + 1),
         permit.but(value=EVERYTHING),
@@ -301,16 +347,16 @@ def forgeries(permit: Permit) -> list[Permit]:
     ]
 
 
-async def test_only_the_users_own_permit_to_the_contract_stands_beside_a_call(
+async def test_only_the_users_own_permit_to_the_contract_is_accepted_beside_a_call(
     world: World,
 ) -> None:
     relays, mine = world.relays, world.permits["PerkNFT"]
     theirs = await relays.permit(world.victim, "PerkNFT", SHARE)
     strays = [
         theirs,
-        theirs.but(owner=world.me),
-        mine.but(owner=world.them),
-        await relays.permit(world.attacker, world.me, SHARE),
+        theirs.but(owner=world.attacker_address),
+        mine.but(owner=world.victim_address),
+        await relays.permit(world.attacker, world.attacker_address, SHARE),
         await relays.permit(world.attacker, THIEF, SHARE),
         await relays.permit(world.attacker, world.operator, SHARE),
         await relays.permit(world.attacker, "PointsSale", SHARE),
@@ -321,71 +367,88 @@ async def test_only_the_users_own_permit_to_the_contract_stands_beside_a_call(
     async with relays.chain.nothing_published():
         for permit in strays:
             data = world.allowed("PerkNFT")
-            refused(await world.tries("PerkNFT", data, metadata={"permit": permit.json}))
+            refused(await world.try_call("PerkNFT", data, metadata={"permit": permit.json}))
 
 
-async def test_only_the_users_own_permit_comes_in_a_multicall_or_alone(world: World) -> None:
+async def test_only_the_users_own_permit_is_relayed_in_a_multicall_or_alone(world: World) -> None:
     relays, mine = world.relays, world.permits["PerkNFT"]
     theirs = await relays.permit(world.victim, "PerkNFT", SHARE)
-    strays = [theirs, theirs.but(owner=world.me), mine.but(owner=world.them), *forgeries(mine)]
+    strays = [
+        theirs,
+        theirs.but(owner=world.attacker_address),
+        mine.but(owner=world.victim_address),
+        *forgeries(mine),
+    ]
     async with relays.chain.nothing_published():
         for permit in strays:
             data = permit.call_on("PerkNFT")
-            refused(await world.tries("PerkNFT", data))
-            refused(await world.tries("PerkNFT", several("PerkNFT", data)))
+            refused(await world.try_call("PerkNFT", data))
+            refused(await world.try_call("PerkNFT", several("PerkNFT", data)))
             data = several("PerkNFT", data, world.allowed("PerkNFT"))
-            refused(await world.tries("PerkNFT", data))
-            refused(await world.tries("LTZ", permit.call))
+            refused(await world.try_call("PerkNFT", data))
+            refused(await world.try_call("LTZ", permit.call))
 
 
 async def test_a_permit_alone_names_one_of_the_three_contracts(world: World) -> None:
-    spenders = [world.me, THIEF, world.them, "LTZ", *world.relays.chain.operators]
+    spenders = [
+        world.attacker_address,
+        THIEF,
+        world.victim_address,
+        "LTZ",
+        *world.relays.chain.operators,
+    ]
     permits = [await world.relays.permit(world.attacker, each, SHARE) for each in spenders]
-    theirs = await world.relays.permit(world.victim, world.me, SHARE)
+    theirs = await world.relays.permit(world.victim, world.attacker_address, SHARE)
     async with world.relays.chain.nothing_published():
         for permit in [*permits, theirs]:
-            refused(await world.tries("LTZ", permit.call))
-            refused(await world.tries("LTZ", several("LTZ", permit.call)))
+            refused(await world.try_call("LTZ", permit.call))
+            refused(await world.try_call("LTZ", several("LTZ", permit.call)))
 
 
-async def test_transfer_from_moves_what_was_permitted_of_ones_own_and_no_more(
+async def test_transfer_from_moves_only_the_users_own_permitted_amount(
     world: World,
 ) -> None:
     relays, mine = world.relays, world.permits["LTZ"]
     to_a_contract = await relays.permit(world.attacker, "PerkNFT", SHARE)
     theirs = await relays.permit(world.victim, world.operator, SHARE)
     pairs = [
-        (mine, (world.me, THIEF, SHARE - 1)),
-        (mine, (world.me, THIEF, SHARE + 1)),
-        (mine, (world.them, THIEF, SHARE)),
+        (mine, (world.attacker_address, THIEF, SHARE - 1)),
+        (mine, (world.attacker_address, THIEF, SHARE + 1)),
+        (mine, (world.victim_address, THIEF, SHARE)),
         (mine, (world.operator, THIEF, SHARE)),
-        (to_a_contract, (world.me, THIEF, SHARE)),
-        (theirs, (world.them, THIEF, SHARE)),
-        (theirs, (world.me, THIEF, SHARE)),
-        (mine.but(owner=world.them), (world.them, THIEF, SHARE)),
+        (to_a_contract, (world.attacker_address, THIEF, SHARE)),
+        (theirs, (world.victim_address, THIEF, SHARE)),
+        (theirs, (world.attacker_address, THIEF, SHARE)),
+        (mine.but(owner=world.victim_address), (world.victim_address, THIEF, SHARE)),
     ]
-    of_an_open_allowance = call("LTZ", "transferFrom", world.them, THIEF, SHARE)
+    of_an_open_allowance = call("LTZ", "transferFrom", world.victim_address, THIEF, SHARE)
     async with relays.chain.nothing_published():
-        refused(await world.tries("LTZ", call("LTZ", "transferFrom", world.me, THIEF, SHARE)))
+        refused(
+            await world.try_call(
+                "LTZ", call("LTZ", "transferFrom", world.attacker_address, THIEF, SHARE)
+            )
+        )
         refused(await relays.relay(world.victim, "LTZ", of_an_open_allowance))
         for permit, moved in pairs:
             data = call("LTZ", "transferFrom", *moved)
-            refused(await world.tries("LTZ", several("LTZ", permit.call, data)))
-            refused(await world.tries("LTZ", data, metadata={"permit": permit.json}))
+            refused(await world.try_call("LTZ", several("LTZ", permit.call, data)))
+            refused(await world.try_call("LTZ", data, metadata={"permit": permit.json}))
 
 
-async def test_what_somebody_else_signed_is_not_relayed(world: World) -> None:
+async def test_a_call_signed_by_another_user_is_not_relayed(world: World) -> None:
     chain, attacker, victim = world.relays.chain, world.attacker.account, world.victim.account
     signed = {
         "PerkNFT": [
-            await claim_with_sig(chain, victim, world.them, FREE, claims=1),
-            await claim_with_sig(chain, victim, world.me, FREE),
-            await claim_with_sig(chain, attacker, world.them, FREE, claims=1),
-            await claim_with_sig(chain, attacker, world.me, FREE, signed_collection=2),
+            await claim_with_sig(chain, victim, world.victim_address, FREE, claims=1),
+            await claim_with_sig(chain, victim, world.attacker_address, FREE),
+            await claim_with_sig(chain, attacker, world.victim_address, FREE, claims=1),
+            await claim_with_sig(
+                chain, attacker, world.attacker_address, FREE, signed_collection=2
+            ),
         ],
         "PointsSale": [
-            await buy_with_sig(chain, victim, world.them, ITEM, 1, EVERYTHING),
-            await buy_with_sig(chain, victim, world.me, ITEM, 1, EVERYTHING),
+            await buy_with_sig(chain, victim, world.victim_address, ITEM, 1, EVERYTHING),
+            await buy_with_sig(chain, victim, world.attacker_address, ITEM, 1, EVERYTHING),
         ],
         "BusinessEscrow": [
             await settle_with_sig(chain, victim, "Release", world.deal),
@@ -394,16 +457,16 @@ async def test_what_somebody_else_signed_is_not_relayed(world: World) -> None:
             await settle_with_sig(chain, attacker, "Refund", world.deal),
         ],
         "LTZ": [
-            await transfer(chain, victim, world.them, world.me, SHARE),
-            await transfer(chain, victim, world.me, THIEF, SHARE),
-            await transfer(chain, attacker, world.them, world.me, SHARE),
+            await transfer(chain, victim, world.victim_address, world.attacker_address, SHARE),
+            await transfer(chain, victim, world.attacker_address, THIEF, SHARE),
+            await transfer(chain, attacker, world.victim_address, world.attacker_address, SHARE),
         ],
     }
     async with chain.nothing_published():
         for contract, calls in signed.items():
             for data in calls:
-                refused(await world.tries(contract, data))
-                refused(await world.tries(contract, several(contract, data)))
+                refused(await world.try_call(contract, data))
+                refused(await world.try_call(contract, several(contract, data)))
 
 
 # Encodings
@@ -427,7 +490,7 @@ def spoiled(data: bytes, principal: int = 0) -> list[bytes]:
     ]
 
 
-async def test_bytes_that_are_no_plain_encoding_are_refused(world: World) -> None:
+async def test_noncanonical_calldata_is_refused(world: World) -> None:
     user = await world.relays.user()
     claim, deal = world.relays.claim(user), a_word()
     lock = world.relays.lock(user, THIEF, SHARE, 2**31, deal)
@@ -470,7 +533,7 @@ def shuffled(first: bytes, second: bytes) -> list[bytes]:
     ]
 
 
-async def test_a_multicall_laid_out_as_no_encoder_does_is_refused(world: World) -> None:
+async def test_a_multicall_with_a_noncanonical_layout_is_refused(world: World) -> None:
     user = await world.relays.user()
     permit = (await world.relays.permit(user, "PerkNFT", SHARE)).call_on("PerkNFT")
     claim = world.relays.claim(user)
@@ -511,13 +574,13 @@ class Honest:
 
     @property
     def header(self) -> dict[str, Any]:
-        decoded: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[0]))
-        return decoded
+        attacked: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[0]))
+        return attacked
 
     @property
     def claims(self) -> dict[str, Any]:
-        decoded: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[1]))
-        return decoded
+        attacked: dict[str, Any] = json.loads(bytes_in(self.token.split(".")[1]))
+        return attacked
 
     @property
     def signature(self) -> str:
@@ -599,7 +662,7 @@ async def refuses_token(world: World, token: str | None) -> None:
     answer.assert_refused(401, "UNAUTHORIZED")
 
 
-async def test_a_forged_token_opens_nothing(world: World) -> None:
+async def test_a_forged_token_is_refused(world: World) -> None:
     honest = await honest_token(world)
     async with world.relays.chain.nothing_published():
         await refuses_token(world, None)
@@ -608,7 +671,7 @@ async def test_a_forged_token_opens_nothing(world: World) -> None:
 
 
 @pytest.mark.parametrize("which", ["accessToken", "identityToken"])
-async def test_a_token_of_the_provider_for_others_or_too_old_opens_nothing(
+async def test_a_providers_token_for_another_audience_or_too_old_is_refused(
     world: World, which: str
 ) -> None:
     async with world.relays.chain.nothing_published():
@@ -618,7 +681,7 @@ async def test_a_token_of_the_provider_for_others_or_too_old_opens_nothing(
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer ", "Basic dTpw", "Token x", "Bearer a b"])
-async def test_an_authorization_that_is_no_bearer_token_opens_nothing(
+async def test_an_authorization_without_a_bearer_token_is_refused(
     world: World, header: str
 ) -> None:
     body = world.relays.body(world.attacker, "PerkNFT", world.allowed("PerkNFT"))
@@ -637,13 +700,15 @@ async def test_a_token_of_twenty_kilobytes_is_refused(world: World) -> None:
 
 
 @pytest.mark.parametrize("token", ["access_token", "identity_token"])
-async def test_either_token_of_the_provider_will_do(world: World, token: str) -> None:
+async def test_the_providers_access_token_and_identity_token_are_both_accepted(
+    world: World, token: str
+) -> None:
     user = await world.relays.user()
     body = world.relays.body(user, "PerkNFT", world.relays.claim(user))
     (await world.relays.post(body, getattr(user, token))).assert_relayed()
 
 
-# Pages of others, and requests that are none
+# Foreign origins and malformed requests
 
 
 @pytest.mark.parametrize(
@@ -659,7 +724,7 @@ async def test_either_token_of_the_provider_will_do(world: World, token: str) ->
         "*",
     ],
 )
-async def test_a_page_of_somebody_else_is_refused(world: World, origin: str) -> None:
+async def test_a_page_of_a_foreign_origin_is_refused(world: World, origin: str) -> None:
     body = world.relays.body(world.attacker, "PerkNFT", world.allowed("PerkNFT"))
     async with world.relays.chain.nothing_published():
         answer = await world.relays.post(body, world.attacker.access_token, Origin=origin)
@@ -672,7 +737,7 @@ async def test_a_page_of_somebody_else_is_refused(world: World, origin: str) -> 
     "origin",
     ["https://shop.example", "https://www.shop.example:8443", "http://127.0.0.1:3000"],
 )
-async def test_a_page_of_the_brand_or_of_this_machine_is_let_in(world: World, origin: str) -> None:
+async def test_a_page_of_the_brand_or_of_localhost_is_accepted(world: World, origin: str) -> None:
     body = world.relays.body(world.attacker, "PerkNFT", world.allowed("PerkNFT"))
     answer = await world.relays.post(body, None, Origin=origin)
     answer.assert_refused(401, "UNAUTHORIZED")
@@ -696,7 +761,7 @@ async def test_a_body_that_is_no_object_is_refused(world: World, text: str) -> N
     assert body.keys() <= {"error", "code", "details"}
 
 
-async def test_no_refusal_has_cost_the_attacker_anything(world: World) -> None:
+async def test_refusals_do_not_count_against_the_attackers_limit(world: World) -> None:
     """The refused requests of the tests above do not use up the hourly limit."""
-    answer = await world.tries("PerkNFT", world.allowed("PerkNFT"), value="1")
+    answer = await world.try_call("PerkNFT", world.allowed("PerkNFT"), value="1")
     assert answer.limits[:2] == (HOURLY, HOURLY)

@@ -1,4 +1,4 @@
-"""Relays with kill -9, reorgs, late blocks, and an identity provider that is down.
+"""Relays through kill -9, reorgs, late blocks, and an outage of the identity provider.
 
 The seed of the moments is printed; LTZD_TEST_SEED repeats a run.
 """
@@ -55,7 +55,7 @@ async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
 
 @dataclass
 class Ask:
-    """A relay that is requested again under its key, unchanged, until it has an outcome."""
+    """A relay that is repeated under its key, unchanged, until it has an outcome."""
 
     user: User
     to: str
@@ -112,7 +112,7 @@ async def test_every_relay_has_one_outcome_through_kills(
         async with relays.chain.mining_every_second():
             for number in range(1, kills + 1):
                 known = [ask for wave in waves[:number] for ask in wave]
-                await die_under(relays, known, moments)
+                await kill_during(relays, known, moments)
             done = await asyncio.gather(*(ask.outcome(relays) for ask in asks))
 
         assert all(done)
@@ -138,8 +138,8 @@ SELECT count(*)
 """Gas accounts whose daily sum differs from that of their relays."""
 
 
-async def die_under(relays: Relays, asks: list[Ask], moments: random.Random) -> None:
-    """Requests all relays at once, kills ltzd at a random moment, and starts it again."""
+async def kill_during(relays: Relays, asks: list[Ask], moments: random.Random) -> None:
+    """Requests all relays concurrently, kills ltzd at a random moment, and starts it again."""
     asking = [asyncio.create_task(ask.ask(relays)) for ask in asks]
     await asyncio.sleep(moments.uniform(0, 1.2))
     await relays.instance.kill9()
@@ -162,10 +162,10 @@ async def assert_each_once(relays: Relays, asks: list[Ask], begun: int, block: i
 
 
 async def mine_what_is_published(relays: Relays, since: int) -> None:
-    async def something() -> bool:
+    async def published() -> bool:
         return await relays.chain.published() > since
 
-    await until(something)
+    await until(published)
     await relays.instance.rpc("evm_mine")
 
 
@@ -197,7 +197,7 @@ async def shown(relays: Relays, user: User, relay: str, *wanted: str) -> Answer 
     return answer if answer.body["status"] in wanted else None
 
 
-async def shown_once_taken(relays: Relays, user: User, relay: str) -> Answer | None:
+async def shown_once_published(relays: Relays, user: User, relay: str) -> Answer | None:
     """Waits for ltzd to store the publication, which it does shortly after the node has it."""
     answer = await relays.get(relay, user)
     assert answer.status in {200, 404}, answer.body
@@ -211,7 +211,7 @@ async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays)
         asking = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user)))
         relay = await until(lambda: waiting_hash(relays))
         assert relay is not None
-        before = await until(lambda: shown_once_taken(relays, user, relay))
+        before = await until(lambda: shown_once_published(relays, user, relay))
         assert before is not None
         second = await relays.relay(user, "PerkNFT", relays.claim(user))
         await relays.instance.rpc("evm_mine")
@@ -225,7 +225,7 @@ async def test_a_relay_that_is_not_mined_yet_is_shown_as_pending(relays: Relays)
     assert second.assert_refused(409, "CLAIM_LIMIT_REACHED") == in_flight
 
 
-async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relays) -> None:
+async def test_a_relay_that_fails_on_chain_stays_failed(tester_relays: Relays) -> None:
     """The user's own transaction with a higher tip spends the LTZ first."""
     await all_minted(tester_relays.instance)
     user, friend = await tester_relays.welcomed(), Account.create().address
@@ -252,13 +252,13 @@ async def test_a_relay_that_fails_on_chain_says_so_for_ever(tester_relays: Relay
     assert [each.limits[:2] for each in (again, answer)] == [(HOURLY, HOURLY - 1)] * 2
 
 
-async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) -> None:
+async def test_above_the_fee_cap_nothing_is_relayed(tester_relays: Relays) -> None:
     """A relay that was accepted before the fees were noticed is published once they fall."""
     await all_minted(tester_relays.instance)
     user, rpc = await tester_relays.user(), tester_relays.instance.rpc
     held: list[asyncio.Task[Answer]] = []
 
-    async def nothing_sent() -> Answer:
+    async def nothing_published_by_operators() -> Answer:
         """A valid relay, interchangeable with others."""
         data = await transfer(
             tester_relays.chain, user.account, user.wallet, tester_relays.brand, 0
@@ -267,11 +267,11 @@ async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) ->
 
     async def refusal() -> Answer | None:
         before = await tester_relays.chain.nonces()
-        held.append(asyncio.create_task(nothing_sent()))
+        held.append(asyncio.create_task(nothing_published_by_operators()))
         done, _ = await asyncio.wait(held[-1:], timeout=1)
         if not done:
             return None
-        assert await tester_relays.chain.nonces() == before, "an operator published something"
+        assert await tester_relays.chain.nonces() == before, "an operator published a transaction"
         return held.pop().result()
 
     async with tester_relays.chain.mining_on_request():
@@ -285,15 +285,15 @@ async def test_over_the_cap_of_fees_nothing_is_relayed(tester_relays: Relays) ->
     assert float(details["maxGwei"]) == 100
     assert float(details["gasPriceGwei"]) > 100
 
-    async def works_again() -> bool:
-        return (await nothing_sent()).status == 200
+    async def is_relayed_again() -> bool:
+        return (await nothing_published_by_operators()).status == 200
 
     await rpc("evm_mine")
-    await until(works_again)
+    await until(is_relayed_again)
     assert {answer.status for answer in await asyncio.gather(*held)} <= {200}
 
 
-async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -> None:
+async def test_a_relay_dropped_by_a_reorg_is_published_again(relays: Relays) -> None:
     await all_minted(relays.instance)
     user, rpc = await relays.user(), relays.instance.rpc
     data = relays.claim(user)
@@ -305,7 +305,7 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
 
         await rpc("anvil_reorg", 3, [])
 
-        assert await relays.chain.claims(user.wallet, FREE) == 0, "the reorg kept it"
+        assert await relays.chain.claims(user.wallet, FREE) == 0, "the reorg kept the relay"
         pending = await until(lambda: shown(relays, user, answer.hash, "pending"), FOLLOWED_SECONDS)
         assert pending is not None
         assert pending.body.get("blockNumber") is None
@@ -319,7 +319,7 @@ async def test_a_relay_that_a_reorg_drops_comes_back_by_itself(relays: Relays) -
     assert (again.status, again.hash) == (200, back.hash)
 
 
-async def test_a_reorg_while_it_is_dead_loses_no_relay(tester_relays: Relays) -> None:
+async def test_a_reorg_while_ltzd_is_down_loses_no_relay(tester_relays: Relays) -> None:
     await all_minted(tester_relays.instance)
     user = await tester_relays.user()
     async with tester_relays.chain.mining_on_request():

@@ -1,4 +1,4 @@
-"""Reorgs of blocks with mints: all reads follow, and each reward is minted again exactly once."""
+"""Reorgs of blocks with mints: reads follow the chain, and each reward is minted again once."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -73,21 +73,21 @@ async def the_head_is_indexed(instance: Instance) -> None:
     )
 
 
-async def reads_follow(instance: Instance, answer: Answer, seconds: float) -> None:
+async def assert_reads_follow(instance: Instance, answer: Answer, seconds: float) -> None:
     """Checks that no read shows the orphaned reward."""
     wallet = answer.body["walletAddress"].lower()
     assert await balances_on_chain(instance, [wallet]) == {wallet: 0}, "the reorg kept the mint"
 
-    async def gone() -> bool:
+    async def is_unconfirmed() -> bool:
         event = await instance.event(answer.event_id)
         return event["blockNumber"] is None and await indexed(instance, answer) == 0
 
-    await until(gone, seconds)
+    await until(is_unconfirmed, seconds)
     event = await instance.event(answer.event_id)
     assert (event["status"], event["transactionHash"]) == ("published", answer.hash)
 
 
-async def comes_back_once(instance: Instance, answer: Answer) -> None:
+async def assert_minted_again_once(instance: Instance, answer: Answer) -> None:
     """Checks that the reward is minted on the new chain and that all balances agree."""
     async with ticking(instance):
         await all_minted(instance, BACK_SECONDS)
@@ -98,7 +98,7 @@ async def comes_back_once(instance: Instance, answer: Answer) -> None:
     await assert_books_agree(instance, [answer])
 
 
-async def test_a_reward_that_a_reorg_drops_is_minted_again_exactly_once(
+async def test_a_reward_dropped_by_a_reorg_is_minted_again_exactly_once(
     mining_on_request: Instance,
 ) -> None:
     answer = await a_mined_reward(mining_on_request)
@@ -109,11 +109,11 @@ async def test_a_reward_that_a_reorg_drops_is_minted_again_exactly_once(
     await mining_on_request.rpc("anvil_reorg", 3, [])
 
     assert await mining_on_request.rpc.number() == head
-    await reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
-    await comes_back_once(mining_on_request, answer)
+    await assert_reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
+    await assert_minted_again_once(mining_on_request, answer)
 
 
-async def test_a_reward_is_back_within_twenty_seconds_on_a_chain_with_block_times(
+async def test_on_a_chain_with_block_times_a_dropped_reward_is_minted_again_within_twenty_seconds(
     instance: Instance,
 ) -> None:
     """The chain mines a block every second in this test."""
@@ -131,27 +131,27 @@ async def test_a_reward_is_back_within_twenty_seconds_on_a_chain_with_block_time
         await instance.rpc("evm_setAutomine", True)
 
 
-async def test_a_head_that_shrinks_for_good_is_a_reorg(mining_on_request: Instance) -> None:
+async def test_a_head_that_stays_lower_is_a_reorg(mining_on_request: Instance) -> None:
     answer = await a_mined_reward(mining_on_request)
 
     await mining_on_request.rpc("anvil_rollback", 1)
 
-    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
-    await comes_back_once(mining_on_request, answer)
+    await assert_reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await assert_minted_again_once(mining_on_request, answer)
 
 
-async def test_a_chain_put_back_to_a_snapshot_is_followed(mining_on_request: Instance) -> None:
+async def test_a_chain_reverted_to_a_snapshot_is_followed(mining_on_request: Instance) -> None:
     snapshot = await mining_on_request.rpc("evm_snapshot")
     answer = await a_mined_reward(mining_on_request)
     await mining_on_request.rpc("evm_mine")
 
     assert await mining_on_request.rpc("evm_revert", snapshot) is True
 
-    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
-    await comes_back_once(mining_on_request, answer)
+    await assert_reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await assert_minted_again_once(mining_on_request, answer)
 
 
-async def test_a_reorg_while_ltzd_is_dead_is_found_at_its_next_start(
+async def test_a_reorg_while_ltzd_is_down_is_found_at_its_next_start(
     mining_on_request: Instance,
 ) -> None:
     answer = await a_mined_reward(mining_on_request)
@@ -161,8 +161,8 @@ async def test_a_reorg_while_ltzd_is_dead_is_found_at_its_next_start(
 
     await mining_on_request.start_again()
 
-    await reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
-    await comes_back_once(mining_on_request, answer)
+    await assert_reads_follow(mining_on_request, answer, SHRUNK_SECONDS)
+    await assert_minted_again_once(mining_on_request, answer)
 
 
 async def test_a_mint_that_a_reorg_moves_to_another_block_is_not_sent_again(
@@ -181,7 +181,7 @@ async def test_a_mint_that_a_reorg_moves_to_another_block_is_not_sent_again(
     await assert_books_agree(mining_on_request, [answer])
 
 
-async def test_many_mints_that_a_reorg_drops_all_come_back_once(
+async def test_mints_dropped_by_a_reorg_are_all_minted_again_once(
     mining_on_request: Instance,
 ) -> None:
     answers = [await a_mined_reward(mining_on_request) for _ in range(8)]
@@ -196,7 +196,7 @@ async def test_many_mints_that_a_reorg_drops_all_come_back_once(
     await assert_books_agree(mining_on_request, answers)
 
 
-async def test_a_reorg_that_leaves_the_mint_alone_mints_nothing(
+async def test_a_reorg_of_later_blocks_mints_nothing(
     mining_on_request: Instance,
 ) -> None:
     answer = await a_mined_reward(mining_on_request)
@@ -212,7 +212,7 @@ async def test_a_reorg_that_leaves_the_mint_alone_mints_nothing(
     ) == before
 
 
-async def test_on_a_dev_chain_even_a_reorg_below_finality_is_followed(
+async def test_on_a_dev_chain_a_reorg_below_finality_is_followed(
     mining_on_request: Instance,
 ) -> None:
     answer = await a_mined_reward(mining_on_request)
@@ -224,8 +224,8 @@ async def test_on_a_dev_chain_even_a_reorg_below_finality_is_followed(
     await until(is_final)
     await mining_on_request.rpc("anvil_reorg", 71, [])
 
-    await reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
+    await assert_reads_follow(mining_on_request, answer, FOLLOWED_SECONDS)
     assert answer.event_id not in {
         str(mint.reward) for mint in await mints_on_chain(mining_on_request)
     }
-    await comes_back_once(mining_on_request, answer)
+    await assert_minted_again_once(mining_on_request, answer)

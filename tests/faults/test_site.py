@@ -47,8 +47,8 @@ class Visitor:
         async with self.instance.http.request(method, url, json=body, headers=headers) as reply:
             return reply.status, await reply.json()
 
-    async def insist(self, path: str, body: object) -> dict[str, Any]:
-        """Repeats the request until it succeeds, as a visitor does whose page shows an error."""
+    async def request_until_success(self, path: str, body: object) -> dict[str, Any]:
+        """Repeats the request until it succeeds, as a visitor does after an error page."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while time.monotonic() < deadline:
             try:
@@ -132,7 +132,7 @@ def perk(instance: Instance, kind: str, place: int = 0) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("chain", "rounds"), [("tester", ROUNDS), ("anvil", 1)])
-async def test_what_visitors_do_is_done_once_through_kills(
+async def test_visitors_actions_happen_once_through_kills(
     instances: Instances, chain: str, rounds: int
 ) -> None:
     """Check-in, milestone, a claim and a purchase, killed between permit, claim and answer."""
@@ -158,10 +158,10 @@ async def test_what_visitors_do_is_done_once_through_kills(
 
 
 async def _everything(visitor: Visitor) -> tuple[str, str]:
-    """The two confirmation codes."""
+    """Does every action and returns the two confirmation codes."""
 
     async def milestone() -> None:
-        await visitor.insist("checkin", {})
+        await visitor.request_until_success("checkin", {})
         status, answer = 0, dict[str, Any]()
         while status != 200:
             try:
@@ -173,8 +173,8 @@ async def _everything(visitor: Visitor) -> tuple[str, str]:
                 return
 
     free, mug, _ = await asyncio.gather(
-        visitor.insist("redeem", perk(visitor.instance, "collections")),
-        visitor.insist("redeem", perk(visitor.instance, "items")),
+        visitor.request_until_success("redeem", perk(visitor.instance, "collections")),
+        visitor.request_until_success("redeem", perk(visitor.instance, "items")),
         milestone(),
     )
     return free["confirmationCode"], mug["confirmationCode"]
@@ -194,7 +194,7 @@ async def _has_one_of_each(visitor: Visitor) -> None:
 async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
     one_instance: Instance,
 ) -> None:
-    """The attacker gives a user of his own site the victim's address."""
+    """The attacker enters the victim's address for a user of the attacker's site."""
     victim = f"{uuid4().hex[:12]}@mail.example"
     await earned(one_instance, victim, "otherBrand", "complete_survey")
     session = await a_visitor(one_instance, victim)
@@ -211,22 +211,22 @@ async def test_a_sites_administrator_cannot_spend_what_another_brand_gave(
     status, _ = await session.ask("redeem", perk(one_instance, "collections", 1))
     assert status == 400
 
-    # The victim's own consent lifts it, as far as the allowance goes.
-    await session.insist("link", {"code": await link_code(one_instance, victim, 1)})
+    # After the victim's consent the site may spend up to the allowance.
+    await session.request_until_success("link", {"code": await link_code(one_instance, victim, 1)})
     status, answer = await session.ask("redeem", perk(one_instance, "collections", 1))
     assert (status, answer["code"]) == (400, "redeem_failed")
-    await session.insist("link", {"code": await link_code(one_instance, victim)})
+    await session.request_until_success("link", {"code": await link_code(one_instance, victim)})
     status, answer = await session.ask("redeem", perk(one_instance, "collections", 1))
     assert (status, answer["success"]) == (200, True), answer
 
 
-async def test_once_an_address_is_proven_a_session_spends_what_its_member_earned_there(
+async def test_after_proof_of_an_address_a_site_session_spends_what_its_member_earned_there(
     one_instance: Instance,
 ) -> None:
     """The site's claim, also with `verified_emails`, does not apply to addresses from others."""
     visitor = await a_visitor(one_instance)
     await earned(one_instance, visitor.email, "brand", "account_creation")
-    await visitor.insist("checkin", {})
+    await visitor.request_until_success("checkin", {})
     await all_minted(one_instance)
 
     async def spendable() -> int:
@@ -235,20 +235,20 @@ async def test_once_an_address_is_proven_a_session_spends_what_its_member_earned
 
     assert await spendable() == 110
     assert (await as_owner(one_instance, visitor.email, "GET"))[0] == 200
-    assert await spendable() == 110, "nothing was asked of the owner's wallets"
+    assert await spendable() == 110, "the owner's wallets were not requested"
     code = await link_code(one_instance, visitor.email, 40)
     assert await spendable() == 10
-    await visitor.insist("link", {"code": code})
+    await visitor.request_until_success("link", {"code": code})
     assert await spendable() == 50
     host = one_instance.dev_json["site"]["host"]
     assert (await as_owner(one_instance, visitor.email, "DELETE", f"/{host}"))[0] == 204
     assert await spendable() == 10
 
 
-async def test_a_link_survives_a_kill_and_its_end_does_too(one_instance: Instance) -> None:
+async def test_a_link_and_its_removal_survive_a_kill(one_instance: Instance) -> None:
     visitor = await a_visitor(one_instance)
     code = await link_code(one_instance, visitor.email, 40)
-    await visitor.insist("link", {"code": code})
+    await visitor.request_until_success("link", {"code": code})
     await one_instance.kill9()
     await one_instance.start_again()
     assert (await visitor.ask("me"))[1]["link"]["dailyAllowance"] == 40
@@ -259,20 +259,20 @@ async def test_a_link_survives_a_kill_and_its_end_does_too(one_instance: Instanc
     assert (await visitor.ask("me"))[1]["linked"] is False
 
 
-async def test_a_code_gives_its_owners_wallet_and_nobody_elses(one_instance: Instance) -> None:
+async def test_a_link_code_gives_access_to_its_owners_wallet_only(one_instance: Instance) -> None:
     victim, thief = await a_visitor(one_instance), await a_visitor(one_instance)
     code = await link_code(one_instance, thief.email)
     status, answer = await victim.ask("link", {"code": code})
-    # The site's user has the thief's wallet from now on, not the thief the victim's.
+    # The site's user now has the thief's wallet; the thief has not got the victim's.
     assert (status, answer["walletAddress"]) == (200, thief.wallet)
     status, answer = await thief.ask("link", {"code": code})
     assert (status, answer["code"]) == (400, "link_failed")
 
 
-async def test_the_other_brands_site_shows_nothing_of_the_first(one_instance: Instance) -> None:
+async def test_one_brands_site_shows_no_data_of_another_brand(one_instance: Instance) -> None:
     visitor, other = await a_visitor(one_instance), "other-site.example"
     before = [await _ranked(visitor), await _ranked(visitor, other)]
-    await visitor.insist("checkin", {})
+    await visitor.request_until_success("checkin", {})
     await all_minted(one_instance)
     assert await _ranked(visitor) == before[0] + 1
     assert await _ranked(visitor, other) == before[1]

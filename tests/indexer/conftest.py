@@ -1,4 +1,4 @@
-"""A pool on a fresh database for each test that asks."""
+"""Fixtures: a pool on a fresh database."""
 
 from tests.support.rows.core import pool
 

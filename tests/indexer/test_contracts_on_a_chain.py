@@ -71,7 +71,9 @@ async def a_collection(deployed: Deployed, brand: Party, payout: Party) -> int:
     return created
 
 
-async def test_a_perks_life_is_indexed(pool: Pool, deployed: Deployed, follower: Follower) -> None:
+async def test_claims_transfers_and_redemptions_of_a_perk_are_indexed(
+    pool: Pool, deployed: Deployed, follower: Follower
+) -> None:
     user, heir, brand, other_brand, payout = (Party() for _ in range(5))
     await deployed.mint(user, 10)
     collection = await a_collection(deployed, brand, payout)
@@ -201,7 +203,7 @@ async def test_deals_of_every_ending_are_indexed(
     assert await row(pool, decided) == (deployed.settler.address,)
 
 
-async def test_what_anvil_style_reorgs_drop_is_dropped_and_what_comes_again_is_there_again(
+async def test_facts_that_a_reorg_drops_are_undone_and_repeated_facts_are_indexed_again(
     pool: Pool, deployed: Deployed, follower: Follower
 ) -> None:
     user = Party()

@@ -45,7 +45,7 @@ NEAR = IndexerPolicy(
 )
 """Reads whole blocks, as near the head."""
 IMPATIENT = replace(NEAR, second_look_seconds=0.0)
-"""A second look counts at once."""
+"""Lets the second read of a lower head count at once."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
 
@@ -56,7 +56,7 @@ def given_to(wallet: Address, amount: int) -> Log:
 
 @dataclass
 class IndexedChain:
-    """A follower taken step by step."""
+    """A follower that a test runs step by step."""
 
     pool: Pool
     url: str
@@ -137,7 +137,7 @@ async def test_transfers_become_balances(following: IndexedChain, node: FakeNode
     assert await value(following.pool, "SELECT count(*) FROM blocks") == 6
 
 
-async def test_a_mint_tells_its_reward(following: IndexedChain, node: FakeNode) -> None:
+async def test_a_mint_marks_its_reward_as_minted(following: IndexedChain, node: FakeNode) -> None:
     async with session(following.pool) as connection:
         reward: UUID = await queue_reward(connection, ANN, 7)
     lane = await a_lane(following.pool)
@@ -153,9 +153,7 @@ async def test_a_mint_tells_its_reward(following: IndexedChain, node: FakeNode) 
     assert await value(following.pool, "SELECT count(*) FROM mints") == 2
 
 
-async def test_whoever_waits_for_blocks_hears_of_them(
-    following: IndexedChain, node: FakeNode
-) -> None:
+async def test_waiters_for_blocks_are_notified(following: IndexedChain, node: FakeNode) -> None:
     wakeup = following.wakeups.subscribe(BLOCKS)
     node.mine()
     await following.catch_up()
@@ -163,7 +161,7 @@ async def test_whoever_waits_for_blocks_hears_of_them(
         await wakeup.wait(30)
 
 
-async def test_a_logs_answer_that_came_back_empty_is_doubted(
+async def test_an_empty_answer_for_logs_is_rechecked(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[given_to(ANN, 10)])
@@ -174,7 +172,7 @@ async def test_a_logs_answer_that_came_back_empty_is_doubted(
     assert node.call_counts["eth_getBlockReceipts"] == 0, "the logs by block hash were enough"
 
 
-async def test_receipts_have_the_last_word_on_an_empty_answer(
+async def test_receipts_decide_about_an_empty_answer_for_logs(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[given_to(ANN, 10)])
@@ -185,7 +183,7 @@ async def test_receipts_have_the_last_word_on_an_empty_answer(
     assert await following.balances() == {ANN: 10}
 
 
-async def test_a_block_whose_bloom_holds_nothing_of_ours_is_believed(
+async def test_a_block_whose_bloom_excludes_the_contracts_is_not_rechecked(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(3)
@@ -252,7 +250,7 @@ async def test_headers_of_two_branches_are_not_committed(
     assert await following.balances() == balances_on_chain(node)
 
 
-async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_later(
+async def test_a_node_that_contradicts_itself_about_a_parent_is_read_again_later(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(1, logs=[given_to(ANN, 10)])
@@ -266,7 +264,7 @@ async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_
         return block | {"parentHash": "0x" + "77" * 32} if tag == "0x2" else block
 
     node._methods["eth_getBlockByNumber"] = with_another_parent
-    assert not await following.step(), "it must not ask again at once"
+    assert not await following.step(), "the node was asked again at once"
     assert await following.cursor() == before
 
     node._methods["eth_getBlockByNumber"] = real
@@ -274,7 +272,7 @@ async def test_a_node_that_contradicts_itself_about_a_parent_is_looked_at_again_
     assert await following.balances() == balances_on_chain(node)
 
 
-async def test_a_range_whose_branch_went_away_is_not_committed(
+async def test_a_range_of_an_abandoned_branch_is_not_committed(
     following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
@@ -282,7 +280,7 @@ async def test_a_range_whose_branch_went_away_is_not_committed(
     node.mine(10, logs=[given_to(ANN, 10)])
 
     def swap() -> None:
-        """After the logs were answered, and before the headers are."""
+        """Swaps after the answer to the logs and before the answer to the headers."""
 
         def swap_now() -> None:
             node.forget_blocks(10)
@@ -330,7 +328,7 @@ async def test_a_reorg_is_undone_down_to_the_fork(
     assert (await following.cursor()).hash == node.head.hash
 
 
-async def test_a_head_that_is_short_for_a_moment_is_a_stale_node(
+async def test_a_head_that_is_lower_for_a_moment_is_a_stale_node(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(5, logs=[given_to(ANN, 10)])
@@ -349,7 +347,7 @@ async def test_a_head_that_is_short_for_a_moment_is_a_stale_node(
     assert await value(following.pool, "SELECT count(*) FROM blocks") == 7
 
 
-async def test_a_head_that_stays_short_is_a_reorg_at_the_second_look(
+async def test_a_head_that_stays_lower_is_a_reorg_at_the_second_read(
     following: IndexedChain, node: FakeNode
 ) -> None:
     following = await following.another(IMPATIENT)
@@ -359,17 +357,17 @@ async def test_a_head_that_stays_short_is_a_reorg_at_the_second_look(
 
     node.forget_blocks(2)
     assert not await following.step()
-    assert (await following.cursor()).number == 5, "the first look proves nothing"
+    assert (await following.cursor()).number == 5, "the first read proves nothing"
     await following.step()
 
     assert (await following.cursor()).hash == node.head.hash
     assert await following.balances() == {ANN: 10}
 
 
-async def test_a_short_head_that_comes_back_is_forgotten(
+async def test_a_lower_head_that_recovers_is_not_counted(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    """Two short looks far apart, with a whole one between, are two first looks."""
+    """A lower head, a recovered head and a lower head again count as two first reads."""
     following = await following.another(IMPATIENT)
     node.mine(5)
     await following.catch_up()
@@ -382,7 +380,7 @@ async def test_a_short_head_that_comes_back_is_forgotten(
     assert await following.cursor() == before
 
 
-async def test_a_reorg_below_finality_is_followed_where_that_is_allowed(
+async def test_a_reorg_below_finality_is_followed_if_the_policy_allows_it(
     following: IndexedChain, node: FakeNode
 ) -> None:
     deep = await following.another(replace(NEAR, follows_deep_reorgs=True))
@@ -396,7 +394,7 @@ async def test_a_reorg_below_finality_is_followed_where_that_is_allowed(
     assert await deep.balances() == {}
 
 
-async def test_a_reorg_below_finality_elsewhere_stops_and_changes_nothing(
+async def test_otherwise_a_reorg_below_finality_stops_the_follower_and_changes_nothing(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.final_depth = 3
@@ -439,7 +437,7 @@ async def test_a_range_that_the_node_finds_too_large_is_halved(
     assert await value(far.pool, "SELECT count(*) FROM transfers") == 60
 
 
-async def test_a_range_of_one_block_that_is_refused_is_no_answer(
+async def test_a_refused_range_of_one_block_is_an_error(
     following: IndexedChain, node: FakeNode
 ) -> None:
     far = await following.another(FAR)
@@ -485,7 +483,7 @@ async def test_a_restart_resumes_at_the_cursor(following: IndexedChain, node: Fa
     assert node.call_counts["eth_getBlockByNumber"] <= 10
 
 
-async def test_a_follower_whose_term_is_over_writes_nothing(
+async def test_a_follower_whose_term_has_ended_writes_nothing(
     following: IndexedChain, node: FakeNode
 ) -> None:
     newer = await following.another()
@@ -501,7 +499,7 @@ async def test_a_follower_whose_term_is_over_writes_nothing(
     assert await following.balances() == {ANN: 10}
 
 
-async def test_finality_is_the_nodes_where_it_tells(
+async def test_finality_is_the_nodes_if_it_reports_one(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.final_depth = 4
@@ -511,7 +509,7 @@ async def test_finality_is_the_nodes_where_it_tells(
     assert (await following.cursor()).final_number == 6
 
 
-async def test_finality_is_a_depth_and_a_time_where_the_node_tells_none(
+async def test_without_the_nodes_finality_a_depth_and_a_time_decide(
     following: IndexedChain, node: FakeNode
 ) -> None:
     own = await following.another(replace(NEAR, final_depth=4, final_seconds=0.0))
@@ -529,7 +527,7 @@ async def test_finality_is_a_depth_and_a_time_where_the_node_tells_none(
 # --- whole terms ------------------------------------------------------------------------------
 
 
-async def test_of_two_followers_one_serves_and_the_other_takes_over(
+async def test_one_of_two_followers_serves_and_the_other_takes_over(
     following: IndexedChain, node: FakeNode
 ) -> None:
     first, other = following.follower, (await following.another()).follower
@@ -555,7 +553,7 @@ async def test_of_two_followers_one_serves_and_the_other_takes_over(
     assert await following.balances() == {ANN: 5}
 
 
-async def test_a_node_that_goes_away_and_comes_back_is_followed_again(
+async def test_a_node_is_followed_again_after_an_outage(
     following: IndexedChain, node: FakeNode
 ) -> None:
     async with running(following.follower.run()):
@@ -577,7 +575,7 @@ async def test_a_node_that_goes_away_and_comes_back_is_followed_again(
     assert await following.balances() == {ANN: 2}
 
 
-# --- anything may happen ----------------------------------------------------------------------
+# --- random faults ----------------------------------------------------------------------------
 
 happenings = st.lists(
     st.one_of(
@@ -598,7 +596,7 @@ happenings = st.lists(
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-async def test_whatever_happens_balances_follow_the_chain(
+async def test_under_random_faults_balances_follow_the_chain(
     pool: Pool,
     database_url: str,
     happened: list[tuple[str, int] | tuple[str, int, int, int]],

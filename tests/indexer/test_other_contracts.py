@@ -106,7 +106,7 @@ async def following(pool: Pool, database_url: str, node: FakeNode) -> IndexedCha
 
 
 def a_life() -> list[list[Log]]:
-    """Block by block: every kind of fact."""
+    """Returns the logs of each block, with every kind of fact."""
     return [
         [collection_log(7, BRAND), item_log(1, BRAND, stock=10)],
         [transfer_log(ZERO_ADDRESS, ANN, 100), *claim_logs(ANN, TOKEN), purchase_log(1, ANN, 2)],
@@ -121,7 +121,7 @@ def live(node: FakeNode) -> None:
 
 
 @pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
-async def test_logs_of_all_four_contracts_become_what_they_say(
+async def test_logs_of_all_four_contracts_become_rows(
     pool: Pool, database_url: str, node: FakeNode, policy: IndexerPolicy
 ) -> None:
     following = await a_follower(pool, database_url, node, policy)
@@ -144,7 +144,7 @@ async def test_logs_of_all_four_contracts_become_what_they_say(
         assert await value(pool, f"SELECT count(*) FROM {table}") > 0, table
 
 
-async def test_a_reorg_takes_back_what_went_away_and_leaves_the_rest_exactly_as_it_was(
+async def test_a_reorg_undoes_the_dropped_facts_and_leaves_the_others_unchanged(
     following: IndexedChain, node: FakeNode
 ) -> None:
     seen = [await following.tables(*DERIVED, *FACTS)]
@@ -163,7 +163,7 @@ async def test_a_reorg_takes_back_what_went_away_and_leaves_the_rest_exactly_as_
 
 @pytest.mark.parametrize("contract", [LTZ_AT, *OTHERS_AT])
 @pytest.mark.parametrize("is_blind_by_hash", [False, True])
-async def test_what_a_node_leaves_out_of_one_contract_is_found(
+async def test_logs_of_one_contract_that_a_node_omits_are_found(
     following: IndexedChain, node: FakeNode, contract: Address, is_blind_by_hash: bool
 ) -> None:
     node.unheard = {contract}
@@ -176,17 +176,17 @@ async def test_what_a_node_leaves_out_of_one_contract_is_found(
     assert (node.call_counts["eth_getBlockReceipts"] > 0) == is_blind_by_hash
 
 
-async def test_a_contract_that_may_have_logged_nothing_we_keep_is_believed(
+async def test_a_contract_that_logged_only_unindexed_events_is_not_rechecked(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    """An approval: the bloom holds the contract, and none of the events that are kept."""
+    """The log is an approval: the bloom holds the contract and no indexed event."""
     node.mine(logs=[Log([b"\x8c" * 32, bytes(32)], b"", address) for address in OTHERS_AT])
     await following.catch_up()
 
     assert node.call_counts["eth_getLogs"] == 1
 
 
-async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
+async def test_a_repeated_commit_of_a_block_is_refused_and_changes_nothing(
     following: IndexedChain, node: FakeNode
 ) -> None:
     async with session(following.pool) as connection:
@@ -202,7 +202,7 @@ async def test_a_block_that_is_committed_again_is_refused_and_changes_nothing(
     assert await following.tables(*DERIVED, *FACTS) == seen
 
 
-async def test_a_contract_that_is_no_perk_nft_stops_the_indexer_with_a_sentence(
+async def test_a_contract_that_is_not_perk_nft_stops_the_indexer_with_a_reason(
     following: IndexedChain, node: FakeNode
 ) -> None:
     node.mine(logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
@@ -229,7 +229,7 @@ async def with_results(pool: Pool) -> set[bytes]:
     return {row[0] for row in rows}
 
 
-async def test_a_transfer_and_its_undoing_forget_what_constraints_said_of_both_wallets(
+async def test_a_transfer_and_its_undo_delete_the_constraint_results_of_both_wallets(
     following: IndexedChain, node: FakeNode
 ) -> None:
     stranger = a_wallet(9)
@@ -251,10 +251,10 @@ async def test_a_transfer_and_its_undoing_forget_what_constraints_said_of_both_w
     assert await with_results(following.pool) == {stranger}
 
 
-async def test_results_go_in_the_very_transaction_that_writes_the_block(
+async def test_results_are_deleted_in_the_transaction_that_writes_the_block(
     following: IndexedChain, node: FakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It fails after the facts were written: the results are still there, the facts are not."""
+    """The write fails after the facts were inserted: the results are kept, the facts are not."""
     await a_result(following.pool, ANN)
     node.mine(logs=[collection_log(7, BRAND), *claim_logs(ANN, TOKEN)])
 
@@ -272,10 +272,10 @@ async def test_results_go_in_the_very_transaction_that_writes_the_block(
     assert await with_results(following.pool) == set()
 
 
-# --- reading again ----------------------------------------------------------------------------
+# --- reindexing -------------------------------------------------------------------------------
 
 
-async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_all_again(
+async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_next_term_reindexes_all_blocks(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
@@ -292,11 +292,13 @@ async def test_a_term_of_a_version_that_knew_only_ltz_makes_the_next_one_read_al
 
     assert await again.tables(*DERIVED, *FACTS) == whole
     restarted = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT cursor_number FROM chains") == 4, "once is enough"
+    assert await value(pool, "SELECT cursor_number FROM chains") == 4, (
+        "the blocks were read again twice"
+    )
     assert await restarted.tables(*DERIVED, *FACTS) == whole
 
 
-async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
+async def test_another_perk_nft_in_the_settings_is_indexed_from_the_beginning(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
@@ -312,10 +314,10 @@ async def test_another_perk_nft_in_the_settings_is_read_from_the_beginning(
     assert left["deals"]
 
 
-async def test_reading_again_keeps_what_rewards_know_of_final_mints_and_asks_for_the_rest(
+async def test_reindexing_keeps_final_mints_of_rewards_and_reads_the_others_again(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
-    """A reorg meanwhile would leave no fact by which a reward could hear of it."""
+    """A reorg during the reindex would leave no fact that marks the reward as undone."""
     node.final_depth = 1
     async with transaction(pool) as connection:
         rewards = [await queue_reward(connection, ANN, 7) for _ in range(2)]

@@ -126,7 +126,7 @@ async def test_the_facts_of_a_fifth_contract_are_stored_and_counted(
 
 
 @pytest.mark.parametrize("is_blind_by_hash", [False, True])
-async def test_logs_that_a_node_leaves_out_of_a_fifth_contract_are_found(
+async def test_logs_of_a_fifth_contract_that_a_node_omits_are_found(
     pool: Pool, database_url: str, vouchers_table: None, is_blind_by_hash: bool
 ) -> None:
     node = FakeNode()
@@ -156,7 +156,7 @@ async def test_a_reorg_undoes_the_facts_of_a_fifth_contract(
     assert await indexing.vouchers() == [(ANN, 1)]
 
 
-async def test_the_facts_of_a_fifth_contract_are_deleted_before_all_is_read_again(
+async def test_the_facts_of_a_fifth_contract_are_deleted_before_a_reindex(
     pool: Pool, database_url: str, vouchers_table: None
 ) -> None:
     node = FakeNode()

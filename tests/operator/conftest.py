@@ -1,6 +1,6 @@
-"""Fixtures of the core, and the world in which mint lanes work."""
+"""Fixtures: a pool on a fresh database, and a chain with mint lanes."""
 
-from tests.support.chain.mint_world import eyes, world
+from tests.support.chain.mint_world import observer, world
 from tests.support.rows.core import pool
 
-__all__ = ["eyes", "pool", "world"]
+__all__ = ["observer", "pool", "world"]

@@ -1,6 +1,6 @@
-"""Transactions that nodes refuse for good: a self-transfer takes the nonce, the work is redone.
+"""Transactions that nodes refuse for good: a self-transfer uses the nonce, the work is redone.
 
-Decision 0021. The node of these tests refuses chosen calls in geth's words and takes all others.
+Decision 0021. The node of these tests refuses chosen calls with geth's messages.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -25,18 +25,18 @@ ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
 
 
 @pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, eyes) as world:
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
         yield world
 
 
 def refuse(world: RelayWorld, is_bad: Callable[[SentTransaction], bool]) -> None:
-    """The node refuses these calls for good, whatever they pay."""
+    """Makes the node refuse these calls for good at any price."""
     world.node.refuses = lambda sent: FOR_GOOD if is_bad(sent) else False
 
 
 def refuse_nonce(world: RelayWorld, nonce: int) -> None:
-    """The node refuses the call with this nonce, but not the self-transfer."""
+    """Makes the node refuse the call with this nonce, but not its self-transfer."""
     refuse(world, lambda sent: sent.nonce == nonce and not sent.is_self_transfer)
 
 
@@ -67,7 +67,7 @@ async def all_minted_by_now(world: RelayWorld) -> bool:
 
 
 async def mint_once(world: RelayWorld) -> None:
-    """Each reward is minted once on the canonical chain, with at most one call for each nonce."""
+    """Checks that each reward is minted once, with at most one call for each nonce."""
     await world.minted()
     assert set(world.node.minted().values()) == {1}
     assert sorted(world.node.minted()) == sorted(await world.references())
@@ -78,7 +78,7 @@ async def mint_once(world: RelayWorld) -> None:
 # --- a relay ----------------------------------------------------------------------------------
 
 
-async def test_a_refused_relay_leaves_its_nonce_and_holds_up_nobody(world: RelayWorld) -> None:
+async def test_a_refused_relay_gives_up_its_nonce_and_delays_no_other(world: RelayWorld) -> None:
     alarms = counted("transactions_abandoned_total", kind="relay")
     refuse_nonce(world, 1)
     _, refused, _ = await world.ask(3)
@@ -97,12 +97,12 @@ async def test_a_refused_relay_leaves_its_nonce_and_holds_up_nobody(world: Relay
         failed = await world.progress(refused)
         assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
         assert failed.transaction_hash == empty.hash
-    assert await row_states(world.eyes) == ["mined"] * 4
+    assert await row_states(world.observer) == ["mined"] * 4
     assert world.node.executed().total() == 3
     assert counted("transactions_abandoned_total", kind="relay") == alarms + 1
 
 
-async def test_of_many_refused_at_once_each_leaves_its_nonce(world: RelayWorld) -> None:
+async def test_each_of_many_refused_relays_gives_up_its_nonce(world: RelayWorld) -> None:
     refuse(world, lambda sent: bool(sent.data) and sent.data[-1] % 2 == 0)
     await world.ask(6)
     async with world.relaying(ONLY_FOR_PRICE):
@@ -112,8 +112,8 @@ async def test_of_many_refused_at_once_each_leaves_its_nonce(world: RelayWorld) 
     assert world.node.executed().total() == 3
 
 
-async def test_a_relay_that_is_mined_all_the_same_is_done(world: RelayWorld) -> None:
-    """Another node had taken the relay's bytes."""
+async def test_an_abandoned_relay_that_is_mined_anyway_succeeds(world: RelayWorld) -> None:
+    """Another node had accepted the relay's bytes."""
     refuse_nonce(world, 0)
     (relay,) = await world.ask()
     async with world.relaying(ONLY_FOR_PRICE):
@@ -130,7 +130,7 @@ async def test_a_relay_that_is_mined_all_the_same_is_done(world: RelayWorld) -> 
     assert world.node.executed().total() == 1
 
 
-async def test_a_published_relay_that_is_refused_later_gives_its_nonce_up_too(
+async def test_a_published_relay_that_is_refused_later_gives_up_its_nonce(
     world: RelayWorld,
 ) -> None:
     """The self-transfer outbids the bytes that a node may still have."""
@@ -180,15 +180,15 @@ async def test_the_rewards_of_a_refused_mint_are_minted_once_its_nonce_is_final(
         world.node.mine()
         await world.settled("mined", "mined")
         await until(lambda: _unminted(world, 3))
-        await world.some_looks()
-        assert await states(world.eyes) == ["mined", "mined"], "a reorg could bring it back"
-        seqs = await value(world.eyes, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+        await world.some_polls()
+        assert await states(world.observer) == ["mined", "mined"], "a reorg could restore the mint"
+        seqs = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
 
         await final(world, "cancelled", "confirmed", "published")
         world.node.mine()
         await mint_once(world)
-        again = await value(world.eyes, "SELECT array_agg(seq ORDER BY position) FROM rewards")
-        assert again == seqs, "each keeps its reference"
+        again = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+        assert again == seqs, "a reward lost its reference"
     assert counted("transactions_abandoned_total", kind="mint") == alarms + 1
 
 
@@ -196,20 +196,22 @@ async def _unminted(world: RelayWorld, count: int) -> bool:
     return await world.unminted() == count
 
 
-async def test_nobody_is_told_the_hash_of_a_self_transfer_as_his_mints(world: RelayWorld) -> None:
+async def test_callers_never_get_the_hash_of_a_self_transfer(world: RelayWorld) -> None:
     refuse_nonce(world, 0)
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
         empty = await self_transfer(world)
         await world.settled("published")
-        await world.some_looks()
+        await world.some_polls()
         assert empty.hash not in [hash_ for _, hash_ in world.published]
         await final(world, "cancelled", "published")
         await until(lambda: true(bool(world.published)))
     assert empty.hash not in [hash_ for _, hash_ in world.published]
 
 
-async def test_a_mint_that_is_mined_all_the_same_is_not_minted_again(world: RelayWorld) -> None:
+async def test_an_abandoned_mint_that_is_mined_anyway_is_not_minted_again(
+    world: RelayWorld,
+) -> None:
     refuse_nonce(world, 0)
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(3)
@@ -222,7 +224,7 @@ async def test_a_mint_that_is_mined_all_the_same_is_not_minted_again(world: Rela
     assert world.node.minted().total() == 3
 
 
-async def test_a_mint_that_comes_back_by_a_reorg_is_minted_once(world: RelayWorld) -> None:
+async def test_an_abandoned_mint_that_a_reorg_restores_is_minted_once(world: RelayWorld) -> None:
     """The self-transfer was mined on the old chain, and the mint is mined on the new one."""
     world.node.final_depth = 50
     refuse_nonce(world, 0)
@@ -240,10 +242,10 @@ async def test_a_mint_that_comes_back_by_a_reorg_is_minted_once(world: RelayWorl
     assert world.node.self_transfers() == []
 
 
-async def test_a_batch_that_is_too_much_for_a_node_is_minted_in_smaller_ones(
+async def test_a_batch_that_a_node_refuses_is_minted_in_smaller_batches(
     world: RelayWorld,
 ) -> None:
-    """As with a node that caps a transaction's fee, which a batch of a hundred exceeds."""
+    """The case of a node that caps a transaction's fee, which a batch of a hundred exceeds."""
     most = ltz.mint_gas_limit(20)
     refuse(world, lambda sent: sent.gas_limit > most)
     async with world.serving(ONLY_FOR_PRICE):
@@ -255,10 +257,10 @@ async def test_a_batch_that_is_too_much_for_a_node_is_minted_in_smaller_ones(
     assert {size for size in sizes if size <= most}
 
 
-async def test_after_a_small_mint_was_refused_large_ones_are_as_large_as_before(
+async def test_the_refusal_of_a_small_mint_does_not_shrink_later_batches(
     world: RelayWorld,
 ) -> None:
-    """One refusal must not make all mints small."""
+    """One refusal must not make all later mints small."""
     refuse_nonce(world, 0)
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
@@ -268,7 +270,7 @@ async def test_after_a_small_mint_was_refused_large_ones_are_as_large_as_before(
     assert world.node.sent()[-1].gas_limit == ltz.mint_gas_limit(10)
 
 
-async def test_a_reward_that_nodes_refuse_in_any_company_is_left_alone_by_the_others(
+async def test_a_reward_that_nodes_always_refuse_is_separated_from_the_others(
     world: RelayWorld,
 ) -> None:
     marked = (7).to_bytes(20, "big")
@@ -285,16 +287,16 @@ async def test_a_reward_that_nodes_refuse_in_any_company_is_left_alone_by_the_ot
     assert world.node.minted().total() == 39
 
 
-# --- crashes between any two steps ------------------------------------------------------------
+# --- crashes between two steps ----------------------------------------------------------------
 
 
-def lost(*_: object) -> None:
-    """As when a connection breaks."""
-    raise ConnectionResetError("gone")
+def connection_error(*_: object) -> None:
+    """Raises the error of a broken connection."""
+    raise ConnectionResetError("connection lost")
 
 
-async def dies(*_: object) -> None:
-    lost()
+async def fail(*_: object) -> None:
+    connection_error()
 
 
 @pytest.mark.parametrize("kind", ["mint", "relay"])
@@ -309,7 +311,7 @@ async def dies(*_: object) -> None:
         "after all of it",
     ],
 )
-async def test_dying_between_any_two_steps_ends_in_one_outcome(
+async def test_a_crash_between_any_two_steps_leads_to_one_outcome(
     world: RelayWorld, monkeypatch: pytest.MonkeyPatch, kind: str, step: str
 ) -> None:
     dying, serving = (
@@ -320,26 +322,26 @@ async def test_dying_between_any_two_steps_ends_in_one_outcome(
     with monkeypatch.context() as patch:
         match step:
             case "before the self-transfer is stored":
-                patch.setattr("ltzd.store.operator.transactions.store_attempt", dies)
+                patch.setattr("ltzd.store.operator.transactions.store_attempt", fail)
             case "after it is stored, before a node has it":
                 patch.setattr(
                     world.node, "refuses", lambda sent: FOR_GOOD if is_call(sent) else "full"
                 )
             case "after a node has it, before that is written down":
-                patch.setattr("ltzd.store.operator.transactions.mark_published", dies)
+                patch.setattr("ltzd.store.operator.transactions.mark_published", fail)
         async with dying(ONLY_FOR_PRICE):
             await until(lambda: reached(world, step))
             if step.startswith("after it is mined"):
-                patch.setattr("ltzd.store.operator.transactions.save", dies)
+                patch.setattr("ltzd.store.operator.transactions.save", fail)
                 world.node.mine()
-                await world.some_looks()
+                await world.some_polls()
             elif step.startswith(("after it is final", "after all")):
                 world.node.mine()
                 await world.settled("mined")
                 if step.startswith("after it is final"):
-                    patch.setattr("ltzd.store.operator.transactions.save", dies)
+                    patch.setattr("ltzd.store.operator.transactions.save", fail)
                 world.node.mine(4)
-                await world.some_looks()
+                await world.some_polls()
 
     async with serving(ONLY_FOR_PRICE):
         await until(lambda: settled_first(world))
@@ -361,22 +363,22 @@ async def reached(world: RelayWorld, step: str) -> bool:
     if step.startswith("before"):
         return bool(world.node.arrived)
     if step.startswith("after it is stored"):
-        return bool(await value(world.eyes, "SELECT count(*) FROM attempts") == 2)
+        return bool(await value(world.observer, "SELECT count(*) FROM attempts") == 2)
     return bool(world.node.pool)
 
 
 async def settled_first(world: RelayWorld) -> bool:
     world.node.mine()
-    return "cancelled" in await states(world.eyes)
+    return "cancelled" in await states(world.observer)
 
 
 # --- obstacles to a self-transfer -------------------------------------------------------------
 
 
-async def test_a_refused_self_transfer_pauses_its_lane_and_is_offered_ever_more_slowly(
+async def test_a_refused_self_transfer_pauses_its_lane_and_is_retried_with_growing_delays(
     world: RelayWorld,
 ) -> None:
-    """As for a wallet that the network has banned."""
+    """The case of a wallet that the network has banned."""
     pauses = replace(PAUSES, longest_cancellation=0.4)
     refuse(world, lambda _sent: True)
     await world.ask()
@@ -384,16 +386,18 @@ async def test_a_refused_self_transfer_pauses_its_lane_and_is_offered_ever_more_
         await until(lambda: true(sum(sent.is_self_transfer for sent in world.node.sent()) >= 2))
         await until(lambda: true(counted("lanes_paused", kind="relay", reason="refused") == 1))
         await world.ask()
-        await world.some_looks()
-        assert await states(world.eyes) == ["signed"], "more would only wait behind it"
-        assert await value(world.eyes, "SELECT count(*) FROM attempts") == 2
-        assert len(world.node.arrived) < 12, "it is offered now and then, not all the time"
+        await world.some_polls()
+        assert await states(world.observer) == ["signed"], (
+            "later transactions would only wait behind the first"
+        )
+        assert await value(world.observer, "SELECT count(*) FROM attempts") == 2
+        assert len(world.node.arrived) < 12, "the self-transfer is not retried at intervals"
 
         world.node.refuses = lambda _sent: False
         await world.settled("published", "published")
         await final(world, "cancelled", "confirmed")
     assert counted("lanes_paused", kind="relay", reason="refused") == 0
-    assert await row_states(world.eyes) == ["mined", "mined"]
+    assert await row_states(world.observer) == ["mined", "mined"]
 
 
 async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
@@ -409,7 +413,7 @@ async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
         world.node.before["eth_sendRawTransaction"] = rise
         await world.ask()
         await until(lambda: true(counted("lanes_paused", kind="relay", reason="fees") == 1))
-        await world.some_looks()
+        await world.some_polls()
         assert not any(sent.is_self_transfer for sent in world.node.sent())
         world.node.base_fee = GWEI
         world.node.mine()
@@ -428,7 +432,7 @@ async def test_at_the_cap_a_self_transfer_pays_no_more_than_the_cap(world: Relay
         await final(world, "cancelled")
 
 
-async def test_a_self_transfer_that_is_stuck_is_made_dearer_and_stays_one(
+async def test_a_stuck_self_transfer_is_replaced_and_mined_once(
     world: RelayWorld,
 ) -> None:
     refuse_nonce(world, 0)
@@ -438,24 +442,24 @@ async def test_a_self_transfer_that_is_stuck_is_made_dearer_and_stays_one(
         world.node.base_fee = 20 * GWEI
         world.node.mine()
 
-        async def dearer() -> bool:
+        async def is_replaced() -> bool:
             transfers = (sent for sent in world.node.pool.values() if sent.is_self_transfer)
             return any(sent.max_fee_per_gas > cheap.max_fee_per_gas for sent in transfers)
 
-        await until(dearer)
+        await until(is_replaced)
         await final(world, "cancelled")
     assert len(world.node.self_transfers()) == 1
     assert world.node.executed().total() == 0
 
 
-async def test_a_self_transfer_needs_only_its_own_gas_money(world: RelayWorld) -> None:
-    """Either the refused call or the self-transfer may be mined, so only the dearer is reserved."""
+async def test_a_self_transfer_reserves_no_more_than_its_own_cost(world: RelayWorld) -> None:
+    """The refused call or the self-transfer is mined, so only the greater cost is reserved."""
     refuse_nonce(world, 0)
     async with world.relaying(ONLY_FOR_PRICE):
         fee = 2 * GWEI + world.node.tip
         world.node.balance = 100_000 * fee
         world.node.mine()
-        await world.some_looks()
+        await world.some_polls()
         await world.ask()
         await self_transfer(world)
         shown = counted("reserved_wei", kind="relay")
@@ -464,7 +468,7 @@ async def test_a_self_transfer_needs_only_its_own_gas_money(world: RelayWorld) -
         await final(world, "cancelled")
 
 
-async def test_a_crowd_of_refusals_slows_the_lane_down_and_stops_it_never(
+async def test_many_refusals_slow_the_lane_down_but_do_not_stop_it(
     world: RelayWorld,
 ) -> None:
     refuse(world, is_call)
@@ -487,13 +491,13 @@ async def _is_mining(world: RelayWorld, count: int) -> bool:
 # --- calls that are not signed -----------------------------------------------------------------
 
 
-async def test_a_relay_whose_gas_limit_no_node_would_take_is_never_signed(
+async def test_a_relay_whose_gas_limit_nodes_refuse_is_never_signed(
     world: RelayWorld,
 ) -> None:
-    """The lane itself checks each relay last, whatever was checked before it was queued."""
+    """The lane checks each relay before it signs, also if it was checked before it was queued."""
     bad, good, too_much = await world.ask(3)
-    await value(world.eyes, "UPDATE relays SET gas_limit = 0 WHERE id = $1", bad)
-    await value(world.eyes, "UPDATE relays SET gas_limit = 30000001 WHERE id = $1", too_much)
+    await value(world.observer, "UPDATE relays SET gas_limit = 0 WHERE id = $1", bad)
+    await value(world.observer, "UPDATE relays SET gas_limit = 30000001 WHERE id = $1", too_much)
     async with world.relaying():
         await world.relays_are("failed", "sent", "failed")
         await world.settled("published")
@@ -503,7 +507,7 @@ async def test_a_relay_whose_gas_limit_no_node_would_take_is_never_signed(
     assert (await world.progress(good)).transaction_hash is not None
 
 
-async def test_a_block_that_holds_less_than_a_full_batch_gets_smaller_ones(
+async def test_a_block_limit_below_a_full_batch_makes_batches_smaller(
     world: RelayWorld,
 ) -> None:
     world.node.block_gas_limit = ltz.mint_gas_limit(30)
@@ -521,7 +525,7 @@ async def test_a_block_that_holds_less_than_a_full_batch_gets_smaller_ones(
     assert world.node.self_transfers() == []
 
 
-async def test_a_block_that_holds_no_mint_pauses_the_lane_which_says_why(
+async def test_a_block_limit_below_one_mint_pauses_the_lane_with_that_reason(
     world: RelayWorld,
 ) -> None:
     world.node.block_gas_limit = 100_000
@@ -531,15 +535,17 @@ async def test_a_block_that_holds_no_mint_pauses_the_lane_which_says_why(
         await until(
             lambda: true(counted("lanes_paused", kind="mint", reason="block_gas_limit") == 1)
         )
-        assert await states(world.eyes) == []
+        assert await states(world.observer) == []
         world.node.block_gas_limit = 30_000_000
         world.node.mine()
         await world.settled("published")
     assert counted("lanes_paused", kind="mint", reason="block_gas_limit") == 0
 
 
-async def test_what_no_block_holds_any_more_gives_its_nonce_up(world: RelayWorld) -> None:
-    """Blocks have become smaller than a waiting transaction."""
+async def test_a_transaction_above_a_lowered_block_limit_gives_up_its_nonce(
+    world: RelayWorld,
+) -> None:
+    """The block gas limit has fallen below a waiting transaction's gas limit."""
     await world.ask()
     async with world.relaying(ONLY_FOR_PRICE):
         await world.settled("published")

@@ -1,4 +1,4 @@
-"""No brand's rewards hold up another's for long: not by their size, not by their number."""
+"""Neither the size nor the number of one brand's rewards delays another brand's for long."""
 
 from uuid import UUID, uuid4
 
@@ -21,7 +21,7 @@ async def queue(
 ) -> UUID:
     """Returns the last reward's id."""
     last = uuid4()
-    async with transaction(world.eyes) as connection:
+    async with transaction(world.observer) as connection:
         await connection.execute(
             """
             INSERT INTO rewards (id, kind, brand_id, wallet, ltz)
@@ -43,20 +43,22 @@ async def queue(
 async def is_minted(world: World, reward: UUID) -> bool:
     return bool(
         await value(
-            world.eyes, "SELECT mint_block_hash IS NOT NULL FROM rewards WHERE id = $1", reward
+            world.observer, "SELECT mint_block_hash IS NOT NULL FROM rewards WHERE id = $1", reward
         )
     )
 
 
 async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int:
-    """Blocks until this reward is minted. Each is mined after the lane has done its work."""
+    """Returns the blocks until this reward is minted; mines each when the lane is idle."""
     for number in range(1, most + 1):
-        await world.some_looks()
+        await world.some_polls()
         world.node.mine()
         head = world.node.head.number
 
         async def is_indexed(number: int = head) -> bool:
-            return bool(await value(world.eyes, "SELECT cursor_number >= $1 FROM chains", number))
+            return bool(
+                await value(world.observer, "SELECT cursor_number >= $1 FROM chains", number)
+            )
 
         await until(is_indexed)
         if await is_minted(world, reward):
@@ -64,10 +66,10 @@ async def blocks_until_minted(world: World, reward: UUID, most: int = 12) -> int
     raise AssertionError(f"not minted after {most} blocks")
 
 
-# --- by their size ------------------------------------------------------------------------------
+# --- reward size --------------------------------------------------------------------------------
 
 
-async def test_two_rewards_as_large_as_the_mint_limit_stop_nobody(world: World) -> None:
+async def test_two_rewards_as_large_as_the_mint_limit_stop_no_other_brand(world: World) -> None:
     """The first rewards fit the limit's capacity, but not the bucket's content, so they wait."""
     world.node.mint_capacity = 1_000 * LTZ
     world.node.mint_filled = 400 * LTZ
@@ -79,24 +81,26 @@ async def test_two_rewards_as_large_as_the_mint_limit_stop_nobody(world: World) 
         for reward in others:
             await until(lambda reward=reward: is_minted(world, reward))  # type: ignore[misc]
 
-        for _ in range(40):  # They are minted too, though B's queue is never empty.
+        for _ in range(40):  # The large rewards are minted too, though B's queue is never empty.
             await queue(world, B, count=4, ltz=10)
             world.node.mint_filled = min(
                 world.node.mint_filled + 100 * LTZ, world.node.head.minted + 1_000 * LTZ
             )
             world.node.mine()
-            await world.some_looks()
+            await world.some_polls()
             if await is_minted(world, forged[1]):
                 break
         assert await is_minted(world, forged[1])
         world.node.mint_filled = 10**30
         world.node.mine()
         await world.minted()
-    assert await value(world.eyes, "SELECT bool_and(coalesce(succeeded, true)) FROM transactions")
+    assert await value(
+        world.observer, "SELECT bool_and(coalesce(succeeded, true)) FROM transactions"
+    )
     await world.each_minted_once()
 
 
-async def test_rewards_above_a_lowered_limit_wait_and_the_rewards_behind_them_go(
+async def test_rewards_above_a_lowered_limit_wait_and_later_rewards_are_minted(
     world: World,
 ) -> None:
     forged = await queue(world, A, count=350, ltz=5_000)
@@ -107,7 +111,7 @@ async def test_rewards_above_a_lowered_limit_wait_and_the_rewards_behind_them_go
         await until(lambda: is_minted(world, other))
         await until(lambda: is_minted(world, own), 20.0)
         waiting = "SELECT count(*) FROM rewards WHERE above_limit AND mint_block_hash IS NULL"
-        assert await value(world.eyes, waiting) == 350
+        assert await value(world.observer, waiting) == 350
 
     async with world.serving():  # A new term skips them too.
         await until(lambda: is_minted(world, other))
@@ -115,25 +119,25 @@ async def test_rewards_above_a_lowered_limit_wait_and_the_rewards_behind_them_go
         world.node.mine()
         await until(lambda: is_minted(world, forged), 20.0)
         await world.minted()
-        assert await value(world.eyes, waiting) == 0
+        assert await value(world.observer, waiting) == 0
 
 
 async def test_while_minting_is_switched_off_no_reward_leaves_the_queue(world: World) -> None:
     await queue(world, A, count=3)
     world.node.mint_capacity = 0
     async with world.serving():
-        await world.some_looks()
-        assert await value(world.eyes, "SELECT count(*) FROM rewards WHERE above_limit") == 0
+        await world.some_polls()
+        assert await value(world.observer, "SELECT count(*) FROM rewards WHERE above_limit") == 0
         world.node.mint_capacity = 10**30
         world.node.mines_at_once = True
         world.node.mine()
         await world.minted()
 
 
-# --- by their number ----------------------------------------------------------------------------
+# --- queue length -------------------------------------------------------------------------------
 
 
-async def test_a_brand_with_thousands_delays_anothers_reward_by_two_blocks_at_most(
+async def test_a_brand_with_thousands_of_rewards_delays_another_brand_by_at_most_two_blocks(
     world: World,
 ) -> None:
     """Alone, B's reward would be in the next block. The worst case is the transactions that are in
@@ -142,29 +146,31 @@ async def test_a_brand_with_thousands_delays_anothers_reward_by_two_blocks_at_mo
     world.node.mine()
     async with world.serving():
         await queue(world, A, count=MANY)
-        await world.some_looks()
+        await world.some_polls()
         other = await queue(world, B)
         paid = await queue(world, Address(bytes(20)), kind=2)
 
         assert await blocks_until_minted(world, other) <= 3
         assert await is_minted(world, paid)
-        assert await world.unminted() > 1_000, "A waits for itself"
+        assert await world.unminted() > 1_000, "A's rewards were minted too soon to be a backlog"
 
 
-@pytest.mark.parametrize("what", ["a raised limit", "a new term"])
-async def test_what_waited_with_thousands_is_minted_at_once_after(world: World, what: str) -> None:
+@pytest.mark.parametrize("recovery", ["a raised limit", "a new term"])
+async def test_after_an_outage_a_single_reward_is_minted_at_once_beside_thousands_of_another_brand(
+    world: World, recovery: str
+) -> None:
     world.node.block_gas_limit = MAINNET_BLOCK_GAS
-    if what == "a raised limit":
+    if recovery == "a raised limit":
         world.node.mint_filled = 0
     world.node.mine()
     await queue(world, A, count=MANY)
     async with world.serving():
-        await world.some_looks()
+        await world.some_polls()
         others = [await queue(world, B), await queue(world, C)]
-        if what == "a raised limit":
+        if recovery == "a raised limit":
             world.node.mint_filled = 10**30
             assert await blocks_until_minted(world, others[0]) <= 3
-    if what == "a new term":
+    if recovery == "a new term":
         async with world.serving():
             assert await blocks_until_minted(world, others[0]) <= 3
     assert await is_minted(world, others[1])
@@ -174,8 +180,8 @@ async def test_two_brands_with_thousands_have_equal_shares_of_every_batch(world:
     await queue(world, A, count=MANY)
     await queue(world, B, count=MANY)
     async with world.serving(POLICY):
-        await world.some_looks()
-    async with session(world.eyes) as connection:
+        await world.some_polls()
+    async with session(world.observer) as connection:
         rows = await connection.fetch(
             """
             SELECT count(*) FILTER (WHERE brand_id = $1) AS a,
@@ -190,31 +196,31 @@ async def test_two_brands_with_thousands_have_equal_shares_of_every_batch(world:
     assert {(row["a"], row["b"]) for row in rows} == {(50, 50)}
 
 
-async def test_bytes_in_flight_never_need_more_than_two_blocks(world: World) -> None:
+async def test_transactions_in_flight_never_fill_more_than_two_blocks(world: World) -> None:
     world.node.block_gas_limit = MAINNET_BLOCK_GAS
     world.node.mine()
     await queue(world, A, count=MANY)
     async with world.serving():
-        await world.some_looks()
+        await world.some_polls()
         in_flight = "SELECT sum(gas_limit) FROM transactions WHERE state IN ('signed', 'published')"
-        assert 0 < await value(world.eyes, in_flight) <= 2 * MAINNET_BLOCK_GAS
+        assert 0 < await value(world.observer, in_flight) <= 2 * MAINNET_BLOCK_GAS
 
         for _ in range(8):
             world.node.mine()
-            await world.some_looks()
-        assert await world.unminted() == 0, "and every block is as full as it can be"
+            await world.some_polls()
+        assert await world.unminted() == 0, "a block was not full"
 
 
-async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
+async def test_a_batch_of_rewards_that_ltz_refuses_stops_no_other_brand(world: World) -> None:
     """No reward fails while no part of a batch passes, so a batch of one brand alone would wait."""
     world.node.bad_wallets.add(a_wallet(7))
     world.node.mines_at_once = True
     await queue(world, A, count=150)
     async with world.serving():
-        await world.some_looks()
+        await world.some_polls()
         world.node.mine(4)  # The reverts are final, and the rewards are queued again.
-        await world.some_looks()
-        async with transaction(world.eyes) as connection:
+        await world.some_polls()
+        async with transaction(world.observer) as connection:
             other = await queue_reward(connection, a_wallet(8), brand=B)
         world.wakeups.notify(REWARDS)
 
@@ -224,6 +230,8 @@ async def test_a_batchful_of_rewards_that_ltz_refuses_stops_no_other_brand(world
 
 async def first_of(world: World, brand: Address) -> UUID:
     first: UUID = await value(
-        world.eyes, "SELECT id FROM rewards WHERE brand_id = $1 ORDER BY position LIMIT 1", brand
+        world.observer,
+        "SELECT id FROM rewards WHERE brand_id = $1 ORDER BY position LIMIT 1",
+        brand,
     )
     return first

@@ -1,4 +1,4 @@
-"""A stuck mint is replaced by itself, under the cap, and still minted once."""
+"""A stuck mint is replaced under the fee cap, and is still minted once."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,17 +19,17 @@ ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
 
 
 async def published_at(world: World, base_fee: int, count: int = 1) -> SentTransaction:
-    """A mint that was signed at this base fee, and waits in the pool."""
+    """Publishes mints signed at this base fee; returns the pool's transactions."""
     world.node.base_fee = base_fee
     world.node.mine()
-    await world.some_looks()
+    await world.some_polls()
     await world.queue(count)
     await world.settled("published")
     return world.node.sent()[-1]
 
 
 async def attempts(world: World) -> int:
-    count: int = await value(world.eyes, "SELECT count(*) FROM attempts")
+    count: int = await value(world.observer, "SELECT count(*) FROM attempts")
     return count
 
 
@@ -52,7 +52,7 @@ async def in_the_pool(
 
 
 async def repeated(world: World, times: int = 3) -> None:
-    """Waits until the lane has published so many times more."""
+    """Waits until the lane has published this many more times."""
     before = len(world.node.arrived)
     await until(lambda: true(len(world.node.arrived) >= before + times))
 
@@ -83,7 +83,7 @@ async def test_a_mint_that_cannot_pay_the_base_fee_is_replaced_once_and_minted_o
         world.node.base_fee = 20 * GWEI
         world.node.mine()
         new = await in_the_pool(world, lambda sent: sent.hash != old.hash)
-        await world.some_looks()
+        await world.some_polls()
         assert await attempts(world) == 2
         assert list(world.node.pool.values()) == [new]
         assert (new.nonce, new.call) == (old.nonce, old.call)
@@ -97,7 +97,7 @@ async def test_a_mint_that_cannot_pay_the_base_fee_is_replaced_once_and_minted_o
     await world.each_minted_once()
 
 
-async def test_callers_are_told_the_newest_published_hash(world: World) -> None:
+async def test_callers_get_the_newest_published_hash(world: World) -> None:
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
         world.node.base_fee = 20 * GWEI
@@ -108,14 +108,14 @@ async def test_callers_are_told_the_newest_published_hash(world: World) -> None:
     assert list(dict.fromkeys(hash_ for _, hash_ in world.published)) == [old.hash, new.hash]
 
 
-async def test_a_mint_that_blocks_pass_over_is_replaced_by_a_tenth(world: World) -> None:
+async def test_a_mint_left_out_of_blocks_is_replaced_with_fees_a_tenth_higher(world: World) -> None:
     async with world.serving(IMPATIENT):
         old = await published_at(world, GWEI)
-        await world.some_looks()
+        await world.some_polls()
         world.node.mine(3, takes_pool=False)
         new = await in_the_pool(world, lambda sent: sent.hash != old.hash)
-        await world.some_looks()
-        assert await attempts(world) == 2, "no block has come since"
+        await world.some_polls()
+        assert await attempts(world) == 2, "no block was mined since"
         assert (new.nonce, new.call) == (old.nonce, old.call)
         assert 11 * old.max_fee_per_gas <= 10 * new.max_fee_per_gas <= 12 * old.max_fee_per_gas
         assert new.tip * 10 >= old.tip * 11
@@ -132,25 +132,25 @@ async def test_without_blocks_nothing_is_replaced(world: World) -> None:
     assert len(set(world.node.arrived)) == 1
 
 
-async def test_without_enough_time_nothing_is_replaced_however_fast_blocks_come(
+async def test_fast_blocks_alone_replace_nothing(
     world: World,
 ) -> None:
     async with world.serving(ONLY_FOR_PRICE):
         await published_at(world, GWEI)
         world.node.mine(50, takes_pool=False)
-        await world.some_looks()
+        await world.some_polls()
         assert await attempts(world) == 1
 
 
-async def test_only_the_oldest_is_passed_over(world: World) -> None:
-    """The other transactions wait for the first, and their time begins when it is mined."""
+async def test_only_the_oldest_transaction_counts_as_left_out(world: World) -> None:
+    """The other transactions wait for the first, so their waiting time begins when it is mined."""
     async with world.serving(IMPATIENT):
         await world.queue(250)
         await world.settled("published", "published", "published")
-        await world.some_looks()
+        await world.some_polls()
         world.node.mine(3, takes_pool=False)
         await attempted(world, 4)
-        await world.some_looks()
+        await world.some_polls()
         assert await attempts(world) == 4
         assert len({sent.raw for sent in world.node.sent() if sent.nonce == 0}) == 2
         world.node.mine()
@@ -158,7 +158,7 @@ async def test_only_the_oldest_is_passed_over(world: World) -> None:
     await world.each_minted_once()
 
 
-async def test_everything_that_cannot_pay_is_replaced_in_the_order_of_nonces(
+async def test_all_transactions_below_the_base_fee_are_replaced_in_the_order_of_nonces(
     world: World,
 ) -> None:
     policy = replace(ONLY_FOR_PRICE, max_in_flight=64)
@@ -166,7 +166,7 @@ async def test_everything_that_cannot_pay_is_replaced_in_the_order_of_nonces(
         for _ in range(20):
             await world.queue(1)
             await until(lambda: true(bool(world.node.pool)))
-        before = len(await states(world.eyes))
+        before = len(await states(world.observer))
         assert before > 1
         first = len(world.node.arrived)
         world.node.base_fee = 20 * GWEI
@@ -187,7 +187,7 @@ async def _all_pay(world: World, base_fee: int) -> bool:
 # --- the cap ----------------------------------------------------------------------------------
 
 
-async def test_where_the_cap_forbids_a_tenth_more_the_same_bytes_go_out_until_fees_fall(
+async def test_if_the_cap_forbids_a_replacement_the_same_bytes_are_published_until_fees_fall(
     world: World,
 ) -> None:
     async with world.serving(ONLY_FOR_PRICE) as lane:
@@ -198,9 +198,11 @@ async def test_where_the_cap_forbids_a_tenth_more_the_same_bytes_go_out_until_fe
         await repeated(world)
         await until(lambda: true(paused_for("fees") == 1))
         await world.queue(2)
-        await world.some_looks()
+        await world.some_polls()
         assert set(world.node.arrived) == {old.raw}
-        assert await states(world.eyes) == ["published"], "more would only wait behind it"
+        assert await states(world.observer) == ["published"], (
+            "later transactions would only wait behind the first"
+        )
         assert lane.stopped is None
 
         world.node.base_fee = 30 * GWEI
@@ -214,7 +216,7 @@ async def test_where_the_cap_forbids_a_tenth_more_the_same_bytes_go_out_until_fe
 
 
 async def test_while_fees_are_over_the_cap_a_published_mint_keeps_its_price(world: World) -> None:
-    """A tenth more would not be enough either, and would be lost for a later attempt."""
+    """A price a tenth higher would not suffice either, and would limit later replacements."""
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
         world.node.base_fee = 150 * GWEI
@@ -230,14 +232,14 @@ async def test_while_fees_are_over_the_cap_a_published_mint_keeps_its_price(worl
     await world.each_minted_once()
 
 
-async def test_whatever_fees_do_nothing_above_the_cap_is_ever_signed(world: World) -> None:
+async def test_nothing_above_the_fee_cap_is_ever_signed(world: World) -> None:
     async with world.serving(IMPATIENT):
         await published_at(world, GWEI)
         for base_fee in (3, 9, 27, 81, 99, 100, 101, 300, 99, 95, 90):
             world.node.base_fee = base_fee * GWEI
             world.node.mine(3, takes_pool=False)
             await repeated(world, 2)
-        stored = await value(world.eyes, "SELECT max(max_fee_per_gas) FROM attempts")
+        stored = await value(world.observer, "SELECT max(max_fee_per_gas) FROM attempts")
         assert stored <= CAP
         world.node.base_fee = GWEI
         world.node.mine()
@@ -249,7 +251,7 @@ async def test_whatever_fees_do_nothing_above_the_cap_is_ever_signed(world: Worl
 # --- a node that refuses the price ------------------------------------------------------------
 
 
-async def test_a_node_that_refuses_a_price_below_the_market_gets_a_better_one_at_once(
+async def test_a_price_refused_as_below_the_base_fee_is_replaced_at_once(
     world: World,
 ) -> None:
     """The base fee rose after the lane had read it, before the publication."""
@@ -268,17 +270,19 @@ async def test_a_node_that_refuses_a_price_below_the_market_gets_a_better_one_at
     await world.each_minted_once()
 
 
-async def test_a_node_that_wants_more_than_the_market_gets_a_tenth_more_now_and_then(
+async def test_a_price_refused_above_the_base_fee_rises_by_a_tenth_at_intervals(
     world: World,
 ) -> None:
-    """As a node whose pool holds a dearer transaction with the same nonce."""
+    """The case of a node whose pool holds a transaction with the same nonce and higher fees."""
     world.node.refusal = "replacement transaction underpriced"
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(1)
         await attempted(world, 4)
         await world.queue(1)
-        await world.some_looks()
-        assert await states(world.eyes) == ["signed"], "more would only wait behind it"
+        await world.some_polls()
+        assert await states(world.observer) == ["signed"], (
+            "later transactions would only wait behind the first"
+        )
         world.node.refusal = None
         await in_the_pool(world, lambda sent: sent.nonce == 0)
         await world.settled("published", "published")
@@ -289,7 +293,7 @@ async def test_a_node_that_wants_more_than_the_market_gets_a_tenth_more_now_and_
     await world.each_minted_once()
 
 
-async def test_a_node_that_refuses_any_price_does_not_wedge_the_lane(world: World) -> None:
+async def test_a_node_that_refuses_every_price_does_not_block_the_lane(world: World) -> None:
     """At the cap the same bytes are published repeatedly, until the node takes them."""
     policy = replace(ONLY_FOR_PRICE, fees=FeePolicy(cap=3 * GWEI), repeat_seconds=0.03)
     world.node.refusal = "transaction underpriced"
@@ -310,7 +314,7 @@ async def test_a_node_that_refuses_any_price_does_not_wedge_the_lane(world: Worl
     await world.each_minted_once()
 
 
-async def test_what_was_refused_over_the_cap_is_taken_as_it_is_once_fees_have_fallen(
+async def test_bytes_refused_above_the_cap_are_mined_unchanged_once_fees_fall(
     world: World,
 ) -> None:
     world.node.refuses_cheap = True
@@ -344,7 +348,7 @@ async def test_a_crash_between_storing_and_publishing_publishes_the_stored_repla
         world.node.mine()
         await attempted(world, 2)
     assert set(world.node.arrived) == {old.raw}
-    newest = await value(world.eyes, "SELECT raw FROM attempts ORDER BY max_fee_per_gas DESC")
+    newest = await value(world.observer, "SELECT raw FROM attempts ORDER BY max_fee_per_gas DESC")
 
     world.node.lost_requests = 0
     async with world.serving(ONLY_FOR_PRICE):
@@ -355,14 +359,14 @@ async def test_a_crash_between_storing_and_publishing_publishes_the_stored_repla
     await world.each_minted_once()
 
 
-async def test_a_term_that_is_over_replaces_nothing(
+async def test_a_lane_whose_term_has_ended_replaces_nothing(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process took the lane while the replacement was being signed."""
 
     async def too_late(connection: object, *arguments: object) -> None:
         monkeypatch.setattr("ltzd.store.operator.transactions.store_attempt", store_attempt)
-        await value(world.eyes, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
+        await value(world.observer, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
         await store_attempt(connection, *arguments)  # type: ignore[arg-type]
 
     async with world.serving(ONLY_FOR_PRICE):
@@ -372,17 +376,19 @@ async def test_a_term_that_is_over_replaces_nothing(
         world.node.mine()
         await until(lambda: _epoch(world, 3))
         await in_the_pool(world, lambda sent: sent.max_fee_per_gas > 20 * GWEI)
-        assert await attempts(world) == 2, "the next term's"
+        assert await attempts(world) == 2, "the replacement is not the next term's"
         world.node.mine()
         await world.minted()
     await world.each_minted_once()
 
 
 async def _epoch(world: World, at_least: int) -> bool:
-    return bool(await value(world.eyes, "SELECT epoch FROM lanes") >= at_least)
+    return bool(await value(world.observer, "SELECT epoch FROM lanes") >= at_least)
 
 
-async def test_the_old_attempt_may_be_mined_after_the_replacement_went_out(world: World) -> None:
+async def test_the_old_attempt_may_be_mined_after_its_replacement_was_published(
+    world: World,
+) -> None:
     """Another node had the earlier attempt, and mined it."""
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
@@ -396,7 +402,7 @@ async def test_the_old_attempt_may_be_mined_after_the_replacement_went_out(world
         await world.settled("mined")
         world.node.mine(3)
         await world.settled("confirmed")
-    mined = await value(world.eyes, "SELECT mint_transaction_hash FROM rewards")
+    mined = await value(world.observer, "SELECT mint_transaction_hash FROM rewards")
     assert mined == old.hash != new.hash
     await world.each_minted_once()
 
@@ -426,10 +432,10 @@ async def test_a_reorg_between_attempts_mints_once(world: World, returns: str) -
     await world.each_minted_once()
 
 
-# --- money ------------------------------------------------------------------------------------
+# --- funds ------------------------------------------------------------------------------------
 
 
-async def test_a_replacement_that_the_purse_cannot_cover_waits_until_it_is_filled(
+async def test_a_replacement_that_the_balance_cannot_cover_waits_for_funds(
     world: World,
 ) -> None:
     async with world.serving(ONLY_FOR_PRICE):
@@ -449,7 +455,7 @@ async def test_a_replacement_that_the_purse_cannot_cover_waits_until_it_is_fille
     await world.each_minted_once()
 
 
-async def test_what_a_replacement_may_cost_is_reserved(world: World) -> None:
+async def test_the_maximum_cost_of_a_replacement_is_reserved(world: World) -> None:
     async with world.serving(ONLY_FOR_PRICE):
         old = await published_at(world, GWEI)
         world.node.base_fee = 20 * GWEI

@@ -1,4 +1,4 @@
-"""Fees that go up and down, and a balance that a mint has just used."""
+"""Fluctuating fees, and a balance that a mint has just reduced."""
 
 import itertools
 
@@ -10,15 +10,15 @@ from tests.support.waiting import until
 
 
 async def attempts(world: World) -> int:
-    count: int = await value(world.eyes, "SELECT count(*) FROM attempts")
+    count: int = await value(world.observer, "SELECT count(*) FROM attempts")
     return count
 
 
-async def test_a_refused_mint_is_made_dearer_though_fees_wobble(world: World) -> None:
+async def test_a_refused_mint_is_replaced_while_fees_fluctuate(world: World) -> None:
     world.node.base_fee = 10 * GWEI
     world.node.mine()
     async with world.serving(POLICY):
-        await world.some_looks()
+        await world.some_polls()
         world.node.refusal = "transaction underpriced"
         await world.queue()
 
@@ -28,16 +28,16 @@ async def test_a_refused_mint_is_made_dearer_though_fees_wobble(world: World) ->
         await until(signed)
         turns = itertools.count()
 
-        async def made_dearer() -> bool:
+        async def is_replaced() -> bool:
             """Each call, every few milliseconds, mines a block with another base fee."""
             world.node.base_fee = (10 - next(turns) % 2) * GWEI
             world.node.mine()
             return await attempts(world) > 1
 
-        await until(made_dearer, 4.0)  # Forty times POLICY.repeat_seconds.
+        await until(is_replaced, 4.0)  # Forty times POLICY.repeat_seconds.
 
 
-async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mined(
+async def test_nothing_is_signed_against_a_balance_read_before_the_last_mint_was_mined(
     world: World,
 ) -> None:
     world.node.base_fee = 10 * GWEI
@@ -46,14 +46,14 @@ async def test_nothing_is_signed_on_a_balance_from_before_the_last_mint_was_mine
     worst = ltz.mint_gas_limit(ltz.MAX_BATCH) * fee
     world.node.balance = worst + ltz.mint_gas_limit(1) * fee - 1
     async with world.serving(POLICY):
-        await world.some_looks()
+        await world.some_polls()
         await world.queue()
         await world.settled("published")
         await world.queue()
-        await world.some_looks()
+        await world.some_polls()
         assert len({sent.nonce for sent in world.node.sent()}) == 1
         world.node.balance = worst - 1  # The mint's cost is gone.
         world.node.mine()
-        await world.some_looks()
+        await world.some_polls()
         nonces = {sent.nonce for sent in world.node.sent()}
         assert len(nonces) == 1, nonces

@@ -16,7 +16,7 @@ from tests.support.chain.mint_world import PAUSES, World, stop_of, true
 from tests.support.rows.core import MINTER, queue_reward, states, value
 from tests.support.waiting import until
 
-# --- the plain life of a mint -----------------------------------------------------------------
+# --- mints without faults ---------------------------------------------------------------------
 
 
 async def test_rewards_are_minted_together_and_confirmed_when_final(world: World) -> None:
@@ -35,7 +35,7 @@ async def test_rewards_are_minted_together_and_confirmed_when_final(world: World
     assert len(world.node.arrived) == 3
 
 
-async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> None:
+async def test_a_waiting_caller_gets_the_hash_of_its_reward(world: World) -> None:
     wakeup = world.wakeups.subscribe(PUBLISHED)
     async with world.serving():
         ids = await world.queue(2)
@@ -48,16 +48,16 @@ async def test_who_waits_here_is_told_the_hash_of_his_reward(world: World) -> No
     async with world.serving():
         async with asyncio.timeout(5):
             await wakeup.wait(30)
-    assert await value(world.eyes, "SELECT published_at IS NOT NULL FROM attempts")
+    assert await value(world.observer, "SELECT published_at IS NOT NULL FROM attempts")
 
 
-async def test_no_more_than_allowed_is_in_flight(world: World) -> None:
+async def test_transactions_in_flight_stay_within_the_limit(world: World) -> None:
     policy = LanePolicy(max_in_flight=2, poll_seconds=0.02, repeat_seconds=10.0, pauses=PAUSES)
     await world.queue(500)
     async with world.serving(policy):
         await world.settled("published", "published")
-        await world.some_looks()
-        assert len(await states(world.eyes)) == 2
+        await world.some_polls()
+        assert len(await states(world.observer)) == 2
 
         world.node.mine()
         await world.settled("mined", "mined", "published", "published")
@@ -96,7 +96,9 @@ async def test_a_lost_request_is_sent_again(world: World) -> None:
     await world.each_minted_once()
 
 
-async def test_a_nonce_that_is_too_low_because_we_were_mined_is_mined(world: World) -> None:
+async def test_a_nonce_refused_as_too_low_after_its_transaction_was_mined_counts_as_mined(
+    world: World,
+) -> None:
     world.node.mines_at_once = True
     world.node.lost_replies = 1
     await world.queue()
@@ -110,7 +112,7 @@ async def test_a_nonce_that_is_too_low_because_we_were_mined_is_mined(world: Wor
     await world.each_minted_once()
 
 
-async def test_bytes_that_a_node_forgot_are_sent_again(world: World) -> None:
+async def test_bytes_that_a_node_dropped_are_published_again(world: World) -> None:
     await world.queue()
     async with world.serving():
         await world.settled("published")
@@ -128,14 +130,14 @@ async def test_a_refused_publication_is_tried_again_with_the_same_bytes(world: W
     await world.queue()
     async with world.serving():
         await until(lambda: true(len(world.node.arrived) >= 3))
-        assert await states(world.eyes) == ["signed"]
+        assert await states(world.observer) == ["signed"]
         world.node.refusal = None
         await world.settled("published")
     assert world.node.nonces().keys() == {0}
     assert len(set(world.node.arrived)) == 1
 
 
-async def test_while_the_node_is_away_nothing_is_signed_and_rewards_stay_queued(
+async def test_while_the_node_is_unreachable_nothing_is_signed_and_rewards_stay_queued(
     world: World,
 ) -> None:
     world.node.mines_at_once = True
@@ -143,21 +145,21 @@ async def test_while_the_node_is_away_nothing_is_signed_and_rewards_stay_queued(
         world.node.is_down = True
         await until(lambda: true(not lane.is_ready))
         await world.queue(5)
-        await world.some_looks()
-        assert await states(world.eyes) == []
-        assert await value(world.eyes, "SELECT count(seq) FROM rewards") == 0
+        await world.some_polls()
+        assert await states(world.observer) == []
+        assert await value(world.observer, "SELECT count(seq) FROM rewards") == 0
 
         world.node.is_down = False
         await world.minted()
     await world.each_minted_once()
 
 
-async def test_a_node_that_is_away_from_the_start_delays_the_term(world: World) -> None:
+async def test_a_node_unreachable_from_the_start_delays_the_term(world: World) -> None:
     world.node.is_down = True
     world.node.mines_at_once = True
     await world.queue()
     async with world.lane() as lane:
-        await world.some_looks()
+        await world.some_polls()
         assert not lane.is_serving
         assert lane.stopped is None
         world.node.is_down = False
@@ -165,14 +167,14 @@ async def test_a_node_that_is_away_from_the_start_delays_the_term(world: World) 
     await world.each_minted_once()
 
 
-async def test_a_node_that_falls_behind_demotes_nothing(world: World) -> None:
+async def test_a_node_that_falls_behind_changes_no_mined_transaction(world: World) -> None:
     world.node.mines_at_once = True
     await world.queue()
     async with world.serving():
         await world.minted()
         world.node.lag = 1
-        await world.some_looks()
-        assert await states(world.eyes) == ["mined"]
+        await world.some_polls()
+        assert await states(world.observer) == ["mined"]
         world.node.lag = 0
         world.node.mine(3)
         await world.settled("confirmed")
@@ -182,7 +184,7 @@ async def test_a_node_that_falls_behind_demotes_nothing(world: World) -> None:
 # --- fees and funds ---------------------------------------------------------------------------
 
 
-async def test_over_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> None:
+async def test_above_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> None:
     policy = LanePolicy(
         poll_seconds=0.02,
         repeat_seconds=0.1,
@@ -194,10 +196,10 @@ async def test_over_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> No
     async with world.lane(policy) as lane:
         await until(lambda: true(lane.is_serving))
         await world.queue(3)
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
         assert not lane.is_ready
-        assert await value(world.eyes, "SELECT next_nonce FROM lanes") == 0
+        assert await value(world.observer, "SELECT next_nonce FROM lanes") == 0
 
         world.node.base_fee = 5 * GWEI
         world.node.mine()
@@ -207,29 +209,31 @@ async def test_over_the_fee_cap_rewards_wait_without_a_nonce(world: World) -> No
     await world.each_minted_once()
 
 
-async def test_a_purse_that_is_too_light_pauses_the_lane_until_it_is_filled(
+async def test_a_balance_that_is_too_low_pauses_the_lane_until_it_is_funded(
     world: World,
 ) -> None:
     world.node.balance = ETHER // 10_000
     async with world.serving():
         await world.queue(3)
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
 
         world.node.balance = 100 * ETHER
         world.node.mine()
         await world.settled("published")
 
 
-async def test_what_is_in_flight_is_reserved_before_more_is_signed(world: World) -> None:
+async def test_the_cost_of_transactions_in_flight_is_reserved_before_more_are_signed(
+    world: World,
+) -> None:
     """A batch may cost 4.2 million gas at 2.1 gwei: the balance covers two and a half batches."""
     world.node.balance = 5 * 4_200_000 * 21 * GWEI // 10 // 2
     policy = LanePolicy(poll_seconds=0.02, repeat_seconds=10.0, pauses=PAUSES)
     await world.queue(500)
     async with world.serving(policy):
         await world.settled("published", "published")
-        await world.some_looks()
-        assert len(await states(world.eyes)) == 2
+        await world.some_polls()
+        assert len(await states(world.observer)) == 2
 
 
 async def test_beyond_the_mint_limit_rewards_wait_and_nothing_reverts(world: World) -> None:
@@ -238,19 +242,21 @@ async def test_beyond_the_mint_limit_rewards_wait_and_nothing_reverts(world: Wor
     await world.queue(30)
     async with world.serving():
         await until(lambda: true(world.node.head.minted == 1_000 * LTZ))
-        await world.some_looks()
+        await world.some_polls()
         assert await world.unminted() == 20
 
         for _ in range(10):
             world.node.mint_filled += 250 * LTZ
             world.node.mine()
-            await world.some_looks()
+            await world.some_polls()
         await world.minted()
-    assert await value(world.eyes, "SELECT bool_and(coalesce(succeeded, true)) FROM transactions")
+    assert await value(
+        world.observer, "SELECT bool_and(coalesce(succeeded, true)) FROM transactions"
+    )
     await world.each_minted_once()
 
 
-async def test_rewards_that_trickle_in_never_ask_for_more_than_the_bucket_holds(
+async def test_a_stream_of_rewards_never_mints_more_than_the_mint_limit_has_left(
     world: World,
 ) -> None:
     world.node.mint_filled = 2_000 * LTZ
@@ -259,24 +265,26 @@ async def test_rewards_that_trickle_in_never_ask_for_more_than_the_bucket_holds(
         for _ in range(40):
             await world.queue(1)
         await until(lambda: true(world.node.head.minted == 2_000 * LTZ))
-        await world.some_looks()
-    assert await value(world.eyes, "SELECT bool_and(succeeded) FROM transactions")
+        await world.some_polls()
+    assert await value(world.observer, "SELECT bool_and(succeeded) FROM transactions")
     assert await world.unminted() == 20
 
 
-async def test_what_was_mined_since_the_bucket_was_looked_at_is_no_longer_in_it(
+async def test_mints_since_the_last_read_of_the_mint_limit_are_subtracted(
     world: World,
 ) -> None:
     world.node.mint_filled = 200 * LTZ
     async with world.serving():
         await world.queue(1)
         await world.settled("published")
-        async with transaction(world.eyes) as connection:
+        async with transaction(world.observer) as connection:
             await queue_reward(connection, ltz=200)
         world.node.before["eth_getTransactionReceipt"] = world.node.mine
         await world.settled("mined")
-        await world.some_looks()
-        assert await states(world.eyes) == ["mined"], "the bucket holds 100 LTZ"
+        await world.some_polls()
+        assert await states(world.observer) == ["mined"], (
+            "the mint limit has more than 100 LTZ left"
+        )
 
         world.node.mint_filled += 100 * LTZ
         world.node.mine()
@@ -286,7 +294,7 @@ async def test_what_was_mined_since_the_bucket_was_looked_at_is_no_longer_in_it(
 # --- two lanes, and crashes -------------------------------------------------------------------
 
 
-async def test_of_two_lanes_one_serves_and_the_other_takes_over(world: World) -> None:
+async def test_one_of_two_lanes_serves_and_the_other_takes_over(world: World) -> None:
     world.node.mines_at_once = True
     async with world.lane() as first, world.lane() as second:
 
@@ -299,7 +307,7 @@ async def test_of_two_lanes_one_serves_and_the_other_takes_over(world: World) ->
             await world.kill("ltzd lock ltzd lane%")
             await world.queue(7)
             await world.minted()
-    assert await value(world.eyes, "SELECT epoch FROM lanes") >= 4
+    assert await value(world.observer, "SELECT epoch FROM lanes") >= 4
     await world.each_minted_once()
 
 
@@ -333,7 +341,7 @@ async def test_a_crash_after_publishing_publishes_the_same_bytes_again(world: Wo
     await world.each_minted_once()
 
 
-async def test_what_was_mined_while_no_lane_served_is_found(world: World) -> None:
+async def test_mints_mined_while_no_lane_served_are_found(world: World) -> None:
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
@@ -354,7 +362,7 @@ async def test_a_database_that_drops_connections_costs_time_only(world: World) -
     await world.each_minted_once()
 
 
-# --- somebody else ----------------------------------------------------------------------------
+# --- foreign transactions --------------------------------------------------------------------
 
 
 async def test_a_nonce_that_was_used_elsewhere_stops_the_lane_at_its_start(world: World) -> None:
@@ -365,7 +373,7 @@ async def test_a_nonce_that_was_used_elsewhere_stops_the_lane_at_its_start(world
     async with world.lane() as lane:
         assert "something else signs with its key" in await stop_of(lane)
         assert not lane.is_serving
-    assert await states(world.eyes) == []
+    assert await states(world.observer) == []
 
 
 @pytest.mark.parametrize("seq", [0, 255, 511])
@@ -379,7 +387,7 @@ async def test_a_reference_that_was_not_given_out_stops_the_lane_at_its_start(
     await world.queue()
     async with world.lane() as lane:
         assert "the database is an old copy" in await stop_of(lane)
-    assert await states(world.eyes) == []
+    assert await states(world.observer) == []
 
 
 @pytest.mark.parametrize(("used", "first"), [(0, 0), (256, 256), (257, 512)])
@@ -391,7 +399,7 @@ async def test_a_new_database_on_a_used_ltz_starts_above_every_used_reference(
     await world.queue(2)
     async with world.serving():
         await world.minted()
-    async with session(world.eyes) as connection:
+    async with session(world.observer) as connection:
         rows = await connection.fetch("SELECT seq FROM rewards ORDER BY seq")
     assert [row["seq"] for row in rows] == [first, first + 1]
 
@@ -406,18 +414,18 @@ async def test_a_new_database_starts_at_the_wallets_nonce(world: World) -> None:
     assert world.node.nonces().keys() == {3}
 
 
-async def test_a_nonce_that_somebody_else_took_gives_its_rewards_back_once_it_is_final(
+async def test_a_nonce_used_elsewhere_requeues_its_rewards_once_final(
     world: World,
 ) -> None:
-    """Only at finality: a reorg may remove the block of the foreign transaction."""
+    """Requeues the rewards at finality only: a reorg may remove the foreign transaction."""
     world.node.lost_requests = 1_000_000
     await world.queue(2)
     async with world.serving():
         await world.settled("signed")
         world.node.use_nonce(MINTER.address)
         world.node.lost_requests = 0
-        await world.some_looks()
-        assert await states(world.eyes) == ["signed"]
+        await world.some_polls()
+        assert await states(world.observer) == ["signed"]
 
         world.node.mine(3)
         await world.settled("displaced", "published")
@@ -427,7 +435,7 @@ async def test_a_nonce_that_somebody_else_took_gives_its_rewards_back_once_it_is
     await world.each_minted_once()
 
 
-async def test_a_reference_that_somebody_else_used_stops_the_lane_once_it_is_final(
+async def test_a_reference_used_elsewhere_stops_the_lane_once_final(
     world: World,
 ) -> None:
     async with world.serving() as lane:
@@ -440,7 +448,7 @@ async def test_a_reference_that_somebody_else_used_stops_the_lane_once_it_is_fin
         assert lane.is_serving
         world.node.mine(3)
         assert "1 of its rewards have no mint on chain" in await stop_of(lane)
-    assert await states(world.eyes) == ["mined"]
+    assert await states(world.observer) == ["mined"]
     assert await world.unminted() == 1
 
 
@@ -456,14 +464,16 @@ async def test_a_mint_that_reverted_is_minted_again_under_its_references_once_fi
         await world.settled("published")
         world.node.mine()
         await world.settled("mined")
-        tied = await value(world.eyes, "SELECT count(transaction_id) FROM rewards")
-        assert tied == 3, "the block may go away again, and then the mint may succeed"
+        tied = await value(world.observer, "SELECT count(transaction_id) FROM rewards")
+        assert tied == 3, "a reorg may remove the block, and then the mint may succeed"
         before = await world.references()
 
         world.node.mine(3)
         await world.settled("reverted")
-        await world.some_looks()
-        assert await states(world.eyes) == ["reverted"], "what would revert is not sent"
+        await world.some_polls()
+        assert await states(world.observer) == ["reverted"], (
+            "a mint that would revert was published"
+        )
         assert len(set(world.node.arrived)) == 1
 
         world.node.reverts = lambda _data: False
@@ -482,8 +492,8 @@ async def test_after_a_revert_each_batch_is_simulated_until_one_passes(world: Wo
         world.node.mine()
         await world.settled("mined")
         await world.queue(1)
-        await world.some_looks()
-        assert await states(world.eyes) == ["mined"]
+        await world.some_polls()
+        assert await states(world.observer) == ["mined"]
 
         world.node.reverts = lambda _data: False
         world.node.mines_at_once = True
@@ -495,29 +505,29 @@ async def test_after_a_revert_each_batch_is_simulated_until_one_passes(world: Wo
         assert world.node.simulated == simulated
 
 
-async def test_a_reward_above_the_mint_limit_waits_and_holds_nobody_up(world: World) -> None:
+async def test_a_reward_above_the_mint_limit_waits_and_delays_no_other(world: World) -> None:
     await world.queue(2)
-    async with transaction(world.eyes) as connection:
+    async with transaction(world.observer) as connection:
         await connection.execute("UPDATE rewards SET ltz = 500 WHERE position = 1")
     world.node.mint_capacity = 400 * LTZ
     world.node.mines_at_once = True
     async with world.serving():
         await world.settled("mined")
-        await world.some_looks()
-        assert await states(world.eyes) == ["mined"]
+        await world.some_polls()
+        assert await states(world.observer) == ["mined"]
 
         world.node.mint_capacity = 10**30
         world.node.mine()
         await world.settled("mined", "mined")
 
 
-async def test_an_empty_bucket_is_waited_for_without_a_nonce(world: World) -> None:
+async def test_rewards_wait_without_a_nonce_while_the_mint_limit_is_used_up(world: World) -> None:
     world.node.mint_filled = 0
     world.node.mines_at_once = True
     await world.queue(3)
     async with world.serving():
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
 
         world.node.mint_filled = 10**30
         world.node.mine()
@@ -548,7 +558,7 @@ async def test_a_reorg_that_drops_a_mint_publishes_the_same_bytes_again(
     await world.each_minted_once()
 
 
-async def test_a_mint_that_moved_to_another_block_is_followed_there(world: World) -> None:
+async def test_a_mint_that_moved_to_another_block_is_recorded_in_that_block(world: World) -> None:
     world.node.final_depth = 50
     await world.queue()
     async with world.serving():
@@ -559,8 +569,8 @@ async def test_a_mint_that_moved_to_another_block_is_followed_there(world: World
         world.node.mine()
 
         async def moved() -> bool:
-            placed = await value(world.eyes, "SELECT block_hash FROM transactions")
-            minted = await value(world.eyes, "SELECT mint_block_hash FROM rewards")
+            placed = await value(world.observer, "SELECT block_hash FROM transactions")
+            minted = await value(world.observer, "SELECT mint_block_hash FROM rewards")
             return bool(placed == minted == world.node.head.hash != first.hash)
 
         await until(moved)
@@ -568,7 +578,9 @@ async def test_a_mint_that_moved_to_another_block_is_followed_there(world: World
     await world.each_minted_once()
 
 
-async def test_a_reorg_below_finality_is_survived_where_it_is_followed(world: World) -> None:
+async def test_a_lane_that_follows_reorgs_below_finality_mints_each_reward_once(
+    world: World,
+) -> None:
     world.node.final_depth = 1
     await world.queue(2)
     async with world.serving():
@@ -585,7 +597,7 @@ async def test_a_reorg_below_finality_is_survived_where_it_is_followed(world: Wo
     await world.each_minted_once()
 
 
-# --- anything may happen ----------------------------------------------------------------------
+# --- random faults ----------------------------------------------------------------------------
 
 
 class Trouble:
@@ -603,17 +615,17 @@ class Trouble:
             self._blocks,
             self._lost_publications,
             self._a_reorg,
-            self._a_forgetful_pool,
+            self._a_dropped_pool,
             self._dead_connections,
-            self._an_absent_node,
-            self._a_blind_node,
+            self._an_unreachable_node,
+            self._empty_answers,
             self._other_fees,
-            self._a_node_that_refuses_what_is_cheap,
+            self._a_node_that_refuses_low_prices,
         ]
 
     async def strike(self) -> None:
         await self._chance.choice(self._kinds)()
-        await value(self._world.eyes, "SELECT pg_sleep($1)", self._chance.random() / 20)
+        await value(self._world.observer, "SELECT pg_sleep($1)", self._chance.random() / 20)
 
     def end(self) -> None:
         self._node.is_down = self._node.refuses_cheap = False
@@ -634,27 +646,29 @@ class Trouble:
         depth = min(self._chance.randint(1, 6), self._node.head.number - 1)
         self._node.reorg(depth, forgets_transactions=self._chance.random() < 0.5)
 
-    async def _a_forgetful_pool(self) -> None:
+    async def _a_dropped_pool(self) -> None:
         self._node.pool.clear()
 
     async def _dead_connections(self) -> None:
         await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
 
-    async def _an_absent_node(self) -> None:
+    async def _an_unreachable_node(self) -> None:
         self._node.is_down = not self._node.is_down
 
-    async def _a_blind_node(self) -> None:
+    async def _empty_answers(self) -> None:
         self._node.empty_answers = 2
 
     async def _other_fees(self) -> None:
         self._node.base_fee = self._chance.choice([1, 1, 5, 20, 90, 150]) * GWEI
 
-    async def _a_node_that_refuses_what_is_cheap(self) -> None:
+    async def _a_node_that_refuses_low_prices(self) -> None:
         self._node.refuses_cheap = not self._node.refuses_cheap
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3, None])
-async def test_whatever_happens_each_reward_is_minted_once(world: World, seed: int | None) -> None:
+async def test_under_random_faults_each_reward_is_minted_once(
+    world: World, seed: int | None
+) -> None:
     seed = random.randrange(10**9) if seed is None else seed
     print(f"seed {seed}")
     world.node.final_depth = 8

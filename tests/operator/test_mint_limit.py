@@ -13,7 +13,7 @@ A, B = (Address(bytes([number]) * 20) for number in (0xA, 0xB))
 
 
 class LimitedNode:
-    """A node with a mint limit of 1,000 LTZ a day, of which `left` LTZ are left."""
+    """A node with a mint limit of 1,000 LTZ a day; `left` is the remainder in LTZ."""
 
     def __init__(self) -> None:
         self.left = 1_000
@@ -28,8 +28,8 @@ def a_reward(number: int, brand: Address, ltz: int) -> QueuedReward:
     return QueuedReward(UUID(int=number), 1, brand, ltz, None, brand_id=brand)
 
 
-async def test_what_is_left_out_of_a_mint_is_not_kept_for_the_reward_that_is_saved_for() -> None:
-    """After a refused mint batches are small: otherwise nine tenths of each would be saved."""
+async def test_the_limit_of_rewards_left_out_of_a_mint_is_not_reserved_for_a_large_reward() -> None:
+    """Batches are small after a refused mint; otherwise nine tenths of each would be reserved."""
     node = LimitedNode()
     target = MintTarget(31337, B)
     mint_limit = MintLimitTracker(cast("Node", node), target, B)

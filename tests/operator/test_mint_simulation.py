@@ -20,7 +20,7 @@ INVALID_RECEIVER = "ERC20InvalidReceiver"
 
 
 async def queue_for(world: World, wallets: Sequence[Address]) -> list[UUID]:
-    async with transaction(world.eyes) as connection:
+    async with transaction(world.observer) as connection:
         ids = [await queue_reward(connection, wallet) for wallet in wallets]
     world.wakeups.notify(REWARDS)
     return ids
@@ -34,7 +34,7 @@ async def failed(world: World, *ids: UUID) -> None:
 
 
 async def all_but(world: World, count: int) -> None:
-    """Wait until all but so many rewards are minted."""
+    """Waits until all rewards but `count` are minted."""
 
     async def there() -> bool:
         return await world.unminted() == count
@@ -43,7 +43,7 @@ async def all_but(world: World, count: int) -> None:
 
 
 async def reverted_once(world: World) -> None:
-    """A mint of another reward reverts, so that the lane simulates from now on."""
+    """Makes a mint of another reward revert, so that the lane simulates from now on."""
     world.node.reverts = lambda _data: True
     await world.queue(1)
     await world.settled("published")
@@ -65,13 +65,13 @@ async def test_a_bad_reward_is_found_and_the_others_are_minted_together(world: W
         await world.settled("mined", "mined")
     assert set((await world.failures()).values()) == {INVALID_RECEIVER}
     count = await value(
-        world.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
+        world.observer, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
     )
     assert count == 59
 
 
 @pytest.mark.parametrize("bad", [[0], [99], [0, 1, 2, 3], list(range(0, 100, 2)), list(range(99))])
-async def test_however_many_are_bad_all_of_them_are_found(world: World, bad: list[int]) -> None:
+async def test_all_bad_rewards_of_a_batch_are_found(world: World, bad: list[int]) -> None:
     world.node.bad_wallets.add(BAD)
     wallets = [BAD if number in bad else a_wallet(number + 1) for number in range(100)]
     async with world.serving():
@@ -90,7 +90,9 @@ async def test_a_bad_reward_costs_its_batch_one_revert_and_is_failed_once_that_i
         await world.settled("published")
         world.node.mine()
         await world.settled("mined")
-        assert await world.failures() == {}, "it has a transaction, which a reorg may still change"
+        assert await world.failures() == {}, (
+            "the reward has a transaction, which a reorg may still remove"
+        )
         world.node.mine(3)
         world.node.mines_at_once = True
         await failed(world, ids[1])
@@ -99,8 +101,8 @@ async def test_a_bad_reward_costs_its_batch_one_revert_and_is_failed_once_that_i
 
 
 @pytest.mark.parametrize("stage", ["mined", "reverted"])
-async def test_another_term_comes_to_the_same_result(world: World, stage: str) -> None:
-    """Whether the reverted mint is final when it begins, or not."""
+async def test_a_new_term_reaches_the_same_result(world: World, stage: str) -> None:
+    """The reverted mint is final when the new term begins in one case, and not in the other."""
     world.node.bad_wallets.add(BAD)
     ids = await queue_for(world, [a_wallet(1), BAD, a_wallet(2)])
     async with world.serving():
@@ -119,11 +121,13 @@ async def test_another_term_comes_to_the_same_result(world: World, stage: str) -
         world.node.mine(3)
         await failed(world, more[0], ids[1])
         await all_but(world, 2)
-    reverted = await value(world.eyes, "SELECT count(*) FROM transactions WHERE state = 'reverted'")
+    reverted = await value(
+        world.observer, "SELECT count(*) FROM transactions WHERE state = 'reverted'"
+    )
     assert reverted == 1, "the new term knew that a mint had reverted"
 
 
-async def test_when_nothing_passes_nobody_is_failed(world: World) -> None:
+async def test_if_every_simulation_reverts_no_reward_is_failed(world: World) -> None:
     async with world.serving():
         await reverted_once(world)
         world.node.reverts = lambda _data: True
@@ -141,7 +145,7 @@ async def _rose(world: World, to: int) -> bool:
     return world.node.simulated >= to
 
 
-async def test_a_lost_role_is_nobodys_fault_and_is_not_searched_for(world: World) -> None:
+async def test_a_lost_role_fails_no_reward_and_starts_no_search(world: World) -> None:
     async with world.serving():
         await reverted_once(world)
         world.node.is_minter = False
@@ -149,20 +153,20 @@ async def test_a_lost_role_is_nobodys_fault_and_is_not_searched_for(world: World
         await world.queue(20)
         await until(lambda: _rose(world, before + 2))
         assert await world.failures() == {}
-        assert await states(world.eyes) == ["mined"]
+        assert await states(world.observer) == ["mined"]
 
         world.node.is_minter = True
         await all_but(world, 1)
     assert await world.failures() == {}
 
 
-async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
+async def test_a_role_restored_during_the_search_fails_no_reward(
     world: World,
 ) -> None:
-    """Each single reward reverts in turn, and then all pass."""
+    """Each reward reverts alone in turn, and then all pass."""
     async with world.serving():
         await reverted_once(world)
-        await world.some_looks()
+        await world.some_polls()
         begun = world.node.simulated
 
         def for_a_while(_data: bytes) -> bool:
@@ -174,7 +178,7 @@ async def test_a_role_that_comes_back_while_halves_are_tried_makes_nobody_bad(
     assert await world.failures() == {}
 
 
-async def test_what_the_bucket_cannot_hold_is_not_failed(
+async def test_a_reward_above_what_the_mint_limit_has_left_is_not_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The limit fell after the lane had read it, so the larger reward reverts alone."""
@@ -182,19 +186,19 @@ async def test_what_the_bucket_cannot_hold_is_not_failed(
     async with world.serving():
         await reverted_once(world)
         world.node.mint_filled = world.node.head.minted + 2 * LTZ
-        async with transaction(world.eyes) as connection:
+        async with transaction(world.observer) as connection:
             await queue_reward(connection, ltz=500)
             await queue_reward(connection, ltz=1)
         world.wakeups.notify(REWARDS)
         await all_but(world, 2)
-        await world.some_looks()
+        await world.some_polls()
         assert await world.failures() == {}
 
         world.node.mint_filled = 10**40
         await all_but(world, 1)
 
 
-async def test_a_node_that_cannot_simulate_fails_nobody(world: World) -> None:
+async def test_a_node_that_cannot_simulate_fails_no_reward(world: World) -> None:
     """The node answers all calls, or one, with an error that is not the contract's."""
     async with world.serving():
         await reverted_once(world)
@@ -206,13 +210,13 @@ async def test_a_node_that_cannot_simulate_fails_nobody(world: World) -> None:
 
         world.node.cannot_simulate = lambda data: bytes(BAD) in data
         await all_but(world, 2)
-        await world.some_looks()
+        await world.some_polls()
         assert await world.failures() == {}
         world.node.cannot_simulate = lambda _data: False
         await all_but(world, 1)
 
 
-async def test_a_failed_reward_that_is_put_back_is_minted_once_it_can_be(world: World) -> None:
+async def test_a_requeued_failed_reward_is_minted_once_it_passes(world: World) -> None:
     world.node.bad_wallets.add(BAD)
     async with world.serving():
         await reverted_once(world)
@@ -221,14 +225,14 @@ async def test_a_failed_reward_that_is_put_back_is_minted_once_it_can_be(world: 
         await all_but(world, 2)
 
         world.node.bad_wallets.clear()
-        async with transaction(world.eyes) as connection:
+        async with transaction(world.observer) as connection:
             assert await rewards.retry(connection, bad)
         world.wakeups.notify(REWARDS)
         await all_but(world, 1)
     assert await world.failures() == {}
 
 
-async def test_one_that_is_put_back_too_early_fails_again_and_reverts_nothing(
+async def test_a_failed_reward_requeued_too_early_fails_again_without_a_revert(
     world: World,
 ) -> None:
     world.node.bad_wallets.add(BAD)
@@ -238,27 +242,27 @@ async def test_one_that_is_put_back_too_early_fails_again_and_reverts_nothing(
         await failed(world, bad)
         world.node.mine(5)  # The first revert is final, so nothing else requires simulations.
         await all_but(world, 1)
-    async with transaction(world.eyes) as connection:
+    async with transaction(world.observer) as connection:
         assert await rewards.retry(connection, bad)
     async with world.serving():
         await world.queue(1)
         await failed(world, bad)
         await all_but(world, 1)
-    assert await value(world.eyes, "SELECT count(*) FROM transactions WHERE NOT succeeded") == 1
+    assert await value(world.observer, "SELECT count(*) FROM transactions WHERE NOT succeeded") == 1
 
 
-async def test_a_lane_whose_term_is_over_fails_nobody(world: World) -> None:
+async def test_a_lane_whose_term_has_ended_fails_no_reward(world: World) -> None:
     world.node.bad_wallets.add(BAD)
     async with world.serving():
         await reverted_once(world)
         world.node.mines_at_once = False
-        await value(world.eyes, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
+        await value(world.observer, "UPDATE lanes SET epoch = epoch + 1 RETURNING epoch")
         await queue_for(world, [BAD, a_wallet(1)])
         async with asyncio.timeout(10):
-            await world.some_looks()
+            await world.some_polls()
         # The lane's next term finds the reward, since its epoch is the newest again.
         await until(lambda: _failures(world, 1))
-    assert await value(world.eyes, "SELECT epoch FROM lanes") >= 3
+    assert await value(world.observer, "SELECT epoch FROM lanes") >= 3
 
 
 async def _failures(world: World, count: int) -> bool:

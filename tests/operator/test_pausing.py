@@ -24,16 +24,16 @@ def metric(reason: str, kind: str = "mint") -> float:
 
 async def shown_reason(world: World) -> str | None:
     """The reason that a process without lanes reads from the row."""
-    async with session(world.eyes) as connection:
+    async with session(world.observer) as connection:
         facts = await read_status(connection)
     return facts.lanes[0].paused_for if facts.lanes else None
 
 
 def shows(world: World, reason: str | None) -> Callable[[], Awaitable[bool]]:
-    async def is_told() -> bool:
+    async def is_shown() -> bool:
         return await shown_reason(world) == reason
 
-    return is_told
+    return is_shown
 
 
 def out_of_limit(world: World) -> None:
@@ -44,24 +44,24 @@ def out_of_funds(world: World) -> None:
     world.node.balance = 0
 
 
-def dear(world: World) -> None:
+def expensive(world: World) -> None:
     world.node.base_fee = 1_000 * GWEI
 
 
-def away(world: World) -> None:
+def unreachable(world: World) -> None:
     world.node.is_down = True
 
 
 CASES = [
     (out_of_limit, "mint_limit"),
     (out_of_funds, "funds"),
-    (dear, "fees"),
-    (away, "node"),
+    (expensive, "fees"),
+    (unreachable, "node"),
 ]
 
 
 @pytest.mark.parametrize(("fault", "reason"), CASES, ids=[reason for _, reason in CASES])
-async def test_a_lane_that_waits_says_why_until_it_goes_on(
+async def test_a_waiting_lane_shows_its_reason_until_it_continues(
     world: World, fault: Callable[[World], None], reason: str
 ) -> None:
     normal = dict(vars(world.node))
@@ -69,7 +69,7 @@ async def test_a_lane_that_waits_says_why_until_it_goes_on(
         fault(world)
         if reason != "node":
             world.node.mine()
-            await world.some_looks()
+            await world.some_polls()
         await world.queue()
         await until(shows(world, reason))
         assert metric(reason) == 1
@@ -83,7 +83,7 @@ async def test_a_lane_that_waits_says_why_until_it_goes_on(
         assert metric(reason) == 0
 
 
-async def test_a_lane_whose_mints_would_all_revert_says_so(world: World) -> None:
+async def test_a_lane_whose_mints_would_all_revert_shows_that_reason(world: World) -> None:
     world.node.reverts = lambda _data: True
     world.node.mines_at_once = True
     await world.queue()
@@ -93,7 +93,7 @@ async def test_a_lane_whose_mints_would_all_revert_says_so(world: World) -> None
         await until(shows(world, "would_revert"))
 
 
-async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World) -> None:
+async def test_a_lane_that_cannot_begin_without_a_node_shows_that_reason(world: World) -> None:
     async with world.serving(QUICK):
         pass
     world.node.is_down = True
@@ -106,7 +106,7 @@ async def test_a_lane_that_cannot_begin_for_want_of_a_node_says_so(world: World)
         await until(lambda: true(metric("node") == 0))
 
 
-async def test_a_lane_that_stands_by_waits_for_nothing(world: World) -> None:
+async def test_a_standby_lane_shows_no_reason(world: World) -> None:
     quick = replace(QUICK, pauses=replace(QUICK.pauses, standby=0.05))
     async with world.serving(quick), world.lane(quick) as other:
         other.pause.set("node")
@@ -117,7 +117,7 @@ async def test_a_lane_that_stands_by_waits_for_nothing(world: World) -> None:
         await until(is_over)
 
 
-def test_a_reason_that_comes_and_goes_is_logged_once_a_minute() -> None:
+def test_an_alternating_reason_is_logged_once_a_minute() -> None:
     pause = LanePause("mint")
     with capture_logs() as logs:
         for _ in range(50):

@@ -1,4 +1,4 @@
-"""A lane slows down after repeated refusals for good."""
+"""A lane pauses longer after repeated permanent refusals."""
 
 from ltzd.operator.refusal_backoff import RefusalBackoff
 
@@ -10,7 +10,7 @@ class FakeClock:
         return self.now
 
 
-def test_two_refusals_in_a_row_cost_nobody_any_time() -> None:
+def test_two_refusals_in_a_row_cause_no_pause() -> None:
     backoff = RefusalBackoff(FakeClock())
     for _ in range(2):
         backoff.refused()
@@ -32,7 +32,7 @@ def test_the_pause_grows_with_each_further_refusal_up_to_two_minutes() -> None:
     assert backoff.is_probing
 
 
-def test_a_call_that_is_taken_ends_the_pause() -> None:
+def test_an_accepted_call_ends_the_pause() -> None:
     backoff = RefusalBackoff(FakeClock())
     for _ in range(9):
         backoff.refused()

@@ -38,33 +38,33 @@ PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
 
 
 @pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
-    async with a_relay_world(database_url, pool, eyes) as world:
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
         yield world
 
 
 async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USER) -> int | None:
-    async with session(world.eyes) as connection:
+    async with session(world.observer) as connection:
         relay = await relays.by_hash(connection, sent.hash, [user])
     return None if relay is None else relay.id
 
 
 async def working(world: RelayWorld) -> list[Address]:
-    async with session(world.eyes) as connection:
+    async with session(world.observer) as connection:
         return await lanes.list_served(connection, CHAIN_ID, "relay")
 
 
-# --- the plain life of a relay ----------------------------------------------------------------
+# --- relays without faults --------------------------------------------------------------------
 
 
-async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known(
+async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_stored(
     world: RelayWorld,
 ) -> None:
     async with world.relaying():
         (relay,) = await world.ask()
         await world.settled("published")
         (sent,) = world.node.sent()
-        assert await row_states(world.eyes) == ["sent"]
+        assert await row_states(world.observer) == ["sent"]
         pending = await world.progress(relay)
         assert pending.status is RelayStatus.PENDING
         assert (pending.transaction_hash, pending.sender, pending.to) == (
@@ -88,11 +88,13 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_bill_is_known
         world.node.mine(3)
         await world.settled("confirmed")
         assert await world.progress(relay) == replace(mined, status=RelayStatus.FINAL)
-    assert await row_states(world.eyes) == ["mined"]
+    assert await row_states(world.observer) == ["mined"]
     await world.executed_in_order()
 
 
-async def test_what_waits_goes_out_in_one_request_in_the_order_of_rows(world: RelayWorld) -> None:
+async def test_waiting_relays_are_published_in_one_request_in_the_order_of_rows(
+    world: RelayWorld,
+) -> None:
     world.node.mines_at_once = True
     await world.ask(20)
     await world.ask(20, OTHER_USER)
@@ -103,25 +105,29 @@ async def test_what_waits_goes_out_in_one_request_in_the_order_of_rows(world: Re
     await world.executed_in_order()
 
 
-async def test_no_more_than_allowed_is_in_flight(world: RelayWorld) -> None:
+async def test_transactions_in_flight_stay_within_the_limit(world: RelayWorld) -> None:
     await world.ask(7)
     async with world.relaying(replace(PATIENT, max_in_flight=3)):
         await world.relays_are(*["sent"] * 3, *["queued"] * 4)
-        await world.some_looks()
+        await world.some_polls()
         assert len(world.node.pool) == 3
         world.node.mine()
         await world.relays_are(*["mined"] * 3, *["sent"] * 3, "queued")
         world.node.mines_at_once = True
         world.node.mine()
         await world.relays_are(*["mined"] * 7)
-    assert await value(world.eyes, "SELECT epoch FROM lanes") == 1, "the term never lost its count"
+    assert await value(world.observer, "SELECT epoch FROM lanes") == 1, (
+        "the term lost count of its transactions in flight"
+    )
     await world.executed_in_order()
 
 
 # --- an unreliable node -----------------------------------------------------------------------
 
 
-async def test_a_refusal_in_the_middle_costs_the_others_nothing(world: RelayWorld) -> None:
+async def test_a_refusal_in_the_middle_of_a_batch_does_not_affect_the_others(
+    world: RelayWorld,
+) -> None:
     world.node.refuses = lambda sent: sent.nonce == 2
     await world.ask(5)
     async with world.relaying(PATIENT):
@@ -146,7 +152,7 @@ async def test_a_lost_reply_never_spends_a_second_nonce(world: RelayWorld, lost:
     await world.executed_in_order()
 
 
-async def test_a_lost_reply_to_what_was_mined_at_once_is_found_by_its_receipt(
+async def test_after_a_lost_reply_a_mined_relay_is_found_by_its_receipt(
     world: RelayWorld,
 ) -> None:
     world.node.mines_at_once = True
@@ -167,14 +173,14 @@ async def test_a_lost_request_is_sent_again(world: RelayWorld) -> None:
     await world.executed_in_order()
 
 
-async def test_while_the_node_is_away_nothing_is_signed(world: RelayWorld) -> None:
+async def test_while_the_node_is_unreachable_nothing_is_signed(world: RelayWorld) -> None:
     world.node.mines_at_once = True
     async with world.relaying() as lane:
         world.node.is_down = True
         await until(lambda: true(not lane.is_ready))
         await world.ask(2)
-        await world.some_looks()
-        assert await row_states(world.eyes) == ["queued", "queued"]
+        await world.some_polls()
+        assert await row_states(world.observer) == ["queued", "queued"]
         world.node.is_down = False
         await world.relays_are("mined", "mined")
     await world.executed_in_order()
@@ -201,18 +207,18 @@ async def test_a_crash_between_signing_and_publishing_loses_nothing(world: Relay
     await world.executed_in_order()
 
 
-async def test_a_crash_before_a_publication_is_written_down_repeats_the_same_bytes(
+async def test_a_crash_before_a_publication_is_stored_repeats_the_same_bytes(
     world: RelayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def dies(*_: object) -> None:
-        raise asyncpg_lost()
+    async def fail(*_: object) -> None:
+        raise connection_error()
 
     await world.ask(2)
     with monkeypatch.context() as patch:
-        patch.setattr("ltzd.store.operator.transactions.mark_published", dies)
+        patch.setattr("ltzd.store.operator.transactions.mark_published", fail)
         async with world.relay_lane():
             await until(lambda: true(len(world.node.arrived) >= 2))
-    assert await states(world.eyes) == ["signed", "signed"]
+    assert await states(world.observer) == ["signed", "signed"]
 
     async with world.relaying():
         await world.settled("published", "published")
@@ -222,36 +228,38 @@ async def test_a_crash_before_a_publication_is_written_down_repeats_the_same_byt
     await world.executed_in_order()
 
 
-async def test_a_crash_between_receipt_and_its_saving_sends_nothing_again(
+async def test_a_crash_before_a_receipt_is_stored_publishes_nothing_again(
     world: RelayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried = []
 
-    async def dies(*_: object) -> None:
+    async def fail(*_: object) -> None:
         tried.append(True)
-        raise asyncpg_lost()
+        raise connection_error()
 
     await world.ask(2)
     with monkeypatch.context() as patch:
-        patch.setattr("ltzd.store.relayer.relays.follow", dies)
+        patch.setattr("ltzd.store.relayer.relays.follow", fail)
         async with world.relay_lane(PATIENT):
             await world.settled("published", "published")
             world.node.mine()
             await until(lambda: true(bool(tried)))
-    assert await states(world.eyes) == ["published", "published"], "the two are one commit"
-    assert await row_states(world.eyes) == ["sent", "sent"]
+    assert await states(world.observer) == ["published", "published"], (
+        "the receipt and the state are not one commit"
+    )
+    assert await row_states(world.observer) == ["sent", "sent"]
 
     async with world.relaying():
         await world.relays_are("mined", "mined")
     await world.executed_in_order()
 
 
-def asyncpg_lost() -> OSError:
-    """As when a connection breaks."""
+def connection_error() -> OSError:
+    """Returns the error of a broken connection."""
     return ConnectionResetError("gone")
 
 
-async def test_what_was_mined_while_no_lane_served_is_found(world: RelayWorld) -> None:
+async def test_mints_mined_while_no_lane_served_are_found(world: RelayWorld) -> None:
     (relay,) = await world.ask()
     async with world.relaying():
         await world.settled("published")
@@ -273,7 +281,7 @@ async def test_a_database_that_drops_connections_costs_time_only(world: RelayWor
     await world.executed_in_order()
 
 
-async def test_of_two_lanes_of_one_wallet_one_serves_and_the_other_takes_over(
+async def test_one_of_two_lanes_of_a_wallet_serves_and_the_other_takes_over(
     world: RelayWorld,
 ) -> None:
     world.node.mines_at_once = True
@@ -285,19 +293,19 @@ async def test_of_two_lanes_of_one_wallet_one_serves_and_the_other_takes_over(
             await world.ask(3)
             await until(lambda: all_sent(world))
         await world.relays_are(*["mined"] * 18)
-    assert await value(world.eyes, "SELECT epoch FROM lanes") >= 3
+    assert await value(world.observer, "SELECT epoch FROM lanes") >= 3
     await world.executed_in_order()
 
 
 async def all_sent(world: RelayWorld) -> bool:
-    return "queued" not in await row_states(world.eyes)
+    return "queued" not in await row_states(world.observer)
 
 
-# --- reorgs, reverts, somebody else -----------------------------------------------------------
+# --- reorgs, reverts, foreign transactions --------------------------------------------------
 
 
 @pytest.mark.parametrize("forgets", [False, True], ids=["in the pool", "forgotten"])
-async def test_a_relay_that_a_reorg_drops_is_under_way_again_until_it_is_mined_again(
+async def test_a_relay_dropped_by_a_reorg_is_pending_until_it_is_mined_again(
     world: RelayWorld, forgets: bool
 ) -> None:
     world.node.final_depth = 50
@@ -321,7 +329,7 @@ async def test_a_relay_that_a_reorg_drops_is_under_way_again_until_it_is_mined_a
     await world.executed_in_order()
 
 
-async def test_a_final_relay_that_a_reorg_drops_all_the_same_is_mined_again(
+async def test_a_final_relay_dropped_by_a_reorg_is_mined_again(
     world: RelayWorld,
 ) -> None:
     world.node.final_depth = 1
@@ -338,7 +346,7 @@ async def test_a_final_relay_that_a_reorg_drops_all_the_same_is_mined_again(
     await world.executed_in_order()
 
 
-async def test_a_relay_that_reverts_is_over_and_nothing_is_sent_again(world: RelayWorld) -> None:
+async def test_a_reverted_relay_fails_and_is_not_published_again(world: RelayWorld) -> None:
     world.node.fails = lambda data: data[-1] == 0
     failing, passing = await world.ask(2)
     async with world.relaying():
@@ -353,12 +361,12 @@ async def test_a_relay_that_reverts_is_over_and_nothing_is_sent_again(world: Rel
         world.node.mine(3)
         await world.settled("reverted", "confirmed")
         assert await world.progress(failing) == failed
-        await world.some_looks()
+        await world.some_polls()
     assert len(set(world.node.arrived)) == 2
     await world.executed_in_order()
 
 
-async def test_a_nonce_that_a_stranger_took_fails_its_relay_and_no_other(
+async def test_a_nonce_used_elsewhere_fails_its_relay_only(
     world: RelayWorld,
 ) -> None:
     world.node.lost_requests = 1_000_000
@@ -367,8 +375,10 @@ async def test_a_nonce_that_a_stranger_took_fails_its_relay_and_no_other(
         await world.settled(*["signed"] * 3)
         world.node.use_nonce(RELAYER.address)
         world.node.lost_requests = 0
-        await world.some_looks()
-        assert await row_states(world.eyes) == ["sent"] * 3, "that block may go away again"
+        await world.some_polls()
+        assert await row_states(world.observer) == ["sent"] * 3, (
+            "a reorg may still remove that block"
+        )
 
         world.node.mine(3)
         await world.settled("displaced", "mined", "mined")
@@ -393,7 +403,7 @@ async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
     async with world.relay_lane() as lane:
         await until(lambda: true(lane.stopped is not None))
         assert "The relay wallet has used 1 nonces" in str(lane.stopped)
-    assert await row_states(world.eyes) == ["queued"]
+    assert await row_states(world.observer) == ["queued"]
 
 
 async def test_a_new_database_starts_at_the_wallets_nonce(world: RelayWorld) -> None:
@@ -408,7 +418,7 @@ async def test_a_new_database_starts_at_the_wallets_nonce(world: RelayWorld) -> 
 # --- fees and funds ---------------------------------------------------------------------------
 
 
-async def test_over_the_fee_cap_nothing_is_signed_and_all_can_be_taken_back(
+async def test_above_the_fee_cap_nothing_is_signed_and_all_relays_can_be_revoked(
     world: RelayWorld,
 ) -> None:
     policy = replace(POLICY, fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI))
@@ -417,8 +427,8 @@ async def test_over_the_fee_cap_nothing_is_signed_and_all_can_be_taken_back(
     async with world.relay_lane(policy) as lane:
         await until(lambda: true(lane.is_serving))
         withdrawn, _ = await world.ask(2)
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
         assert not lane.is_ready
         async with session(world.pool) as connection:
             assert await relays.withdraw(connection, withdrawn)
@@ -432,31 +442,31 @@ async def test_over_the_fee_cap_nothing_is_signed_and_all_can_be_taken_back(
     await world.executed_in_order()
 
 
-async def test_fees_that_fall_without_a_block_are_seen(world: RelayWorld) -> None:
-    """A chain that mines on demand makes no block while nothing is sent."""
+async def test_fees_that_fall_without_a_block_are_noticed(world: RelayWorld) -> None:
+    """A chain that mines on demand mines no block while nothing is published."""
     world.node.base_fee = 300 * GWEI
     world.node.mine()
     async with world.relay_lane() as lane:
         await until(lambda: true(lane.is_serving))
         await world.ask(1)
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
         world.node.base_fee = GWEI
         await world.settled("published")
 
 
-async def test_money_that_comes_without_a_block_is_seen(world: RelayWorld) -> None:
+async def test_funds_that_arrive_without_a_block_are_noticed(world: RelayWorld) -> None:
     world.node.balance = 1
     async with world.relay_lane() as lane:
         await until(lambda: true(lane.is_serving))
         await world.ask(1)
-        await world.some_looks()
-        assert await states(world.eyes) == []
+        await world.some_polls()
+        assert await states(world.observer) == []
         world.node.balance = 10**21
         await world.settled("published")
 
 
-async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_that_was_mined(
+async def test_a_replaced_relay_is_found_by_both_hashes_and_shows_the_mined_one(
     world: RelayWorld,
 ) -> None:
     async with world.relaying():
@@ -486,7 +496,7 @@ async def test_a_relay_made_dearer_is_found_by_either_hash_and_shows_the_one_tha
     await world.executed_in_order()
 
 
-async def test_of_what_the_purse_cannot_cover_the_first_that_fit_are_signed(
+async def test_if_the_balance_is_too_low_for_all_relays_the_first_that_fit_are_signed(
     world: RelayWorld,
 ) -> None:
     gas_price = await world.node.node.gas_price(await newest(world))
@@ -496,8 +506,8 @@ async def test_of_what_the_purse_cannot_cover_the_first_that_fit_are_signed(
     await world.ask(4)
     async with world.relaying(PATIENT):
         await world.settled("published", "published")
-        await world.some_looks()
-        assert await row_states(world.eyes) == ["sent", "sent", "queued", "queued"]
+        await world.some_polls()
+        assert await row_states(world.observer) == ["sent", "sent", "queued", "queued"]
 
         world.node.balance = ETHER
         world.node.mine()
@@ -514,7 +524,9 @@ async def newest(world: RelayWorld) -> Any:
 # --- several lanes ----------------------------------------------------------------------------
 
 
-async def test_two_wallets_share_the_queue_and_each_has_what_names_it(world: RelayWorld) -> None:
+async def test_two_wallets_share_the_queue_and_send_the_relays_that_name_them(
+    world: RelayWorld,
+) -> None:
     world.node.mines_at_once = True
     limited = LanePolicy(poll_seconds=0.02, max_in_flight=5, pauses=PAUSES)
     async with world.relaying(limited), world.relaying(limited, OTHER_RELAYER):
@@ -530,15 +542,15 @@ async def test_two_wallets_share_the_queue_and_each_has_what_names_it(world: Rel
     assert {sent.sender for sent in world.node.sent()} == {RELAYER.address, OTHER_RELAYER.address}
 
 
-async def test_what_names_a_wallet_without_lane_waits_and_holds_nobody_up(
+async def test_a_relay_that_names_a_wallet_without_lane_waits_and_delays_no_other(
     world: RelayWorld,
 ) -> None:
     async with world.relaying():
         await world.ask(wallet=OTHER_RELAYER.address)
         await world.ask()
         await world.relays_are("queued", "sent")
-        await world.some_looks()
-        assert await row_states(world.eyes) == ["queued", "sent"]
+        await world.some_polls()
+        assert await row_states(world.observer) == ["queued", "sent"]
 
 
 async def test_mints_and_relays_of_one_database_do_not_disturb_each_other(
@@ -558,15 +570,15 @@ async def test_mints_and_relays_of_one_database_do_not_disturb_each_other(
     assert set(world.node.executed().values()) == {1}
 
 
-async def test_the_rows_tell_which_relay_wallets_are_served(world: RelayWorld) -> None:
+async def test_the_rows_show_the_served_relay_wallets(world: RelayWorld) -> None:
     assert await working(world) == []
     async with world.serving(), world.relaying(), world.relaying(signer=OTHER_RELAYER):
         both = sorted([RELAYER.address, OTHER_RELAYER.address])
         await until(lambda: shown(world, both))
         await world.ask(wallet=both[1])
         await world.settled("published")
-        assert await working(world) == both[::-1], "the busiest is the first"
-    await value(world.eyes, "UPDATE lanes SET served_at = now() - interval '61 seconds'")
+        assert await working(world) == both[::-1], "the busiest wallet is not the first"
+    await value(world.observer, "UPDATE lanes SET served_at = now() - interval '61 seconds'")
     assert await working(world) == []
 
 
@@ -574,11 +586,11 @@ async def shown(world: RelayWorld, wallets: list[Address]) -> bool:
     return await working(world) == wallets
 
 
-# --- anything may happen ----------------------------------------------------------------------
+# --- random faults ----------------------------------------------------------------------------
 
 
 class Trouble:
-    """Random faults. A revoked relay is gone, or it is sent."""
+    """Random faults. A relay is either revoked or published, never both."""
 
     def __init__(self, world: RelayWorld, chance: random.Random) -> None:
         self._world = world
@@ -587,19 +599,19 @@ class Trouble:
         self._kinds: list[Callable[[], Awaitable[None]]] = [
             *[self._relays] * 4,
             *[self._blocks] * 3,
-            self._a_change_of_mind,
+            self._a_revocation,
             self._lost_publications,
             self._a_reorg,
-            self._a_forgetful_pool,
+            self._a_dropped_pool,
             self._dead_connections,
-            self._an_absent_node,
+            self._an_unreachable_node,
             self._other_fees,
             self._a_node_that_refuses,
         ]
 
     async def strike(self) -> None:
         await self._chance.choice(self._kinds)()
-        await value(self._world.eyes, "SELECT pg_sleep($1)", self._chance.random() / 25)
+        await value(self._world.observer, "SELECT pg_sleep($1)", self._chance.random() / 25)
 
     def end(self) -> None:
         self._node.is_down = self._node.refuses_cheap = False
@@ -613,9 +625,9 @@ class Trouble:
     async def _blocks(self) -> None:
         self._node.mine(self._chance.randint(1, 3))
 
-    async def _a_change_of_mind(self) -> None:
+    async def _a_revocation(self) -> None:
         (relay,) = await self._world.ask()
-        async with session(self._world.eyes) as connection:
+        async with session(self._world.observer) as connection:
             await relays.withdraw(connection, relay)
 
     async def _lost_publications(self) -> None:
@@ -626,13 +638,13 @@ class Trouble:
         depth = min(self._chance.randint(1, 6), self._node.head.number - 1)
         self._node.reorg(depth, forgets_transactions=self._chance.random() < 0.5)
 
-    async def _a_forgetful_pool(self) -> None:
+    async def _a_dropped_pool(self) -> None:
         self._node.pool.clear()
 
     async def _dead_connections(self) -> None:
         await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
 
-    async def _an_absent_node(self) -> None:
+    async def _an_unreachable_node(self) -> None:
         self._node.is_down = not self._node.is_down
 
     async def _other_fees(self) -> None:
@@ -645,7 +657,7 @@ class Trouble:
 
 
 @pytest.mark.parametrize("seed", [1, None])
-async def test_whatever_happens_each_relay_is_executed_once(
+async def test_under_random_faults_each_relay_is_executed_once(
     world: RelayWorld, seed: int | None
 ) -> None:
     seed = random.randrange(10**9) if seed is None else seed
@@ -659,15 +671,15 @@ async def test_whatever_happens_each_relay_is_executed_once(
 
         async def all_mined() -> bool:
             world.node.mine()
-            return set(await row_states(world.eyes)) == {"mined"}
+            return set(await row_states(world.observer)) == {"mined"}
 
         await until(all_mined, 20.0)
     assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.executed_in_order()
 
 
-class LastingTrouble(Trouble):
-    """Random faults, with nodes that refuse some calls for good, other calls each time."""
+class TroubleWithRefusals(Trouble):
+    """Random faults, with nodes that refuse some calls for good; each node refuses other calls."""
 
     def __init__(self, world: RelayWorld, chance: random.Random) -> None:
         super().__init__(world, chance)
@@ -684,13 +696,13 @@ class LastingTrouble(Trouble):
 
 
 @pytest.mark.parametrize("seed", [1, None])
-async def test_whatever_is_refused_each_relay_is_executed_once_or_its_nonce_is_given_up(
+async def test_under_random_refusals_each_relay_is_executed_once_or_gives_up_its_nonce(
     world: RelayWorld, seed: int | None
 ) -> None:
     seed = random.randrange(10**9) if seed is None else seed
     print(f"seed {seed}")
     world.node.final_depth = 8
-    trouble = LastingTrouble(world, random.Random(seed))
+    trouble = TroubleWithRefusals(world, random.Random(seed))
     async with world.relay_lane(), world.relay_lane():
         for _ in range(50):
             await trouble.strike()
@@ -698,10 +710,10 @@ async def test_whatever_is_refused_each_relay_is_executed_once_or_its_nonce_is_g
 
         async def all_over() -> bool:
             world.node.mine()
-            return set(await row_states(world.eyes)) == {"mined"}
+            return set(await row_states(world.observer)) == {"mined"}
 
         await until(all_over, 30.0)
-    async with session(world.eyes) as connection:
+    async with session(world.observer) as connection:
         rows = await connection.fetch(
             "SELECT r.data, t.state = 'cancelled' AS is_given_up FROM relays r "
             "JOIN transactions t ON t.id = r.transaction_id"

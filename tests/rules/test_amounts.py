@@ -10,7 +10,7 @@ from ltzd.rules.amounts import ltz_of, units_of
 
 
 @given(st.integers(0, 2**256 - 1))
-def test_what_is_shown_is_read_as_the_same_amount(units: int) -> None:
+def test_a_shown_amount_is_read_as_the_same_amount(units: int) -> None:
     assert units_of(format(ltz_of(units), "f")) == units
 
 
@@ -48,7 +48,7 @@ def test_decimals_count(text: str, units: int) -> None:
         "9" * 200,
     ],
 )
-def test_other_spellings_are_no_amounts(text: str) -> None:
+def test_other_spellings_are_refused(text: str) -> None:
     with pytest.raises(ValueError, match="must be an amount of LTZ in digits"):
         units_of(text)
 

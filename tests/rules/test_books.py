@@ -26,7 +26,7 @@ def test_references_that_only_one_side_has_are_found(chain: set[int], index: set
 
 
 @given(seqs, st.integers(0, 10_000))
-def test_every_word_that_may_hold_a_reference_is_asked_for(used: set[int], next_seq: int) -> None:
+def test_every_word_that_may_hold_a_reference_is_read(used: set[int], next_seq: int) -> None:
     indexed = IndexedLtz(1, Address(b""), 1, 1, Hash32(b""), 0, next_seq, words(used))
     requested = set(indexed.words())
     assert {seq // 256 for seq in used} <= requested
@@ -44,11 +44,11 @@ def test_an_amount_keeps_every_digit(units: int) -> None:
     ("units", "shown"),
     [(0, "0"), (LTZ, "1"), (1, "1E-18"), (15 * LTZ // 10, "1.5")],
 )
-def test_an_amount_is_shown_without_idle_zeros(units: int, shown: str) -> None:
+def test_an_amount_is_shown_without_trailing_zeros(units: int, shown: str) -> None:
     assert str(whole_ltz(units)) == shown
 
 
-def test_the_total_of_figures_is_theirs_and_of_none_is_nothing() -> None:
+def test_the_total_is_the_sum_of_the_figures_and_zero_for_none() -> None:
     first, second = (
         Figures(answered=1, bought_ltz=10, on_chain_units=7),
         Figures(answered=2, failed=3),

@@ -66,7 +66,7 @@ def refusal_of(session: CheckoutSession) -> tuple[object, str]:
     return refused.value.details["reason"], refused.value.message
 
 
-def test_a_paid_session_is_minted_as_its_metadata_say() -> None:
+def test_a_paid_session_is_minted_as_its_metadata_says() -> None:
     payment = payment_of(a_session(metadata(brand_id=BRAND_TEXT)))
 
     assert payment == Payment("cs_test_1", address_of(BRAND_TEXT), WALLET, 500, "pi_1")
@@ -94,7 +94,7 @@ def test_a_paid_session_is_minted_as_its_metadata_say() -> None:
     ],
     ids=str,
 )
-def test_a_session_that_is_not_paid_as_it_says_is_refused(
+def test_a_session_that_contradicts_its_payment_is_refused(
     changes: dict[str, Any], reason: str
 ) -> None:
     assert refusal_of(a_session(**changes))[0] == reason
@@ -121,7 +121,7 @@ def test_a_partial_refund_before_the_mint_does_not_stop_it() -> None:
         "0x" + "\uff15" * 40,
     ],
 )
-def test_a_wallet_that_is_none_is_refused(wallet: str | None) -> None:
+def test_a_malformed_wallet_is_refused(wallet: str | None) -> None:
     reason, message = refusal_of(a_session(metadata(wallet=wallet)))
     assert (reason, message) == ("wallet", "Invalid wallet address in metadata")
 
@@ -134,7 +134,7 @@ def test_a_wallet_in_letters_of_one_case_has_no_checksum(wallet: str) -> None:
 @pytest.mark.parametrize(
     "brand", [None, "", BRAND_TEXT[:-1], "0x" + " a" * 20, "demo", BRAND_TEXT + "\n"]
 )
-def test_a_session_of_no_brand_is_nobodys(brand: str | None) -> None:
+def test_a_session_without_a_brand_belongs_to_no_brand(brand: str | None) -> None:
     assert payment_of(a_session(metadata(brand_id=brand))).brand_id == NO_BRAND
 
 
@@ -203,10 +203,10 @@ NEAR = st.sampled_from([0, 0, 0, 1, -1, 10, 100])
 
 
 @given(st.integers(1, MOST_CENTS), NEAR, NEAR, NEAR)
-def test_nothing_is_minted_but_what_all_three_amounts_agree_on(
+def test_only_amounts_that_all_three_agree_on_are_minted(
     cents: int, more_hundredths: int, more_ltz: int, more: int
 ) -> None:
-    """`more_hundredths`: of a cent."""
+    """`more_hundredths` is in hundredths of a cent."""
     usd = Decimal(cents) / 100 + Decimal(more_hundredths) / 10_000
     ltz, total = cents * 10 + more_ltz, cents + more
     session = a_session(metadata(usd_amount=f"{usd:f}", ltz_amount=str(ltz)), amount_total=total)
@@ -221,13 +221,13 @@ def test_nothing_is_minted_but_what_all_three_amounts_agree_on(
 
 
 @given(st.text(max_size=40), st.text(max_size=40))
-def test_whatever_the_metadata_hold_is_minted_or_refused(usd: str, wallet: str) -> None:
+def test_any_metadata_is_minted_or_refused(usd: str, wallet: str) -> None:
     fields = metadata(usd_amount=usd, wallet=wallet, brand_id=usd)
     with pytest.raises(PaymentRefused):
         payment_of(a_session(fields))
 
 
-def test_only_what_can_never_be_held_is_over_capacity() -> None:
+def test_only_an_amount_above_the_mint_limit_is_over_capacity() -> None:
     refuse_over_capacity(500, 5_000)
     refuse_over_capacity(500, None)
     with pytest.raises(InvalidFields) as refused:
@@ -243,13 +243,13 @@ PAID_TYPES = ("checkout.session.completed", "checkout.session.async_payment_succ
 
 
 @pytest.mark.parametrize("kind", PAID_TYPES)
-def test_a_paid_session_is_heard_of(kind: str) -> None:
+def test_an_event_of_a_paid_session_is_recognized(kind: str) -> None:
     assert parse_event(a_session_event("cs_test_1", kind)) == SessionPaid("cs_test_1")
 
 
 @pytest.mark.parametrize("kind", PAID_TYPES)
 @pytest.mark.parametrize("status", ["unpaid", "no_payment_required", None, True])
-def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str) -> None:
+def test_an_event_of_an_unpaid_session_is_ignored(kind: str, status: str) -> None:
     assert parse_event(a_session_event("cs_test_1", kind, status)) == Unrelated(kind)
 
 
@@ -268,7 +268,7 @@ def test_nothing_follows_from_a_session_that_is_not_paid(kind: str, status: str)
         (a_dispute("pi_1", 300), Dispute("dp_1", "pi_1", 300, "fraudulent")),
     ],
 )
-def test_money_that_goes_back_is_heard_of(event: object, notice: ProviderNotice) -> None:
+def test_an_event_of_a_reversal_is_recognized(event: object, notice: ProviderNotice) -> None:
     assert parse_event(event) == notice
 
 
@@ -290,7 +290,7 @@ def test_money_that_goes_back_is_heard_of(event: object, notice: ProviderNotice)
     ],
     ids=lambda event: str(event["type"]),
 )
-def test_nothing_follows_from_what_is_not_about_a_sessions_money(event: dict[str, object]) -> None:
+def test_an_event_that_is_not_about_a_sessions_money_is_ignored(event: dict[str, object]) -> None:
     assert isinstance(parse_event(event), Unrelated)
 
 
@@ -317,7 +317,7 @@ RUBBISH: list[object] = [
 
 
 @pytest.mark.parametrize("event", RUBBISH, ids=lambda event: json.dumps(event)[:60])
-def test_rubbish_is_no_event(event: object) -> None:
+def test_a_malformed_event_is_refused(event: object) -> None:
     with pytest.raises(PaymentRefused, match=r"^The event is malformed"):
         parse_event(event)
 
@@ -343,7 +343,7 @@ def both_kinds(amounts: list[int]) -> tuple[list[PaymentRefund], list[RefundedCh
 
 
 @pytest.mark.parametrize("comes_first", ["refund", "sum"])
-def test_a_refund_that_is_told_in_both_ways_counts_once(comes_first: str) -> None:
+def test_a_refund_reported_by_both_kinds_of_events_counts_once(comes_first: str) -> None:
     (refund,), (charge,) = both_kinds([500])
     order: list[PaymentRefund | RefundedCharge] = [refund, charge, refund, charge]
     if comes_first == "sum":
@@ -363,7 +363,7 @@ AMOUNTS = st.lists(st.integers(1, 300), min_size=1, max_size=6)
 
 
 @given(AMOUNTS, st.sampled_from(["refunds", "sums", "both"]), st.randoms(), st.data())
-def test_in_any_order_and_however_often_exactly_what_went_back_is_recorded(
+def test_reversals_are_recorded_exactly_in_any_order_and_with_repeats(
     amounts: list[int], sent: str, order: random.Random, data: st.DataObject
 ) -> None:
     refunds, sums = both_kinds(amounts)
@@ -378,7 +378,7 @@ def test_in_any_order_and_however_often_exactly_what_went_back_is_recorded(
     assert sum(recorded(notices).values()) == sum(amounts)
 
 
-def test_a_dispute_is_its_own_whatever_was_refunded() -> None:
+def test_a_dispute_is_recorded_independently_of_refunds() -> None:
     reversal = reversal_of(Dispute("dp_1", "pi_1", 500, "fraudulent"), {"re_1": 500})
     assert reversal is not None
     assert (reversal.kind, reversal.usd_cents, reversal.reason) == ("dispute", 500, "fraudulent")

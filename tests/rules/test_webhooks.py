@@ -48,7 +48,7 @@ def test_jitter_only_lengthens_a_pause_and_by_a_tenth_at_most(attempts: int, cha
 
 
 @given(st.integers(1, 9), chances, st.timedeltas(timedelta(0), DAY))
-def test_what_an_endpoint_asks_for_lengthens_a_pause_and_never_shortens_it(
+def test_retry_after_lengthens_a_pause_and_never_shortens_it(
     attempts: int, chance: float, asked_for: timedelta
 ) -> None:
     due = next_attempt(attempts, NOW, chance, asked_for)
@@ -59,7 +59,7 @@ def test_what_an_endpoint_asks_for_lengthens_a_pause_and_never_shortens_it(
 
 
 @pytest.mark.parametrize("asked_for", [None, timedelta(0), DAY])
-def test_after_the_last_attempt_there_is_no_other(asked_for: timedelta | None) -> None:
+def test_the_last_attempt_is_not_repeated(asked_for: timedelta | None) -> None:
     assert next_attempt(ATTEMPTS, NOW, 0, asked_for) is None
     assert next_attempt(ATTEMPTS + 1, NOW, 0, asked_for) is None
 
@@ -80,14 +80,14 @@ def test_after_the_last_attempt_there_is_no_other(asked_for: timedelta | None) -
         ("Saturday, 01-Mar-25 12:01:00 GMT", 60),
     ],
 )
-def test_patience_is_asked_for_in_seconds_or_until_a_date(text: str, seconds: int) -> None:
+def test_retry_after_is_in_seconds_or_a_date(text: str, seconds: int) -> None:
     assert retry_after(text, NOW) == timedelta(seconds=seconds)
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "soon", "-5", "1.5", "1e3", "²", "٣", "Sat, 99 Mar 2025 12:01:00 GMT", "\0"]
 )
-def test_what_means_nothing_asks_for_nothing(text: str | None) -> None:
+def test_a_meaningless_retry_after_is_ignored(text: str | None) -> None:
     assert retry_after(text, NOW) is None
 
 
@@ -109,7 +109,7 @@ def test_only_a_2xx_is_a_delivery_and_only_410_closes_the_endpoint() -> None:
     ]
 
 
-def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> None:
+def test_a_failure_leaves_one_slot_and_successes_double_the_slots_up_to_four() -> None:
     slots = DeliverySlots()
     assert [slots.free(under_way, NOW) for under_way in (0, 3, 4, 5)] == [4, 1, 0, 0]
 
@@ -124,7 +124,7 @@ def test_a_failure_leaves_one_place_and_successes_double_them_up_to_four() -> No
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_an_overloaded_endpoint_rests_as_long_as_it_says_within_bounds(status: int) -> None:
+def test_an_overloaded_endpoint_rests_as_long_as_it_asks_within_bounds(status: int) -> None:
     minute = timedelta(minutes=1)
     resting = DeliverySlots().after_failure(status, minute, NOW)
     assert resting.free(0, NOW + minute - timedelta(seconds=1)) == 0
@@ -132,7 +132,9 @@ def test_an_overloaded_endpoint_rests_as_long_as_it_says_within_bounds(status: i
     assert resting.after_success().free(0, NOW) == 2
 
     long = DeliverySlots().after_failure(status, DAY, NOW)
-    assert long.free(0, NOW + LONGEST_REST) == 1, "its other webhooks do not wait for a day"
+    assert long.free(0, NOW + LONGEST_REST) == 1, (
+        "the endpoint's other webhooks would wait for a day"
+    )
 
 
 @pytest.mark.parametrize(("status", "asked_for"), [(500, DAY), (None, None), (429, None)])
@@ -140,7 +142,7 @@ def test_other_failures_need_no_rest(status: int | None, asked_for: timedelta | 
     assert DeliverySlots().after_failure(status, asked_for, NOW).free(0, NOW) == 1
 
 
-def test_the_failure_of_what_was_under_way_does_not_end_a_rest() -> None:
+def test_the_failure_of_an_attempt_in_flight_does_not_end_a_rest() -> None:
     resting = DeliverySlots().after_failure(429, LONGEST_REST, NOW)
 
     assert resting.after_failure(500, None, NOW).free(0, NOW) == 0

@@ -27,6 +27,7 @@ Encoder: TypeAlias = Callable[..., Any]
 _MAX_JSON_NUMBER = 2**53 - 1
 _HALF_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141 // 2
 _ARRAY = re.compile(r"(.+)\[([0-9]*)\]")
+_INTEGER = re.compile(r"u?int[0-9]+")
 _DOMAIN = "EIP712Domain"
 _DOMAIN_FIELDS = {
     "name": "string",
@@ -158,7 +159,9 @@ def _is_exactly(kind: str, value: object) -> bool:
         size = "20" if kind == "address" else kind.removeprefix("bytes")
         raw = bytes_of(value) if isinstance(value, str) else value
         return isinstance(raw, bytes) and (not size or len(raw) == int(size))
-    return isinstance(value, int | str) and not isinstance(value, bool)
+    # Without a size the hash would name a type that no contract has.
+    is_integer = _INTEGER.fullmatch(kind) is not None
+    return is_integer and isinstance(value, int | str) and not isinstance(value, bool)
 
 
 def _as_json(value: object) -> object:

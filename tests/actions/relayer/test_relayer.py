@@ -123,7 +123,7 @@ async def relayed(
 
 async def is_written(process: RelayerProcess, *wanted: str) -> None:
     async def is_reached() -> bool:
-        return await row_states(process.world.eyes) == list(wanted)
+        return await row_states(process.world.observer) == list(wanted)
 
     await until(is_reached)
 
@@ -163,7 +163,7 @@ async def test_a_relays_hash_is_returned_only_after_a_node_accepted_the_transact
         request = process.request(key="k")
         with pytest.raises(RelayPending):
             await relayed(relayer, request)
-        assert await row_states(process.world.eyes) == ["sent"]
+        assert await row_states(process.world.observer) == ["sent"]
         hash_ = node.sent()[0].hash
         with pytest.raises(NotFound):
             await relayer.find(CALLER, hash_)
@@ -194,7 +194,7 @@ async def test_a_relay_that_the_network_refuses_fails_once_its_cancellation_is_f
         await until(lambda: is_taken(process))
         node.mine(2)
         await process.world.settled("mined")
-        await process.world.some_looks()
+        await process.world.some_polls()
         assert not waiting.done()
         node.mine(3)
         failed = await waiting
@@ -228,7 +228,7 @@ async def test_a_relay_that_no_lane_signs_in_time_is_withdrawn_and_never_sent(
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, process.request())
-        assert await row_states(process.world.eyes) == []
+        assert await row_states(process.world.observer) == []
         process.world.node.balance = 1_000 * ETHER
         process.world.node.mines_at_once = True
         await relayed(relayer, process.request())
@@ -246,7 +246,7 @@ async def test_a_joining_caller_withdraws_the_relay_that_its_first_caller_left(
         first.cancel()
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, request)
-        assert await row_states(process.world.eyes) == []
+        assert await row_states(process.world.observer) == []
 
 
 async def test_a_relay_held_back_by_the_gas_price_is_refused_with_that_price(
@@ -260,7 +260,7 @@ async def test_a_relay_held_back_by_the_gas_price_is_refused_with_that_price(
         with pytest.raises(ValidationFailed) as refused:
             await relayed(relayer, process.request())
     assert refused.value.details["maxGwei"] == 100
-    assert await row_states(process.world.eyes) == []
+    assert await row_states(process.world.observer) == []
 
 
 async def test_a_request_whose_simulation_took_too_long_is_not_admitted(
@@ -270,7 +270,7 @@ async def test_a_request_whose_simulation_took_too_long_is_not_admitted(
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(Unavailable, match="in time"):
             await relayed(relayer, process.request())
-    assert await row_states(process.world.eyes) == []
+    assert await row_states(process.world.observer) == []
 
 
 async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
@@ -288,7 +288,7 @@ async def test_a_call_that_failed_on_chain_is_answered_as_failed_and_counts(
         assert await relayed(relayer, request) == relay
         with pytest.raises(TransactionFailed):
             await relayed(relayer, process.request())
-    assert await row_states(process.world.eyes) == ["mined"]
+    assert await row_states(process.world.observer) == ["mined"]
 
 
 async def test_a_malformed_answer_about_a_collection_makes_the_chain_unavailable(
@@ -320,7 +320,9 @@ async def reserved_wei(process: RelayerProcess) -> int:
     relayer = process.relayer(budgeted(GasBudgets()))
     async with running(*process.loops), process.world.relaying():
         await relayed(relayer, process.request(), TokenUser("first", None))
-    reserved: int = await value(process.world.eyes, "SELECT max(max_cost_wei)::bigint FROM relays")
+    reserved: int = await value(
+        process.world.observer, "SELECT max(max_cost_wei)::bigint FROM relays"
+    )
     return reserved
 
 
@@ -338,7 +340,7 @@ async def test_an_identity_has_one_budget_over_all_its_wallets_and_over_tokens_a
     """A site session uses the second wallet without a token; its user's row names the identity."""
     process.world.node.mines_at_once = True
     reserved = await reserved_wei(process)
-    async with session(process.world.eyes) as connection:
+    async with session(process.world.observer) as connection:
         await connection.execute(
             "INSERT INTO users (id, email_key, identity_subject, wallet) "
             "VALUES (gen_random_uuid(), 'ann@shop.example', $1, $2)",
@@ -374,4 +376,4 @@ async def test_a_spent_total_budget_refuses_relays_before_any_request_to_a_node(
         with pytest.raises(ValidationFailed):
             await relayer.precheck(USER, None, ANN)
     assert [process.world.node.call_counts[method] for method in methods] == before
-    assert await row_states(process.world.eyes) == ["mined"]
+    assert await row_states(process.world.observer) == ["mined"]

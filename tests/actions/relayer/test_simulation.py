@@ -20,7 +20,7 @@ from ltzd.errors import (
 )
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees
 from ltzd.values import hex_of
-from tests.support.chain.fake_node import a_sentence, custom_error
+from tests.support.chain.fake_node import a_revert_string, custom_error
 from tests.support.chain.scripted_node import NEVER, a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan
@@ -204,7 +204,7 @@ async def test_a_failing_inner_call_is_refused_even_if_the_outer_call_passes() -
 
 
 async def test_a_call_that_reverts_with_any_gas_is_refused_with_its_revert_reason() -> None:
-    revert = reverted(a_sentence("paused"))
+    revert = reverted(a_revert_string("paused"))
     refused = await refusal(Script(eth_call=revert, eth_estimateGas=revert), wanted=30_000)
     assert isinstance(refused, TransactionFailed)
 
@@ -215,7 +215,7 @@ async def test_a_call_that_reverts_with_any_gas_is_refused_with_its_revert_reaso
 @pytest.mark.parametrize(
     ("data", "reason"),
     [
-        (a_sentence("sold out"), "sold out"),
+        (a_revert_string("sold out"), "sold out"),
         (custom_error("Panic(uint256)", 0x11), "Panic: arithmetic overflow or underflow"),
         (custom_error("ClaimsPaused()"), None),
         (b"", "reverted without a reason"),
@@ -276,7 +276,7 @@ async def failure_reason(script: Script) -> str:
 
 
 async def test_the_reason_of_a_mined_failure_is_read_at_its_block() -> None:
-    script = Script(eth_call=reverted(a_sentence("sold out")))
+    script = Script(eth_call=reverted(a_revert_string("sold out")))
     assert await failure_reason(script) == "sold out"
     assert [params[1] for _, params in script.requests] == ["0x10"]
 
@@ -287,7 +287,7 @@ async def test_the_reason_of_a_mined_failure_is_read_at_its_block() -> None:
 async def test_a_reason_missing_at_the_block_is_read_at_the_parent_block(first: Any) -> None:
     def answer(request: Any) -> object:
         if request["params"][1] == "0xf":
-            return reverted(a_sentence("sold out"))(request)
+            return reverted(a_revert_string("sold out"))(request)
         return first(request) if callable(first) else result(request, first)
 
     assert await failure_reason(Script(eth_call=answer)) == "sold out"

@@ -1,4 +1,4 @@
-"""Every call that we encode and every log that we read, by hand, is as web3 has it."""
+"""Every call encoded and every log decoded by hand equals web3's."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -44,7 +44,7 @@ def uints(bits: int = 256) -> st.SearchStrategy[int]:
     return st.integers(0, 2**bits - 1)
 
 
-def theirs(contract: str, function: str, *arguments: Any) -> bytes:
+def by_web3_call(contract: str, function: str, *arguments: Any) -> bytes:
     shown = [
         checksummed(Address(argument))
         if isinstance(argument, bytes) and len(argument) == 20
@@ -64,8 +64,10 @@ def test_claim_for_and_buy_for(
 ) -> None:
     given_here = (user, which, most, count, reference)
 
-    assert perk_nft.claim_for_call(*given_here) == theirs("PerkNFT", "claimFor", *given_here)
-    assert points_sale.buy_for_call(*given_here) == theirs("PointsSale", "buyFor", *given_here)
+    assert perk_nft.claim_for_call(*given_here) == by_web3_call("PerkNFT", "claimFor", *given_here)
+    assert points_sale.buy_for_call(*given_here) == by_web3_call(
+        "PointsSale", "buyFor", *given_here
+    )
 
 
 @given(uints(), addresses, uints(), uints(), words)
@@ -76,7 +78,7 @@ def test_redeem_charge(
 
     ours = perk_nft.redeem_charge_call(*given_here)
 
-    assert ours == theirs("PerkNFT", "redeemCharge", *given_here)
+    assert ours == by_web3_call("PerkNFT", "redeemCharge", *given_here)
 
 
 @settings(max_examples=30)
@@ -102,10 +104,10 @@ def test_calls_of_ltz(
         (ltz.nonces_call(owner), "nonces", (owner,)),
     ]
     for ours, function, arguments in named:
-        assert ours == theirs("LTZ", function, *arguments)
+        assert ours == by_web3_call("LTZ", function, *arguments)
     permit_ltz = relayed.permit_ltz_call(permit, signature)
     for contract in artifacts.CONTRACTS[1:]:
-        expected = theirs(contract, "permitLTZ", owner, value, before, *vrs(signature))
+        expected = by_web3_call(contract, "permitLTZ", owner, value, before, *vrs(signature))
         assert permit_ltz == expected
 
 
@@ -113,16 +115,18 @@ def test_calls_of_ltz(
 @given(st.lists(st.binary(max_size=300), max_size=5))
 def test_a_multicall(calls: list[bytes]) -> None:
     for contract in artifacts.CONTRACTS:
-        assert relayed.multicall(calls) == theirs(contract, "multicall", calls)
+        assert relayed.multicall(calls) == by_web3_call(contract, "multicall", calls)
 
 
 @settings(max_examples=30)
 @given(uints(), addresses, words)
 def test_reads(number: int, holder: Address, deal: bytes) -> None:
-    assert perk_nft.claims_of_call(holder, number) == theirs("PerkNFT", "claimsOf", holder, number)
-    assert perk_nft.collection_call(number) == theirs("PerkNFT", "collection", number)
-    assert points_sale.item_call(number) == theirs("PointsSale", "item", number)
-    assert business_escrow.deal_call(deal) == theirs("BusinessEscrow", "deal", deal)
+    assert perk_nft.claims_of_call(holder, number) == by_web3_call(
+        "PerkNFT", "claimsOf", holder, number
+    )
+    assert perk_nft.collection_call(number) == by_web3_call("PerkNFT", "collection", number)
+    assert points_sale.item_call(number) == by_web3_call("PointsSale", "item", number)
+    assert business_escrow.deal_call(deal) == by_web3_call("BusinessEscrow", "deal", deal)
 
 
 @given(addresses, uints(96), addresses, uints(40), st.sampled_from(DealStatus), uints(16))
@@ -312,7 +316,7 @@ def plainly(value: Any) -> Any:
 
 
 def flat(values: list[Any], event: str) -> list[Any]:
-    """In the order of our facts: a tuple's components stand beside the other arguments."""
+    """Returns the values in the order of the facts, with the components of tuples flattened."""
     if event == "CollectionCreated":
         number, _, params, uri = values
         return [number, *params, uri]

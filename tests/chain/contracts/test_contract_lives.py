@@ -1,4 +1,4 @@
-"""Each contract's whole life on both dev chains: shipped bytecode, real keys, users without gas.
+"""Each contract's life on both dev chains: shipped bytecode, real keys, users without gas.
 
 Forge's tests cover the contracts' behaviour in every corner. These tests show that ltzd's encoding
 and names of reverts, and the nodes of dev mode, agree with it.
@@ -29,7 +29,7 @@ async def contracts(request: pytest.FixtureRequest) -> AsyncIterator[Contracts]:
 
 
 async def a_user(contracts: Contracts, ltz: int = 0) -> Party:
-    """With LTZ and, as every user, without the means to pay for gas."""
+    """Returns a user with LTZ and without native currency for gas."""
     user = Party()
     if ltz:
         await contracts.mint(user, ltz)
@@ -70,7 +70,7 @@ async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Co
 
 
 async def claim(contracts: Contracts, user: Party, of: Collection, claims: int = 0) -> int:
-    """By relay, with the permit in the same transaction; the token's id."""
+    """Claims by relay, with the permit in the same transaction; returns the token's id."""
     permit = web3_contracts.encode_call(
         "PerkNFT", "permitLTZ", *await contracts.permit(user, "PerkNFT", of.price)
     )
@@ -146,7 +146,7 @@ async def test_a_perk_is_claimed_with_a_permit_in_one_transaction_and_redeemed_t
     )
 
 
-async def test_who_gave_a_perk_away_has_claimed_it_nevertheless(contracts: Contracts) -> None:
+async def test_a_perk_given_away_still_counts_as_claimed(contracts: Contracts) -> None:
     user = await a_user(contracts)
     free = await a_collection(contracts, max_per_user=1)
     token = await claim(contracts, user, free)
@@ -162,7 +162,9 @@ async def test_who_gave_a_perk_away_has_claimed_it_nevertheless(contracts: Contr
     )
 
 
-async def test_a_permit_that_somebody_published_first_does_no_harm(contracts: Contracts) -> None:
+async def test_a_permit_that_another_account_published_first_does_not_break_the_claim(
+    contracts: Contracts,
+) -> None:
     user, stranger = await a_user(contracts, ltz=5), Party()
     coffee = await a_collection(contracts, ltz=5)
     owner, value, deadline, v, r, s = await contracts.permit(user, "PerkNFT", 5 * LTZ)
@@ -184,7 +186,9 @@ async def test_a_permit_that_somebody_published_first_does_no_harm(contracts: Co
     assert await contracts.balance(user) == 0
 
 
-async def test_a_claim_signed_by_the_user_is_sent_by_anybody_once(contracts: Contracts) -> None:
+async def test_a_claim_signed_by_the_user_can_be_sent_by_any_account_once(
+    contracts: Contracts,
+) -> None:
     user, stranger = await a_user(contracts, ltz=8), Party()
     coffee = await a_collection(contracts, ltz=4, requires_sig=True)
     await contracts.give_gas_money(stranger)
@@ -228,7 +232,7 @@ async def test_a_signed_claim_ends_with_its_deadline(contracts: Contracts) -> No
 
 
 async def an_item(contracts: Contracts, id_: int, **changes: Any) -> Party:
-    """5 LTZ each, 10 of them, 3 at once; answers who is paid."""
+    """Creates an item: price 5 LTZ, stock 10, 3 a purchase. Returns who is paid."""
     payout = Party()
     item: dict[str, Any] = {
         "payout": payout.address,
@@ -273,7 +277,7 @@ async def test_an_item_is_bought_once_per_reference_and_pays_its_payout(
     assert (item[2], item[3]) == (10, 2)
 
 
-async def test_what_is_paid_for_a_burning_item_is_gone(contracts: Contracts) -> None:
+async def test_the_price_of_a_burning_item_is_burned(contracts: Contracts) -> None:
     user = await a_user(contracts, ltz=5)
     payout = await an_item(contracts, 2, burns=True)
     await allow(contracts, user, "PointsSale", 5)
@@ -292,7 +296,7 @@ async def test_what_is_paid_for_a_burning_item_is_gone(contracts: Contracts) -> 
     assert await contracts.balance(payout) == 0
 
 
-async def test_a_purchase_signed_by_the_buyer_is_sent_by_anybody_once(
+async def test_a_purchase_signed_by_the_buyer_can_be_sent_by_any_account_once(
     contracts: Contracts,
 ) -> None:
     user, stranger = await a_user(contracts, ltz=10), Party()
@@ -336,13 +340,13 @@ class Deal:
         return int((await contracts.view("BusinessEscrow", "deal", self.id))[4])
 
     async def paid(self, contracts: Contracts) -> tuple[int, int]:
-        """What user and business have now, in LTZ."""
+        """Returns the balances of user and business, in LTZ."""
         user, business = await contracts.balance(self.user), await contracts.balance(self.business)
         return user // LTZ, business // LTZ
 
 
 async def a_deal(contracts: Contracts) -> Deal:
-    """The user has locked 10 LTZ of 10 for a day, by relay and permit."""
+    """Locks all 10 LTZ of a user for a day, by relay and permit."""
     user, business, id_ = await a_user(contracts, ltz=10), Party(), a_reference()
     await contracts.send(
         contracts.registrar, "BusinessEscrow", "setBusiness", business.address, True
@@ -361,7 +365,7 @@ async def a_deal(contracts: Contracts) -> Deal:
     return deal
 
 
-async def test_a_locked_deal_comes_back_after_its_time_whoever_asks(contracts: Contracts) -> None:
+async def test_any_account_can_return_an_expired_deal_to_its_user(contracts: Contracts) -> None:
     deal, stranger = await a_deal(contracts), Party()
     await contracts.give_gas_money(stranger)
     await contracts.let_pass(DAY - HOUR)
@@ -375,7 +379,7 @@ async def test_a_locked_deal_comes_back_after_its_time_whoever_asks(contracts: C
     assert await contracts.refusal(stranger, "BusinessEscrow", "reclaim", deal.id) == "NotLocked"
 
 
-async def test_a_deal_is_released_by_its_user_or_the_settler_alone(contracts: Contracts) -> None:
+async def test_only_the_user_or_the_settler_can_release_a_deal(contracts: Contracts) -> None:
     deal = await a_deal(contracts)
     for nobody in (contracts.relay, deal.business):
         refusal = await contracts.refusal(nobody, "BusinessEscrow", "release", deal.id)
@@ -419,7 +423,7 @@ async def test_an_arbiter_splits_a_deal(contracts: Contracts) -> None:
     ("function", "kind", "paid"),
     [("releaseWithSig", "Release", (0, 10)), ("refundWithSig", "Refund", (10, 0))],
 )
-async def test_a_deals_end_that_one_side_signed_is_sent_by_anybody_once(
+async def test_an_end_of_a_deal_signed_by_one_side_can_be_sent_by_any_account_once(
     contracts: Contracts, function: str, kind: str, paid: tuple[int, int]
 ) -> None:
     deal, stranger = await a_deal(contracts), Party()
@@ -484,7 +488,7 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
         refusal = await contracts.refusal(thief, contract, function, *arguments)
         assert refusal == error, (contract, function)
 
-    # What it can do: spend an allowance on a perk, an item or a deal of that very user.
+    # The key can only spend an allowance on a perk, an item or a deal of the same user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)
     calls = [
         web3_contracts.encode_call("PointsSale", "permitLTZ", *permit),

@@ -1,4 +1,4 @@
-"""Our encoding of LTZ's calls and reading of its logs equal web3's on the compiled ABI."""
+"""The encoded calls and decoded logs of LTZ equal web3's on the compiled ABI."""
 
 from typing import Any
 
@@ -135,7 +135,7 @@ def test_the_topics_are_those_of_the_abi() -> None:
         [ltz.TRANSFER_TOPIC, padded(b"\x01" * 20), padded(b"\x02" * 20), b"\x03" * 32],
     ],
 )
-def test_other_logs_are_no_facts(topics: list[bytes]) -> None:
+def test_other_logs_decode_to_nothing(topics: list[bytes]) -> None:
     assert decode_log(a_log(topics, encode(["uint256"], [1]))) is None
 
 
@@ -158,7 +158,7 @@ def test_other_logs_are_no_facts(topics: list[bytes]) -> None:
         {"topics": ""},
     ],
 )
-def test_a_malformed_log_of_ours_is_a_value_error(changes: dict[str, object]) -> None:
+def test_a_malformed_log_of_ltz_is_a_value_error(changes: dict[str, object]) -> None:
     topics = [ltz.TRANSFER_TOPIC, padded(b"\x01" * 20), padded(b"\x02" * 20)]
     log = a_log(topics, bytes(32)) | changes
 

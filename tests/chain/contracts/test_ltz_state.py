@@ -1,4 +1,4 @@
-"""LTZ's supply and references of exactly one block, or the reason why a node cannot tell them."""
+"""LTZ's supply and references at exactly one block, or the reason why they are unavailable."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -20,7 +20,7 @@ USED = {0: 0b101, 3: 1 << 255, 150: 1}
 
 
 class Chain:
-    """A node whose `eth_call` knows LTZ at the heights that it `keeps`, and at its head."""
+    """A node whose `eth_call` works at the heights in `keeps`, and at its head."""
 
     def __init__(self, head: int = BLOCK) -> None:
         self.head = head
@@ -69,7 +69,7 @@ async def state_of(chain: Chain) -> LtzState:
         return await ltz_state.read_state_at(rpc, CONTRACT, BLOCK, HASH, range(250))
 
 
-async def test_it_is_asked_of_the_block_in_batches() -> None:
+async def test_the_state_is_read_at_the_block_in_batches() -> None:
     chain = Chain(head=9)
 
     assert await state_of(chain) == LtzState(5 * 10**18, USED)
@@ -78,14 +78,14 @@ async def test_it_is_asked_of_the_block_in_batches() -> None:
     assert max(chain.batches) == 100
 
 
-async def test_a_node_that_forgot_the_block_tells_it_while_it_is_the_newest() -> None:
+async def test_a_node_without_history_answers_while_the_block_is_the_newest() -> None:
     chain = Chain()
     chain.keeps.clear()
 
     assert await state_of(chain) == LtzState(5 * 10**18, USED)
 
 
-async def test_a_node_that_has_neither_says_so() -> None:
+async def test_a_node_without_the_blocks_state_is_reported() -> None:
     for head in (6, 8):
         chain = Chain(head)
         chain.keeps.clear()
@@ -93,14 +93,14 @@ async def test_a_node_that_has_neither_says_so() -> None:
             await state_of(chain)
 
 
-async def test_another_block_in_its_place_is_not_compared() -> None:
+async def test_another_block_at_the_height_is_not_compared() -> None:
     chain = Chain(head=9)
     chain.hashes[BLOCK] = OTHER
     with pytest.raises(NodeUnavailable, match="another block 7"):
         await state_of(chain)
 
 
-async def test_a_newer_block_that_came_while_it_was_asked_is_not_compared() -> None:
+async def test_a_block_mined_during_the_read_is_not_compared() -> None:
     chain = Chain()
     chain.keeps.clear()
 
@@ -114,7 +114,7 @@ async def test_a_newer_block_that_came_while_it_was_asked_is_not_compared() -> N
 
 
 @pytest.mark.parametrize("nonsense", ["0x", "0x12", None, 7, "0x" + "zz" * 32, ["0x"]])
-async def test_an_answer_that_is_not_ltzs_is_said(nonsense: object) -> None:
+async def test_an_answer_that_is_not_ltzs_is_reported(nonsense: object) -> None:
     chain = Chain()
     chain.answer = lambda _data: nonsense
     with pytest.raises(NodeUnavailable, match="not those of LTZ"):

@@ -14,8 +14,8 @@ PERK_NFT = Address(b"\x01" * 20)
 AT = OfferContracts(PERK_NFT, Address(b"\x02" * 20), Address(b"\x03" * 20))
 
 
-class Muddled(Rpc):
-    """A node that answers everything with the same, but knows its head."""
+class OneAnswerRpc(Rpc):
+    """A node that gives one answer to every request, but a correct head."""
 
     def __init__(self, answer: Any, head: Any = "0x9") -> None:
         super().__init__("http://node.invalid")
@@ -32,26 +32,24 @@ class Muddled(Rpc):
 
 @pytest.mark.parametrize("answer", [None, 7, {}, [], [None], [{}], "0x", "zz", "0xzz", "0x12"])
 @pytest.mark.parametrize("what", ["collections", "collection", "item", "is_business"])
-async def test_a_nonsense_answer_is_a_node_that_is_unavailable(answer: Any, what: str) -> None:
+async def test_a_nonsense_answer_raises_node_unavailable(answer: Any, what: str) -> None:
     given: dict[str, list[Any]] = {"collections": [], "is_business": [PERK_NFT]}
 
     with pytest.raises(NodeUnavailable):
-        await getattr(OfferReader(Muddled(answer), AT), what)(*given.get(what, [1]))
+        await getattr(OfferReader(OneAnswerRpc(answer), AT), what)(*given.get(what, [1]))
 
 
 @pytest.mark.parametrize("answer", [None, 7, {}, "0x", [None], [{}], [{"topics": 7}]])
 @pytest.mark.parametrize("what", ["items", "businesses"])
-async def test_a_nonsense_list_of_logs_is_a_node_that_is_unavailable(
-    answer: Any, what: str
-) -> None:
+async def test_a_nonsense_list_of_logs_raises_node_unavailable(answer: Any, what: str) -> None:
     with pytest.raises(NodeUnavailable):
-        await getattr(OfferReader(Muddled(answer), AT), what)()
+        await getattr(OfferReader(OneAnswerRpc(answer), AT), what)()
 
 
 @pytest.mark.parametrize("head", [None, 7, "nine", {}])
-async def test_a_nonsense_head_is_a_node_that_is_unavailable(head: Any) -> None:
+async def test_a_nonsense_head_raises_node_unavailable(head: Any) -> None:
     with pytest.raises(NodeUnavailable):
-        await OfferReader(Muddled([], head), AT).items()
+        await OfferReader(OneAnswerRpc([], head), AT).items()
 
 
 CREATED = hex_of(web3_contracts.event_topic("PerkNFT", "CollectionCreated"))
@@ -65,6 +63,6 @@ CREATED = hex_of(web3_contracts.event_topic("PerkNFT", "CollectionCreated"))
         {"address": "0x12", "topics": [], "data": "0x"},
     ],
 )
-def test_a_receipt_with_malformed_logs_is_a_node_that_is_unavailable(log: Any) -> None:
+def test_a_receipt_with_malformed_logs_raises_node_unavailable(log: Any) -> None:
     with pytest.raises(NodeUnavailable):
         offers.created_collection_id([log], PERK_NFT)

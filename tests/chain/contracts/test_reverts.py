@@ -30,7 +30,7 @@ VALUES: dict[str, object] = {
 
 
 def encoded(name: str, *arguments: object) -> bytes:
-    """A custom error of any of the four, by web3's selector and eth-abi's arguments."""
+    """A custom error of any of the four contracts, by web3's selector and eth-abi's arguments."""
     types = [each["type"] for each in BY_NAME[name]["inputs"]]
     selector = Web3.keccak(text=f"{name}({','.join(types)})")[:4]
     return bytes(selector) + encode(types, list(arguments))
@@ -45,7 +45,7 @@ def panic(code: int) -> bytes:
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_error_of_the_four_contracts_is_told_by_its_name_and_its_fields(name: str) -> None:
+def test_every_error_of_the_four_contracts_is_shown_with_its_name_and_fields(name: str) -> None:
     inputs = BY_NAME[name]["inputs"]
     data = encoded(name, *(VALUES[each["type"]] for each in inputs))
 
@@ -64,25 +64,25 @@ def test_a_custom_error_shows_its_values() -> None:
     assert reverts.describe(encoded("RefAlreadyUsed", b"\x07" * 32)).endswith("07" * 32 + ")")
 
 
-def test_a_sentence_is_told_as_it_is() -> None:
+def test_a_revert_string_is_shown_unchanged() -> None:
     assert reverts.error_name(sentence("not today")) == "Error"
     assert reverts.describe(sentence("not today")) == "not today"
     assert reverts.describe(sentence("")) == "reverted without a reason"
 
 
-def test_a_panic_is_told_in_words() -> None:
+def test_a_panic_is_shown_in_words() -> None:
     assert reverts.error_name(panic(0x12)) == "Panic"
     assert reverts.describe(panic(0x12)) == "Panic: division by zero"
     assert reverts.describe(panic(0x99)) == "Panic: code 0x99"
 
 
-def test_an_unknown_error_is_told_by_its_selector() -> None:
+def test_an_unknown_error_is_shown_by_its_selector() -> None:
     assert reverts.error_name(bytes.fromhex("deadbeef") + bytes(32)) == "0xdeadbeef"
     assert reverts.describe(bytes.fromhex("deadbeef01")) == "0xdeadbeef01"
     assert reverts.error_name(b"\x01") == "0x01"
 
 
-def test_nothing_is_no_reason() -> None:
+def test_empty_revert_data_has_no_reason() -> None:
     assert reverts.error_name(b"") == ""
     assert reverts.describe(b"") == "reverted without a reason"
 
@@ -95,7 +95,7 @@ def test_malformed_arguments_are_shown_in_hex() -> None:
     assert "malformed" in reverts.describe(panic(1)[:8])
 
 
-def test_a_sentence_cannot_forge_lines_or_fill_the_log() -> None:
+def test_a_revert_string_cannot_forge_lines_or_fill_the_log() -> None:
     text = reverts.describe(sentence("a\nb\x1b[31mc\u202e"))
     assert text.isprintable()
     assert text.startswith("a\N{REPLACEMENT CHARACTER}b")
@@ -124,7 +124,7 @@ def test_any_arguments_of_a_known_error_have_a_reason(
 
 
 @given(st.text(max_size=100))
-def test_a_printable_sentence_comes_through_unchanged(text: str) -> None:
+def test_a_printable_revert_string_is_unchanged(text: str) -> None:
     reason = reverts.describe(sentence(text))
     if text.isprintable() and text:
         assert reason == text
@@ -141,7 +141,7 @@ def test_two_contracts_that_share_an_error_mean_the_same() -> None:
     assert {name: contracts for name, contracts in shapes.items() if len(contracts) > 1} == {}
 
 
-def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None:
+def test_an_error_of_ltz_that_another_contract_forwards_is_decoded() -> None:
     data = encoded("ERC20InsufficientAllowance", "0x" + "ab" * 20, 5, 7)
 
     assert reverts.describe(data) == (
@@ -149,7 +149,7 @@ def test_an_error_of_ltz_that_another_contract_passes_on_is_understood() -> None
     )
 
 
-def test_an_enum_is_told_by_its_number() -> None:
+def test_an_enum_is_shown_by_its_number() -> None:
     data = encoded("NotLocked", b"\x07" * 32, 3)
 
     assert reverts.describe(data).endswith(", s: 3)")

@@ -1,4 +1,4 @@
-"""Cold calls equal web3's on the compiled ABI; what does not fit is refused by name."""
+"""Cold calls equal web3's on the compiled ABI; an invalid argument is refused by its name."""
 
 import contextlib
 from typing import Any
@@ -102,13 +102,13 @@ def test_an_argument_that_does_not_fit_is_a_value_error(arguments: tuple[object,
 
 
 @pytest.mark.parametrize("role", [b"", b"MINTER", bytes(33)])
-def test_bytes_are_never_filled_up(role: bytes) -> None:
+def test_bytes_are_never_padded(role: bytes) -> None:
     with pytest.raises(ValueError, match=r"LTZ\.grantRole does not take"):
         web3_contracts.encode_call("LTZ", "grantRole", role, BRAND)
 
 
 @pytest.mark.parametrize("reference", [b"", bytes(31), bytes(33)])
-def test_bytes_in_a_list_of_tuples_are_never_filled_up(reference: bytes) -> None:
+def test_bytes_in_a_list_of_tuples_are_never_padded(reference: bytes) -> None:
     good, bad = (BRAND, 1, bytes(32)), (BRAND, 1, reference)
     with pytest.raises(ValueError, match=r"LTZ\.mintRewardBatch does not take"):
         web3_contracts.encode_call("LTZ", "mintRewardBatch", [good, bad])

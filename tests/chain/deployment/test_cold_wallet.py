@@ -1,4 +1,4 @@
-"""A cold wallet's transaction goes out once, and what became of it is never guessed."""
+"""A cold wallet's transaction is published once, and its outcome is never guessed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -39,7 +39,7 @@ async def nonce(contracts: Contracts, at: str = "latest") -> int:
     return await contracts.node.nonce(contracts.registrar.address, at)
 
 
-async def test_the_hash_is_told_before_it_is_mined_and_the_block_after(
+async def test_the_hash_is_printed_before_the_transaction_is_mined_and_the_block_after(
     contracts: Contracts,
 ) -> None:
     signed: list[Hash32] = []
@@ -52,7 +52,7 @@ async def test_the_hash_is_told_before_it_is_mined_and_the_block_after(
     assert mined.logs == receipt["logs"]
 
 
-async def test_what_would_revert_is_not_sent(contracts: Contracts) -> None:
+async def test_a_transaction_that_would_revert_is_not_sent(contracts: Contracts) -> None:
     before = await nonce(contracts)
     call = (contracts.at["BusinessEscrow"], offers.set_business(Address(bytes(20)), approved=True))
 
@@ -88,16 +88,16 @@ async def test_nothing_is_sent_while_an_earlier_transaction_waits(contracts: Con
     assert await nonce(contracts) == before + 1
 
 
-async def test_a_publication_whose_answer_is_lost_is_waited_for(
+async def test_after_a_lost_answer_the_receipt_is_awaited(
     contracts: Contracts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish, before = Node.publish, await nonce(contracts)
 
-    async def and_lose_the_answer(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
+    async def publish_and_lose_the_answer(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await publish(self, raw)
         raise NodeUnavailable("lost")
 
-    monkeypatch.setattr(Node, "publish", and_lose_the_answer)
+    monkeypatch.setattr(Node, "publish", publish_and_lose_the_answer)
 
     mined = await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
 
@@ -110,11 +110,11 @@ async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
 ) -> None:
     published = []
 
-    async def into_the_void(_: Node, raw: bytes) -> tuple[PublishOutcome, str]:
+    async def lose(_: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         published.append(raw)
         raise NodeUnavailable("lost")
 
-    monkeypatch.setattr(Node, "publish", into_the_void)
+    monkeypatch.setattr(Node, "publish", lose)
 
     with pytest.raises(OutcomeUnknown, match="before you repeat the command"):
         await a_wallet(contracts, 0.2).send(*an_approval(contracts), lambda _: None)
@@ -122,10 +122,10 @@ async def test_a_publication_that_never_arrived_is_unknown_and_not_repeated(
     assert len(published) == 1
 
 
-async def test_what_reverts_after_all_is_told_as_that(
+async def test_a_transaction_that_reverts_after_its_simulation_is_reported_as_reverted(
     contracts: Contracts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Somebody is faster: the call would have succeeded when it was tried out."""
+    """Another account is faster: the call succeeded in its simulation."""
     publish = Node.publish
     role = (web3_contracts.role_id("REGISTRAR"), contracts.registrar.address)
 
@@ -162,7 +162,7 @@ async def test_calls_sent_together_keep_their_order(contracts: Contracts) -> Non
         (PublishOutcome.REFUSED, Misconfigured, "does not take the transaction: no"),
     ],
 )
-async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
+async def test_a_nodes_refusal_is_reported_with_its_reason(
     contracts: Contracts,
     monkeypatch: pytest.MonkeyPatch,
     outcome: PublishOutcome,
@@ -178,7 +178,7 @@ async def test_a_node_that_does_not_take_it_is_told_in_a_sentence(
         await a_wallet(contracts).send(*an_approval(contracts), lambda _: None)
 
 
-async def test_over_the_cap_nothing_is_sent(contracts: Contracts) -> None:
+async def test_above_the_fee_cap_nothing_is_sent(contracts: Contracts) -> None:
     wallet = ColdWallet(
         contracts.rpc, contracts.registrar.signer, FeePolicy(cap=1), timeout_seconds=1
     )

@@ -32,14 +32,14 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "contracts.json"
 
 
-def test_what_is_written_is_read(path: Path) -> None:
+def test_a_written_deployment_is_read_back(path: Path) -> None:
     deployed_file.write(path, ALL)
 
     assert deployed_file.read(path) == ALL
     assert deployed_file.read_dev_file(path, 1) == ALL
 
 
-def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
+def test_a_file_of_version_0_1_has_only_ltz(path: Path) -> None:
     path.write_text(json.dumps(OF_0_1))
 
     deployment = deployed_file.read_dev_file(path, 31337)
@@ -48,7 +48,7 @@ def test_a_dev_instance_of_0_1_knew_ltz_alone(path: Path) -> None:
     assert deployment == Deployment(31337, GENESIS, ZERO_ADDRESS, 4, contracts)
 
 
-def test_where_there_is_no_file_nothing_is_known(path: Path) -> None:
+def test_a_missing_file_is_no_deployment(path: Path) -> None:
     assert deployed_file.read(path) is None
     assert deployed_file.read_dev_file(path, 31337) is None
 
@@ -71,7 +71,7 @@ def without_ltz() -> dict[str, Any]:
         deployed_file.as_json(ALL) | {"genesis": "0x12"},
     ],
 )
-def test_what_tells_of_no_deployment_is_refused(path: Path, written: Any) -> None:
+def test_a_file_without_a_deployment_is_refused(path: Path, written: Any) -> None:
     path.write_text(json.dumps(written))
 
     with pytest.raises(Misconfigured, match="is not a deployment file"):

@@ -1,4 +1,4 @@
-"""Deployments on both dev chains: killed anywhere they go on, and each contract is there once."""
+"""Deployments on both dev chains: one killed at any step continues; each contract exists once."""
 
 import asyncio
 from dataclasses import replace
@@ -23,7 +23,7 @@ from tests.support.chain.deployments import (
     RELAYER,
     SENDS,
     KilledError,
-    MortalRpc,
+    KilledRpc,
     Site,
     terms_of,
 )
@@ -54,7 +54,7 @@ async def anvil_site(anvil_chain: DevChain) -> Site:
     return funded
 
 
-async def assert_all_stands(site: Site) -> None:
+async def assert_complete(site: Site) -> None:
     deployment = site.written
     assert deployment is not None
     async with Rpc(site.rpc_url) as rpc:
@@ -83,7 +83,7 @@ async def test_four_contracts_and_their_roles_take_eight_transactions(
 ) -> None:
     await site.run(is_hurried=is_hurried)
 
-    await assert_all_stands(site)
+    await assert_complete(site)
     assert await site.nonce() == SENDS
     assert len(site.reported) == SENDS
 
@@ -95,38 +95,40 @@ async def test_a_second_run_sends_nothing(site: Site) -> None:
     assert await site.nonce() == SENDS
 
 
-@pytest.mark.parametrize("is_heard", [False, True])
-async def test_killed_at_any_sending_it_goes_on_to_the_same_end(
-    anvil_chain: DevChain, is_heard: bool
+@pytest.mark.parametrize("is_delivered", [False, True])
+async def test_a_deployment_killed_at_any_transaction_continues_to_the_same_result(
+    anvil_chain: DevChain, is_delivered: bool
 ) -> None:
     for moment in range(1, SENDS + 1):
         site = Site(anvil_chain.rpc_url)
         await site.fund()
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, moment, is_heard=is_heard))
+            await site.run(KilledRpc(site.rpc_url, moment, is_delivered=is_delivered))
         written = site.written
 
         await site.run()
 
         assert site.written == written
         assert await site.nonce() == SENDS
-        await assert_all_stands(site)
+        await assert_complete(site)
 
 
-async def test_killed_on_the_tester_chain_it_goes_on_too(tester_chain: DevChain) -> None:
+async def test_a_deployment_killed_on_the_tester_chain_continues(tester_chain: DevChain) -> None:
     site = Site(tester_chain.rpc_url)
     await site.fund()
     for moment in (1, 2, 1, 3):
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, moment, is_heard=True))
+            await site.run(KilledRpc(site.rpc_url, moment, is_delivered=True))
 
     await site.run()
 
     assert await site.nonce() == SENDS
-    await assert_all_stands(site)
+    await assert_complete(site)
 
 
-async def test_killed_before_it_wrote_anything_down_nothing_was_sent(anvil_site: Site) -> None:
+async def test_a_deployment_killed_before_its_first_write_has_sent_nothing(
+    anvil_site: Site,
+) -> None:
     class Unwritten(Site):
         def remember(self, deployment: Deployment) -> None:
             raise KilledError
@@ -138,14 +140,14 @@ async def test_killed_before_it_wrote_anything_down_nothing_was_sent(anvil_site:
 
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
-async def test_what_an_earlier_run_left_waiting_is_not_done_twice(kind: Kind) -> None:
-    """The first run dies while all it sent is still without a block."""
+async def test_pending_transactions_of_an_earlier_run_are_not_repeated(kind: Kind) -> None:
+    """The first run is killed while all its transactions are pending."""
     async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
         site = Site(chain.rpc_url)
         await site.fund()
         await rpc.call("evm_setAutomine", False)
         with pytest.raises(KilledError):
-            await site.run(MortalRpc(site.rpc_url, 6, is_heard=True), is_hurried=True)
+            await site.run(KilledRpc(site.rpc_url, 6, is_delivered=True), is_hurried=True)
         assert await site.nonce() == 0
 
         second = asyncio.create_task(site.run(is_hurried=True))
@@ -155,22 +157,22 @@ async def test_what_an_earlier_run_left_waiting_is_not_done_twice(kind: Kind) ->
         await second
 
         assert await site.nonce() == SENDS
-        await assert_all_stands(site)
+        await assert_complete(site)
 
 
 async def _pending(rpc: Rpc, site: Site) -> bool:
     return await Node(rpc).nonce(site.signer.address, "pending") == SENDS
 
 
-async def test_a_nonce_that_was_used_for_something_else_costs_no_contract(site: Site) -> None:
+async def test_a_nonce_used_elsewhere_moves_a_contract_to_another_address(site: Site) -> None:
     with pytest.raises(KilledError):
-        await site.run(MortalRpc(site.rpc_url, 2))
+        await site.run(KilledRpc(site.rpc_url, 2))
     async with Rpc(site.rpc_url) as rpc:
         await _spend_a_nonce(rpc, site)
 
     await site.run()
 
-    await assert_all_stands(site)
+    await assert_complete(site)
     assert await site.nonce() == SENDS + 1
 
 
@@ -188,7 +190,7 @@ async def _has_nonce(node: Node, site: Site, nonce: int) -> bool:
     return await node.nonce(site.signer.address) == nonce
 
 
-async def test_other_terms_add_what_they_lack(anvil_site: Site) -> None:
+async def test_changed_terms_add_the_missing_roles(anvil_site: Site) -> None:
     await anvil_site.run()
     terms = terms_of(
         anvil_site.signer.address,
@@ -216,7 +218,9 @@ async def test_the_admin_role_is_offered_and_the_offer_not_repeated(anvil_site: 
         assert await anvil_site.ask(contract, "pendingDefaultAdmin") == OTHER
 
 
-async def test_who_is_not_the_admin_is_told_what_only_the_admin_can_do(anvil_site: Site) -> None:
+async def test_a_deployer_without_the_admin_role_gets_the_list_of_the_admins_steps(
+    anvil_site: Site,
+) -> None:
     await anvil_site.run()
     thief = Site(anvil_site.rpc_url, written=anvil_site.written)
     await thief.fund()
@@ -238,7 +242,7 @@ async def test_a_hot_key_with_a_cold_role_fails_the_check_at_the_end(anvil_site:
     assert any("PerkNFT: REGISTRAR of" in fault for fault in refused.value.faults)
 
 
-async def test_a_wallet_without_funds_is_told_so_before_anything_is_sent(
+async def test_a_wallet_without_funds_is_refused_before_anything_is_sent(
     anvil_chain: DevChain,
 ) -> None:
     site = Site(anvil_chain.rpc_url)
@@ -292,7 +296,7 @@ async def test_one_changed_byte_of_code_is_noticed(anvil_site: Site) -> None:
 
 
 async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
-    """An instance of ltzd 0.1 has LTZ and wrote no nonce down."""
+    """An instance of ltzd 0.1 has LTZ and recorded no nonce."""
     done = await anvil_site.run()
     alone = replace(
         done, deployer=ZERO_ADDRESS, contracts={"LTZ": DeployedContract(done.address("LTZ"))}
@@ -304,4 +308,4 @@ async def test_ltz_alone_is_completed(anvil_site: Site) -> None:
     assert again.address("LTZ") == done.address("LTZ")
     assert again.first_block == done.first_block
     assert hex_of(again.address("PerkNFT")) != hex_of(done.address("PerkNFT"))
-    await assert_all_stands(anvil_site)
+    await assert_complete(anvil_site)

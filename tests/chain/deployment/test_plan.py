@@ -35,7 +35,7 @@ PLACED = assign_addresses(NOTHING, DEPLOYER, 7, 100, frozenset())
 
 
 def standing(contract: str, **changes: Any) -> RoleState:
-    """As the terms want it."""
+    """Returns the state of a contract that meets the terms."""
     good = RoleState(
         DEPLOYER,
         ZERO_ADDRESS,
@@ -51,7 +51,7 @@ def test_addresses_are_those_of_the_next_four_nonces() -> None:
     assert PLACED.address("LTZ") == created_address(DEPLOYER, 7)
 
 
-def test_what_is_written_down_stays_while_it_can_come_true() -> None:
+def test_recorded_addresses_are_kept_while_their_nonces_are_unused() -> None:
     assert assign_addresses(PLACED, DEPLOYER, 7, 900, frozenset()) == PLACED
     assert assign_addresses(PLACED, DEPLOYER, 8, 900, frozenset({"LTZ"})) == PLACED
     assert assign_addresses(PLACED, DEPLOYER, 10, 900, ALL - {"BusinessEscrow"}) == PLACED
@@ -59,14 +59,14 @@ def test_what_is_written_down_stays_while_it_can_come_true() -> None:
     assert assign_addresses(PLACED, OTHER, 0, 900, ALL) == PLACED
 
 
-def test_a_nonce_that_something_else_used_gives_its_contract_another_place() -> None:
+def test_a_nonce_used_elsewhere_gives_its_contract_another_address() -> None:
     assigned = assign_addresses(PLACED, DEPLOYER, 9, 900, frozenset({"LTZ"}))
 
     assert [assigned.contracts[name].nonce for name in artifacts.CONTRACTS] == [7, 9, 10, 11]
     assert assigned.address("LTZ") == PLACED.address("LTZ")
 
 
-def test_another_deployer_goes_on_with_addresses_of_its_own() -> None:
+def test_another_deployer_continues_with_its_own_addresses() -> None:
     assigned = assign_addresses(PLACED, OTHER, 3, 900, frozenset({"LTZ", "PerkNFT"}))
 
     assert assigned.deployer == OTHER
@@ -80,7 +80,7 @@ def test_without_ltz_all_are_deployed_anew() -> None:
     assert [assigned.contracts[name].nonce for name in artifacts.CONTRACTS] == [20, 21, 22, 23]
 
 
-def test_a_chain_that_began_anew_is_indexed_from_its_own_blocks_on() -> None:
+def test_a_new_chain_is_indexed_from_its_own_blocks_on() -> None:
     assert assign_addresses(PLACED, DEPLOYER, 0, 1, frozenset()).first_block == 1
     assert assign_addresses(PLACED, DEPLOYER, 8, 1, frozenset({"LTZ"})).first_block == 100
 
@@ -112,11 +112,11 @@ def test_the_limit_is_set_before_the_role_is_granted() -> None:
     assert limit < step.data.index(artifacts.selector("LTZ", "grantRole"))
 
 
-def test_nothing_is_left_where_everything_stands() -> None:
+def test_a_complete_deployment_has_no_steps_left() -> None:
     assert plan(TERMS, PLACED, {name: standing(name) for name in artifacts.CONTRACTS}) == []
 
 
-def test_only_what_is_missing_is_left() -> None:
+def test_only_the_missing_steps_are_left() -> None:
     there = {name: standing(name) for name in artifacts.CONTRACTS}
     lacking = there["PerkNFT"].granted - {wanted_grants(TERMS, "PerkNFT")[0]}
     there["PerkNFT"] = standing("PerkNFT", granted=lacking)
@@ -187,7 +187,7 @@ def test_terms_that_give_a_key_too_much_are_refused(
     assert fault_text in fault
 
 
-def test_good_terms_have_no_fault() -> None:
+def test_valid_terms_have_no_fault() -> None:
     assert faults_of(TERMS) == []
     assert faults_of(terms_of(DEPLOYER, minter=None, mint_limit=None, relayers=())) == []
 

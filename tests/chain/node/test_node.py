@@ -46,7 +46,7 @@ A_LOG: dict[str, object] = {
 }
 
 
-async def test_a_taken_publication_is_accepted() -> None:
+async def test_a_publication_with_a_hash_is_accepted() -> None:
     async with a_server(always(hex_of(HASH))) as rpc:
         assert await Node(rpc).publish(b"\x02") == (PublishOutcome.ACCEPTED, "")
 
@@ -101,7 +101,7 @@ async def test_a_node_without_finality_says_none(final: dict[str, object]) -> No
     assert (head.number, finalized) == (16, None)
 
 
-async def test_a_head_that_fails_is_no_head() -> None:
+async def test_an_error_for_the_head_is_not_a_head() -> None:
     def respond(request: Any) -> object:
         return [error(request[0], "header not found"), result(request[1], A_BLOCK)]
 
@@ -120,7 +120,7 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
 
 
 def without_block_receipts(block: object) -> Respond:
-    """A node that answers for single receipts only."""
+    """Returns the answers of a node without `eth_getBlockReceipts`."""
 
     def respond(request: Any) -> object:
         if isinstance(request, list):
@@ -139,7 +139,7 @@ async def test_a_node_without_block_receipts_is_asked_for_each_receipt() -> None
 
 
 @pytest.mark.parametrize("block", [None, {}, {"transactions": None}, {"transactions": 5}, 7])
-async def test_without_a_blocks_transactions_its_logs_are_not_believed_to_be_none(
+async def test_without_a_blocks_transactions_its_logs_are_not_assumed_empty(
     block: object,
 ) -> None:
     async with a_server(without_block_receipts(block)) as rpc:
@@ -153,7 +153,7 @@ async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> Non
             await Node(rpc).logs_up_to(1, 2_000, LTZ)
 
 
-async def test_a_reverted_view_tells_its_data() -> None:
+async def test_a_reverted_view_raises_its_data() -> None:
     def respond(request: Any) -> object:
         revert_error = {"code": 3, "message": "execution reverted", "data": "0x01"}
         return {"id": request["id"], "error": revert_error}
@@ -168,7 +168,7 @@ A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7, gas_limit=30_000_
 
 
 def answering(**results: object) -> Respond:
-    """By method; what is not named is refused as unknown."""
+    """Answers by method; other methods are refused as unknown."""
 
     def answer(each: Any) -> object:
         if each["method"] in results:
@@ -180,14 +180,14 @@ def answering(**results: object) -> Respond:
     )
 
 
-async def test_the_market_is_the_next_blocks_base_fee_and_the_usual_tip() -> None:
+async def test_the_gas_price_is_the_next_blocks_base_fee_and_the_usual_tip() -> None:
     history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x7", "0x8"], "gasUsedRatio": [0.5]}
     respond = answering(eth_feeHistory=history, eth_maxPriorityFeePerGas="0x3")
     async with a_server(respond) as rpc:
         assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=8, tip=3)
 
 
-async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> None:
+async def test_without_a_fee_history_the_gas_price_comes_from_the_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
         assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=3)
         with pytest.raises(NodeUnavailable, match="EIP-1559"):
@@ -202,13 +202,13 @@ async def test_a_node_without_a_fee_history_is_taken_by_its_newest_block() -> No
         ({"code": -32000, "message": "VM execution error: revert"}, b""),
         ({"code": -32015, "message": "VM execution error", "data": "0x02"}, b"\x02"),
         ({"code": -32000, "message": "VM error", "data": {"data": "0x03"}}, b"\x03"),
-        # The node's own trouble says nothing about the call.
+        # The node's own error says nothing about the call.
         ({"code": -32000, "message": "out of gas"}, None),
         ({"code": -32005, "message": "limit exceeded"}, None),
         ({"code": -32000, "message": "missing trie node"}, None),
     ],
 )
-async def test_a_simulated_call_that_fails_tells_whether_the_contract_reverted(
+async def test_a_failed_simulation_shows_whether_the_contract_reverted(
     refusal: dict[str, object], revert: bytes | None
 ) -> None:
     def respond(request: Any) -> object:
@@ -248,7 +248,7 @@ async def test_bytes_without_an_answer_among_others_are_unknown_and_the_others_a
     ]
 
 
-async def test_a_node_that_is_away_simulates_nothing() -> None:
+async def test_an_unreachable_node_simulates_nothing() -> None:
     async with a_server(always("0x"), status=502) as rpc:
         rpc.url += "nowhere"
         with pytest.raises(NodeUnavailable):
@@ -297,7 +297,7 @@ NONSENSE: list[object] = [
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
-async def test_nonsense_is_no_answer(question: str) -> None:
+async def test_a_nonsense_answer_raises_node_unavailable_for_every_question(question: str) -> None:
     for nonsense in NONSENSE:
         async with a_server(always(nonsense)) as rpc:
             with pytest.raises(NodeUnavailable):
@@ -305,7 +305,7 @@ async def test_nonsense_is_no_answer(question: str) -> None:
 
 
 @pytest.mark.parametrize("question", sorted(QUESTIONS.keys() - {"logs_up_to", "view"}))
-async def test_an_error_object_means_no_more_than_no_answer(question: str) -> None:
+async def test_an_error_object_counts_as_no_answer(question: str) -> None:
     async with a_server(refusing("internal error")) as rpc:
         with pytest.raises(NodeUnavailable, match="internal error"):
             await QUESTIONS[question](Node(rpc))

@@ -192,7 +192,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("header not found", PASSING),
         ("bad gateway", PASSING),
         ("", PASSING),
-        # A contract's own words are no node's.
+        # A contract's revert string is not a node's error.
         ("execution reverted: already known", PASSING),
         ("execution reverted: nonce too low", PASSING),
         ("execution reverted: intrinsic gas too low", PASSING),
@@ -205,5 +205,7 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
     ("client", "text", "outcome"),
     [(client, *row) for client, rows in SPELLINGS.items() for row in rows],
 )
-def test_every_spelling_means_one_thing(client: str, text: str, outcome: PublishOutcome) -> None:
+def test_every_spelling_of_a_fault_gives_its_outcome(
+    client: str, text: str, outcome: PublishOutcome
+) -> None:
     assert classify_publish_error(RpcError(-32000, text)) is outcome, client

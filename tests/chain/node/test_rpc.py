@@ -1,4 +1,4 @@
-"""JSON-RPC against servers that answer late, in disorder, in part or not at all."""
+"""JSON-RPC with servers that answer late, out of order, in part or not at all."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ CALLS: list[RpcCall] = [("eth_a", (1,)), ("eth_b", (2,)), ("eth_c", (3,))]
 
 
 def echo(request: Any) -> list[object]:
-    """Each call's own parameter."""
+    """Answers each call with its own parameter."""
     return [result(each, each["params"][0]) for each in request]
 
 
@@ -82,7 +82,7 @@ async def test_a_failed_call_of_a_batch_keeps_its_place() -> None:
     assert (failed.message, failed.code) == ("too many logs", -32005)
 
 
-async def test_an_empty_batch_asks_nobody() -> None:
+async def test_an_empty_batch_sends_no_request() -> None:
     assert await Rpc("http://127.0.0.1:1").batch([]) == []
 
 
@@ -107,7 +107,7 @@ async def test_a_batch_without_all_its_replies_is_no_answer(respond: Respond) ->
             await rpc.batch(CALLS)
 
 
-async def test_a_refused_batch_tells_why() -> None:
+async def test_a_refused_batch_raises_its_reason() -> None:
     refused: Respond = lambda request: error({"id": None}, "daily request count exceeded")  # noqa: E731
     async with a_server(refused) as rpc:
         with pytest.raises(NodeUnavailable, match="daily request count exceeded"):
@@ -115,7 +115,7 @@ async def test_a_refused_batch_tells_why() -> None:
 
 
 @pytest.mark.parametrize("body", [b"", b"<html>", b"{", b"\xff\xfe", b"[1", b"5", b'"no"', b"{}"])
-async def test_what_is_no_json_rpc_is_no_answer(body: bytes) -> None:
+async def test_a_body_that_is_not_json_rpc_is_no_answer(body: bytes) -> None:
     async with a_server(lambda _request: body) as rpc:
         with pytest.raises(NodeUnavailable):
             await rpc.call("eth_blockNumber")
@@ -140,7 +140,7 @@ async def test_an_answer_that_does_not_come_is_unknown() -> None:
             await rpc.call("eth_sendRawTransaction", "0x")
 
 
-async def test_a_node_that_is_not_there_is_unavailable() -> None:
+async def test_an_unreachable_node_is_unavailable() -> None:
     async with Rpc("http://127.0.0.1:1") as rpc:
         with pytest.raises(NodeUnavailable):
             await rpc.call("eth_chainId")

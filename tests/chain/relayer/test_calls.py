@@ -56,7 +56,7 @@ def contract_of(name: str) -> str:
 
 
 def chain_for(name: str) -> Chain:
-    """On which the user is the party that a row asks for."""
+    """Returns chain state in which the user is the party that the row requires."""
     if name == "BusinessEscrow.refundWithSig":
         return Chain(deal=Deal(SHOP, AMOUNT, USER.address, DEADLINE, DealStatus.LOCKED))
     return Chain()
@@ -76,7 +76,7 @@ def test_every_row_has_an_example_here() -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_is_relayed_for_its_principal_as_it_came(name: str) -> None:
+def test_an_allowed_call_is_relayed_unchanged_for_its_principal(name: str) -> None:
     data = ROWS[name](USER)
 
     plan = relayed(an_ask(contract_of(name), data, gas_limit=1_000_000), chain_for(name))
@@ -89,14 +89,14 @@ def test_a_row_is_relayed_for_its_principal_as_it_came(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_is_refused_to_whoever_is_not_its_principal(name: str) -> None:
+def test_an_allowed_call_is_refused_for_anyone_but_its_principal(name: str) -> None:
     ask = an_ask(contract_of(name), ROWS[name](USER), STRANGER.address)
 
     refusal(ask, chain_for(name))
 
 
 @pytest.mark.parametrize("name", SIGNED)
-def test_a_signature_of_another_is_refused(name: str) -> None:
+def test_a_signature_of_another_user_is_refused(name: str) -> None:
     error = refusal(an_ask(contract_of(name), SIGNED[name](USER, STRANGER)), chain_for(name))
 
     assert "signature" in error.message
@@ -114,7 +114,7 @@ def test_a_multicall_may_hold_one_call(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MOVES)
-def test_a_multicall_may_hold_a_permit_and_a_call_behind_it(name: str) -> None:
+def test_a_multicall_may_hold_a_permit_followed_by_a_call(name: str) -> None:
     contract = contract_of(name)
     data = multicall(permit_for(contract), MOVES[name](USER))
 
@@ -125,7 +125,7 @@ def test_a_multicall_may_hold_a_permit_and_a_call_behind_it(name: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name in MOVES if contract_of(name) != "LTZ"])
 @pytest.mark.parametrize("wrap", [bytes, multicall])
-def test_a_permit_beside_a_call_goes_out_before_it(
+def test_a_permit_beside_a_call_is_sent_before_the_call(
     name: str, wrap: Callable[[bytes], bytes]
 ) -> None:
     contract, call = contract_of(name), MOVES[name](USER)
@@ -163,7 +163,7 @@ def test_any_number_of_claims_may_be_expected() -> None:
 # --- what is not in the table --------------------------------------------------------------------
 
 
-def test_another_contract_is_refused_by_its_checksummed_name() -> None:
+def test_another_contract_is_refused_with_its_checksummed_address() -> None:
     foreign = Address(b"\xab" * 20)
 
     with pytest.raises(ContractNotWhitelisted) as caught:
@@ -177,7 +177,7 @@ def test_another_contract_is_refused_by_its_checksummed_name() -> None:
     }
 
 
-def test_a_refused_function_is_told_with_those_that_are_not() -> None:
+def test_a_refused_function_is_answered_with_the_allowed_ones() -> None:
     error = refusal(an_ask("LTZ", web3_contracts.encode_call("LTZ", "transfer", SHOP, AMOUNT)))
 
     assert error.details == {
@@ -188,7 +188,7 @@ def test_a_refused_function_is_told_with_those_that_are_not() -> None:
 
 
 def hidden(contract: str, call: bytes) -> list[bytes]:
-    """The call in every dress that a multicall has."""
+    """Returns the call alone and in every form of multicall."""
     first = permit_for(contract)
     return [
         call,
@@ -203,16 +203,14 @@ def hidden(contract: str, call: bytes) -> list[bytes]:
 
 
 @pytest.mark.parametrize(("contract", "call"), FORBIDDEN)
-def test_what_would_act_for_the_operator_is_refused_in_every_dress(
-    contract: str, call: bytes
-) -> None:
+def test_a_call_in_the_operators_name_is_refused_in_every_form(contract: str, call: bytes) -> None:
     for data in hidden(contract, call):
         refusal(an_ask(contract, data))
         refusal(an_ask(contract, data, permit=a_permit(AT[contract])))
 
 
 @pytest.mark.parametrize(("contract", "call"), FORBIDDEN)
-def test_nothing_forbidden_hides_beside_a_good_call(contract: str, call: bytes) -> None:
+def test_a_forbidden_call_beside_an_allowed_call_is_refused(contract: str, call: bytes) -> None:
     for name, build in MOVES.items():
         if contract_of(name) == contract:
             refusal(an_ask(contract, multicall(build(USER), call)), chain_for(name))
@@ -275,14 +273,14 @@ def test_an_empty_multicall_is_refused(contract: str) -> None:
     assert "holds one call" in refusal(an_ask(contract, multicall())).message
 
 
-def test_two_moves_are_refused() -> None:
+def test_two_calls_in_a_multicall_are_refused() -> None:
     claim, again = MOVES["PerkNFT.claimFor"](USER), MOVES["PerkNFT.claimWithSig"](USER)
 
     for calls in ([claim, again], [claim, claim], [permit_for("PerkNFT"), claim, again]):
         assert "holds one call" in refusal(an_ask("PerkNFT", multicall(*calls))).message
 
 
-def test_two_permits_are_refused_wherever_they_stand() -> None:
+def test_two_permits_are_refused_at_any_position() -> None:
     claim, first = MOVES["PerkNFT.claimFor"](USER), permit_for("PerkNFT")
     beside = a_permit(AT["PerkNFT"], nonce=NONCE + 1)
 
@@ -309,14 +307,16 @@ def test_a_multicall_in_a_multicall_is_refused() -> None:
 
 
 @pytest.mark.parametrize("contract", CHARGING)
-def test_a_permit_of_ltz_alone_may_allow_our_contracts(contract: str) -> None:
+def test_a_permit_on_ltz_alone_may_name_the_platforms_contracts(contract: str) -> None:
     data = permit(a_permit(AT[contract]))
 
     assert relayed(an_ask("LTZ", data)).data == data
 
 
 @pytest.mark.parametrize("spender", [STRANGER.address, *OPERATORS, CONTRACTS.ltz, USER.address])
-def test_a_permit_for_anybody_else_is_refused_without_its_transfer_from(spender: Address) -> None:
+def test_a_permit_for_another_spender_is_refused_without_its_transfer_from(
+    spender: Address,
+) -> None:
     allowing = a_permit(spender)
 
     for data in (permit(allowing), multicall(permit(allowing))):
@@ -337,7 +337,7 @@ def test_transfer_from_needs_a_permit_for_a_wallet_of_the_operator(spender: Addr
 
 
 @pytest.mark.parametrize("moved", [AMOUNT - 1, AMOUNT + 1, 0])
-def test_transfer_from_uses_its_permit_up(moved: int) -> None:
+def test_transfer_from_must_use_the_whole_permit(moved: int) -> None:
     allowing = a_permit(OPERATORS[0])
 
     error = refusal(an_ask("LTZ", multicall(permit(allowing), transfer_from(value=moved))))
@@ -351,7 +351,7 @@ def test_transfer_from_without_its_permit_is_refused() -> None:
         assert "must follow its permit" in refusal(an_ask("LTZ", data)).message
 
 
-def test_transfer_from_moves_what_is_the_users_alone() -> None:
+def test_transfer_from_moves_the_users_own_ltz_only() -> None:
     mine, theirs = a_permit(OPERATORS[0]), a_permit(OPERATORS[0], owner=STRANGER)
     foreign = transfer_from(STRANGER.address)
 
@@ -366,7 +366,7 @@ def test_transfer_from_moves_what_is_the_users_alone() -> None:
     refusal(an_ask("LTZ", transfer_from(), permit=theirs))
 
 
-def test_a_permit_of_another_owner_is_refused_though_he_signed_it() -> None:
+def test_a_permit_signed_by_another_owner_is_refused() -> None:
     theirs = a_permit(AT["PerkNFT"], owner=STRANGER)
     claim = MOVES["PerkNFT.claimFor"](USER)
 
@@ -397,7 +397,7 @@ def test_a_permit_beside_a_call_is_for_the_contract_called() -> None:
     refusal(an_ask("PerkNFT", MOVES["PerkNFT.claimFor"](USER), permit=a_permit(AT["PointsSale"])))
 
 
-def test_on_ltz_a_permit_beside_the_call_serves_transfer_from_alone() -> None:
+def test_on_ltz_a_permit_beside_a_call_is_only_for_transfer_from() -> None:
     call = transfer_with_authorization(USER)
 
     for spender in (AT["PerkNFT"], OPERATORS[0]):
@@ -416,7 +416,7 @@ def test_on_ltz_a_permit_beside_the_call_serves_transfer_from_alone() -> None:
         {"signature": bytes(65)},
     ],
 )
-def test_a_permit_that_says_something_else_than_was_signed_is_refused(
+def test_a_permit_that_differs_from_the_signed_one_is_refused(
     change: dict[str, Any],
 ) -> None:
     given = replace(a_permit(AT["PerkNFT"]), **change)
@@ -424,11 +424,11 @@ def test_a_permit_that_says_something_else_than_was_signed_is_refused(
     refusal(an_ask("PerkNFT", MOVES["PerkNFT.claimFor"](USER), permit=given))
 
 
-# --- permits that somebody handed to LTZ before --------------------------------------------------
+# --- used permits --------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("since", [1, 8])
-def test_a_used_permit_does_no_harm_before_a_call_that_charges(since: int) -> None:
+def test_a_used_permit_before_a_charging_call_is_accepted(since: int) -> None:
     used, call = a_permit(AT["PerkNFT"], nonce=NONCE - since), MOVES["PerkNFT.claimFor"](USER)
     together = multicall(permit_ltz(used), call)
 
@@ -457,7 +457,7 @@ def spending_asks(given: SignedPermit) -> list[RelayRequest]:
     ]
 
 
-def test_behind_a_used_permit_transfer_from_goes_out_alone_from_the_wallet_named() -> None:
+def test_after_a_used_permit_transfer_from_is_sent_alone_from_the_named_wallet() -> None:
     used = a_permit(OPERATORS[1], nonce=NONCE - 1)
 
     for ask in spending_asks(used):
@@ -466,7 +466,7 @@ def test_behind_a_used_permit_transfer_from_goes_out_alone_from_the_wallet_named
 
 
 @pytest.mark.parametrize("allowance", [0, AMOUNT - 1, AMOUNT + 1])
-def test_a_used_permit_whose_allowance_is_another_than_the_amount_is_refused(
+def test_a_used_permit_whose_allowance_differs_from_the_amount_is_refused(
     allowance: int,
 ) -> None:
     used = a_permit(OPERATORS[1], nonce=NONCE - 1)
@@ -475,14 +475,14 @@ def test_a_used_permit_whose_allowance_is_another_than_the_amount_is_refused(
         assert "used already" in refusal(ask, Chain(allowance=allowance)).message
 
 
-def test_an_allowance_that_is_there_does_not_stand_for_a_signature() -> None:
+def test_an_allowance_does_not_replace_a_signature() -> None:
     forged = a_permit(OPERATORS[1], signer=STRANGER)
 
     for ask in spending_asks(forged):
         refusal(ask, Chain(allowance=AMOUNT))
 
 
-def test_an_allowance_does_not_keep_a_fresh_permit_from_going_out() -> None:
+def test_a_fresh_permit_is_sent_despite_an_allowance() -> None:
     fresh = a_permit(OPERATORS[1])
 
     for ask in spending_asks(fresh):
@@ -490,14 +490,14 @@ def test_an_allowance_does_not_keep_a_fresh_permit_from_going_out() -> None:
         assert plan.data == multicall(permit(fresh), transfer_from())
 
 
-def test_a_used_permit_for_ltz_alone_has_nothing_left_to_do() -> None:
+def test_a_used_permit_on_ltz_alone_is_refused() -> None:
     used = permit(a_permit(AT["PerkNFT"], nonce=NONCE - 1))
 
     for data in (used, multicall(used)):
         assert "used already" in refusal(an_ask("LTZ", data), Chain(allowance=AMOUNT)).message
 
 
-def test_behind_a_used_permit_an_authorized_transfer_goes_out_alone() -> None:
+def test_after_a_used_permit_an_authorized_transfer_is_sent_alone() -> None:
     call = transfer_with_authorization(USER)
     ask = an_ask("LTZ", multicall(permit(a_permit(AT["PerkNFT"], nonce=NONCE - 1)), call))
 
@@ -527,7 +527,7 @@ def test_the_deal_must_be_the_users_own(name: str, behind_a_permit: bool) -> Non
     assert "the deal's" in error.message
 
 
-def test_a_business_cannot_release_nor_a_user_refund() -> None:
+def test_a_business_cannot_release_and_a_user_cannot_refund() -> None:
     as_business = Deal(STRANGER.address, AMOUNT, USER.address, DEADLINE, DealStatus.LOCKED)
     as_user = Deal(USER.address, AMOUNT, STRANGER.address, DEADLINE, DealStatus.LOCKED)
 
@@ -540,7 +540,7 @@ def test_a_business_cannot_release_nor_a_user_refund() -> None:
 
 
 @pytest.mark.parametrize("name", OF_DEALS)
-def test_a_deal_that_is_not_there_is_said_to_be_missing(name: str) -> None:
+def test_a_missing_deal_is_reported_as_missing(name: str) -> None:
     nobody = Address(bytes(20))
     none = Chain(deal=Deal(nobody, 0, nobody, 0, DealStatus.NONE))
 
@@ -550,7 +550,7 @@ def test_a_deal_that_is_not_there_is_said_to_be_missing(name: str) -> None:
     assert error.details == {"dealId": "0x" + DEAL_ID.hex()}
 
 
-def test_the_zero_address_is_not_party_to_a_deal_that_is_not_there() -> None:
+def test_the_zero_address_is_no_party_of_a_missing_deal() -> None:
     nobody = Address(bytes(20))
     none = Chain(deal=Deal(nobody, 0, nobody, 0, DealStatus.NONE))
 
@@ -558,14 +558,14 @@ def test_the_zero_address_is_not_party_to_a_deal_that_is_not_there() -> None:
 
 
 @pytest.mark.parametrize("answer", [b"", bytes(31), b"\xff" * 160, bytes(33)])
-def test_a_malformed_answer_is_the_nodes_fault(answer: bytes) -> None:
+def test_a_malformed_answer_raises_node_unavailable(answer: bytes) -> None:
     for name in ("BusinessEscrow.reclaim", "LTZ.permit"):
         relay = decode_relay(an_ask(contract_of(name), ROWS[name](USER)), CONTRACTS)
         with pytest.raises(NodeUnavailable):
             relay.plan([answer], OPERATORS)
 
 
-def test_only_permits_and_deals_ask_the_chain() -> None:
+def test_only_permits_and_deals_read_the_chain() -> None:
     silent = [name for name in MOVES if name not in OF_DEALS]
 
     for name in silent:
@@ -579,7 +579,7 @@ def test_only_permits_and_deals_ask_the_chain() -> None:
 
 
 def with_word(data: bytes, place: int, word: bytes | int) -> bytes:
-    """With the argument word at `place` (in words) replaced."""
+    """Returns the data with the argument word at `place` (in words) replaced."""
     raw = word if isinstance(word, bytes) else word.to_bytes(32, "big")
     return data[: 4 + 32 * place] + raw + data[36 + 32 * place :]
 
@@ -634,7 +634,7 @@ def test_trailing_bytes_are_refused(name: str, tail: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_short_data_is_refused_wherever_it_ends(name: str) -> None:
+def test_truncated_data_is_refused_at_any_length(name: str) -> None:
     contract, data = contract_of(name), ROWS[name](USER)
 
     for end in {0, 1, 3, 4, 5, 35, 36, *range(4, len(data), 32), len(data) - 1} - {len(data)}:
@@ -692,7 +692,7 @@ def a_multicall(list_at: int, count: int, *rest: bytes | int) -> bytes:
 SECOND = 64 + len(TAILS[0])
 
 
-def test_the_multicall_that_the_next_test_bends_is_good() -> None:
+def test_the_unchanged_multicall_of_the_next_test_is_accepted() -> None:
     straight = a_multicall(32, 2, 64, SECOND, *TAILS)
 
     assert straight == multicall(*TWO)
@@ -723,7 +723,7 @@ def test_the_multicall_that_the_next_test_bends_is_good() -> None:
         a_multicall(32, 2, 64, SECOND, *TAILS, bytes(32)),
     ],
 )
-def test_a_multicall_that_no_encoder_would_write_is_refused(bent: bytes) -> None:
+def test_a_multicall_with_a_noncanonical_encoding_is_refused(bent: bytes) -> None:
     refusal(an_ask("PerkNFT", bent))
 
 
@@ -740,7 +740,7 @@ def low_v(signature: bytes) -> bytes:
 
 
 class Rewriting(Person):
-    """Who signs as the user does, and writes the signature in another way."""
+    """A signer that signs as the user and writes the signature in another form."""
 
     def __init__(self, rewrite: Callable[[bytes], bytes]) -> None:
         self.key, self.address, self._rewrite = USER.key, USER.address, rewrite

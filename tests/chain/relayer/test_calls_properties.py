@@ -1,4 +1,4 @@
-"""Of any calldata, only functions of the table pass, and only with the user as principal.
+"""Only calldata of the table's functions with the user as principal passes.
 
 The oracles are web3 with the compiled ABI, eth-account, and a table in this file.
 """
@@ -86,7 +86,7 @@ class Opened:
 
 
 def opened(contract: str, data: bytes) -> Opened:
-    """As web3 reads it, which must write it back the same."""
+    """Decodes the call with web3, and checks that web3 encodes it to the same bytes."""
     function, arguments = web3[contract].decode_function_input(data)
     again = web3[contract].encode_abi(function.abi_element_identifier, list(arguments.values()))
     assert bytes_of(again) == data, "web3 writes this differently"
@@ -119,7 +119,7 @@ ME = checksummed(USER.address)
 
 
 def judge_permit(contract: str, call: Opened, nonce: int, spenders: Sequence[Address]) -> None:
-    """Signed by the user, for one of these."""
+    """Checks that the permit is signed by the user for one of the spenders."""
     assert call.function == ("permit" if contract == "LTZ" else "permitLTZ")
     arguments = call.arguments
     spender = arguments.get("spender", checksummed(AT[contract]))
@@ -142,7 +142,7 @@ def judge_permit(contract: str, call: Opened, nonce: int, spenders: Sequence[Add
 
 
 def judge_move(contract: str, call: Opened, deal: Deal) -> None:
-    """In the table, with the user as principal, signed by him where it is signed."""
+    """Checks that the call is in the table, and that its principal and its signer are the user."""
     principal = ALLOWED[contract][call.function]
     if principal is not None:
         assert call.arguments[principal] == ME
@@ -181,7 +181,7 @@ def judge(plan: RelayPlan, ask: RelayRequest, chain: Chain) -> None:
 
 
 def judge_spending(plan: RelayPlan, before: list[Opened], main: Opened, chain: Chain) -> None:
-    """From a wallet of ours, and no allowance to it is left."""
+    """Checks that an operator's wallet sends the call, and that no allowance to it remains."""
     assert plan.wallet in OPERATORS
     if before:
         judge_permit("LTZ", before[0], chain.nonce, [plan.wallet])
@@ -216,7 +216,7 @@ def a_value(kind: str) -> st.SearchStrategy[Any]:
 
 
 def any_call_of(contract: str) -> st.SearchStrategy[bytes]:
-    """Of any function that the contract has."""
+    """Returns a call of any function of the contract."""
     functions = [each for each in artifacts.artifact(contract)["abi"] if each["type"] == "function"]
     return st.sampled_from(functions).flatmap(a_call)
 
@@ -331,7 +331,7 @@ SHAPES = {contract: shapes_of(contract) for contract in artifacts.CONTRACTS}
 
 @st.composite
 def datas(draw: st.DrawFn, contract: str) -> bytes:
-    """A call or several, most of them near the table, and then perhaps bent."""
+    """Draws a call or several, most of them close to the table, some of them mutated."""
     shape = draw(st.sampled_from(["straight"] * 6 + ["one", "several", "behind", "before"]))
     data = draw(SHAPES[contract][shape])
     for mutate in draw(st.sampled_from([0, 0, 0, 0, 1, 2]).flatmap(several_mutations)):
@@ -363,7 +363,7 @@ chains = st.builds(
 )
 
 
-def test_nothing_outside_the_table_ever_passes() -> None:
+def test_no_call_outside_the_table_passes() -> None:
     passed: list[str] = []
 
     @settings(derandomize=True, deadline=None, max_examples=600)
@@ -378,13 +378,13 @@ def test_nothing_outside_the_table_ever_passes() -> None:
 
     whatever_passes_is_in_the_table()
 
-    # Were all of it refused, nothing would have been judged.
+    # At least one call must pass, or the oracle would have checked nothing.
     assert len(set(passed)) > len(ROWS) // 2
 
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(st.sampled_from(sorted(MOVES)), st.lists(mutations(), min_size=1, max_size=3), chains)
-def test_a_good_call_that_was_changed_is_another_good_call_or_refused(
+def test_a_changed_valid_call_is_refused_or_valid_itself(
     name: str, changes: list[Mutation], chain: Chain
 ) -> None:
     data = MOVES[name](USER)
@@ -417,7 +417,7 @@ selectors = st.sampled_from([call[:4] for row in GOOD.values() for call in row])
         st.binary(max_size=70),
     ),
 )
-def test_rubbish_is_refused_and_breaks_nothing(
+def test_random_bytes_are_refused_without_another_error(
     to: Address, data: bytes, beside: SignedPermit | None
 ) -> None:
     try:
@@ -452,7 +452,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], by
 
 @settings(derandomize=True, deadline=None, max_examples=150)
 @given(calls_of_the_table(), calls_of_the_table())
-def test_what_eth_abi_writes_is_read_as_it_was_meant(
+def test_calldata_of_eth_abi_is_decoded_correctly(
     first: tuple[AllowedCall, dict[str, Any], bytes],
     other: tuple[AllowedCall, dict[str, Any], bytes],
 ) -> None:

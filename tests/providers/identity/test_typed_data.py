@@ -160,6 +160,8 @@ def test_what_is_no_typed_data_is_told_as_a_value_error(changes: dict[str, Any])
         ("uint8", None),
         ("uint8", 256),
         ("uint8", True),
+        ("uint", 5),
+        ("int", 5),
         ("bool", 1),
         ("bool", "false"),
         ("string", 7),

@@ -19,7 +19,7 @@ DOCUMENTS: st.SearchStrategy[Json] = st.recursive(
 
 
 def written(path: JsonPath) -> str:
-    """The path as a person could write it, with a dot where that is allowed."""
+    """Returns the path as a person could write it, with a dot where a dot is allowed."""
     text = "$"
     for step in path:
         if isinstance(step, int):
@@ -32,7 +32,7 @@ def written(path: JsonPath) -> str:
 
 
 def every_place(document: Json, path: JsonPath = ()) -> dict[JsonPath, Json]:
-    """All values of a document by their paths, with which look-ups must agree."""
+    """Returns all values of a document by their paths."""
     places = {path: document}
     if isinstance(document, dict):
         for name, value in document.items():
@@ -114,5 +114,5 @@ def test_any_text_is_a_path_or_refused_and_never_read_as_another_path(text: str)
     except ValueError:
         return
     assert parse_path(written(path)) == path
-    # A quoted name that a dot could give is the one thing with two spellings.
+    # Only a quoted name that could follow a dot has two spellings.
     assert len(written(path)) <= len(text)

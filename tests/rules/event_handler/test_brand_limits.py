@@ -46,7 +46,7 @@ def test_a_brand_without_limits_has_no_quotas() -> None:
         ("UTC", "2026-03-10T12:30", "2026-03-10T00:00", 24),
         ("Asia/Tokyo", "2026-03-10T15:00", "2026-03-10T15:00", 24),
         ("Asia/Tokyo", "2026-03-10T14:59", "2026-03-09T15:00", 24),
-        # Clocks go forward in the night, and back in another.
+        # Clocks go forward in one night and back in another.
         ("Europe/Berlin", "2026-03-29T12:00", "2026-03-28T23:00", 23),
         ("Europe/Berlin", "2026-10-25T12:00", "2026-10-24T22:00", 25),
         # Midnight itself is skipped.
@@ -82,7 +82,7 @@ def test_days_hold_their_moments_and_join_without_gaps(zone: str, now: datetime)
 
 
 def local_date(zone: str, start: datetime, end: datetime) -> date:
-    """The middle of the day, which no change of clocks reaches."""
+    """Returns the date at the middle of the day, far from any clock change."""
     return (start + (end - start) / 2).astimezone(ZoneInfo(zone)).date()
 
 

@@ -182,7 +182,7 @@ def test_whatever_comes_ltzd_says_what_a_list_of_all_events_says(
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60]), timeline=timelines())
 def test_no_limit_is_ever_passed(rule: EventRule, window: int, timeline: list[Attempt]) -> None:
-    """Checked from the accepted events alone, whatever the reasons of refusals."""
+    """Checks the accepted events alone, independently of the reasons of refusals."""
     ltzd = Ltzd(rule, window)
     accepted = [
         attempt
@@ -269,7 +269,7 @@ def first_moments(zone: str) -> list[datetime]:
         later = moment.astimezone(clock).date()
         if later != date:
             moments.append(moment)
-            assert later > date, "the model knows no day that comes back"
+            assert later > date, "the model supports no day that occurs twice"
         date = later
     return moments
 
@@ -302,7 +302,7 @@ def test_every_day_of_a_year_is_a_window_of_its_own_from_midnight_to_midnight(zo
 MOMENTS = st.datetimes(
     YEAR[0].replace(tzinfo=None), YEAR[1].replace(tzinfo=None), timezones=st.just(UTC)
 )
-# Most faults would be around changes of clocks.
+# Most faults would be around clock changes.
 CHANGES = st.builds(
     lambda day, minutes: day + timedelta(minutes=minutes),
     st.sampled_from(

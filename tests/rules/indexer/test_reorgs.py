@@ -40,7 +40,7 @@ NOW = 1_000.0
         (CURSOR, OTHER, NOW - 60, CursorVerdict.REORGED),
     ],
 )
-def test_a_head_is_judged_by_what_it_holds_at_the_cursor(
+def test_a_head_is_judged_by_its_block_at_the_cursor(
     head: int, hash_at_cursor: Hash32 | None, first_short: float | None, verdict: CursorVerdict
 ) -> None:
     assert compare(CURSOR, OURS, HeadObservation(head, hash_at_cursor, NOW), first_short) is verdict

@@ -1,4 +1,4 @@
-"""Fees follow the gas price and never pass the cap; stuck attempts differ from waiting ones."""
+"""Fees follow the gas price and never exceed the cap; stuck attempts differ from waiting ones."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -34,11 +34,11 @@ PATIENCE = ResubmissionPolicy(late_seconds=5, passed_over_seconds=15, passed_ove
 # --- the first attempt ------------------------------------------------------------------------
 
 
-def test_fees_outlast_doubling_of_the_base_fee() -> None:
+def test_fees_cover_twice_the_base_fee() -> None:
     assert fees_for(GasPrice(10 * GWEI, GWEI), POLICY) == Fees(21 * GWEI, GWEI)
 
 
-def test_a_tip_below_the_least_is_raised() -> None:
+def test_a_tip_below_the_minimum_is_raised() -> None:
     gas_price = GasPrice(10 * GWEI, 0)
     assert fees_for(gas_price, FeePolicy(min_tip=2 * GWEI)) == Fees(22 * GWEI, 2 * GWEI)
 
@@ -47,12 +47,12 @@ def test_near_the_cap_the_fee_is_the_cap() -> None:
     assert fees_for(GasPrice(99 * GWEI, GWEI), POLICY) == Fees(100 * GWEI, GWEI)
 
 
-def test_over_the_cap_there_are_no_fees() -> None:
+def test_above_the_cap_there_are_no_fees() -> None:
     assert fees_for(GasPrice(99 * GWEI, GWEI + 1), POLICY) is None
 
 
 @given(markets, policies)
-def test_fees_are_never_over_the_cap_and_always_pay_the_next_block(
+def test_fees_stay_within_the_cap_and_pay_the_next_block(
     gas_price: GasPrice, policy: FeePolicy
 ) -> None:
     fees = fees_for(gas_price, policy)
@@ -80,13 +80,13 @@ def test_fees_rise_with_the_base_fee_until_the_cap_forbids(
 # --- replacements -----------------------------------------------------------------------------
 
 
-def test_a_replacement_pays_what_the_next_block_asks() -> None:
+def test_a_replacement_pays_the_next_blocks_base_fee() -> None:
     assert replacement(Fees(3 * GWEI, GWEI), GasPrice(10 * GWEI, 2 * GWEI), POLICY) == Fees(
         22 * GWEI, 2 * GWEI
     )
 
 
-def test_a_replacement_pays_a_tenth_more_where_the_next_block_asks_less() -> None:
+def test_a_replacement_pays_a_tenth_more_if_the_next_block_needs_less() -> None:
     assert replacement(Fees(50 * GWEI, 10 * GWEI), GasPrice(GWEI, 0), POLICY) == Fees(
         55 * GWEI, 11 * GWEI
     )
@@ -108,7 +108,7 @@ def test_the_last_tenth_below_the_cap_is_taken_and_none_above_it() -> None:
 
 
 def test_while_the_next_block_is_over_the_cap_nothing_is_replaced() -> None:
-    """The attempt could not be mined, and its tenth would be missing later."""
+    """The attempt could not be mined, and its increase would limit later replacements."""
     assert replacement(Fees(GWEI, GWEI), GasPrice(100 * GWEI, GWEI), POLICY) is None
 
 
@@ -135,7 +135,7 @@ def test_a_replacement_pays_a_tenth_more_twice_and_stays_under_the_cap(
 
 
 @given(attempts, st.lists(markets, max_size=200), policies)
-def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end(
+def test_attempts_rise_under_the_cap_and_end_for_any_gas_prices(
     first: Fees, course: list[GasPrice], policy: FeePolicy
 ) -> None:
     highest, made = first, 0
@@ -145,11 +145,11 @@ def test_whatever_the_market_does_attempts_rise_under_the_cap_and_come_to_an_end
             assert fees.max_fee_per_gas <= policy.cap
             assert fees.max_fee_per_gas > highest.max_fee_per_gas
             highest, made = fees, made + 1
-    assert made <= 300, "a tenth more each time from 1 wei passes 200 gwei after 273 attempts"
+    assert made <= 300, "increases by a tenth from 1 wei exceed 200 gwei after 273 attempts"
 
 
 @given(attempts, markets, st.integers(0, 10 * GWEI), policies)
-def test_a_dearer_market_never_makes_a_cheaper_replacement(
+def test_a_higher_gas_price_never_makes_a_cheaper_replacement(
     highest: Fees, gas_price: GasPrice, rise: int, policy: FeePolicy
 ) -> None:
     lower = replacement(highest, gas_price, policy)
@@ -160,7 +160,7 @@ def test_a_dearer_market_never_makes_a_cheaper_replacement(
         assert lower.max_fee_per_gas <= higher.max_fee_per_gas
 
 
-# --- when -------------------------------------------------------------------------------------
+# --- stuck ------------------------------------------------------------------------------------
 
 FEES = Fees(20 * GWEI, GWEI)
 PAYABLE = GasPrice(10 * GWEI, GWEI)
@@ -171,7 +171,7 @@ def stuck(waited: Waited, gas_price: GasPrice) -> BumpReason | None:
     return bump_reason(FEES, waited, gas_price, POLICY, PATIENCE)
 
 
-def test_what_cannot_pay_the_base_fee_is_stuck_once_it_is_late() -> None:
+def test_an_attempt_below_the_base_fee_is_stuck_after_the_waiting_time() -> None:
     assert stuck(Waited(4.9, 9), TOO_DEAR) is None
     assert stuck(Waited(5.0, 0), TOO_DEAR) is BumpReason.BASE_FEE
 
@@ -182,14 +182,14 @@ def test_the_least_tip_must_be_paid_beside_the_base_fee() -> None:
     assert stuck(Waited(9, 0), GasPrice(edge + 1, 0)) is BumpReason.BASE_FEE
 
 
-def test_what_can_pay_is_stuck_after_seconds_and_blocks_together() -> None:
+def test_an_attempt_above_the_base_fee_is_stuck_after_both_seconds_and_blocks() -> None:
     assert stuck(Waited(3600, 2), PAYABLE) is None
     assert stuck(Waited(14.9, 1000), PAYABLE) is None
     assert stuck(Waited(15, 3), PAYABLE) is BumpReason.PASSED_OVER
 
 
 @given(attempts, waits, markets, policies)
-def test_without_blocks_what_can_pay_is_never_stuck(
+def test_an_attempt_above_the_base_fee_is_never_stuck_without_blocks(
     fees: Fees, waited: Waited, gas_price: GasPrice, policy: FeePolicy
 ) -> None:
     reason = bump_reason(fees, Waited(waited.seconds, 0), gas_price, policy, PATIENCE)

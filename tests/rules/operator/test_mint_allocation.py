@@ -44,7 +44,7 @@ def selected(allocation: MintAllocation) -> list[int]:
     return [reward.int for reward in allocation.selected]
 
 
-def test_while_the_bucket_holds_everything_all_are_taken_in_order() -> None:
+def test_all_rewards_within_the_limit_are_taken_in_order() -> None:
     requests = requests_of((None, 5), (A, 3), (B, 4), (A, 1))
     allocation = allocate(requests, PLENTY, 13, MintReserve(), BATCH)
 
@@ -58,7 +58,7 @@ def test_a_reward_that_does_not_fit_now_stops_its_own_brand_and_no_other() -> No
     assert selected(allocate(requests, PLENTY, 100, MintReserve(), BATCH)) == [1, 3, 4]
 
 
-def test_a_reward_above_the_capacity_stops_nobody_not_even_its_brand() -> None:
+def test_a_reward_above_the_capacity_stops_no_other_not_even_of_its_brand() -> None:
     requests = requests_of((A, 101), (B, 1), (A, 1), (None, 200))
     allocation = allocate(requests, 100, 100, MintReserve(), BATCH)
 
@@ -66,13 +66,13 @@ def test_a_reward_above_the_capacity_stops_nobody_not_even_its_brand() -> None:
     assert [reward.int for reward in allocation.over_capacity] == [0, 3]
 
 
-def test_a_payment_goes_before_every_brand_and_waits_for_no_other_payment() -> None:
+def test_a_payment_is_taken_before_every_brand_and_waits_for_no_other_payment() -> None:
     requests = requests_of((None, 60), (None, 50), (None, 30), (A, 11), (B, 10))
 
     assert selected(allocate(requests, PLENTY, 100, MintReserve(), BATCH)) == [0, 2, 4]
 
 
-def test_half_of_what_is_free_is_kept_for_the_reward_that_does_not_fit() -> None:
+def test_half_of_the_free_limit_is_reserved_for_a_reward_that_does_not_fit() -> None:
     requests = requests_of((A, 90), (B, 20))
     first = allocate(requests, PLENTY, 80, MintReserve(), BATCH)
     assert selected(first) == [1]
@@ -80,14 +80,16 @@ def test_half_of_what_is_free_is_kept_for_the_reward_that_does_not_fit() -> None
 
     others = [requests[0], *(MintRequest(UUID(int=9 + n), B, 20) for n in range(5))]
     second = allocate(others, PLENTY, 60, first.reserve, BATCH)
-    assert selected(second) == [9], "the other half is free, and no more"
+    assert selected(second) == [9], "more or less than the other half was taken"
 
     gained = allocate(others[:1], PLENTY, 80, second.reserve, BATCH)
-    assert (gained.reserve.kept, gained.reserve.free) == (50, 30), "and half of what is gained"
+    assert (gained.reserve.kept, gained.reserve.free) == (50, 30), (
+        "half of the gain was not reserved"
+    )
     assert selected(allocate(others[:1], PLENTY, 90, gained.reserve, BATCH)) == [0]
 
 
-def test_a_payment_takes_over_what_a_brand_has_saved() -> None:
+def test_a_payment_takes_over_the_limit_reserved_for_a_brand() -> None:
     saving = MintReserve(UUID(int=1), kept=60, free=0)
     requests = requests_of((None, 100), (A, 90))
     allocation = allocate(requests, PLENTY, 60, saving, BATCH)
@@ -97,13 +99,13 @@ def test_a_payment_takes_over_what_a_brand_has_saved() -> None:
     assert selected(allocate(requests, PLENTY, 140, allocation.reserve, BATCH)) == [0]
 
 
-def test_what_was_saved_for_a_reward_that_is_gone_is_free_again() -> None:
+def test_the_limit_reserved_for_a_removed_reward_is_free_again() -> None:
     saving = MintReserve(UUID(int=77), kept=60, free=0)
 
     assert selected(allocate(requests_of((B, 55)), PLENTY, 60, saving, BATCH)) == [0]
 
 
-def test_no_more_is_taken_than_a_batch_holds_and_the_reserve_outlasts_a_full_batch() -> None:
+def test_a_full_batch_takes_no_more_and_keeps_the_reserve() -> None:
     saving = MintReserve(UUID(int=50), kept=60, free=100)
     payments = [MintRequest(UUID(int=n), None, 1) for n in range(3)]
     requests = [*payments, MintRequest(UUID(int=50), A, 90)]
@@ -134,7 +136,7 @@ def rounds(draw: st.DrawFn) -> tuple[list[MintRequest], int, int, MintReserve, i
 
 
 @given(rounds())
-def test_no_more_is_taken_and_kept_than_there_is(
+def test_taken_and_reserved_amounts_stay_within_the_limit(
     given_round: tuple[list[MintRequest], int, int, MintReserve, int],
 ) -> None:
     requests, capacity, spendable, reserve, at_most = given_round
@@ -167,7 +169,7 @@ def test_the_rewards_of_a_brand_never_overtake_each_other(
 
 
 @given(rounds())
-def test_no_brand_changes_which_payments_go(
+def test_brands_do_not_affect_which_payments_are_taken(
     given_round: tuple[list[MintRequest], int, int, MintReserve, int],
 ) -> None:
     requests, capacity, spendable, _, at_most = given_round
@@ -214,7 +216,7 @@ class ChainBucket:
         return len(allocation.selected)
 
     def _requests(self) -> tuple[list[MintRequest], dict[UUID, tuple[Address, int]]]:
-        """Each brand's oldest reward: the saver first, then in turn."""
+        """Returns each brand's oldest reward: first the brand with a reserve, then in turn."""
         heads: dict[UUID, tuple[Address, int]] = {}
         for brand, queue in self.queues.items():
             number = len(self.minted.get(brand, []))
@@ -247,7 +249,7 @@ def blocks_until_minted(
     available=st.integers(0, 1_000),
     small=st.integers(1, 50),
 )
-def test_a_large_reward_is_minted_though_others_always_ask_for_more(
+def test_a_large_reward_is_minted_while_others_always_queue_more(
     share: int, gain: int, available: int, small: int
 ) -> None:
     """The bucket is never full while others take the free units, up to the last of its gain."""

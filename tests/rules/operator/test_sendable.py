@@ -73,7 +73,7 @@ def test_each_limit_is_an_obstacle_of_its_own(
     assert obstacle(gas, b"\x01", fees, limits) is expected
 
 
-def test_only_what_no_time_can_mend_is_a_transactions_own() -> None:
+def test_only_permanent_obstacles_belong_to_a_transaction() -> None:
     assert {each for each in Obstacle if each.is_permanent} == {
         Obstacle.INTRINSIC_GAS,
         Obstacle.BLOCK_GAS,
@@ -98,7 +98,7 @@ def test_no_mint_of_any_size_is_below_the_floor_of_its_data(count: int) -> None:
         st.integers(-(10**18), 10**19),
     ),
 )
-def test_whatever_passes_every_node_could_take(
+def test_every_sendable_transaction_is_acceptable_to_nodes(
     gas: int, data: bytes, fees: Fees, limits: SigningLimits
 ) -> None:
     result = obstacle(gas, data, fees, limits)

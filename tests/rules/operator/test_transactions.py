@@ -83,20 +83,20 @@ def test_every_pair_is_listed_or_illegal(state: State, seen: Observation) -> Non
     assert (after.state, effects) == LISTED[state, type(seen)]
 
 
-def test_a_receipt_says_where_a_transaction_is_and_a_later_one_moves_it() -> None:
+def test_a_receipt_sets_the_inclusion_and_a_later_receipt_moves_it() -> None:
     mined, _ = advance(a_transaction(State.PUBLISHED), ReceiptSeen(HERE))
     moved, _ = advance(mined, ReceiptSeen(THERE))
 
     assert (mined.inclusion, moved.inclusion) == (HERE, THERE)
 
 
-def test_a_lost_receipt_leaves_no_place() -> None:
+def test_a_lost_receipt_clears_the_inclusion() -> None:
     demoted, _ = advance(a_transaction(State.MINED), ReceiptLost())
 
     assert demoted == Transaction(State.PUBLISHED, None)
 
 
-def test_a_failed_call_that_is_final_gives_its_rewards_back() -> None:
+def test_a_failed_call_requeues_its_rewards_once_final() -> None:
     reverted, effects = advance(a_transaction(State.MINED, FAILED), Finalized())
 
     assert reverted == Transaction(State.REVERTED, FAILED)
@@ -109,7 +109,7 @@ def test_a_failed_call_that_is_not_final_keeps_its_rewards() -> None:
     assert effects == []
 
 
-def test_a_mined_transaction_of_unknown_place_cannot_become_final() -> None:
+def test_a_mined_transaction_without_inclusion_cannot_become_final() -> None:
     with pytest.raises(IllegalTransition):
         advance(Transaction(State.MINED, None), Finalized())
 
@@ -122,7 +122,7 @@ def test_bytes_that_are_refused_for_good_give_their_nonce_to_a_self_transfer_onc
     assert (again, no_effects) == (abandoned, [])
 
 
-def test_a_self_transfer_that_is_final_gives_the_work_back_and_before_that_does_not() -> None:
+def test_a_self_transfer_requeues_the_work_once_final_and_not_before() -> None:
     abandoned = Transaction(State.PUBLISHED, is_abandoned=True)
     mined, nothing = advance(abandoned, ReceiptSeen(CANCELLED))
     final, effects = advance(mined, Finalized())
@@ -131,7 +131,7 @@ def test_a_self_transfer_that_is_final_gives_the_work_back_and_before_that_does_
     assert (final.state, effects) == (State.CANCELLED, [Effect.REQUEUE])
 
 
-def test_an_abandoned_call_that_is_mined_all_the_same_is_done() -> None:
+def test_an_abandoned_call_that_is_mined_anyway_is_settled() -> None:
     abandoned = Transaction(State.PUBLISHED, is_abandoned=True)
     mined, _ = advance(abandoned, ReceiptSeen(HERE))
     final, effects = advance(mined, Finalized())
@@ -139,7 +139,7 @@ def test_an_abandoned_call_that_is_mined_all_the_same_is_done() -> None:
     assert (final.state, effects) == (State.CONFIRMED, [])
 
 
-def test_a_self_transfer_that_a_reorg_drops_goes_out_again_and_not_the_call() -> None:
+def test_after_a_reorg_the_self_transfer_is_published_again_and_not_the_call() -> None:
     mined = Transaction(State.MINED, CANCELLED, is_abandoned=True)
 
     assert advance(mined, ReceiptLost()) == (
@@ -149,7 +149,7 @@ def test_a_self_transfer_that_a_reorg_drops_goes_out_again_and_not_the_call() ->
 
 
 @pytest.mark.parametrize("state", [State.SIGNED, State.PUBLISHED, State.MINED])
-def test_nobody_gave_up_a_call_whose_nonce_a_self_transfer_of_ours_has(state: State) -> None:
+def test_a_nonce_used_by_the_lanes_own_self_transfer_is_not_foreign(state: State) -> None:
     with pytest.raises(IllegalTransition):
         advance(a_transaction(state), ReceiptSeen(CANCELLED))
 
@@ -176,7 +176,7 @@ observations = st.lists(
 
 
 @given(observations)
-def test_whatever_is_observed_settled_stays_settled(seen: list[Observation]) -> None:
+def test_a_settled_transaction_stays_settled(seen: list[Observation]) -> None:
     tx = Transaction(State.SIGNED)
     requeued: list[State] = []
     cancelled = 0
@@ -187,13 +187,15 @@ def test_whatever_is_observed_settled_stays_settled(seen: list[Observation]) -> 
         except IllegalTransition:
             assert tx is before
             continue
-        assert before.state not in SETTLED, "settled moved"
-        assert tx.state is not State.SIGNED or before.state is State.SIGNED, "went back to signed"
-        assert tx.is_abandoned or not before.is_abandoned, "took the call back up"
+        assert before.state not in SETTLED, "a settled transaction changed"
+        assert tx.state is not State.SIGNED or before.state is State.SIGNED, (
+            "a transaction returned to signed"
+        )
+        assert tx.is_abandoned or not before.is_abandoned, "an abandoned call was resumed"
         assert (tx.inclusion is not None) == (tx.state in MINED)
         cancelled += effects.count(Effect.CANCEL)
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
-    assert cancelled == tx.is_abandoned, "a self-transfer is made once, and never without reason"
+    assert cancelled == tx.is_abandoned, "a self-transfer was made twice or without a reason"
     assert len(requeued) <= 1
     given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED}
     assert set(requeued) <= given_back

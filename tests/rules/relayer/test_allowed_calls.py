@@ -1,4 +1,4 @@
-"""The table of what may be relayed, held against the compiled contracts."""
+"""The table of allowed relay calls, compared with the compiled contracts."""
 
 from dataclasses import fields
 
@@ -91,7 +91,7 @@ def test_a_messages_fields_are_the_arguments_before_the_signature(row: AllowedCa
     ] == before
 
 
-def test_claims_and_purchases_take_turns_and_nothing_else() -> None:
+def test_only_claims_and_purchases_are_serialized_per_user() -> None:
     assert {row.function for row in ALLOWED_CALLS if row.serialized_per_user} == {
         "claimFor",
         "claimWithSig",

@@ -33,7 +33,7 @@ def test_without_budgets_nothing_is_refused() -> None:
     assert not NO_BUDGETS.is_set
 
 
-def test_a_relay_must_fit_into_what_is_left_of_its_identitys_budget_at_its_worst() -> None:
+def test_a_relays_maximum_cost_must_fit_its_identitys_remaining_budget() -> None:
     GasLedger(GasBudgets(100), SPENT).admit("ann", 30)
     refusal = refusal_of(lambda: GasLedger(GasBudgets(100), SPENT).admit("ann", 31))
     assert isinstance(refusal, RateLimited)
@@ -45,7 +45,7 @@ def test_a_relay_must_fit_into_what_is_left_of_its_identitys_budget_at_its_worst
     GasLedger(GasBudgets(100), SPENT).admit("bob", 100)
 
 
-def test_a_relay_must_fit_into_what_is_left_of_everybodys_budget() -> None:
+def test_a_relay_must_fit_the_remaining_total_budget() -> None:
     budgets = GasBudgets(total_wei=100)
     for identity in ("ann", "bob", None):
         GasLedger(budgets, SPENT).admit(identity, 10)
@@ -57,7 +57,7 @@ def test_a_relay_must_fit_into_what_is_left_of_everybodys_budget() -> None:
         }
 
 
-def test_what_was_admitted_counts_for_those_that_follow() -> None:
+def test_admitted_relays_count_for_later_relays() -> None:
     ledger = GasLedger(GasBudgets(100, 200), GasSpent(NOON, {}, 0))
     ledger.admit("ann", 60)
     assert isinstance(refusal_of(lambda: ledger.admit("ann", 41)), RateLimited)
@@ -67,7 +67,7 @@ def test_what_was_admitted_counts_for_those_that_follow() -> None:
     assert isinstance(refusal_of(lambda: ledger.admit("eve", 1)), ValidationFailed)
 
 
-def test_a_look_refuses_only_what_is_spent_whole_and_counts_nothing() -> None:
+def test_a_precheck_refuses_only_spent_budgets_and_counts_nothing() -> None:
     ledger = GasLedger(GasBudgets(71, 91), SPENT)
     ledger.check("ann")
     ledger.check("ann")
@@ -81,7 +81,7 @@ def test_a_look_refuses_only_what_is_spent_whole_and_counts_nothing() -> None:
     own=st.integers(1, 100),
     total=st.integers(1, 200),
 )
-def test_whatever_is_asked_no_budget_is_passed(
+def test_no_sequence_of_relays_exceeds_a_budget(
     relays: list[tuple[str | None, int]], own: int, total: int
 ) -> None:
     ledger = GasLedger(GasBudgets(own, total), GasSpent(NOON, {}, 0))
@@ -106,21 +106,21 @@ def test_whatever_is_asked_no_budget_is_passed(
         ("2028-02-28T12:00:00", 43_200),
     ],
 )
-def test_a_spent_budget_is_there_again_at_the_end_of_the_day(now: str, seconds: int) -> None:
+def test_a_spent_budget_is_available_again_the_next_day(now: str, seconds: int) -> None:
     spent = replace(SPENT, now=datetime.fromisoformat(now).replace(tzinfo=UTC))
     for budgets in (GasBudgets(70), GasBudgets(0, 90)):
         refusal = refusal_of(lambda set_to=budgets: GasLedger(set_to, spent).check("ann"))  # type: ignore[misc]
         assert refusal.details["retryAfterSeconds"] == seconds
 
 
-def test_writers_take_turns_only_while_little_is_left() -> None:
+def test_writers_are_serialized_only_while_little_budget_is_left() -> None:
     budgets = GasBudgets(total_wei=1_000_090)
     assert is_far_from_spent(budgets, SPENT, 1_000)
     assert not is_far_from_spent(budgets, SPENT, 1_001)
     assert is_far_from_spent(GasBudgets(5), SPENT, 10**30)
 
 
-def test_a_budget_of_zero_is_warned_of_with_what_it_may_cost() -> None:
+def test_a_budget_of_zero_is_warned_about_with_its_possible_cost() -> None:
     own, total = warnings_of(NO_BUDGETS, 100 * 10**9)
     assert own.startswith("relay.gas_budget_wei_per_day is 0:")
     assert "84 ether a day" in own

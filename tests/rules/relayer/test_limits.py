@@ -46,7 +46,7 @@ def test_the_hour_does_not_move_with_later_relays() -> None:
 
 
 @pytest.mark.parametrize("used", [35, 36, 1_000])
-def test_nobody_has_less_than_nothing_left(used: int) -> None:
+def test_the_remaining_number_is_never_negative(used: int) -> None:
     standing = replace(NEW, window_start=NOON, used=used)
     assert standing.window(used_more=1).remaining == 0
 
@@ -71,7 +71,7 @@ def test_the_thirty_fifth_passes_and_the_thirty_sixth_does_not() -> None:
         (timedelta(hours=1, seconds=2), 1),
     ],
 )
-def test_who_waits_as_long_as_he_is_told_is_let_in(since: timedelta, seconds: int) -> None:
+def test_a_user_who_waits_until_the_reset_is_admitted(since: timedelta, seconds: int) -> None:
     standing = replace(NEW, window_start=NOON - since, used=35)
     assert refusal_of(lambda: check_hour(standing))["retryAfterSeconds"] == seconds
 
@@ -98,13 +98,13 @@ def test_claims_of_other_collections_do_not_count() -> None:
     check_claims(replace(NEW, claims=[RequestedClaim(8, 0)]), a_limit(0, most=1))
 
 
-def test_without_a_maximum_nobody_has_claimed_too_often() -> None:
+def test_without_a_maximum_no_claim_is_refused() -> None:
     check_claims(replace(NEW, claims=[RequestedClaim(7, 10**9)]), a_limit(10**9, most=None))
 
 
 @dataclass
 class Chain:
-    """A user's claims of a collection, as `claimFor` counts them, and his relays of them."""
+    """A user's claims of a collection, as `claimFor` counts them, and the relays in flight."""
 
     counted: int = 0
     in_flight: list[int] = field(default_factory=list)
@@ -128,7 +128,7 @@ class Chain:
             self.known.append(expected)
 
     def mine(self) -> None:
-        """The contract takes a claim only if it expects what is counted."""
+        """The contract accepts a claim only if it expects the current count."""
         if self.in_flight and self.in_flight.pop(0) == self.counted:
             self.counted += 1
 
@@ -140,8 +140,8 @@ class Chain:
     most=st.integers(1, 4),
     steps=st.lists(st.sampled_from(["ask", "mine", "learn"]), max_size=30),
 )
-def test_whatever_comes_first_claims_are_counted_exactly(most: int, steps: list[str]) -> None:
-    """One more is let in exactly while those mined and those under way leave room for it."""
+def test_claims_are_counted_exactly_in_any_order(most: int, steps: list[str]) -> None:
+    """A claim is admitted exactly while mined claims and claims in flight leave room for it."""
     chain = Chain()
     for step in steps:
         if step == "ask":
@@ -159,10 +159,10 @@ def test_whatever_comes_first_claims_are_counted_exactly(most: int, steps: list[
     expected=st.lists(st.integers(0, 5), max_size=4),
     most=st.integers(1, 9),
 )
-def test_the_number_told_is_that_of_claims_on_chain_and_in_flight(
+def test_the_reported_number_counts_claims_on_chain_and_in_flight(
     counted: int, expected: list[int], most: int
 ) -> None:
-    """Also where the user claims by himself, so that his relays will revert."""
+    """The user may also claim without ltzd, so that relays in flight will revert."""
     claims = counted + sum(expected_claims >= counted for expected_claims in expected)
     standing = replace(
         NEW, claims=[RequestedClaim(7, expected_claims) for expected_claims in expected]

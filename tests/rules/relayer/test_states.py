@@ -1,4 +1,4 @@
-"""The state machine of a relay's row, and the status that its user is told."""
+"""The state machine of a relay's row, and the status that its user is shown."""
 
 from itertools import product
 
@@ -67,7 +67,7 @@ def test_every_pair_is_listed_or_illegal(state: RelayState, seen: RelayObservati
         (State.CANCELLED, False, True, RelayStatus.FAILED),
     ],
 )
-def test_a_user_is_told_the_status_of_the_transaction(
+def test_a_user_is_shown_the_status_of_the_transaction(
     state: State, succeeded: bool | None, is_cancelled: bool, status: RelayStatus
 ) -> None:
     assert status_of(state, succeeded, is_cancelled=is_cancelled) is status

@@ -128,7 +128,7 @@ def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> No
     assert refused.value.message == "The price is now 25.5 LTZ."
 
 
-# --- refusals that were made for programs -----------------------------------------------------
+# --- refusals of other surfaces ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

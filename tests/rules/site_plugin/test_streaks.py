@@ -1,4 +1,4 @@
-"""Streaks beside what they say: examples, daylight-saving days, and a naive model that forgets
+"""Streaks: examples, daylight-saving days, and a naive model that forgets
 nothing and counts everything again from the list of days.
 """
 

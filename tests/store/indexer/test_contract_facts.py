@@ -339,7 +339,7 @@ async def seven(pool: Pool) -> Pool:
     return pool
 
 
-async def test_pages_hold_each_token_once_while_tokens_move_and_are_claimed(seven: Pool) -> None:
+async def test_pages_list_each_token_once_while_tokens_are_moved_and_claimed(seven: Pool) -> None:
     seen: list[int] = []
     after = 0
     async with session(seven) as connection:

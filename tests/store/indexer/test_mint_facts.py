@@ -270,7 +270,7 @@ async def test_an_undo_resets_exactly_the_rewards_of_undone_mints(pool: Pool, re
 async def test_an_undone_reward_that_has_no_transaction_is_queued_again(
     pool: Pool, reward: UUID
 ) -> None:
-    """Its transaction may have been displaced, in our eyes, before its mint was seen."""
+    """The lane may have marked its transaction displaced before it saw the mint."""
     await insert_mints(pool, the_mint_of(reward))
     async with transaction(pool) as connection:
         await connection.execute("UPDATE rewards SET transaction_id = NULL")

@@ -1,6 +1,6 @@
 """Real dev chains for tests: one of each kind per test run, or one of a test's own.
 
-A test that needs anvil fails where there is none; it never skips.
+A test that needs anvil fails if anvil is missing; it is never skipped.
 """
 
 from collections.abc import AsyncIterator
@@ -15,20 +15,20 @@ from tests.support.folders import a_data_directory
 
 @asynccontextmanager
 async def a_chain(kind: Kind, block_time: float = 0.0) -> AsyncIterator[DevChain]:
-    """A chain of this test's own, at block 0; `block_time` in seconds, 0 mines on demand."""
+    """Starts a chain for one test, at block 0; `block_time` is in seconds, 0 mines on demand."""
     async with a_data_directory() as folder:
         yield await chain.start(folder, kind, block_time, None)
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def tester_chain() -> AsyncIterator[DevChain]:
-    """Shared, mining on demand: a test must not count on being alone on it."""
+    """A shared chain that mines on demand; other tests use it too."""
     async with a_chain("tester") as running:
         yield running
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def anvil_chain() -> AsyncIterator[DevChain]:
-    """Shared, mining on demand: a test must not count on being alone on it."""
+    """A shared chain that mines on demand; other tests use it too."""
     async with a_chain("anvil") as running:
         yield running

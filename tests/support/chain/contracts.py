@@ -1,4 +1,4 @@
-"""The four contracts on a dev chain of a test's own, with a real key for every role.
+"""The four contracts on one test's dev chain, with a real key for every role.
 
 web3 encodes the calls (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
 as wallets do.
@@ -45,7 +45,7 @@ TYPES = {
 
 @dataclass(frozen=True)
 class Party:
-    """Somebody with a key."""
+    """An account with a private key."""
 
     account: LocalAccount = field(default_factory=Account.create)
 
@@ -63,7 +63,7 @@ def a_reference() -> bytes:
 
 
 class Contracts:
-    """Parties hold the roles of their names; `admin` only grants them."""
+    """The deployed contracts. Parties hold the roles of their names; `admin` only grants them."""
 
     def __init__(self, rpc: Rpc, chain_id: int) -> None:
         self.rpc = rpc
@@ -103,25 +103,25 @@ class Contracts:
     # Transactions and views
 
     async def send(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
-        """A transaction that succeeds; its receipt."""
+        """Sends a transaction that must succeed; returns its receipt."""
         receipt = await self.try_to(by, contract, function, *arguments)
         assert receipt["status"] == "0x1", await self.reason(by, contract, function, *arguments)
         return receipt
 
     async def try_to(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
-        """A transaction that is mined; its receipt."""
+        """Sends a transaction, which may revert; returns its receipt."""
         data = web3_contracts.encode_call(contract, function, *arguments)
         return await self.publish(await self.sign(by, self.at[contract], data))
 
     async def view(self, contract: str, function: str, *arguments: object) -> Any:
-        """One value, or a tuple of several."""
+        """Calls a view; returns its value, or a tuple of several."""
         data = web3_contracts.encode_call(contract, function, *arguments)
         answer = await self.node.view(self.at[contract], data)
         values = web3_contracts.decode_result(contract, function, answer)
         return values[0] if len(values) == 1 else values
 
     async def revert(self, by: Party, contract: str, function: str, *arguments: object) -> bytes:
-        """The revert data of a call that must not succeed."""
+        """Returns the revert data of a call that must revert."""
         data = web3_contracts.encode_call(contract, function, *arguments)
         (revert,) = await self.node.simulate(self.at[contract], [data], by.address)
         assert revert is not None, f"{contract}.{function} does not revert"
@@ -129,19 +129,19 @@ class Contracts:
         return revert.data
 
     async def refusal(self, by: Party, contract: str, function: str, *arguments: object) -> str:
-        """The name of the error that a call ends with."""
+        """Returns the name of the error with which a call reverts."""
         return reverts.error_name(await self.revert(by, contract, function, *arguments))
 
     async def reason(self, by: Party, contract: str, function: str, *arguments: object) -> str:
         return reverts.describe(await self.revert(by, contract, function, *arguments))
 
     def events(self, contract: str, receipt: Any) -> list[web3_contracts.DecodedEvent]:
-        """Events of the contract itself in a receipt."""
+        """Returns the contract's own events in a receipt."""
         logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
         return [event for log in logs if (event := web3_contracts.decode_log(contract, log))]
 
     def event(self, contract: str, receipt: Any, name: str) -> Any:
-        """The arguments of the one event of that name."""
+        """Returns the arguments of the only event of that name."""
         (event,) = [each for each in self.events(contract, receipt) if each.name == name]
         return event.arguments
 
@@ -153,7 +153,7 @@ class Contracts:
         await self.send(self.minter, "LTZ", "mintReward", to.address, ltz * LTZ, reference)
 
     async def balance(self, of: Party) -> int:
-        """In wei."""
+        """Returns the balance in wei."""
         return int(await self.view("LTZ", "balanceOf", of.address))
 
     async def give_gas_money(self, to: Party) -> None:
@@ -164,14 +164,14 @@ class Contracts:
         return head.timestamp
 
     async def let_pass(self, seconds: int) -> None:
-        # Not evm_increaseTime: it moves the clock, which blocks mined in a hurry run ahead of.
+        # Not evm_increaseTime: it moves the clock, and blocks mined quickly are ahead of it.
         await self.rpc.call("evm_setNextBlockTimestamp", await self.now() + seconds)
         await self.rpc.call("evm_mine")
 
     # Signatures of users
 
     def signature(self, by: Party, contract: str, kind: str, message: dict[str, Any]) -> bytes:
-        """65 bytes over EIP-712 data."""
+        """Returns a signature of 65 bytes over EIP-712 data."""
         fields = [field.split(" ") for field in TYPES[kind].split(",")]
         domain = {
             "name": DOMAIN_NAMES.get(contract, contract),
@@ -183,7 +183,7 @@ class Contracts:
         return bytes(by.account.sign_typed_data(domain, types, message).signature)
 
     async def permit(self, by: Party, contract: str, value: int) -> tuple[object, ...]:
-        """Arguments of `permitLTZ` on `contract`: the user allows it `value` wei."""
+        """Returns the arguments of `permitLTZ` on `contract`: the user allows it `value` wei."""
         deadline = await self.now() + HOUR
         message = {
             "owner": checksummed(by.address),
@@ -196,7 +196,7 @@ class Contracts:
         return (by.address, value, deadline, raw[64], raw[:32], raw[32:64])
 
     async def sign(self, by: Party, to: Address, data: bytes) -> bytes:
-        """A raw transaction that pays enough."""
+        """Returns a raw transaction with sufficient fees."""
         head, _ = await self.node.head_and_final()
         market = await self.node.gas_price(head)
         return by.signer.sign(
@@ -219,7 +219,7 @@ class Contracts:
         return address_of(receipt["contractAddress"])
 
     async def publish(self, raw: bytes) -> Any:
-        """The receipt of a raw transaction."""
+        """Publishes a raw transaction; returns its receipt."""
         sent = await self.rpc.call("eth_sendRawTransaction", hex_of(raw))
         return await until(lambda: self.rpc.call("eth_getTransactionReceipt", sent))
 

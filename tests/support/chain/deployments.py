@@ -1,4 +1,4 @@
-"""Deployments on a real dev chain, by a wallet of the test's own, and one that dies on the way."""
+"""Deployments on a real dev chain by one test's wallet, with kills at any transaction."""
 
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -20,16 +20,16 @@ SENDS = 8
 
 
 class KilledError(Exception):
-    """Stands for a kill -9: nothing after it happens."""
+    """Stands for kill -9: ends the run at this point."""
 
 
-class MortalRpc(Rpc):
-    """Dies at its n-th sending of a transaction, before the node hears of it or after."""
+class KilledRpc(Rpc):
+    """Raises at the n-th publication of a transaction, before or after the node has it."""
 
-    def __init__(self, url: str, dies_at: int | None = None, *, is_heard: bool = False) -> None:
+    def __init__(self, url: str, dies_at: int | None = None, *, is_delivered: bool = False) -> None:
         super().__init__(url)
         self.dies_at = dies_at
-        self.is_heard = is_heard
+        self.is_delivered = is_delivered
         self.sent = 0
 
     async def call(self, method: str, *params: object) -> Any:
@@ -38,7 +38,7 @@ class MortalRpc(Rpc):
         self.sent += 1
         if self.sent != self.dies_at:
             return await super().call(method, *params)
-        if self.is_heard:
+        if self.is_delivered:
             with suppress(RpcError):
                 await super().call(method, *params)
         raise KilledError
@@ -58,7 +58,7 @@ def terms_of(deployer: Address, **changes: Any) -> DeploymentTerms:
 
 @dataclass
 class Site:
-    """A deployer with gas money, and what it has written down."""
+    """A funded deployer and its recorded deployment."""
 
     rpc_url: str
     written: Deployment | None = None
@@ -85,7 +85,7 @@ class Site:
         *,
         is_hurried: bool = False,
     ) -> Deployment:
-        """As another process would, from what is written down."""
+        """Runs as a new process would, from the recorded deployment."""
         async with rpc or Rpc(self.rpc_url) as own:
             deploying = DeploymentExecutor(
                 own,
@@ -108,7 +108,7 @@ class Site:
             return await Node(rpc).nonce(self.signer.address)
 
     async def ask(self, contract: str, function: str, *arguments: object) -> Any:
-        """The first value of a call's answer."""
+        """Calls a view; returns the first value of its answer."""
         assert self.written is not None
         async with Rpc(self.rpc_url) as rpc:
             answer = await Node(rpc).view(

@@ -47,7 +47,7 @@ _LEAST_BUMP_PERCENT: Final = 10
 
 
 class Reverted(Exception):
-    """`data` is what the contract reverts with: a custom error, or a sentence."""
+    """A revert; `data` is a custom error or a revert string."""
 
     def __init__(self, data: bytes) -> None:
         super().__init__(data.hex())
@@ -59,7 +59,7 @@ def custom_error(signature: str, *arguments: object) -> bytes:
     return keccak(signature.encode())[:4] + encode(types.split(",") if types else [], arguments)
 
 
-def a_sentence(text: str) -> bytes:
+def a_revert_string(text: str) -> bytes:
     return custom_error("Error(string)", text)
 
 
@@ -79,7 +79,7 @@ def minted_log(recipient: bytes, reference: bytes, amount: int) -> Log:
 
 
 def _log(address: Address, signature: str, indexed: Sequence[bytes | int], *data: Any) -> Log:
-    """A log of one of the others: the data's types are the signature's last."""
+    """Returns a log of another contract; the last types of the signature are those of the data."""
     types = _types(signature)[len(indexed) :]
     topics = [keccak(signature.encode()), *map(_indexed, indexed)]
     return Log(topics, encode(types, data), address)
@@ -122,7 +122,7 @@ def token_moved_log(sender: bytes, recipient: bytes, token: int) -> Log:
 
 
 def claim_logs(user: Address, token: int, claims: int = 1) -> list[Log]:
-    """As PerkNFT logs a claim: the transfer, then the claim."""
+    """Returns the logs of a PerkNFT claim: the transfer, then the claim."""
     signature = "Claimed(uint256,address,uint256,uint256,uint256,bytes32)"
     arguments = (10**18, claims, b"\x0c" * 32)
     return [
@@ -158,7 +158,7 @@ def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Lo
 
 @dataclass(frozen=True)
 class SentTransaction:
-    """A transaction as it arrived."""
+    """A transaction as it arrived at the node."""
 
     raw: bytes
     hash: Hash32
@@ -212,7 +212,7 @@ class Block:
 
 
 class FakeNode(Rpc):
-    """Mines when told to, or at once with `mines_at_once`; what it must do wrong is set on it."""
+    """Mines on `mine`, or at once with `mines_at_once`; tests set its faults as attributes."""
 
     simulated = 0
     is_down = False
@@ -235,19 +235,19 @@ class FakeNode(Rpc):
         self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
         self.final_depth: int | None = 64
-        """None: the node knows no finality."""
+        """None: the node reports no finality."""
         self.mines_at_once = False
         self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
-        """Which calls it answers with an error of its own."""
+        """Calls that the node answers with an error of its own."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
-        """All that the mint limit's bucket was ever filled with."""
+        """The total that the mint limit's bucket was ever filled with."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
-        """Which mints the contract refuses with a sentence, by their call data."""
+        """Mints that the contract reverts with a string, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
-        """Which calls the other contracts refuse with a sentence."""
+        """Calls that the other contracts revert with a string."""
         self.is_minter = True
-        """Whether the wallet has its role."""
+        """True if the wallet has the MINTER role."""
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
@@ -260,7 +260,7 @@ class FakeNode(Rpc):
         self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
         """Publications to refuse: True for a full pool, or the error text."""
         self.refuses_cheap = False
-        """Whether it takes nothing below the next base fee, as anvil does; geth keeps it."""
+        """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
         self.lag = 0
         """Newest blocks that this node does not have yet."""
         self.empty_answers = 0
@@ -268,7 +268,7 @@ class FakeNode(Rpc):
         self.unheard: set[Address] = set()
         """Contracts whose logs are missing from answers by range."""
         self.is_blind_by_hash = False
-        """Whether answers by block hash are empty, too."""
+        """True: answers by block hash are empty, too."""
         self.longest_range: int | None = None
         self.before: dict[str, Callable[[], object]] = {}
         """Callbacks by method, called once just before the next answer."""
@@ -292,21 +292,21 @@ class FakeNode(Rpc):
             "eth_sendRawTransaction": self._send_raw_transaction,
         }
 
-    # --- what happens on the chain ------------------------------------------------------------
+    # --- the chain ----------------------------------------------------------------------------
 
     @property
     def head(self) -> Block:
         return self.blocks[-1]
 
     def mine(self, count: int = 1, *, logs: Sequence[Log] = (), takes_pool: bool = True) -> Block:
-        """`logs` go into the first of the blocks."""
+        """Mines blocks; `logs` are in the first of them."""
         for _ in range(count):
             self.blocks.append(self._next_block(logs, takes_pool))
             logs = ()
         return self.head
 
     def forget_blocks(self, depth: int, *, forgets_transactions: bool = False) -> None:
-        """The newest blocks were never there; what they held waits in the pool again."""
+        """Removes the newest blocks; their transactions return to the pool."""
         kept = len(self.blocks) - depth
         for block in self.blocks[kept:]:
             for done in block.transactions:
@@ -315,28 +315,28 @@ class FakeNode(Rpc):
         del self.blocks[kept:]
 
     def reorg(self, depth: int, *, forgets_transactions: bool = False) -> None:
-        """Other blocks at the same heights and one more, none of them with the pool in it."""
+        """Replaces the newest blocks by other blocks and one more, all without the pool."""
         self.forget_blocks(depth, forgets_transactions=forgets_transactions)
         self.mine(depth + 1, takes_pool=False)
 
     def use_nonce(self, wallet: Address) -> None:
-        """Somebody else signs with the wallet's key, and is mined."""
+        """Mines a foreign transaction that was signed with the wallet's key."""
         self.mine(takes_pool=False)
         self.head.nonces[wallet] = self.head.nonces.get(wallet, 0) + 1
 
     def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
-        """All calls that ever arrived, by nonce: more than one a nonce is a double spend."""
+        """Returns all calls that ever arrived, by nonce: two of a nonce are a double spend."""
         used: dict[int, set[tuple[Address, bytes, int]]] = {}
         for sent in self.sent():
             used.setdefault(sent.nonce, set()).add(sent.call)
         return used
 
     def sent(self) -> list[SentTransaction]:
-        """All that ever arrived, in order."""
+        """Returns all transactions that ever arrived, in order."""
         return list(map(_sent, self.arrived))
 
     def minted(self) -> Counter[bytes]:
-        """How often each reference is minted on the canonical chain."""
+        """Counts the mints of each reference on the canonical chain."""
         return Counter(
             log.topics[2]
             for block in self.blocks
@@ -345,7 +345,7 @@ class FakeNode(Rpc):
         )
 
     def self_transfers(self) -> list[SentTransaction]:
-        """Self-transfers on the canonical chain, in order."""
+        """Returns the self-transfers on the canonical chain, in order."""
         return [
             done.sent
             for block in self.blocks
@@ -354,7 +354,7 @@ class FakeNode(Rpc):
         ]
 
     def executed(self) -> Counter[bytes]:
-        """How often each call of another contract than LTZ is on the canonical chain."""
+        """Counts each call of a contract other than LTZ on the canonical chain."""
         return Counter(
             done.sent.data
             for block in self.blocks
@@ -416,11 +416,11 @@ class FakeNode(Rpc):
         if to == LTZ_AT:
             return self._mint(data, used, available)
         if self.fails(data):
-            raise Reverted(a_sentence("another contract does not like it"))
+            raise Reverted(a_revert_string("another contract does not like it"))
         return []
 
     def _mint(self, data: bytes, used: dict[int, bytes], available: int) -> list[Log]:
-        """Logs of a mint; `used` moves along."""
+        """Returns the logs of a mint, and adds its references to `used`."""
         rewards = _rewards(data)
         wanted = sum(amount for _, amount, reference in rewards if _seq(reference) not in used)
         self._check(data, rewards)
@@ -445,7 +445,7 @@ class FakeNode(Rpc):
             role = (bytes(20), bytes(32))
             raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
         if self.reverts(data):
-            raise Reverted(a_sentence("the contract does not like it"))
+            raise Reverted(a_revert_string("the contract does not like it"))
         for to, _, _ in rewards:
             if to in self.bad_wallets:
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
@@ -626,7 +626,7 @@ class FakeNode(Rpc):
             self.mine()
 
     def _take_the_place_of_rivals(self, sent: SentTransaction) -> None:
-        """Others with its sender and nonce, if it pays a tenth more, tip and cap."""
+        """Removes transactions of its sender and nonce if it pays a tenth more in tip and cap."""
         for rival in list(self.pool.values()):
             if (rival.sender, rival.nonce) == (sent.sender, sent.nonce):
                 if not _outbids(sent, rival):
@@ -678,7 +678,7 @@ def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
     if data[:4] == _MINT:
         rows = [decode(["address", "uint256", "bytes32"], data[4:])]
     else:
-        assert data[:4] == _MINT_BATCH, "LTZ has no such function"
+        assert data[:4] == _MINT_BATCH, "LTZ has no function with this selector"
         (rows,) = decode(["(address,uint96,bytes32)[]"], data[4:])
     return [(address_of(to), amount, reference) for to, amount, reference in rows]
 

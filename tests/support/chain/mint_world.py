@@ -1,8 +1,8 @@
 """A chain, a fake node, the indexer and mint lanes of one wallet, for tests of the operator.
 
-    from tests.support.chain.mint_world import World, eyes, world  # in a conftest
+    from tests.support.chain.mint_world import World, observer, world  # in a conftest
 
-Lanes end as abruptly as a killed process; pauses are short.
+A lane ends as abruptly as in a killed process; pauses are short.
 """
 
 from collections import Counter
@@ -46,12 +46,12 @@ FOLLOW = IndexerPolicy(
 
 
 class World:
-    """A chain, its node, the indexer, and the lanes that a test starts."""
+    """A fake node with its chain, the indexer, and the lanes that a test starts."""
 
-    def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
+    def __init__(self, url: str, pool: Pool, observer: Pool, node: FakeNode) -> None:
         self.url = url
         self.pool = pool
-        self.eyes = eyes
+        self.observer = observer
         """The test's own connections, which injected faults do not reach."""
         self.node = node
         self.wakeups = WakeupHub(url)
@@ -65,7 +65,7 @@ class World:
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
-        """A lane that works until the block ends, and is then cancelled like a killed process."""
+        """Runs a lane until the context ends, and then cancels it like a killed process."""
         lane = MintLane(
             self.pool,
             self.url,
@@ -89,25 +89,25 @@ class World:
             yield lane
 
     async def queue(self, count: int = 1) -> list[UUID]:
-        async with transaction(self.eyes) as connection:
+        async with transaction(self.observer) as connection:
             ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
         self.wakeups.notify(REWARDS)
         return ids
 
-    async def some_looks(self) -> None:
+    async def some_polls(self) -> None:
         """Waits until the lane has asked the node a few times more."""
         before = self.node.call_counts["eth_getBlockByNumber"]
         await until(lambda: true(self.node.call_counts["eth_getBlockByNumber"] > before + 30))
 
     async def settled(self, *wanted: str) -> None:
         async def there() -> bool:
-            return await states(self.eyes) == list(wanted)
+            return await states(self.observer) == list(wanted)
 
         await until(there)
 
     async def unminted(self) -> int:
         count: int = await value(
-            self.eyes, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL"
+            self.observer, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL"
         )
         return count
 
@@ -119,14 +119,14 @@ class World:
 
     async def failures(self) -> dict[UUID, str]:
         """The failed rewards, with the reasons."""
-        async with session(self.eyes) as connection:
+        async with session(self.observer) as connection:
             rows = await connection.fetch(
                 "SELECT id, failure FROM rewards WHERE failed_at IS NOT NULL"
             )
         return {row["id"]: row["failure"] for row in rows}
 
     async def references(self) -> list[bytes]:
-        async with session(self.eyes) as connection:
+        async with session(self.observer) as connection:
             rows = await connection.fetch("SELECT id, kind, seq FROM rewards ORDER BY seq")
         return [reward_reference(row["id"], row["kind"], row["seq"]) for row in rows]
 
@@ -136,7 +136,7 @@ class World:
         assert all(len(contents) == 1 for contents in self.node.nonces().values())
 
     async def stored_bytes(self) -> list[bytes]:
-        async with session(self.eyes) as connection:
+        async with session(self.observer) as connection:
             return [
                 row["raw"]
                 for row in await connection.fetch(
@@ -147,7 +147,7 @@ class World:
 
     async def kill(self, application: str) -> None:
         await value(
-            self.eyes,
+            self.observer,
             "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE "
             "application_name LIKE $1 AND datname = current_database()",
             application,
@@ -166,7 +166,7 @@ async def stop_of(lane: MintLane) -> str:
 
 
 @pytest_asyncio.fixture
-async def eyes(database_url: str) -> AsyncIterator[Pool]:
+async def observer(database_url: str) -> AsyncIterator[Pool]:
     pool = await asyncpg.create_pool(
         database_url, min_size=1, max_size=4, server_settings={"application_name": "test"}
     )
@@ -175,10 +175,10 @@ async def eyes(database_url: str) -> AsyncIterator[Pool]:
 
 
 @pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[World]:
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[World]:
     node = FakeNode()
     node.mine()
     node.final_depth = 3
-    world = World(database_url, pool, eyes, node)
+    world = World(database_url, pool, observer, node)
     async with running((await world.follow()).run()):
         yield world

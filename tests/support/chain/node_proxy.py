@@ -1,6 +1,6 @@
 """A proxy between ltzd and a node with the faults of networks: refused, lost, delayed, HTTP 502.
 
-Replies are lost only after the node has taken the request, which is the dangerous case.
+Replies are lost only after the node has accepted the request, which is the dangerous case.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ PUBLISH = "eth_sendRawTransaction"
 
 
 class NodeProxy:
-    """Faults are plain attributes; tests reset them to end a fault."""
+    """The proxy. Faults are plain attributes, which a test resets to end a fault."""
 
     def __init__(self, target: str) -> None:
         self._target = target
@@ -42,7 +42,7 @@ class NodeProxy:
         return f"http://127.0.0.1:{self._port}"
 
     async def connect(self) -> None:
-        """Listen, again on the same port."""
+        """Listens, after `cut` again on the same port."""
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(connector=connector)
@@ -55,7 +55,7 @@ class NodeProxy:
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
 
     async def cut(self) -> None:
-        """Drop every connection and refuse new ones."""
+        """Drops every connection and refuses new ones."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -89,7 +89,7 @@ class NodeProxy:
         return call["method"] != PUBLISH or self.refuses(call["params"][0]) is None
 
     async def _answered(self, body: Any) -> tuple[bytes, int]:
-        """The node's answer, with refusals in the place of what it never saw."""
+        """Returns the node's answer, with refusals for the calls that were not forwarded."""
         refusals = [self._refusal(call) for call in _calls(body) if not self._takes(call)]
         if not refusals:
             return await self._forward(body)

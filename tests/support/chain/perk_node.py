@@ -27,7 +27,7 @@ class PerkNode(FakeNode):
         self.charges = 0
 
     def claim(self, brand: Address, holder: Address, *tokens: int, charges: int = 3) -> None:
-        """A collection and tokens of it, in a block of their own."""
+        """Mines a block with a collection and tokens of it."""
         self.charges = charges
         self.holders |= dict.fromkeys(tokens, holder)
         claims = [log for token in tokens for log in claim_logs(holder, token)]

@@ -50,7 +50,7 @@ def error(request: Any, message: str, code: int = -32000) -> dict[str, object]:
 
 
 def always(value: object) -> Respond:
-    """The same result for every call, alone or in a batch."""
+    """Answers every call with the same result, alone or in a batch."""
 
     def respond(request: Any) -> object:
         if isinstance(request, list):

@@ -22,7 +22,7 @@ ETHER = 10**18
 
 
 def _creation(runtime: str) -> str:
-    """Code that returns `runtime`, which has fewer than 256 bytes."""
+    """Returns creation code for `runtime`, which has fewer than 256 bytes."""
     return f"0x60{len(runtime) // 2:02x}80600b6000396000f3{runtime}"
 
 
@@ -73,7 +73,7 @@ class Rpc:
         return str((await self("eth_accounts"))[0])
 
     async def deploy(self, creation: str) -> str:
-        """From the dev account; the contract's address."""
+        """Deploys from the dev account; returns the contract's address."""
         sent = await self(
             "eth_sendTransaction", {"from": await self.dev_account(), "data": creation}
         )
@@ -94,7 +94,7 @@ class Wallet:
         return str(self.account.address).lower()
 
     def signed(self, nonce: int, **changes: Any) -> str:
-        """A transfer of 1 wei to nobody in particular, unless changed."""
+        """Signs a transfer of 1 wei to an arbitrary address; `fields` replace the defaults."""
         settings: dict[str, Any] = {
             "chainId": DEFAULT_CHAIN_ID,
             "nonce": nonce,

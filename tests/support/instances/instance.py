@@ -109,7 +109,7 @@ class Instance:
 
     async def begin(self, *more: str) -> None:
         """Starts the process without waiting."""
-        assert not self.is_running, "it runs already"
+        assert not self.is_running, "the instance runs already"
         self._stamp_before_start = self._dev_json_stamp()
         own = ["--port", str(self.port), "--admin-port", str(self.admin_port)]
         own += ["--data-dir", str(self.data_dir)]
@@ -147,7 +147,7 @@ class Instance:
 
     async def ready(self, seconds: float = START_SECONDS) -> None:
         async def is_ready() -> bool:
-            assert self.is_running, f"it ended with {self.exit_code}:\n{self.printed()[-3000:]}"
+            assert self.is_running, f"ltzd ended with {self.exit_code}:\n{self.printed()[-3000:]}"
             return self._dev_json_stamp() not in {None, self._stamp_before_start}
 
         await until(is_ready, seconds)
@@ -310,7 +310,7 @@ async def an_instance(
     started: bool = True,
     first_by_command: bool = False,
 ) -> AsyncIterator[Instance]:
-    """An instance in a folder of its own; on exit its processes and files are gone.
+    """An instance in a folder of its own; on exit its processes and files are removed.
 
     An instance that still runs at the end of the test is stopped by SIGTERM and checked.
     """

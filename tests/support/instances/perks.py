@@ -97,23 +97,23 @@ class Perks:
     async def redeem(self, token: int, brand: Brand | None = None, **fields: object) -> Answer:
         return await self.send(self.redemption(token, brand, **fields))
 
-    def look(self, token: int, brand: Brand | None = None) -> Signed:
+    def token_request(self, token: int, brand: Brand | None = None) -> Signed:
         target = f"{STATUS}?collectionId={token >> SERIAL_BITS}&tokenId={token}"
         return signed(brand or self.brand, "GET", target)
 
     async def status(self, token: int) -> dict[str, Any]:
-        answer = await self.send(self.look(token))
+        answer = await self.send(self.token_request(token))
         assert answer.status == 200, answer.body
         return dict(answer.body)
 
     async def shown(self, token: int, seconds: float = 5.0, **wanted: object) -> dict[str, Any]:
         """Returns the token's status once it has these values."""
 
-        async def look() -> dict[str, Any] | None:
+        async def answered() -> dict[str, Any] | None:
             answer = await self.status(token)
             return answer if wanted.items() <= answer.items() else None
 
-        answer = await until(look, seconds)
+        answer = await until(answered, seconds)
         assert answer is not None
         return answer
 

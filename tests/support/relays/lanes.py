@@ -124,8 +124,8 @@ async def progress(pool: Pool, relay: int) -> RelayProgress:
 class RelayWorld(World):
     """And as many relay lanes, of whatever wallets, as a test starts."""
 
-    def __init__(self, url: str, pool: Pool, eyes: Pool, node: FakeNode) -> None:
-        super().__init__(url, pool, eyes, node)
+    def __init__(self, url: str, pool: Pool, observer: Pool, node: FakeNode) -> None:
+        super().__init__(url, pool, observer, node)
         self._calls = 0
 
     @asynccontextmanager
@@ -157,19 +157,19 @@ class RelayWorld(World):
             a_relay(a_plan(number.to_bytes(4, "big"), user, wallet=wallet))
             for number in range(first, self._calls)
         ]
-        ids = await write(self.eyes, *new_relays)
+        ids = await write(self.observer, *new_relays)
         self.wakeups.notify(RELAYS)
         return ids
 
     async def relays_are(self, *wanted: str) -> None:
         async def there() -> bool:
-            return await row_states(self.eyes) == list(wanted)
+            return await row_states(self.observer) == list(wanted)
 
         await until(there)
 
     async def executed_in_order(self) -> None:
         """Each relay is on the canonical chain once, in the order of rows; no nonce had two."""
-        async with session(self.eyes) as connection:
+        async with session(self.observer) as connection:
             rows = await connection.fetch("SELECT data FROM relays ORDER BY id")
         assert self.node.executed() == Counter(row["data"] for row in rows)
         order = [done.sent.data for block in self.node.blocks for done in block.transactions]
@@ -177,14 +177,14 @@ class RelayWorld(World):
         assert all(len(contents) == 1 for contents in self.node.nonces().values())
 
     async def progress(self, relay: int) -> Any:
-        return await progress(self.eyes, relay)
+        return await progress(self.observer, relay)
 
 
 @asynccontextmanager
-async def a_relay_world(url: str, pool: Pool, eyes: Pool) -> AsyncIterator[RelayWorld]:
+async def a_relay_world(url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
     node = FakeNode()
     node.mine()
     node.final_depth = 3
-    world = RelayWorld(url, pool, eyes, node)
+    world = RelayWorld(url, pool, observer, node)
     async with running((await world.follow()).run()):
         yield world

@@ -15,7 +15,7 @@ CLIENTS = 16
 EVENTS_BETWEEN = 40
 
 
-async def test_sessions_that_the_database_ends_lose_nothing(instance: Instance) -> None:
+async def test_terminated_database_sessions_lose_no_event(instance: Instance) -> None:
     process = instance.process
     async with a_load(instance, CLIENTS) as load:
         for _ in range(4):
@@ -29,11 +29,11 @@ async def test_sessions_that_the_database_ends_lose_nothing(instance: Instance) 
             )
             assert ended >= 4, "pool, locks and listener"
         await more_events(load)
-    await goes_on(instance, load)
+    await assert_service_continues(instance, load)
     assert instance.process is process
 
 
-async def test_a_database_that_crashes_and_recovers_loses_nothing(one_instance: Instance) -> None:
+async def test_a_database_crash_loses_no_event(one_instance: Instance) -> None:
     """Kills a backend, which makes PostgreSQL restart all of its processes."""
     async with a_load(one_instance, CLIENTS) as load:
         await more_events(load)
@@ -43,7 +43,7 @@ async def test_a_database_that_crashes_and_recovers_loses_nothing(one_instance: 
         )
         os.kill(backend, signal.SIGKILL)
         await more_events(load)
-    await goes_on(one_instance, load)
+    await assert_service_continues(one_instance, load)
     assert server.is_running()
 
 
@@ -57,7 +57,7 @@ async def more_events(load: Load) -> None:
     await until(reached, 20)
 
 
-async def goes_on(instance: Instance, load: Load) -> None:
+async def assert_service_continues(instance: Instance, load: Load) -> None:
     assert load.statuses() <= {200, 202, 500, 503}
     await all_minted(instance)
     await assert_books_agree(instance, load.accepted)

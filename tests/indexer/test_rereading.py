@@ -1,4 +1,4 @@
-"""While the index is read again from the beginning, lanes mint once and misjudge nothing."""
+"""During a reindex from the beginning, lanes mint once and settle transactions correctly."""
 
 from collections.abc import AsyncIterator
 
@@ -9,20 +9,20 @@ from ltzd.indexer.follower import Follower
 from ltzd.store.database import Pool, transaction
 from ltzd.store.indexer import chains
 from tests.support.chain.fake_node import CHAIN_ID, FakeNode
-from tests.support.chain.mint_world import World, eyes
+from tests.support.chain.mint_world import World, observer
 from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
 
-__all__ = ["eyes"]
+__all__ = ["observer"]
 
 
 @pytest_asyncio.fixture
-async def world(database_url: str, pool: Pool, eyes: Pool) -> AsyncIterator[World]:
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[World]:
     """Three rewards whose mint is final, and two whose mint is in the newest block."""
     node = FakeNode()
     node.mine()
     node.final_depth = 3
-    world = World(database_url, pool, eyes, node)
+    world = World(database_url, pool, observer, node)
     async with running((await world.follow()).run()), world.serving():
         for count, blocks, seen in ((3, 5, ["confirmed"]), (2, 1, ["confirmed", "mined"])):
             await world.queue(count)
@@ -39,27 +39,27 @@ async def _has(node: FakeNode) -> bool:
 
 async def at_the_beginning(world: World) -> Follower:
     """A version that knew only LTZ had a term; the next follower has gone back, and waits there."""
-    async with transaction(world.eyes) as connection:
+    async with transaction(world.observer) as connection:
         await chains.begin_term(connection, CHAIN_ID)
     follower = await world.follow()
     await follower.begin_term()
-    assert await value(world.eyes, "SELECT cursor_number FROM chains") == 0
+    assert await value(world.observer, "SELECT cursor_number FROM chains") == 0
     return follower
 
 
 @pytest.mark.parametrize("is_reorged", [False, True])
-async def test_lanes_mint_once_and_settle_rightly_while_all_is_read_again(
+async def test_during_a_reindex_lanes_mint_once_and_settle_correctly(
     world: World, is_reorged: bool
 ) -> None:
     follower = await at_the_beginning(world)
     known = "SELECT count(*) FROM rewards WHERE mint_block_hash IS NOT NULL"
-    assert await value(world.eyes, known) == 3, "what is final is known for ever"
+    assert await value(world.observer, known) == 3, "a final mint was forgotten"
     arrived = len(world.node.arrived)
 
     async with world.lane() as lane:
-        await world.some_looks()
+        await world.some_polls()
         assert (lane.stopped, len(world.node.arrived)) == (None, arrived)
-        assert await states(world.eyes) == ["confirmed", "mined"]
+        assert await states(world.observer) == ["confirmed", "mined"]
         if is_reorged:
             world.node.forget_blocks(1)
             world.node.mine(2, takes_pool=False)
@@ -67,7 +67,7 @@ async def test_lanes_mint_once_and_settle_rightly_while_all_is_read_again(
         await world.queue()
         await until(lambda: _waits(world, 2 if is_reorged else 1))
         world.node.mine(6)
-        await world.some_looks()
+        await world.some_polls()
 
         async with running(follower.run()):
             await world.minted()

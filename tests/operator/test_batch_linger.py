@@ -1,4 +1,4 @@
-"""An idle lane signs at once; rewards that follow soon go out together."""
+"""An idle lane signs at once; rewards that follow soon are minted together."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -24,8 +24,8 @@ async def a_lane(world: World, linger: float, batch_linger: float) -> AsyncItera
 
 
 async def batches(world: World) -> list[int]:
-    """Rewards in each transaction, in the order of nonces."""
-    async with world.eyes.acquire() as connection:
+    """Returns the number of rewards in each transaction, in the order of nonces."""
+    async with world.observer.acquire() as connection:
         rows = await connection.fetch(
             "SELECT count(*) FROM rewards JOIN transactions t ON t.id = transaction_id "
             "GROUP BY t.nonce ORDER BY t.nonce"
@@ -46,7 +46,7 @@ async def test_an_idle_lane_signs_at_once(world: World) -> None:
         await signed(world, 1)
 
 
-async def test_rewards_that_trickle_in_behind_another_go_out_together(world: World) -> None:
+async def test_rewards_that_follow_another_closely_are_minted_together(world: World) -> None:
     async with a_lane(world, 1.0, LONG):
         await world.queue(1)
         await signed(world, 1)
@@ -56,7 +56,7 @@ async def test_rewards_that_trickle_in_behind_another_go_out_together(world: Wor
         await signed(world, 1, 10)
 
 
-async def test_while_a_crowd_is_on_its_way_rewards_gather_for_longer(world: World) -> None:
+async def test_while_many_events_are_being_recorded_batches_linger_longer(world: World) -> None:
     world.on_the_way = 4
     async with a_lane(world, 0.0, 1.0):
         await world.queue(1)
@@ -67,13 +67,13 @@ async def test_while_a_crowd_is_on_its_way_rewards_gather_for_longer(world: Worl
         await signed(world, 1, 5)
 
 
-async def test_when_the_crowd_has_come_nothing_waits_for_more(world: World) -> None:
+async def test_once_all_events_are_recorded_the_batch_is_signed(world: World) -> None:
     world.on_the_way = 4
     async with a_lane(world, 0.0, LONG):
         await world.queue(1)
         await signed(world, 1)
         await world.queue(3)
-        await world.some_looks()
+        await world.some_polls()
         assert await batches(world) == [1]
 
         world.on_the_way = 3
@@ -81,27 +81,27 @@ async def test_when_the_crowd_has_come_nothing_waits_for_more(world: World) -> N
         await signed(world, 1, 4)
 
 
-async def test_what_is_worth_a_transaction_gathers_no_longer(world: World) -> None:
+async def test_a_batch_worth_a_transaction_lingers_no_longer(world: World) -> None:
     async with a_lane(world, LONG, LONG):
         await world.queue(1)
         await signed(world, 1)
         await world.queue(19)
         world.wakeups.notify(REWARDS)
-        await world.some_looks()
+        await world.some_polls()
         assert await batches(world) == [1]
 
         await world.queue(1)
         await signed(world, 1, 20)
 
 
-async def test_behind_a_full_batch_nothing_gathers(world: World) -> None:
+async def test_rewards_behind_a_full_batch_do_not_linger(world: World) -> None:
     async with a_lane(world, LONG, LONG):
         await world.queue(2 * ltz.MAX_BATCH + 7)
         await signed(world, ltz.MAX_BATCH, ltz.MAX_BATCH, 7)
 
 
-async def test_gathering_holds_up_no_publication(world: World) -> None:
-    """Bytes that a node has dropped go out again while rewards gather."""
+async def test_lingering_delays_no_publication(world: World) -> None:
+    """Bytes that a node has dropped are published again while rewards linger."""
     world.node.mines_at_once = False
     async with world.serving(replace(POLICY, linger_seconds=LONG, batch_linger_seconds=LONG)):
         await world.queue(1)
@@ -116,7 +116,7 @@ async def test_gathering_holds_up_no_publication(world: World) -> None:
     assert await batches(world) == [1]
 
 
-async def test_a_crowd_that_takes_a_while_to_arrive_is_paid_in_a_few_transactions(
+async def test_a_slow_stream_of_many_events_is_paid_in_few_transactions(
     world: World,
 ) -> None:
     policy = replace(POLICY, linger_seconds=0.01, batch_linger_seconds=0.2)
@@ -126,7 +126,7 @@ async def test_a_crowd_that_takes_a_while_to_arrive_is_paid_in_a_few_transaction
         async with asyncio.TaskGroup() as group:
             for _ in range(40):
                 group.create_task(world.queue(5))
-                await value(world.eyes, "SELECT pg_sleep(0.01)")
+                await value(world.observer, "SELECT pg_sleep(0.01)")
         await world.minted()
     used = await batches(world)
     assert sum(used) == 200

@@ -1,6 +1,6 @@
-"""Payments are minted once and mints announced by webhook, on running instances, with kills too.
+"""Payments are minted once and announced by webhooks, on running instances, also through kills.
 
-The payment provider, the name server and the brand's endpoint are the sandbox's.
+The sandbox is the payment provider, the name server and the brand's endpoint.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ from tests.support.instances.shared import Instances
 from tests.support.waiting import until
 
 CENTS = 500
-LTZ_FOR_THEM = 5_000
+LTZ_BOUGHT = 5_000
 
 
 class Shop:
-    """A brand's shop and its buyers."""
+    """Opens, pays and mints checkout sessions of the demo brand, and reads its webhook inbox."""
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
@@ -63,22 +63,22 @@ class Shop:
         assert status == 200, opened
         return str(opened["sessionId"])
 
-    async def pays(self, session: str, **more: object) -> dict[str, Any]:
+    async def pay(self, session: str, **more: object) -> dict[str, Any]:
         body = {"sessionId": session, **more}
         async with self.instance.http.post(self.sandbox["payUrl"], json=body) as reply:
             assert reply.status == 200, await reply.text()
             payload: dict[str, Any] = await reply.json()
             return payload
 
-    async def mints(self, session: str) -> tuple[int, dict[str, Any]]:
+    async def mint(self, session: str) -> tuple[int, dict[str, Any]]:
         return await self.post("/service-api/payment-mint", {"sessionId": session})
 
-    async def is_minted(self, session: str) -> dict[str, Any]:
+    async def minted(self, session: str) -> dict[str, Any]:
         """Repeats the request, also after kills, until the status is 200."""
 
         async def answered() -> dict[str, Any] | None:
             try:
-                status, body = await self.mints(session)
+                status, body = await self.mint(session)
             except aiohttp.ClientError:
                 return None
             assert status in {200, 500}, body
@@ -93,8 +93,8 @@ class Shop:
             payload: list[dict[str, Any]] = await reply.json()
             return [each for each in payload if each["brandId"] == self.brand["brandId"]]
 
-    async def arrived(self, event: str, wallet: str) -> list[dict[str, Any]]:
-        """Accepted deliveries of one kind for one wallet."""
+    async def deliveries_to(self, event: str, wallet: str) -> list[dict[str, Any]]:
+        """Returns the accepted deliveries of one event kind about one wallet."""
         return [
             each
             for each in await self.inbox()
@@ -103,8 +103,8 @@ class Shop:
             and body["walletAddress"] == wallet
         ]
 
-    async def hears(self, event: str, wallet: str) -> dict[str, Any]:
-        (first, *_) = await until(lambda: self.arrived(event, wallet), 15)
+    async def delivery_to(self, event: str, wallet: str) -> dict[str, Any]:
+        (first, *_) = await until(lambda: self.deliveries_to(event, wallet), 15)
         return first
 
     async def balance(self, wallet: str) -> int:
@@ -140,34 +140,34 @@ async def the_provider(shop: Shop) -> AsyncIterator[stripe.StripeClient]:
         await http.close_async()  # type: ignore[no-untyped-call]
 
 
-async def test_of_fifty_calls_by_endpoint_and_by_event_one_mints(shop: Shop) -> None:
+async def test_fifty_calls_and_a_webhook_for_one_session_mint_once(shop: Shop) -> None:
     session = await shop.session()
-    assert (await shop.mints(session))[0] == 400
-    paying = asyncio.create_task(shop.pays(session))
-    answers = await asyncio.gather(*(shop.mints(session) for _ in range(50)))
+    assert (await shop.mint(session))[0] == 400
+    paying = asyncio.create_task(shop.pay(session))
+    answers = await asyncio.gather(*(shop.mint(session) for _ in range(50)))
     await paying
-    last = await shop.is_minted(session)
+    last = await shop.minted(session)
 
     minted = [body for status, body in answers if status == 200]
     assert {status for status, _ in answers} <= {200, 400}
     assert sum("alreadyProcessed" not in body for body in minted) <= 1
     assert {body["txHash"] for body in minted} <= {last["txHash"]}
     assert last["alreadyProcessed"] is True
-    assert (last["usdAmount"], last["ltzAmount"]) == (5, LTZ_FOR_THEM)
+    assert (last["usdAmount"], last["ltzAmount"]) == (5, LTZ_BOUGHT)
     wallet = last["walletAddress"]
 
-    async def has_come() -> bool:
-        return await shop.balance(wallet) == LTZ_FOR_THEM
+    async def has_balance() -> bool:
+        return await shop.balance(wallet) == LTZ_BOUGHT
 
-    await until(has_come)
+    await until(has_balance)
     rewards = await shop.instance.ask(
         "SELECT count(*) FROM rewards WHERE wallet = $1", bytes.fromhex(wallet[2:])
     )
     assert rewards == 1
-    assert await shop.arrived("ltz_distributed", wallet) == []
+    assert await shop.deliveries_to("ltz_distributed", wallet) == []
 
 
-async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(
+async def test_a_session_with_contradicting_metadata_is_never_minted(
     tester_shop: Shop,
 ) -> None:
     wallet = "0x" + uuid4().hex + "00000001"
@@ -196,19 +196,19 @@ async def test_a_session_whose_metadata_contradict_each_other_is_never_minted(
                     "metadata": metadata,
                 }
             )
-            await tester_shop.pays(opened.id)
-            status, body = await tester_shop.mints(opened.id)
+            await tester_shop.pay(opened.id)
+            status, body = await tester_shop.mint(opened.id)
             assert (status, body["success"]) == (400, False), body
             assert word in body["message"].lower(), body
             assert set(body) == {"success", "message"}
     assert await tester_shop.balance(wallet) == 0
 
 
-async def test_a_reward_is_announced_with_a_signature_that_the_library_takes(shop: Shop) -> None:
+async def test_a_reward_webhook_has_a_signature_that_the_library_accepts(shop: Shop) -> None:
     email = f"{uuid4().hex}@shop.example"
     answer = await shop.instance.post_event(email)
     wallet = answer.body["walletAddress"]
-    delivery = await shop.hears("ltz_distributed", wallet)
+    delivery = await shop.delivery_to("ltz_distributed", wallet)
 
     Webhook(shop.brand["webhookSecret"]).verify(delivery["body"], delivery["headers"])
     body = json.loads(delivery["body"])
@@ -230,7 +230,7 @@ async def test_a_reward_is_announced_with_a_signature_that_the_library_takes(sho
     assert abs(body["timestamp"] / 1000 - time.time()) < 60
 
 
-async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(tester_shop: Shop) -> None:
+async def test_a_failed_webhook_is_sent_again_under_the_same_id(tester_shop: Shop) -> None:
     async with tester_shop.instance.http.post(
         tester_shop.sandbox["webhookInboxUrl"], json={"status": 503, "times": 1}
     ) as reply:
@@ -238,7 +238,7 @@ async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(tester_sh
     answer = await tester_shop.instance.post_event(f"{uuid4().hex}@shop.example")
     wallet = answer.body["walletAddress"]
 
-    taken = await tester_shop.hears("ltz_distributed", wallet)
+    taken = await tester_shop.delivery_to("ltz_distributed", wallet)
     same = [
         each["status"]
         for each in await tester_shop.inbox()
@@ -247,25 +247,25 @@ async def test_an_endpoint_that_fails_hears_it_again_under_the_same_id(tester_sh
     assert sorted(same) == [200, 503]
 
 
-async def test_a_refund_is_told_and_takes_nothing_back(tester_shop: Shop) -> None:
+async def test_a_refund_is_announced_and_revokes_no_reward(tester_shop: Shop) -> None:
     session = await tester_shop.session()
-    await tester_shop.pays(session)
-    minted = await tester_shop.is_minted(session)
+    await tester_shop.pay(session)
+    minted = await tester_shop.minted(session)
     wallet = minted["walletAddress"]
-    await tester_shop.pays(session, kind="refund", amount=200)
+    await tester_shop.pay(session, kind="refund", amount=200)
 
-    body = json.loads((await tester_shop.hears("payment_reversed", wallet))["body"])
+    body = json.loads((await tester_shop.delivery_to("payment_reversed", wallet))["body"])
     assert (body["kind"], body["sessionId"]) == ("refund", session)
     assert (body["usdAmount"], body["reversedUsdAmount"], body["ltzAmount"]) == (5, 2, 5000)
 
-    async def has_come() -> bool:
-        return await tester_shop.balance(wallet) == LTZ_FOR_THEM
+    async def has_balance() -> bool:
+        return await tester_shop.balance(wallet) == LTZ_BOUGHT
 
-    await until(has_come)
+    await until(has_balance)
 
 
 @pytest.mark.parametrize(("kind", "kills"), [("tester", 1), ("anvil", 1)])
-async def test_what_is_paid_is_minted_once_and_what_is_earned_is_announced_through_kills(
+async def test_through_kills_payments_are_minted_once_and_rewards_are_announced(
     instances: Instances, kind: str, kills: int
 ) -> None:
     seed = int(os.environ.get("LTZD_TEST_SEED") or time.time_ns())
@@ -283,11 +283,11 @@ async def test_what_is_paid_is_minted_once_and_what_is_earned_is_announced_throu
                 earned.append(answer.body["walletAddress"])
 
         async def pay(session: str) -> None:
-            await shop.pays(session)
+            await shop.pay(session)
             with contextlib.suppress(aiohttp.ClientError):
-                await shop.mints(session)
+                await shop.mint(session)
 
-        # The sandbox lives in the process that is killed: who has paid is told by its journal.
+        # The sandbox runs in the killed process; its journal has the paid sessions.
         doing = [asyncio.create_task(earn()) for _ in range(6)]
         doing += [asyncio.create_task(pay(session)) for session in sessions]
         await asyncio.sleep(moments.uniform(0, 0.6))
@@ -296,12 +296,12 @@ async def test_what_is_paid_is_minted_once_and_what_is_earned_is_announced_throu
         await shop.instance.start_again()
 
     for session in bought:
-        await shop.pays(session)
-        wallet = (await shop.is_minted(session))["walletAddress"]
+        await shop.pay(session)
+        wallet = (await shop.minted(session))["walletAddress"]
 
-        async def has_come(wallet: str = wallet) -> bool:
-            return await shop.balance(wallet) == LTZ_FOR_THEM
+        async def has_balance(wallet: str = wallet) -> bool:
+            return await shop.balance(wallet) == LTZ_BOUGHT
 
-        await until(has_come, 15)
+        await until(has_balance, 15)
     for wallet in earned:
-        await shop.hears("ltz_distributed", wallet)
+        await shop.delivery_to("ltz_distributed", wallet)

@@ -1,7 +1,7 @@
 """A transaction that the node refuses delays no other caller's mint or relay.
 
-The first part is the attack as it was: gas limits that no node takes. The second has a node that
-refuses chosen bytes for good, on both chains; decision 0021 says what becomes of them.
+The first test is the attack: gas limits that no node accepts. The others use a node that
+refuses chosen bytes for good, on both chains; decision 0021 says what happens to them.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ FINAL_AFTER = 66
 
 
 @pytest.mark.parametrize("kind", ["tester", "anvil"])
-async def test_no_gas_limit_that_a_node_refuses_stops_the_relays_of_others(
+async def test_a_gas_limit_that_nodes_refuse_does_not_stop_the_relays_of_others(
     instances: Instances, kind: Kind
 ) -> None:
     async with relays_of(await instances.of(kind)) as relays:
@@ -131,12 +131,14 @@ async def others_are_served(refusing: Refusing) -> None:
     assert event.status == 200, event.body
 
 
-async def test_a_refused_mint_is_minted_later_and_holds_up_nobody(refusing: Refusing) -> None:
+async def test_a_refused_mint_is_minted_later_and_delays_no_other_mint(refusing: Refusing) -> None:
     await all_minted(refusing.instance)
     await refusing.note()
     refusing.refuse_next()
     refused = await refusing.instance.post_event(f"{uuid4().hex}@shop.example")
-    assert (refused.status, refused.hash) == (202, None), "nobody has a hash that no node holds"
+    assert (refused.status, refused.hash) == (202, None), (
+        "no answer shows the hash of a refused transaction"
+    )
     await refusing.abandoned()
     await others_are_served(refusing)
     assert (await refusing.instance.event(refused.event_id))["status"] == "queued"
@@ -147,7 +149,7 @@ async def test_a_refused_mint_is_minted_later_and_holds_up_nobody(refusing: Refu
     await assert_books_agree(refusing.instance, [refused])
 
 
-async def test_a_refused_relay_fails_once_that_is_final_and_holds_up_nobody(
+async def test_a_refused_relay_fails_once_its_self_transfer_is_final_and_delays_no_other_relay(
     refusing: Refusing,
 ) -> None:
     await all_minted(refusing.instance)
@@ -158,7 +160,7 @@ async def test_a_refused_relay_fails_once_that_is_final_and_holds_up_nobody(
     asking = asyncio.create_task(relays.relay(user, "PerkNFT", data, key="refused"))
     await refusing.abandoned()
     await others_are_served(refusing)
-    assert not asking.done(), "until it is final a reorg could bring it back"
+    assert not asking.done(), "until finality a reorg may restore the relay"
 
     await refusing.finality()
     answer = await asking
@@ -172,7 +174,7 @@ async def test_a_refused_relay_fails_once_that_is_final_and_holds_up_nobody(
     (await relays.relay(user, "PerkNFT", relays.claim(user))).assert_relayed()
 
 
-async def test_kill_9_before_the_self_transfer_is_out_ends_in_the_same(
+async def test_a_kill_before_the_self_transfer_is_published_has_the_same_outcome(
     refusing: Refusing,
 ) -> None:
     """A mint on one chain, a relay on the other; `tests/operator` has kills at all other steps."""

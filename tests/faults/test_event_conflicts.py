@@ -46,9 +46,9 @@ async def test_events_of_an_old_and_a_new_maximum_in_one_write_are_all_written(
     ann, bob, cleo = (a_key(f"{name}@shop.example") for name in ("ann", "bob", "cleo"))
     async with session(pool) as connection:
         await events.insert(connection, [await a_first_event(pool, ann, 500)])
-        of_the_new_rule = await a_first_event(pool, bob, 2)
-        of_the_old_rule = await a_first_event(pool, cleo, 500)
-        won = await events.insert(connection, [of_the_new_rule, of_the_old_rule])
+        with_new_rule = await a_first_event(pool, bob, 2)
+        with_old_rule = await a_first_event(pool, cleo, 500)
+        won = await events.insert(connection, [with_new_rule, with_old_rule])
     assert set(won) == {bob, cleo}
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 3
 

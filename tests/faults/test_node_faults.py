@@ -139,7 +139,7 @@ async def test_a_lost_reply_to_a_publication_spends_no_second_nonce(remote: Remo
     await assert_each_nonce_has_one_content(remote, first)
 
 
-async def test_a_lost_reply_is_made_good_while_the_transaction_waits_in_the_pool(
+async def test_after_a_lost_reply_a_pending_transaction_is_published_again(
     remote: Remote,
 ) -> None:
     await remote.settled([])
@@ -155,7 +155,7 @@ async def test_a_lost_reply_is_made_good_while_the_transaction_waits_in_the_pool
     assert {answer.status for answer in answers} == {200}
     await remote.settled(answers)
     times = await assert_each_nonce_has_one_content(remote, first)
-    assert max(times.values()) > 1, "the lost ones were not sent again"
+    assert max(times.values()) > 1, "the transactions of lost replies were not published again"
 
 
 @pytest.mark.parametrize("held", ["request", "reply"])
@@ -186,7 +186,7 @@ async def test_a_kill_around_a_publication_mints_exactly_once(
 
 
 async def assert_each_nonce_has_one_content(remote: Remote, first: int) -> Counter[str]:
-    """Checks that each nonce has one set of bytes; returns how often each was sent."""
+    """Checks that each nonce has one set of bytes; returns how often each was published."""
     times = Counter(remote.proxy.published[first:])
     stored = await remote.instance.ask("SELECT array_agg(raw) FROM attempts")
     assert {bytes.fromhex(raw[2:]) for raw in times} <= set(stored)
@@ -205,16 +205,16 @@ async def test_a_slow_node_delays_answers_but_fails_none(any_remote: Remote) -> 
     await remote.settled(answers)
 
 
-async def test_health_tells_of_a_lost_node_and_of_its_return(any_remote: Remote) -> None:
+async def test_health_reports_a_lost_node_and_its_return(any_remote: Remote) -> None:
     remote = any_remote
     await remote.proxy.cut()
 
-    async def is_told(state: str) -> bool:
+    async def shows(state: str) -> bool:
         url = f"{remote.instance.base_url}/service-api/health"
         async with remote.instance.http.get(url) as reply:
             assert reply.status == 200
             return bool((await reply.json())["services"]["blockchain"] == state)
 
-    await until(lambda: is_told("unavailable"))
+    await until(lambda: shows("unavailable"))
     await remote.proxy.connect()
-    await until(lambda: is_told("connected"))
+    await until(lambda: shows("connected"))

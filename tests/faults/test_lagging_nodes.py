@@ -79,7 +79,7 @@ async def unminted(pool: Pool) -> int:
     return count
 
 
-async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
+async def test_dropped_bytes_are_sent_again_to_a_node_without_finality(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = None
@@ -98,7 +98,7 @@ async def test_forgotten_bytes_are_sent_again_to_a_node_that_tells_no_finality(
         await until(all_minted)
 
 
-async def test_a_taken_nonce_is_noticed_on_a_node_that_tells_no_finality(
+async def test_a_nonce_used_elsewhere_is_noticed_on_a_node_without_finality(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = None
@@ -118,7 +118,7 @@ async def _is(pool: Pool, *wanted: str) -> bool:
     return await states(pool) == list(wanted)
 
 
-async def test_a_node_that_syncs_anew_is_waited_for(
+async def test_the_indexer_waits_for_a_resyncing_node(
     pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
     node.final_depth = 3
@@ -140,7 +140,7 @@ async def test_a_node_that_syncs_anew_is_waited_for(
     assert (await cursor_of(pool)).number == 22
 
 
-async def test_a_node_that_syncs_another_chain_is_not_waited_for(
+async def test_the_indexer_does_not_wait_for_a_node_that_syncs_another_chain(
     pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
     node.final_depth = 3
@@ -156,7 +156,7 @@ async def test_a_node_that_syncs_another_chain_is_not_waited_for(
         await follower.step()
 
 
-async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
+async def test_finality_that_a_node_omits_once_is_not_guessed(
     pool: Pool, node: FakeNode, follower: Follower
 ) -> None:
     node.final_depth = 15
@@ -169,7 +169,7 @@ async def test_finality_that_a_node_fails_to_tell_once_is_not_made_up(
     assert (await cursor_of(pool)).final_number == 6
 
 
-async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
+async def test_a_reward_that_can_never_be_minted_delays_no_other(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     node.final_depth = 1
@@ -192,10 +192,12 @@ async def test_a_reward_that_can_never_be_minted_holds_nobody_up(
         await queue_rewards(pool, 2)
         wakeups.notify(REWARDS)
         await until(all_but_one)
-    assert await value(pool, reverted) == 1, "a later term simulates what failed before"
+    assert await value(pool, reverted) == 1, (
+        "a later term simulates the rewards that reverted before"
+    )
 
 
-async def test_a_lane_that_stopped_signs_nothing_in_its_next_terms(
+async def test_a_stopped_lane_signs_nothing_in_its_next_terms(
     pool: Pool, database_url: str, node: FakeNode
 ) -> None:
     policy = replace(LANE, pauses=LanePauses(after_stop=0.02))

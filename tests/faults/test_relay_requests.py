@@ -1,4 +1,4 @@
-"""All relays that users may request, on running instances: each is executed once on the chain."""
+"""Every kind of relay on running instances: each is executed once on the chain."""
 
 import asyncio
 import time
@@ -92,7 +92,7 @@ async def owned(relays: Relays, user: User, collection: int) -> int:
 # Claims
 
 
-async def test_a_free_perk_is_claimed_for_the_user_who_asks(relays: Relays) -> None:
+async def test_a_free_perk_is_claimed_for_the_requesting_user(relays: Relays) -> None:
     user = await relays.user()
 
     await relayed(relays, user, "PerkNFT", relays.claim(user))
@@ -101,7 +101,7 @@ async def test_a_free_perk_is_claimed_for_the_user_who_asks(relays: Relays) -> N
     assert await owned(relays, user, FREE) == 1
 
 
-async def test_a_priced_perk_is_paid_by_the_permit_beside_the_call_in_one_transaction(
+async def test_a_permit_and_the_claim_it_pays_for_are_one_transaction(
     relays: Relays,
 ) -> None:
     user, price = await relays.welcomed(), relays.price
@@ -142,7 +142,7 @@ async def test_a_claim_that_the_user_signed_himself_is_relayed(tester_relays: Re
     assert await owned(tester_relays, user, strict) == 1
 
 
-async def test_a_permit_that_somebody_published_before_does_no_harm_to_a_claim(
+async def test_a_permit_that_another_account_published_first_does_not_break_a_claim(
     relays: Relays,
 ) -> None:
     user = await relays.welcomed()
@@ -205,7 +205,7 @@ async def test_a_deal_is_locked_and_released_by_the_users_signature(tester_relay
     assert await tester_relays.chain.balance(user.wallet) == A_WELCOME - DEAL
 
 
-async def test_a_deal_is_refunded_by_the_business_and_by_nobody_else(tester_relays: Relays) -> None:
+async def test_a_deal_is_refunded_by_the_business_only(tester_relays: Relays) -> None:
     user, business = await tester_relays.welcomed(), await tester_relays.user()
     await tester_relays.approve_business(business.wallet)
     deal = await a_deal(tester_relays, user, business.wallet)
@@ -250,7 +250,7 @@ async def test_ltz_is_sent_with_an_authorization(tester_relays: Relays) -> None:
     (await tester_relays.relay(user, "LTZ", data)).assert_reverted("ERC3009UsedAuthorization")
 
 
-async def test_a_permit_alone_is_relayed_to_a_contract_of_ours(relays: Relays) -> None:
+async def test_a_permit_alone_is_relayed_to_a_contract_of_the_platform(relays: Relays) -> None:
     user = await relays.user()
 
     permit = await relays.permit(user, "PerkNFT", 5 * LTZ)
@@ -350,7 +350,9 @@ REVERTS: dict[str, Callable[[Relays, User], tuple[str, bytes]]] = {
 }
 
 
-async def test_what_would_revert_says_why_and_costs_nothing(tester_relays: Relays) -> None:
+async def test_a_call_that_would_revert_is_refused_with_its_reason_and_costs_no_gas(
+    tester_relays: Relays,
+) -> None:
     user = await tester_relays.user()
     async with tester_relays.chain.nothing_published():
         for reason, call_of in REVERTS.items():
@@ -359,7 +361,7 @@ async def test_what_would_revert_says_why_and_costs_nothing(tester_relays: Relay
             assert answer.limits[:2] == (HOURLY, HOURLY)
 
 
-async def test_of_a_sold_out_collection_nothing_is_published(tester_relays: Relays) -> None:
+async def test_a_claim_of_a_sold_out_collection_is_not_published(tester_relays: Relays) -> None:
     first, second = await tester_relays.users(2)
     rare = await tester_relays.collection("--max-supply", "1")
     (await tester_relays.relay(first, "PerkNFT", tester_relays.claim(first, rare))).assert_relayed()
@@ -380,7 +382,7 @@ async def test_of_a_sold_out_collection_nothing_is_published(tester_relays: Rela
     ],
     ids=str,
 )
-async def test_neither_too_much_gas_nor_too_little_nor_any_value_is_sent(
+async def test_a_gas_limit_out_of_bounds_or_any_value_is_refused(
     tester_relays: Relays, fields: dict[str, Any]
 ) -> None:
     user = await tester_relays.user()
@@ -390,7 +392,7 @@ async def test_neither_too_much_gas_nor_too_little_nor_any_value_is_sent(
     answer.assert_refused(403, "VALIDATION_FAILED")
 
 
-async def test_as_much_gas_as_may_be_is_fine(tester_relays: Relays) -> None:
+async def test_the_greatest_allowed_gas_limit_is_accepted(tester_relays: Relays) -> None:
     user = await tester_relays.user()
     data = tester_relays.claim(user)
     sent = await relayed(tester_relays, user, "PerkNFT", data, gasLimit=1_000_000, value="0")
@@ -456,7 +458,7 @@ async def test_a_second_claim_is_refused_with_the_numbers(relays: Relays) -> Non
 
 
 @pytest.mark.parametrize("times", [2, 8])
-async def test_of_claims_at_once_one_succeeds(relays: Relays, times: int) -> None:
+async def test_concurrent_claims_succeed_once(relays: Relays, times: int) -> None:
     user = await relays.user()
     async with relays.chain.published_exactly(1):
         answers = await asyncio.gather(
@@ -510,10 +512,10 @@ async def test_two_claims_of_one_user_follow_each_other(relays: Relays) -> None:
     assert await relays.chain.claims(user.wallet, twice) == 2
 
 
-# The hour
+# The hourly limit
 
 
-async def test_of_forty_relays_at_once_thirty_five_are_published(relays: Relays) -> None:
+async def test_forty_concurrent_relays_publish_thirty_five(relays: Relays) -> None:
     user, friend = await relays.welcomed(), Account.create().address
     before, began = await relays.chain.published(), time.time()
     transfers = [
@@ -573,7 +575,7 @@ async def test_the_101st_request_of_an_address_is_refused_with_the_addresss_limi
     assert 0 < int(refused.headers["Retry-After"]) <= 61
 
 
-# Once more
+# Idempotency keys
 
 
 async def replays(relays: Relays, user: User, key: str, body: dict[str, object]) -> Answer:
@@ -620,7 +622,7 @@ async def test_another_body_under_the_same_key_is_refused(tester_relays: Relays)
     answer.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_browser_gives_its_key_in_the_metadata(tester_relays: Relays) -> None:
+async def test_a_browser_sends_its_key_in_the_metadata(tester_relays: Relays) -> None:
     user, metadata = await tester_relays.user(), {"idempotencyKey": "a browser's"}
     data = tester_relays.claim(user)
     first = await tester_relays.relay(user, "PerkNFT", data, metadata=metadata)
@@ -636,7 +638,7 @@ async def test_a_browser_gives_its_key_in_the_metadata(tester_relays: Relays) ->
     other.assert_refused(409, "IDEMPOTENCY_KEY_REUSED")
 
 
-async def test_a_key_is_the_users_own_and_a_refusal_leaves_it_free(tester_relays: Relays) -> None:
+async def test_keys_belong_to_a_user_and_a_refusal_does_not_use_one(tester_relays: Relays) -> None:
     first, second = await tester_relays.users(2)
     refused = await tester_relays.relay(
         first, "PerkNFT", tester_relays.claim(first), key="mine", value="1"
@@ -661,7 +663,7 @@ async def test_a_key_of_256_characters_is_too_long(tester_relays: Relays) -> Non
     answer.assert_refused(400, "INVALID_FIELDS")
 
 
-# Looking at it
+# Reading a relay
 
 
 async def test_a_relay_is_shown_to_its_user_alone(tester_relays: Relays) -> None:

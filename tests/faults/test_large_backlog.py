@@ -22,13 +22,13 @@ SELECT pg_notify('ltzd_rewards', 'a test')
 
 
 async def queue_many(instance: Instance) -> None:
-    """Queues rewards of the other brand, all at once, each for a wallet of its own."""
+    """Queues rewards of the other brand, all at once, each for a different wallet."""
     brand = address_of(instance.dev_json["otherBrand"]["brandId"])
     await instance.ask(QUEUE, brand, MANY)
 
 
 async def delay_of_an_event(instance: Instance, email: str) -> int:
-    """The number of blocks from the next one at the time of the event to the one with its mint."""
+    """Returns the blocks that a mint missed: 0 if it is in the block after the event."""
     head = int(await instance.rpc("eth_blockNumber"), 16)
     answer = await instance.post_event(email)
     event = UUID(answer.event_id)
@@ -43,7 +43,7 @@ async def delay_of_an_event(instance: Instance, email: str) -> int:
 
 
 @pytest.mark.parametrize("chain", ["anvil", "tester"])
-async def test_a_brand_with_thousands_of_rewards_delays_nobody_elses_by_more_than_two_blocks(
+async def test_thousands_of_queued_rewards_delay_other_brands_by_at_most_two_blocks(
     chain: str,
 ) -> None:
     async with an_instance("--chain", chain, "--block-time", "2") as instance:
