@@ -46,6 +46,7 @@ from ltzd.store.payments import RecordedPayment
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Hash32, address_of, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_hash, a_wallet, running, value
 from tests.support.services.payment_provider import (
     SIGNING_SECRET,
@@ -92,6 +93,7 @@ class World:
         self.wakeups = wakeups
         self.book = BrandCache()
         self.hashes = MintHashWaiters(pool, wakeups)
+        self.clock = ManualClock()
         self.is_minting = True
         self.rewards, self.webhooks = wakeups.subscribe(REWARDS), wakeups.subscribe(WEBHOOKS)
         self.payments: Payments
@@ -155,7 +157,7 @@ async def a_world(
             identity,
             world.hashes,
             provider,
-            MintCapacity(pool, node.node, CHAIN_ID, LTZ_AT),
+            MintCapacity(pool, node.node, CHAIN_ID, LTZ_AT, world.clock),
             hash_wait_seconds=hash_wait_seconds,
         )
         await stack.enter_async_context(running(world.hashes.run(), world.lane()))
@@ -467,7 +469,7 @@ async def test_a_purchase_above_the_mint_limits_maximum_is_refused(
     await world.payments.open_checkout(an_order(usd_cents=99_999_999))
     assert await value(world.pool, "SELECT count(*) FROM users") == 1, "there is no mint lane yet"
     await a_minter(world)
-    world.payments._capacity._until = 0
+    world.clock.now += 60
 
     sandbox.faults.order("identity", Fault(times=1_000, status=503))
     with pytest.raises(InvalidFields, match="Validation failed") as refused:

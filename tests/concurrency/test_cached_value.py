@@ -36,7 +36,7 @@ async def test_an_expired_value_is_fetched_again() -> None:
     clock = ManualClock()
     cached = CachedValue(Source().fetch, clock)
     assert [await cached.get(), await cached.get()] == [[1], [1]]
-    clock.now = 1.1
+    clock.now += 1.1
     assert await cached.get() == [2]
 
 

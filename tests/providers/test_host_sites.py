@@ -26,8 +26,8 @@ from ltzd.providers.host_sites import (
 )
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.chain.mint_world import true
+from tests.support.clocks import ManualClock
 from tests.support.services.brand_api import never_answer
-from tests.support.services.identity import ManualClock
 from tests.support.services.web_servers import served_at
 from tests.support.sites.host_sites import a_fake_site
 from tests.support.waiting import until
@@ -338,7 +338,7 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
     assert await sites.user_of(site.base, form(0)) is not None, "it is known"
     assert len(site.paths) == MAX_FORMS
     assert await sites.user_of(site.base, a_log_in(1)) is not None, "another session"
-    clock.at += 60
+    clock.now += 60
     assert await sites.user_of(site.base, form(MAX_FORMS)) is not None
 
 
@@ -390,7 +390,7 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
     assert not sites.was_recently_valid(site.base, BASIC)
     assert not sites.was_recently_valid(f"{site.base}/other", COOKIE)
     assert not sites.was_recently_valid(site.base, HostCredentials())
-    clock.at += 3_599
+    clock.now += 3_599
     assert sites.was_recently_valid(site.base, COOKIE)
     site.set_answer(401, {"code": "rest_not_logged_in"})
     assert await sites.user_of(site.base, COOKIE) is None
@@ -398,7 +398,7 @@ async def test_a_log_in_is_confirmed_for_an_hour_or_until_the_site_denies_it(
 
     site.set_answer(200, ANN)
     await sites.user_of(site.base, COOKIE)
-    clock.at += 3_600
+    clock.now += 3_600
     assert not sites.was_recently_valid(site.base, COOKIE)
 
 
@@ -430,9 +430,9 @@ async def test_a_log_in_is_believed_for_less_than_a_minute(
 ) -> None:
     first = await sites.user_of(site.base, COOKIE)
     site.set_answer(401, {"code": "rest_not_logged_in"})
-    clock.at += 54
+    clock.now += 54
     assert await sites.user_of(site.base, COOKIE) == first
-    clock.at += 6
+    clock.now += 6
     assert await sites.user_of(site.base, COOKIE) is None
     assert len(site.paths) == 2
 

@@ -2,7 +2,9 @@
 
 
 class ManualClock:
-    def __init__(self, now: float = 0.0) -> None:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self, now: float = 1_000_000.0) -> None:
         self.now = now
 
     def __call__(self) -> float:

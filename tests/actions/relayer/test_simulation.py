@@ -322,7 +322,7 @@ async def test_the_gas_price_is_read_once_a_second_for_any_number_of_callers() -
         await asyncio.gather(*[relay_simulator.fees() for _ in range(20)])
         await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 1
-        clock.now = 1.1
+        clock.now += 1.1
         await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 2
 

@@ -32,6 +32,7 @@ from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.sites.members import insert_member, linked
 from tests.support.surfaces.event_action import SEALER, a_brand
@@ -74,7 +75,8 @@ class World:
         self.reward_wakeup: Wakeup = wakeups.subscribe(REWARDS)
         self.node = FakeNode()
         self.node.mine()
-        capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT)
+        self.clock = ManualClock()
+        capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT, self.clock)
         self.check_ins = CheckIns(pool, wakeups, self.book, capacity)
 
     async def brand(self, site: dict[str, Any] | None = SITE, **changes: Any) -> None:
@@ -325,7 +327,7 @@ async def test_a_milestone_above_the_mint_limits_maximum_is_refused_and_stays_cl
     assert str(refused.value) == UNMINTABLE
     assert await world.check_ins.claim_milestone(ANN, 2) == 20
 
-    world.check_ins._capacity._asked_at = 0
+    world.clock.now += 1
     world.node.mint_capacity = 50 * LTZ
     assert await world.check_ins.claim_milestone(ANN, 4) == 50
 

@@ -15,7 +15,8 @@ from ltzd.providers.identity.accounts import MAX_ACCOUNTS, account_query, accoun
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.rules.oauth.accounts import OAuthAccount, OAuthProvider
 from ltzd.values import address_of
-from tests.support.services.identity import EMAIL, ManualClock, Provider, a_provider, served
+from tests.support.clocks import ManualClock
+from tests.support.services.identity import EMAIL, Provider, a_provider, served
 
 DID = "did:privy:cann"
 WALLET = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
@@ -397,9 +398,9 @@ async def test_accounts_are_not_told_from_memory_once_it_is_a_minute_old(
         user = await client.wallet_of_account(DISCORD)
         await client.accounts_of(user.subject)
         provider.break_down()
-        ticks.at += 59.9
+        ticks.now += 59.9
         assert await client.accounts_of(user.subject) == (DISCORD,)
-        ticks.at += 0.2
+        ticks.now += 0.2
 
         for _ in range(3):
             with pytest.raises(IdentityUnavailable):
@@ -408,7 +409,7 @@ async def test_accounts_are_not_told_from_memory_once_it_is_a_minute_old(
         assert await client.wallets_of(user.subject) == (user.wallet,)
 
         provider.count_requests()
-        ticks.at += 3
+        ticks.now += 3
         assert await client.accounts_of(user.subject) == (DISCORD,)
 
 

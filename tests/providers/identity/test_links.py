@@ -12,7 +12,8 @@ from aiohttp import web
 from ltzd.errors import IdentityUnavailable
 from ltzd.providers.identity.client import IdentityClient, IdentityUser, UserProfile
 from ltzd.values import Address, address_of
-from tests.support.services.identity import ManualClock, Provider, a_provider, served
+from tests.support.clocks import ManualClock
+from tests.support.services.identity import Provider, a_provider, served
 
 QUICK: dict[str, Any] = {"max_attempts": 1, "timeout_seconds": 0.3}
 DID = "did:privy:cann"
@@ -45,13 +46,13 @@ async def test_a_users_wallets_are_asked_for_once_a_minute(
     wallet = address_of(given["walletAddress"])
     provider.count_requests()
     for seconds in (0, 30, 29.9):
-        ticks.at += seconds
+        ticks.now += seconds
         assert await client.wallets_of(given["subject"]) == (wallet,)
         assert await client.wallets_of(given["subject"], wanted=wallet) == (wallet,)
     assert provider.requests == 1
 
     await provider.add_wallet(given["subject"])
-    ticks.at += 0.1
+    ticks.now += 0.1
     requests_before = provider.requests
 
     assert len(await client.wallets_of(given["subject"], wanted=wallet)) == 2
@@ -68,7 +69,7 @@ async def test_a_wallet_that_is_not_known_yet_is_looked_for_once_in_three_second
     assert provider.requests == 1
 
     await provider.add_wallet(subject)
-    ticks.at += 3
+    ticks.now += 3
 
     requests_before = provider.requests
     for _ in range(10):
@@ -128,9 +129,9 @@ async def test_known_wallets_count_for_an_hour_while_the_provider_is_away(
     provider.break_down(drops_request=True)
 
     for _ in range(5):
-        ticks.at += 719
+        ticks.now += 719
         assert await client.wallets_of(subject, wanted=wallet) == (wallet,)
-    ticks.at += 6
+    ticks.now += 6
     with pytest.raises(IdentityUnavailable):
         await client.wallets_of(subject, wanted=wallet)
 
@@ -141,15 +142,15 @@ async def test_a_failure_is_followed_by_a_pause_for_whom_the_known_wallets_will_
     subject = (await provider.log_in())["subject"]
     await client.wallets_of(subject)
     provider.break_down()
-    ticks.at += 60
+    ticks.now += 60
     for _ in range(5):
-        ticks.at += 2.9
+        ticks.now += 2.9
         assert await client.wallets_of(subject)
     assert provider.requests == 1
 
     provider.count_requests()
     await provider.add_wallet(subject)
-    ticks.at += 4
+    ticks.now += 4
 
     assert len(await client.wallets_of(subject)) == 2
 
@@ -164,7 +165,7 @@ async def test_nobody_can_tell_whether_an_unknown_wallet_is_a_users_while_the_pr
     provider.count_requests()
     await client.wallets_of(subject)
     provider.break_down()
-    ticks.at += 3
+    ticks.now += 3
 
     for _ in range(5):
         with pytest.raises(IdentityUnavailable):

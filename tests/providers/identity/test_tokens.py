@@ -24,8 +24,8 @@ from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerErr
 from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
+from tests.support.clocks import ManualClock
 from tests.support.services.identity import (
-    ManualClock,
     Provider,
     a_provider,
     as_base64,
@@ -294,13 +294,13 @@ async def test_a_huge_expiry_is_a_number_like_others(
 
 async def test_a_token_ends_in_the_second_it_says(provider: Provider) -> None:
     clock = ManualClock(time.time())
-    token = provider.token(exp=int(clock.at) + 60)
+    token = provider.token(exp=int(clock.now) + 60)
     async with IdentityTokens(provider.policy, clock) as tokens:
-        clock.at = int(clock.at) + 59.9
+        clock.now = int(clock.now) + 59.9
         assert await tokens.user_of(token)
-        clock.at += 0.1
+        clock.now += 0.1
         await refused(tokens, token)
-        clock.at += 1
+        clock.now += 1
         await refused(tokens, token)
 
 
@@ -310,8 +310,8 @@ async def test_a_token_of_the_future_is_refused_beyond_five_seconds(
 ) -> None:
     clock = ManualClock(time.time())
     async with IdentityTokens(provider.policy, clock) as tokens:
-        assert await tokens.user_of(provider.token(**{claim: clock.at + 4.5}))
-        await refused(tokens, provider.token(**{claim: clock.at + 5.5}))
+        assert await tokens.user_of(provider.token(**{claim: clock.now + 4.5}))
+        await refused(tokens, provider.token(**{claim: clock.now + 5.5}))
 
 
 async def test_a_token_of_the_doors_that_has_expired_or_is_for_others_is_refused(
@@ -442,7 +442,7 @@ async def test_invented_keys_are_looked_for_once_in_ten_seconds(
         await refused(tokens, headed(provider, kid=secrets.token_hex(8)))
     assert provider.requests == 2
 
-    ticks.at += 10
+    ticks.now += 10
     before = provider.requests
     await asyncio.gather(
         *(refused(tokens, headed(provider, kid=secrets.token_hex(8))) for _ in range(20))
@@ -467,10 +467,10 @@ async def test_a_key_that_is_new_while_inventors_drum_counts_within_ten_seconds(
     await tokens.user_of(provider.token())
     await refused(tokens, headed(provider, kid="invented"))
     provider.sandbox.rotate_signing_key()
-    ticks.at += 9.9
+    ticks.now += 9.9
     await refused(tokens, provider.token())
 
-    ticks.at += 0.1
+    ticks.now += 0.1
 
     assert await tokens.user_of(provider.token())
 
@@ -481,7 +481,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
     old = provider.token()
     await tokens.user_of(old)
     provider.sandbox.rotate_signing_key()
-    ticks.at += 46 * 60
+    ticks.now += 46 * 60
 
     assert await tokens.user_of(old), "no caller waits for the new set"
 
@@ -497,7 +497,7 @@ async def test_after_an_hour_without_tokens_the_first_one_waits_for_the_keys_of_
     old = provider.token()
     await tokens.user_of(old)
     provider.sandbox.rotate_signing_key()
-    ticks.at += 3600
+    ticks.now += 3600
 
     await refused(tokens, old)
 
@@ -518,7 +518,7 @@ async def test_without_any_key_and_provider_nobody_can_tell(
     assert provider.requests == requests_before, "pauses between failures"
 
     provider.count_requests()
-    ticks.at += 10
+    ticks.now += 10
     assert await tokens.user_of(provider.token())
 
 
@@ -530,7 +530,7 @@ async def test_known_keys_count_however_old_while_the_provider_is_away(
     provider.break_down(drops_request=True)
 
     for _ in range(48):
-        ticks.at += 1800
+        ticks.now += 1800
         assert await tokens.user_of(token)
     await refused(tokens, provider.signed(as_json(provider.claims()), key=a_key()))
     with pytest.raises(IdentityUnavailable):
@@ -547,7 +547,7 @@ async def test_keys_of_now_count_again_once_the_provider_is_back(
         await tokens.user_of(provider.token())
 
     provider.count_requests()
-    ticks.at += 10
+    ticks.now += 10
 
     assert await tokens.user_of(provider.token())
 
@@ -557,7 +557,7 @@ async def test_a_slow_provider_keeps_nobody_waiting_whose_key_is_known(
 ) -> None:
     await tokens.user_of(provider.token())
     provider.break_down(delay_seconds=30)
-    ticks.at += 50 * 60
+    ticks.now += 50 * 60
 
     assert at_once(tokens.user_of(provider.token()))
 
@@ -567,11 +567,11 @@ async def test_a_slow_provider_keeps_waiting_only_the_first_of_those_whose_key_i
 ) -> None:
     await tokens.user_of(provider.token())
     provider.break_down(delay_seconds=30)
-    ticks.at += 3600
+    ticks.now += 3600
 
     assert await tokens.user_of(provider.token())
     for _ in range(3):
-        ticks.at += 10
+        ticks.now += 10
         assert at_once(tokens.user_of(provider.token()))
         await asyncio.sleep(0)
 
@@ -709,7 +709,7 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
     ):
         while answers:
             assert await tokens.user_of(provider.token())
-            ticks.at += 3600
+            ticks.now += 3600
             left = len(answers)
 
             async def is_asked(left: int = left) -> bool:

@@ -16,8 +16,8 @@ from ltzd import telemetry
 from ltzd.providers.oauth.lookups import AccountLookups, AccountVerification
 from ltzd.providers.oauth.policy import AccountLookupPolicy, GithubAccess, GoogleAccess
 from ltzd.rules.oauth.accounts import PROVIDERS, OAuthAccount, OAuthProvider
+from tests.support.clocks import ManualClock
 from tests.support.services.account_shapes import SHAPES, TOKEN, CannedAnswer, Shape, policy_at
-from tests.support.services.identity import ManualClock
 from tests.support.services.web_servers import served_at
 from tests.support.waiting import until
 
@@ -562,7 +562,7 @@ async def test_an_answer_is_kept_for_its_time_and_a_failure_not_at_all(
             (3_599.0, (500, {})),
             (2.0, (500, {})),
         ]:
-            ticks.at += later
+            ticks.now += later
             providers.set_answers("discord", answer)
             await look_ups.verify(an_account())
             request_counts.append(len(providers.requests))

@@ -23,7 +23,8 @@ from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError
 from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
 from ltzd.rules.oauth.accounts import OAuthAccount
-from tests.support.services.identity import ManualClock, as_base64, as_json
+from tests.support.clocks import ManualClock
+from tests.support.services.identity import as_base64, as_json
 from tests.support.services.oidc import AUDIENCE, RSA_KEY, Issuer, a_p256_key, an_issuer, public_row
 from tests.support.waiting import until
 
@@ -425,7 +426,7 @@ async def test_invented_keys_are_looked_for_once_in_ten_seconds(
         await refused(tokens, issuer.signed(payload, kid=f"invented {number}"))
     assert issuer.requests == BOTH
 
-    ticks.at += 10
+    ticks.now += 10
     await asyncio.gather(
         *(refused(tokens, issuer.signed(payload, kid=f"more {number}")) for number in range(20))
     )
@@ -438,7 +439,7 @@ async def test_keys_are_read_again_in_the_background_before_they_are_old(
     old = issuer.token()
     await tokens.user_of(old)
     issuer.keys["e1"] = a_p256_key()
-    ticks.at += 46 * 60
+    ticks.now += 46 * 60
 
     assert at_once(tokens.user_of(old)), "no caller waits for the new set"
 
@@ -460,7 +461,7 @@ async def test_a_key_set_that_moved_is_found_where_the_document_says(
     async with an_issuer() as other:
         issuer.document["jwks_uri"] = f"{other.base}/keys"
         issuer.keys = other.keys
-        ticks.at += 3600
+        ticks.now += 3600
 
         assert await tokens.user_of(issuer.token())
         await refused(tokens, old)
@@ -487,7 +488,7 @@ async def test_without_any_key_and_issuer_nobody_can_tell(
     assert len(issuer.requests) == 2, "pauses between failures"
 
     issuer.status = 200
-    ticks.at += 10
+    ticks.now += 10
     assert await tokens.user_of(issuer.token())
 
 
@@ -499,7 +500,7 @@ async def test_known_keys_count_however_old_while_the_issuer_is_away(
     issuer.status = 500
 
     for _ in range(20):
-        ticks.at += 3600
+        ticks.now += 3600
         assert await tokens.user_of(token)
     await unavailable(tokens, issuer.signed(as_json(issuer.claims()), kid="perhaps new"))
 
@@ -511,7 +512,7 @@ async def test_a_slow_issuer_is_given_up_in_time_and_keeps_nobody_waiting_whose_
     async with OidcTokens(policy, clock=ticks) as tokens:
         await tokens.user_of(issuer.token())
         issuer.may_answer.clear()
-        ticks.at += 50 * 60
+        ticks.now += 50 * 60
         assert at_once(tokens.user_of(issuer.token()))
 
     async with OidcTokens(policy) as strangers:

@@ -43,7 +43,7 @@ def a_brand(
     )
 
 
-def test_between_equals_there_is_no_change() -> None:
+def test_equal_brands_have_no_changes() -> None:
     assert changes(a_brand(FORM), a_brand(FORM)) == []
 
 
@@ -60,7 +60,7 @@ def test_each_change_is_a_line() -> None:
     ]
 
 
-def test_a_new_brand_shows_all_that_its_file_says() -> None:
+def test_a_new_brand_shows_its_whole_file() -> None:
     brand = a_brand(FORM, SURVEY).model_copy(update={"daily_mint_budget": 5, "automation": False})
 
     assert changes(None, brand) == [
@@ -78,7 +78,7 @@ def test_another_order_of_events_is_a_change_too() -> None:
     assert changes(a_brand(FORM, SURVEY), a_brand(SURVEY, FORM)) == ["~ events: in another order"]
 
 
-def test_perks_are_told_by_their_ids() -> None:
+def test_perks_are_described_by_their_ids() -> None:
     dearer = COFFEE.model_copy(update={"collection_id": None, "item_id": 2})
 
     assert changes(None, a_brand(perks=(MUG,)))[-1] == (
@@ -94,7 +94,7 @@ def test_perks_are_told_by_their_ids() -> None:
     ]
 
 
-def test_constraints_are_told_by_their_collection_and_kind() -> None:
+def test_constraints_are_described_by_their_collection_and_kind() -> None:
     longer = HOLDING.model_copy(update={"ttl_seconds": 90})
     elsewhere = HOLDING.model_copy(update={"holding_collection_id": 3})
     before = a_brand(constraints=(HOLDING,))

@@ -270,7 +270,7 @@ def test_a_site_multiplies_by_the_longest_streak_that_was_reached_and_rounds_dow
         ("x = " + "[" * 50_000, "demo.toml: no valid TOML:"),
     ],
 )
-def test_a_fault_is_named_with_its_file_line_and_field(addition: str, fault: str) -> None:
+def test_a_fault_has_its_file_line_and_field(addition: str, fault: str) -> None:
     [only] = faults_of(HEAD + addition)
 
     assert only.startswith(fault)
@@ -302,7 +302,7 @@ def test_a_bad_value_is_a_fault_of_its_field(field: str, value: str) -> None:
     assert f" brand.{field}" in fault
 
 
-def test_all_faults_are_told_at_once() -> None:
+def test_all_faults_are_reported_together() -> None:
     faults = faults_of(
         """
         [brand]
@@ -367,7 +367,7 @@ def test_lines_are_counted_as_editors_do() -> None:
     ]
 
 
-def test_text_inside_a_value_is_not_mistaken_for_a_line_of_the_file() -> None:
+def test_text_inside_a_value_is_not_read_as_a_line_of_the_file() -> None:
     text = HEAD.replace('"Demo"', '"""\nreward = 1\n[[events]]\n"""') + "daily_mint_budget = -1\n"
 
     assert "demo.toml:8: brand.daily_mint_budget: must be greater" in "\n".join(faults_of(text))
@@ -410,7 +410,7 @@ def test_perks_are_collections_or_items_under_ids_in_lower_case() -> None:
 
 
 @pytest.mark.parametrize("section", ["perks", "constraints"])
-def test_a_configuration_stored_before_there_was_a_section_has_none_of_it(section: str) -> None:
+def test_a_configuration_stored_without_a_section_is_read_with_its_defaults(section: str) -> None:
     brand = parse_brand_file(HEAD, "demo.toml")
     stored = brand.model_dump_json(exclude={section})
 

@@ -166,7 +166,7 @@ def brands(draw: st.DrawFn) -> Brand:
 
 
 @given(brands())
-def test_applying_what_is_shown_changes_nothing(brand: Brand) -> None:
+def test_applying_a_shown_brand_changes_nothing(brand: Brand) -> None:
     stored = Brand.model_validate_json(brand.model_dump_json())
 
     again = parse_brand_file(toml_of(stored), "shown.toml")
@@ -177,7 +177,7 @@ def test_applying_what_is_shown_changes_nothing(brand: Brand) -> None:
 
 
 @given(brands(), SITES)
-def test_what_a_sites_section_changes_is_told_field_by_field(brand: Brand, site: Site) -> None:
+def test_changes_of_a_sites_section_are_described_field_by_field(brand: Brand, site: Site) -> None:
     old = brand.model_copy(update={"site": site.model_copy(update={"verified_emails": False})})
     new = brand.model_copy(update={"site": site.model_copy(update={"verified_emails": True})})
     assert changes(old, new) == ["~ site: verified_emails false -> true"]

@@ -22,7 +22,7 @@ def a_brand(**changes: Any) -> Brand:
     return Brand.model_validate(required | changes)
 
 
-def test_the_example_file_leaves_nothing_open() -> None:
+def test_the_example_file_has_no_warnings() -> None:
     assert warnings(parse_brand_file(EXAMPLE.read_text(), "example")) == []
 
 
@@ -41,7 +41,7 @@ def test_the_example_file_leaves_nothing_open() -> None:
         (CAREFUL | {"daily_mint_budget": 0}, ["form_submit", "`daily_mint_budget`"]),
     ],
 )
-def test_each_opening_is_told_with_the_line_that_closes_it(
+def test_each_warning_names_the_line_that_removes_it(
     changes: dict[str, Any], words: list[str]
 ) -> None:
     sentences = warnings(a_brand(**changes))

@@ -99,7 +99,7 @@ TENTH = Decimal("0.1")
         ("exists", False, [None], [0, False, "", [], {}]),
     ],
 )
-def test_each_operator_is_satisfied_by_what_it_says_only(
+def test_each_operator_is_satisfied_by_its_values_only(
     operator: str, value: object, satisfied_by: list[Json], not_by: list[Json]
 ) -> None:
     constraint = an_api(operator, value)
@@ -111,14 +111,14 @@ def test_each_operator_is_satisfied_by_what_it_says_only(
 
 
 @pytest.mark.parametrize("document", [{}, None, [], "x", {"y": True}, [{"x": True}]])
-def test_what_is_missing_satisfies_nothing_but_its_absence(document: Json) -> None:
+def test_a_missing_value_satisfies_only_the_operator_for_absence(document: Json) -> None:
     for operator, value in [("eq", True), ("ne", True), ("lt", 1), ("in", [True])]:
         assert not is_satisfied(an_api(operator, value), document)
     assert not is_satisfied(an_api("exists"), document)
     assert is_satisfied(an_api("exists", False), document)
 
 
-def test_the_path_says_where_to_look() -> None:
+def test_the_path_selects_the_value() -> None:
     constraint = an_api("eq", "admin", "$.user.roles[1]")
 
     assert is_satisfied(constraint, {"user": {"roles": ["member", "admin"]}})
@@ -132,7 +132,7 @@ NUMBERS = st.integers(-(10**30), 10**30) | st.decimals(
 
 
 @given(NUMBERS, NUMBERS)
-def test_numbers_have_one_exact_order(observed: int | Decimal, wanted: int | Decimal) -> None:
+def test_numbers_are_compared_exactly(observed: int | Decimal, wanted: int | Decimal) -> None:
     held = {
         operator: is_satisfied(an_api(operator, wanted), {"x": observed})
         for operator in ("eq", "ne", "gt", "gte", "lt", "lte")
@@ -189,7 +189,7 @@ def a_role(**changed: object) -> ChatRole:
     return ChatRole.model_validate(fields | changed)
 
 
-def test_a_member_with_the_role_satisfies_and_nobody_else() -> None:
+def test_only_a_member_with_the_role_satisfies_the_constraint() -> None:
     assert is_satisfied(a_role(), [GUILD, ROLE])
     others: list[Json] = [None, [], [GUILD], [ROLE[:-1]], ROLE, {ROLE: True}, True, int(ROLE)]
     for observed in others:
@@ -297,7 +297,7 @@ def test_the_faults_of_a_chat_constraint_are_named_with_their_lines(
         '["197038439483310086"]',
     ],
 )
-def test_what_is_no_id_of_the_platform_is_a_fault(wrong: str) -> None:
+def test_a_malformed_platform_id_is_a_fault(wrong: str) -> None:
     section = f'collection_id = 1\nkind = "chat_role"\nguild_id = {wrong}\nrole_id = "{ROLE}"\n'
 
     assert faults_of(HEAD + section) == [
@@ -334,7 +334,7 @@ def test_equal_questions_are_equal_as_bytes_and_others_are_not() -> None:
         ([], False),
     ],
 )
-def test_one_account_is_enough_and_one_unheard_leaves_it_open(
+def test_one_satisfying_account_is_enough_and_an_unanswered_one_leaves_the_result_open(
     verdicts: list[bool | None], together: bool | None
 ) -> None:
     assert combine_verdicts(verdicts) is together
@@ -510,7 +510,7 @@ def test_the_faults_of_a_holding_are_named_with_their_lines(lines: str, faults: 
         ("https://api.example/" + "a" * 2048, "must have at most 2048 characters"),
     ],
 )
-def test_a_url_that_may_not_be_asked_is_a_fault(url: str, reason: str) -> None:
+def test_a_forbidden_url_is_a_fault(url: str, reason: str) -> None:
     [fault] = faults_of(a_file(url=f'"{url}"'))
 
     assert fault.startswith(f"demo.toml:8: constraints[0].url: {reason}")
@@ -527,7 +527,7 @@ def test_a_url_that_may_not_be_asked_is_a_fault(url: str, reason: str) -> None:
         "http://[::1]:8080/",
     ],
 )
-def test_https_may_be_asked_and_this_machine_in_a_dev_instance(url: str) -> None:
+def test_https_is_allowed_and_localhost_in_a_dev_instance(url: str) -> None:
     assert an_api("exists", url=url).url == url
 
 
@@ -548,7 +548,7 @@ def test_true_in_place_of_1_is_another_constraint() -> None:
     assert hash(an_api("eq", 1)) == hash(an_api("eq", ONE))
 
 
-def test_a_constraint_that_says_the_same_again_is_a_fault() -> None:
+def test_a_duplicate_constraint_is_a_fault() -> None:
     again = a_file().removeprefix(HEAD)
 
     assert faults_of(a_file() + "[[constraints]]\n" + again) == [
@@ -556,7 +556,7 @@ def test_a_constraint_that_says_the_same_again_is_a_fault() -> None:
     ]
 
 
-def test_a_collection_has_so_many_constraints_and_no_more() -> None:
+def test_the_number_of_constraints_of_a_collection_is_limited() -> None:
     entries = [
         f'[[constraints]]\ncollection_id = 1\nkind = "ltz_balance"\nmin = {least}\n'
         for least in range(1, MOST_ON_ONE_COLLECTION + 1)
@@ -569,7 +569,7 @@ def test_a_collection_has_so_many_constraints_and_no_more() -> None:
     ]
 
 
-def test_all_faults_of_all_constraints_are_told_at_once() -> None:
+def test_all_faults_of_all_constraints_are_reported_together() -> None:
     faults = faults_of(a_file(value='"\\u0000"', url='"x"') + "[[constraints]]\nmin = 1\n")
 
     assert [fault.split(": ")[1] for fault in faults] == [
@@ -598,6 +598,6 @@ def test_other_shapes_are_faults_too(text: str, fault: str) -> None:
     assert only.startswith(fault)
 
 
-def test_a_stored_decimal_is_not_taken_from_what_a_program_says() -> None:
+def test_a_program_cannot_pass_the_stored_form_of_a_decimal() -> None:
     with pytest.raises(ValidationError):
         an_api("eq", {"decimal": "1"})

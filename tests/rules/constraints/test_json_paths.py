@@ -49,17 +49,17 @@ def test_a_written_path_is_read_as_its_steps(path: JsonPath) -> None:
 
 
 @given(DOCUMENTS)
-def test_every_value_is_found_at_its_own_place(document: Json) -> None:
+def test_every_value_is_found_by_its_path(document: Json) -> None:
     for path, value in every_place(document).items():
         assert value_at(parse_path(written(path)), document) is value
 
 
 @given(DOCUMENTS, STEPS)
-def test_where_there_is_nothing_nothing_is_found(document: Json, path: JsonPath) -> None:
+def test_a_path_to_nothing_finds_nothing(document: Json, path: JsonPath) -> None:
     assert value_at(path, document) == every_place(document).get(path)
 
 
-def test_text_has_no_places_and_negative_indexes_do_not_exist() -> None:
+def test_text_cannot_be_indexed_and_negative_indexes_are_refused() -> None:
     assert value_at(parse_path("$[0]"), "abc") is None
     assert value_at(parse_path("$.a"), ["a"]) is None
     assert value_at(parse_path("$['0']"), ["a"]) is None
@@ -100,7 +100,7 @@ def test_text_has_no_places_and_negative_indexes_do_not_exist() -> None:
         ("$" + ".a" * (MOST_STEPS + 1), "must have at most 32 steps"),
     ],
 )
-def test_what_is_no_path_is_refused_with_the_reason(text: str, reason: str) -> None:
+def test_a_malformed_path_is_refused_with_the_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=r"^(must|makes) ") as caught:
         parse_path(text)
 

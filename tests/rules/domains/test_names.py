@@ -64,7 +64,7 @@ def test_a_domain_has_one_normal_form(given_text: str, normal: str) -> None:
         ("shop.example\x00", "valid domain"),
     ],
 )
-def test_what_is_no_plain_name_is_refused_with_its_reason(text: str, reason: str) -> None:
+def test_a_malformed_domain_is_refused_with_its_reason(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match=reason):
         normal_domain(text)
 
@@ -127,7 +127,7 @@ def test_a_url_has_its_host(url: str, host: str) -> None:
         "https://shop.example/" + "x" * 2048,
     ],
 )
-def test_what_is_no_web_url_with_a_host_is_refused(url: str) -> None:
+def test_a_url_that_is_not_http_or_has_no_host_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="must"):
         url_host(url)
 
@@ -150,7 +150,7 @@ def test_the_first_source_that_is_present_names_the_domain(
     assert event_domain(*sources) == domain
 
 
-def test_an_ip_address_in_a_source_url_is_nobodys_subdomain() -> None:
+def test_an_ip_address_in_a_source_url_is_no_subdomain() -> None:
     host = event_domain(None, "https://10.0.0.1/", None)
 
     assert host == "10.0.0.1"

@@ -62,7 +62,7 @@ def test_a_record_is_read_in_any_order_and_spacing(text: str) -> None:
         f"brand_id={ID};api_key={KEY};API_KEY=ltzvt_other",
     ],
 )
-def test_what_is_no_record_of_ours_or_says_two_things_is_none(text: str) -> None:
+def test_a_foreign_or_contradictory_record_is_none(text: str) -> None:
     assert parse_record(text) is None
 
 
@@ -81,7 +81,7 @@ def test_the_key_is_not_shown_with_the_record() -> None:
     assert KEY not in repr(RIGHT)
 
 
-def test_a_key_is_found_among_digests_wherever_it_stands() -> None:
+def test_a_key_is_found_at_any_position_among_digests() -> None:
     digests = [hashlib.sha256(text.encode()).digest() for text in ("a", KEY, "b")]
     for order in (digests, digests[::-1], digests[1:2]):
         assert is_key_among(KEY, order)
@@ -91,7 +91,7 @@ def test_a_key_is_found_among_digests_wherever_it_stands() -> None:
     assert not is_key_among(KEY, ())
 
 
-def test_the_record_of_a_subdomain_stands_at_its_own_name() -> None:
+def test_the_record_of_a_subdomain_is_at_its_own_name() -> None:
     assert record_name("www.shop.example") == "_ltz.www.shop.example"
 
 

@@ -93,7 +93,7 @@ def test_an_hour_is_of_utc_whatever_the_brands_zone() -> None:
     assert quota.end == NOON.replace(hour=13, minute=0, second=0)
 
 
-def test_the_budget_is_spent_to_the_last_ltz_and_no_further() -> None:
+def test_the_budget_can_be_spent_exactly() -> None:
     quota = budget_of(a_brand(daily_mint_budget=100), NOON)
     refuse_over_budget(quota, 60, 40, NOON)
     refuse_over_budget(quota, 100, 0, NOON)
@@ -113,7 +113,7 @@ def test_new_wallets_stop_at_their_number_until_the_hour_ends() -> None:
     assert caught.value.details["limit"] == 5
 
 
-def test_whoever_waits_as_told_meets_the_next_window() -> None:
+def test_the_reported_wait_ends_in_the_next_window() -> None:
     now = NOON.replace(minute=59, second=59, microsecond=999_999)
     quota = wallets_of(a_brand(max_new_wallets_per_hour=5), now)
     assert quota is not None

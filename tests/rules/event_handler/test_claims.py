@@ -81,7 +81,7 @@ def test_the_duplicate_window_ends_on_its_second() -> None:
     assert refusal(rule, a_claim(1, seconds_ago=0), window_seconds=0) is None
 
 
-def test_the_users_maximum_is_told_with_its_numbers() -> None:
+def test_the_users_maximum_is_refused_with_its_numbers() -> None:
     error = refusal(EventRule(type="form_submit", max_claims_per_user=2), a_claim(2, 10**6))
 
     assert isinstance(error, MaxClaimsReached)
@@ -104,7 +104,7 @@ def test_the_global_maximum_holds_for_bypass_sources_too_and_shows_the_global_nu
     assert error.details["maxClaims"] == 500
 
 
-def test_a_cooldown_tells_whole_seconds_rounded_up_and_the_previous_event() -> None:
+def test_a_cooldown_shows_whole_seconds_rounded_up_and_the_previous_event() -> None:
     rule = EventRule(type="form_submit", max_claims_per_user=-1)
 
     error = refusal(rule, a_claim(1, seconds_ago=100.5))
@@ -269,7 +269,7 @@ def test_rounding_down_is_exact_where_floats_and_decimals_are_not() -> None:
         "9" * 5000,
     ],
 )
-def test_an_amount_that_is_no_money_is_an_invalid_field(amount: object) -> None:
+def test_a_malformed_amount_is_an_invalid_field(amount: object) -> None:
     with pytest.raises(InvalidFields) as caught:
         reward_of(PURCHASE, {"amount": amount})
 

@@ -171,7 +171,7 @@ def events() -> Iterator[UUID]:
 
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60, 3_600]), timeline=timelines())
-def test_whatever_comes_ltzd_says_what_a_list_of_all_events_says(
+def test_any_timeline_is_decided_as_by_a_list_of_all_events(
     rule: EventRule, window: int, timeline: list[Attempt]
 ) -> None:
     ltzd, naive = Ltzd(rule, window), Naive(rule, window)
@@ -181,7 +181,7 @@ def test_whatever_comes_ltzd_says_what_a_list_of_all_events_says(
 
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60]), timeline=timelines())
-def test_no_limit_is_ever_passed(rule: EventRule, window: int, timeline: list[Attempt]) -> None:
+def test_no_limit_is_ever_exceeded(rule: EventRule, window: int, timeline: list[Attempt]) -> None:
     """Checks the accepted events alone, independently of the reasons of refusals."""
     ltzd = Ltzd(rule, window)
     accepted = [
@@ -208,7 +208,7 @@ def _assert_apart(attempts: Sequence[Attempt], least: timedelta) -> None:
 
 
 @given(rule=RULES, window=st.sampled_from([0, 5, 60]), timeline=timelines())
-def test_bypass_and_skip_only_ever_let_more_in(
+def test_bypass_and_skip_never_refuse_more_events(
     rule: EventRule, window: int, timeline: list[Attempt]
 ) -> None:
     """In the same state, bypass and skip are accepted wherever a normal event is."""
@@ -340,7 +340,7 @@ def mints(draw: st.DrawFn) -> list[Mint]:
         Mint(datetime(2026, 11, 1, 5, 30, tzinfo=UTC), 60),
     ],
 )
-def test_a_budget_is_what_a_list_of_the_days_mints_leaves(
+def test_a_budget_is_decided_as_by_a_list_of_the_days_mints(
     zone: str, budget: int, timeline: list[Mint]
 ) -> None:
     brand = a_brand(daily_mint_budget=budget, time_zone=zone)

@@ -73,7 +73,7 @@ def fault_of(provider: OAuthProvider, id_: str, username: str | None = None) -> 
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
-def test_the_id_that_a_refusal_shows_as_good_is_good(provider: OAuthProvider) -> None:
+def test_the_example_id_in_a_refusal_is_valid(provider: OAuthProvider) -> None:
     with pytest.raises(OAuthIdInvalid) as caught:
         check_id(provider, "not an id!")
 
@@ -83,7 +83,7 @@ def test_the_id_that_a_refusal_shows_as_good_is_good(provider: OAuthProvider) ->
 
 
 @pytest.mark.parametrize("provider", NUMBERED)
-def test_ids_have_as_many_digits_as_the_provider_says_and_no_more(provider: OAuthProvider) -> None:
+def test_ids_have_the_providers_number_of_digits(provider: OAuthProvider) -> None:
     least, most = DIGITS[provider]
 
     assert is_id(provider, "1" * least)
@@ -136,7 +136,9 @@ def test_digits_of_other_scripts_are_no_digits(provider: OAuthProvider, text: st
 
 
 @given(providers, st.sampled_from(["\n", "\r\n", "\0", "\x1b", " ", "\u200b", "\u202e", "\x85"]))
-def test_nothing_invisible_hides_around_an_id(provider: OAuthProvider, hidden: str) -> None:
+def test_invisible_characters_around_an_id_are_refused(
+    provider: OAuthProvider, hidden: str
+) -> None:
     good = example_id(provider)
 
     assert not is_id(provider, good + hidden)
@@ -144,7 +146,7 @@ def test_nothing_invisible_hides_around_an_id(provider: OAuthProvider, hidden: s
 
 
 @pytest.mark.parametrize("text", ["-5", "+5", "1e5", "0x10", "1_000", "\uff15", "\u00b2"])
-def test_what_python_takes_for_a_number_is_no_id(text: str) -> None:
+def test_other_spellings_of_numbers_that_python_accepts_are_refused_as_ids(text: str) -> None:
     assert not is_id("github", text)
 
 
@@ -314,7 +316,7 @@ def test_a_fakes_word_counts_only_where_it_stands_alone(
 
 
 @given(st.datetimes(FIRST_USERS, NOW.replace(tzinfo=None), timezones=st.just(UTC)))
-def test_every_discord_account_ever_made_can_be_somebodys(made: datetime) -> None:
+def test_the_id_of_any_time_in_discords_history_is_accepted(made: datetime) -> None:
     id_ = snowflake(made)
 
     check_id("discord", id_)
@@ -330,7 +332,7 @@ def test_no_account_has_two_ids(provider: OAuthProvider, number: int) -> None:
 
 
 @given(providers, st.text(max_size=150), st.none() | st.text(max_size=70))
-def test_every_text_is_either_good_or_refused_in_words(
+def test_every_text_is_valid_or_refused_with_a_reason(
     provider: OAuthProvider, id_: str, name: str | None
 ) -> None:
     """No other error is raised, and the reason does not repeat the id."""

@@ -58,7 +58,7 @@ def test_a_code_is_the_same_however_a_person_writes_it(entropy: bytes) -> None:
 @pytest.mark.parametrize(
     "text", ["", " ", "7KQ2M9X", "7KQ2M9XAB", "7KQ2M9XU", "ÄKQ2M9XA", "\ud800"]
 )
-def test_what_cannot_be_a_code_is_none(text: str) -> None:
+def test_a_malformed_code_is_none(text: str) -> None:
     assert normalized_code(text) == ""
     assert normalized_code("x" * 10**6) == ""
 
@@ -80,7 +80,7 @@ def test_five_wrong_codes_lock_a_member_out_for_ten_minutes_from_the_first() -> 
 
 
 @given(st.lists(st.integers(0, 400), max_size=60))
-def test_in_no_ten_minutes_from_a_first_wrong_code_are_more_than_five_looked_at(
+def test_at_most_five_wrong_codes_are_checked_in_ten_minutes(
     pauses: list[int],
 ) -> None:
     tries, now, looked_at = CodeAttempts(), NOON, list[datetime]()

@@ -50,7 +50,7 @@ def refusal_of(facts: RedemptionFacts) -> str:
 
 
 @given(st.binary(min_size=CODE_ENTROPY_BYTES, max_size=32))
-def test_a_code_is_three_groups_of_four_that_nobody_misreads(entropy: bytes) -> None:
+def test_a_code_is_three_groups_of_four_unambiguous_characters(entropy: bytes) -> None:
     groups = code_of(entropy).split("-")
     assert [len(group) for group in groups] == [4, 4, 4]
     assert set("".join(groups)) <= set(ALPHABET)
@@ -69,7 +69,7 @@ def test_every_place_of_a_code_depends_on_the_randomness() -> None:
         assert {code[place] for code in codes} == set(ALPHABET), place
 
 
-def test_a_code_is_not_made_of_too_little() -> None:
+def test_too_little_randomness_makes_no_code() -> None:
     with pytest.raises(ValueError, match="random bytes"):
         code_of(b"\x01" * (CODE_ENTROPY_BYTES - 1))
 
@@ -77,7 +77,7 @@ def test_a_code_is_not_made_of_too_little() -> None:
 # --- checks -------------------------------------------------------------------------------------
 
 
-def test_what_is_on_offer_and_paid_for_may_be_had() -> None:
+def test_an_available_and_affordable_offer_can_be_redeemed() -> None:
     check(STANDING, BRAND)
     check_price(OFFER, 5 * LTZ)
     assert is_available(OFFER)
@@ -93,7 +93,7 @@ def test_what_is_on_offer_and_paid_for_may_be_had() -> None:
         ({"max_per_user": 1}, "as often as it allows"),
     ],
 )
-def test_an_offer_that_cannot_be_had_is_refused(change: dict[str, object], words: str) -> None:
+def test_an_unavailable_offer_is_refused(change: dict[str, object], words: str) -> None:
     offer = replace(OFFER, **change)  # type: ignore[arg-type]
     assert words in refusal_of(replace(STANDING, offer=offer))
     assert is_available(offer) == ("brand" in change or "max_per_user" in change)
@@ -105,7 +105,7 @@ def test_an_offer_without_limits_has_none() -> None:
     assert is_available(endless)
 
 
-def test_an_empty_wallet_hears_both_amounts() -> None:
+def test_an_insufficient_balance_is_refused_with_both_amounts() -> None:
     sentence = refusal_of(replace(STANDING, balance=5 * LTZ - 1))
     assert sentence == "This perk costs 5 LTZ, but your wallet holds 4.999999999999999999 LTZ."
 
@@ -153,7 +153,7 @@ def test_a_perk_that_costs_more_than_was_shown_is_refused_with_its_price() -> No
         (RedemptionRefused("As it stands."), "As it stands."),
     ],
 )
-def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) -> None:
+def test_a_refusal_has_a_text_for_people(refusal: Refused, words: str) -> None:
     assert words in refusal_sentence(refusal)
 
 
@@ -169,18 +169,18 @@ def test_a_refusal_is_put_into_words_for_a_person(refusal: Refused, words: str) 
         ("", "could not be redeemed"),
     ],
 )
-def test_no_contract_speaks_to_a_person(reason: str, words: str) -> None:
+def test_a_contracts_revert_reason_is_not_shown_to_people(reason: str, words: str) -> None:
     sentence = revert_sentence(reason)
     assert words in sentence
     assert reason.partition("(")[0] not in sentence or not reason
 
 
-def test_only_dear_gas_is_about_the_market() -> None:
+def test_only_high_gas_prices_are_blamed_on_the_market() -> None:
     assert is_gas_too_dear(ValidationFailed("x", gasPriceGwei=300, maxGwei=100))
     assert not is_gas_too_dear(ValidationFailed("x", constraint="ltz_balance"))
     assert not is_gas_too_dear(TransactionFailed("x", reason="maxGwei"))
 
 
-def test_amounts_are_told_without_exponents() -> None:
+def test_amounts_are_shown_without_exponents() -> None:
     assert redeeming.format_ltz(1) == "0.000000000000000001 LTZ"
     assert redeeming.format_ltz(10**27) == "1000000000 LTZ"

@@ -33,7 +33,7 @@ LEDGERS = st.builds(
 
 
 @given(LEDGERS, st.booleans(), AMOUNTS)
-def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
+def test_no_share_is_negative_and_their_sum_is_at_most_the_balance(
     ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
     allowed = available_pots(ledger, believed=believed, balance=balance)
@@ -42,7 +42,7 @@ def test_no_pot_is_negative_and_together_they_hold_no_more_than_the_wallet(
 
 
 @given(LEDGERS, AMOUNTS)
-def test_a_site_whose_word_does_not_count_opens_what_its_member_earned_and_nothing_else(
+def test_a_site_that_is_not_believed_may_spend_earned_and_linked_ltz_only(
     ledger: SpendingRecord, balance: int
 ) -> None:
     allowed = available_pots(ledger, believed=False, balance=balance)
@@ -69,7 +69,7 @@ def test_a_price_is_paid_whole_and_from_the_first_pots_first(
 
 
 @given(LEDGERS, st.booleans(), AMOUNTS)
-def test_what_costs_nothing_is_had_by_everybody(
+def test_a_free_offer_needs_no_right_to_spend(
     ledger: SpendingRecord, believed: bool, balance: int
 ) -> None:
     allowed = available_pots(ledger, believed=believed, balance=balance)
@@ -87,7 +87,7 @@ def test_what_costs_nothing_is_had_by_everybody(
         (False, False, False),
     ],
 )
-def test_the_sites_word_for_the_member_goes_before_the_operators_for_the_site(
+def test_a_sites_confirmation_of_a_member_overrides_the_operators_setting(
     confirmed: bool | None, verified_emails: bool, believed: bool
 ) -> None:
     address = AddressFacts(confirmed, is_proven=False, leads_to_wallet=True)
@@ -95,7 +95,7 @@ def test_the_sites_word_for_the_member_goes_before_the_operators_for_the_site(
 
 
 @given(st.none() | st.booleans(), st.booleans())
-def test_nobodys_word_counts_for_a_proven_address_or_a_wallet_that_a_link_gave(
+def test_no_confirmation_makes_a_proven_address_or_a_linked_wallet_trusted(
     confirmed: bool | None, verified_emails: bool
 ) -> None:
     for address in (
@@ -105,7 +105,7 @@ def test_nobodys_word_counts_for_a_proven_address_or_a_wallet_that_a_link_gave(
         assert not is_address_trusted(address, verified_emails=verified_emails)
 
 
-def test_what_is_missing_is_said_with_the_way_to_it() -> None:
+def test_a_missing_amount_is_reported_with_the_way_to_obtain_it() -> None:
     with pytest.raises(RedemptionRefused) as refused:
         pay(30 * LTZ, PotAmounts(earned=10 * LTZ, given=5 * LTZ // 2), is_linked=False)
     assert refused.value.message == (

@@ -96,7 +96,7 @@ def test_a_site_without_rewards_keeps_streaks_too() -> None:
     assert extend_streak(None, DAY, free) == CheckIn(Streak(1, DAY, 1), 0)
 
 
-def test_nobody_is_shown_what_the_first_day_would_bring() -> None:
+def test_before_the_first_day_the_summary_has_the_initial_multiplier() -> None:
     assert summarize(None, DAY, SITE, ()) == StreakSummary(0, Decimal(1), Milestone(2, 20), ())
     started = a_site(multipliers={1: Decimal("1.5")})
     assert summarize(None, DAY, started, ()).multiplier == Decimal("1.5")
@@ -284,7 +284,7 @@ Steps = list[tuple[float, str]]
 )
 @example("Europe/Berlin", SITE, 24.0 * 86 + 22.5, [(23.5, "check in")] * 6)
 @example("America/Havana", SITE, 24.0 * 303 + 3.5, [(1.0, "check in"), (1.0, "check in")])
-def test_whenever_they_come_a_streak_is_what_the_list_of_all_days_says(
+def test_a_streak_equals_the_model_for_any_check_ins(
     zone: str, site: Site, begin: float, steps: Steps
 ) -> None:
     naive, streak, moment = Naive(zone, site), None, YEAR + timedelta(hours=begin)

@@ -26,16 +26,6 @@ EMAIL = "ann@shop.example"
 _MANY = 100_000
 
 
-class ManualClock:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self, at: float = 1_000_000.0) -> None:
-        self.at = at
-
-    def __call__(self) -> float:
-        return self.at
-
-
 class Provider:
     """The sandbox's identity provider, with the actions that only a test may take."""
 

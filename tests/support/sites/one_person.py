@@ -31,8 +31,9 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.clocks import ManualClock
 from tests.support.rows.core import BRAND, running
-from tests.support.services.identity import ManualClock, Provider
+from tests.support.services.identity import Provider
 from tests.support.surfaces.event_action import NO_HASH_WAIT, NO_LIMITS, SEALER, a_brand, a_request
 
 ISSUER = "https://login.example/"
@@ -121,7 +122,7 @@ class World:
 
     async def moved_on(self) -> None:
         """Lets a minute pass without a request."""
-        self.clock.at += 61
+        self.clock.now += 61
 
 
 class LocalWorld(World):
