@@ -11,7 +11,7 @@ from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from tests.support.services.web_servers import served_at
 
-SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=1.0)
+SHORT = GuardPolicy(allow_loopback=True, timeout_seconds=3.0)
 """For a host site on loopback, which a test may suspend."""
 
 

@@ -19,12 +19,13 @@ from ltzd.dev.sandbox import Sandbox
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.client import IdentityClient
 from ltzd.providers.identity.tokens import IdentityTokens
+from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, transaction
 from ltzd.store.site_plugin.members import Member
 from tests.support.rows.core import value
-from tests.support.sites.host_sites import SHORT, FakeSite, a_fake_site, a_log_in
+from tests.support.sites.host_sites import FakeSite, a_fake_site, a_log_in
 from tests.support.surfaces.event_action import SEALER, a_brand
 
 HOST = "site.example"
@@ -82,7 +83,7 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         world.http = await stack.enter_async_context(aiohttp.ClientSession())
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
-        sites = HostSiteClient(SHORT)
+        sites = HostSiteClient(GuardPolicy(allow_loopback=True))
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
         registration = UserRegistration(pool, identity)
