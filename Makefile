@@ -45,9 +45,9 @@ CHECKS = \
 	"lint-imports" \
 	"scripts/with-node npm run verify --silent" \
 	"$(SLITHER)" \
-	"python -m pytest --quiet tests/dev/test_house.py"
+	"python -m pytest --quiet tests/dev/test_house.py tests/dev/test_vocabulary.py"
 
-check: setup ## Check format, lint, types, import rules, compiled contracts, slither, house rules
+check: setup ## Check format, lint, types, import rules, compiled contracts, slither, house rules, vocabulary
 	@status=0; export PATH="$(CURDIR)/.venv/bin:$$PATH"; \
 	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
 	exit $$status
