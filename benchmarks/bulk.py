@@ -155,7 +155,7 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
             lambda round_: (round_.bulk_minted, round_.hello),
         ),
         _ratio(
-            f"durable single events ÷ {rows.format('round_ row')}",
+            f"durable single events ÷ {rows.format('one row')}",
             measured,
             lambda round_: (round_.recorded, round_.row_inserts),
         ),
