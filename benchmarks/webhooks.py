@@ -15,6 +15,7 @@ from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Load
 from benchmarks.harness.results import Figure, Measurement, Ratio
 from benchmarks.harness.sides import USERS, first_events, timed
+from ltzd.dev.services.ports import free_port
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Connection, connect
@@ -66,7 +67,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
 
 @asynccontextmanager
 async def _sides(folder: Path, seconds: float) -> AsyncIterator["_Sides"]:
-    port, log = processes.free_port(), folder / "receiver.log"
+    port, log = free_port(), folder / "receiver.log"
     receiver = ["-m", "benchmarks.harness.webhook_receiver", str(port)]
     async with instance.started(folder) as ltzd, processes.running(receiver, log) as process:
         await processes.until_it_listens(process, port, log)

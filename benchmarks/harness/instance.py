@@ -18,12 +18,12 @@ from benchmarks.harness import load
 from benchmarks.harness.processes import (
     START_SECONDS,
     check_alive,
-    free_port,
     running,
     running_program,
     until_it_listens,
 )
 from ltzd.dev.services.chain import find_anvil
+from ltzd.dev.services.ports import free_port
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
 
 BRAND_FILE = Path(__file__).with_name("brand.toml")

@@ -2,24 +2,16 @@
 
 import asyncio
 import os
-import random
 import signal
-import socket
 import sys
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
+
+from ltzd.dev.services.ports import free_port
 
 START_SECONDS = 120.0
 STOP_SECONDS = 20.0
-
-
-def free_port() -> int:
-    """A free port below the ephemeral range, whose ports outgoing connections may take."""
-    while True:
-        port = random.randrange(15_000, 30_000)
-        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
-            return port
 
 
 @asynccontextmanager

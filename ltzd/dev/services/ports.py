@@ -1,11 +1,20 @@
 """Loopback ports: finding free ones, and refusing taken ones with a sentence for the user."""
 
 import errno
+import secrets
 import socket
 
 from ltzd.errors import Misconfigured
 
 LOOPBACK = "127.0.0.1"
+
+_BELOW_EPHEMERAL = range(15_000, 32_768)
+"""Ports that no system gives to outgoing connections or to servers that name no port.
+
+A server that is down for a moment finds its port free again, however many connections are made
+meanwhile.
+"""
+_TRIES = 100
 
 
 def is_free(port: int) -> bool:
@@ -13,11 +22,18 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port that is free now; another program may take it before it is used."""
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that is free now; another program may take it before it is used.
+
+    Raises Misconfigured if none can be found.
+    """
+    for _ in range(_TRIES):
+        port = secrets.choice(_BELOW_EPHEMERAL)
+        if is_free(port):
+            return port
+    raise Misconfigured(
+        f"No free port was found between {_BELOW_EPHEMERAL[0]} and {_BELOW_EPHEMERAL[-1]}; "
+        "stop programs that listen there."
+    )
 
 
 def check_free(port: int, option_name: str) -> None:
