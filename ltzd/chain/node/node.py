@@ -1,4 +1,4 @@
-"""Typed calls to one node. No other package reads a node's error texts.
+"""Typed calls to a node, or to a pool of nodes. No other package reads a node's error texts.
 
 Every call raises NodeUnavailable if the node does not answer or answers malformed data. Numbers
 are ints, hashes bytes, fees wei per gas.
@@ -6,10 +6,10 @@ are ints, hashes bytes, fees wei per gas.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
-from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
@@ -28,6 +28,10 @@ class Header:
     bloom: bytes
     base_fee: int | None
     gas_limit: int | None = None
+
+
+BlockRef: TypeAlias = Header | int | str
+"""A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,17 +67,28 @@ _YEAR_10000 = 253_402_300_800
 
 
 class Node:
-    """Typed calls to one node."""
+    """Typed calls to one node, or to a pool that chooses a node for each request."""
 
-    def __init__(self, rpc: Rpc) -> None:
+    def __init__(self, rpc: RpcClient) -> None:
         self._rpc = rpc
+
+    def pinned(self) -> "Node":
+        """One node, the best now, for reads that must fit together; it has no failover."""
+        return Node(self._rpc.pinned())
+
+    def others(self, at_least: int = 0) -> list["Node"]:
+        """The other usable nodes that have reached a height, the best first: second opinions.
+
+        Call it on a pinned node. Empty if there is no other node.
+        """
+        return [Node(rpc) for rpc in self._rpc.others(at_least)]
 
     async def chain_id(self) -> int:
         return _number(await self._ask("eth_chainId"))
 
     async def block(self, at: int | str) -> Header | None:
         """The canonical header at a height or tag, or None if the node has no such block."""
-        return _header(await self._ask("eth_getBlockByNumber", _block_tag(at), False))
+        return _header(await self._ask("eth_getBlockByNumber", _block(at), False))
 
     async def head_and_final(self) -> tuple[Header, int | None]:
         """The newest header, and the height of `finalized` or None if the node lacks this tag."""
@@ -163,15 +178,15 @@ class Node:
         )
         return [_receipt(_checked(answer)) for answer in answers]
 
-    async def nonce(self, wallet: Address, at: str = "latest") -> int:
-        """The number of transactions of `wallet` up to a tag: `latest`, `pending`, `finalized`."""
-        return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), at))
+    async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
+        """The number of transactions of `wallet` up to a block, or `pending`."""
+        return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), _block(at)))
 
-    async def balance(self, wallet: Address) -> int:
-        return _number(await self._ask("eth_getBalance", hex_of(wallet), "latest"))
+    async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
+        return _number(await self._ask("eth_getBalance", hex_of(wallet), _block(at)))
 
-    async def code(self, address: Address) -> bytes:
-        return _data(await self._ask("eth_getCode", hex_of(address), "latest"))
+    async def code(self, address: Address, at: BlockRef = "latest") -> bytes:
+        return _data(await self._ask("eth_getCode", hex_of(address), _block(at)))
 
     async def gas_price(self, head: Header) -> GasPrice:
         """The gas price of the block after `head`.
@@ -192,21 +207,21 @@ class Node:
             raise NodeUnavailable("The node has no latest block")
         return _market(header, history, tip)
 
-    async def view(self, to: Address, data: bytes) -> bytes:
-        """The result of a call. Raises RpcError with the revert data."""
+    async def view(self, to: Address, data: bytes, at: BlockRef = "latest") -> bytes:
+        """The result of a call after a block. Raises RpcError with the revert data."""
         call = {"to": hex_of(to), "data": hex_of(data)}
-        return _data(await self._rpc.call("eth_call", call, "latest"))
+        return _data(await self._rpc.call("eth_call", call, _block(at)))
 
-    async def views(self, calls: Sequence[tuple[Address, bytes]]) -> list[bytes]:
-        """The results of calls (to, data), in one batch.
+    async def views(
+        self, calls: Sequence[tuple[Address, bytes]], at: BlockRef = "latest"
+    ) -> list[bytes]:
+        """The results of calls (to, data) after a block, in one batch.
 
         Raises RpcError for the first call that reverts.
         """
+        block = _block(at)
         answers = await self._rpc.batch(
-            [
-                ("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, "latest"))
-                for to, data in calls
-            ]
+            [("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, block)) for to, data in calls]
         )
         for answer in answers:
             if isinstance(answer, RpcError):
@@ -227,14 +242,14 @@ class Node:
         data: bytes,
         sender: Address,
         gas: int | None = None,
-        at: int | str = "latest",
+        at: BlockRef = "latest",
     ) -> Revert | None:
         """How a call with this gas limit would revert after a block; None if it would succeed."""
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         if gas is not None:
             call["gas"] = hex(gas)
         try:
-            _data(await self._rpc.batched_call("eth_call", call, _block_tag(at)))
+            _data(await self._rpc.batched_call("eth_call", call, _block(at)))
         except RpcError as error:
             return _reverted(error)
         return None
@@ -245,8 +260,9 @@ class Node:
         calls: Sequence[bytes],
         sender: Address,
         gas: Sequence[int] | None = None,
+        at: BlockRef = "latest",
     ) -> list[Revert | None]:
-        """How each call would revert now, independently, or None for a call that would succeed.
+        """How each call alone would revert after a block, or None for a call that would succeed.
 
         `gas` holds the gas limit of each call; by default the node chooses it.
         """
@@ -255,7 +271,7 @@ class Node:
         ]
         for request, limit in zip(requests, gas or (), strict=gas is not None):
             request["gas"] = hex(limit)
-        answers = await self._rpc.batch([("eth_call", (each, "latest")) for each in requests])
+        answers = await self._rpc.batch([("eth_call", (each, _block(at))) for each in requests])
         return [_revert(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
@@ -330,7 +346,9 @@ def _checked(answer: Any) -> Any:
     return answer
 
 
-def _block_tag(at: int | str) -> str:
+def _block(at: BlockRef) -> str | dict[str, object]:
+    if isinstance(at, Header):
+        return {"blockHash": hex_of(at.hash), "requireCanonical": True}
     return at if isinstance(at, str) else hex(at)
 
 

@@ -8,7 +8,7 @@ as a raw call, so they are not used here.
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self, TypeAlias
+from typing import Any, Protocol, Self, TypeAlias
 
 import aiohttp
 import msgspec
@@ -28,6 +28,37 @@ class RpcError(LtzdError):
         super().__init__(text)
         self.code = code
         self.data = data
+
+
+class RpcClient(Protocol):
+    """Calls to one node, or to a pool that gives each request to the best of its nodes."""
+
+    async def call(self, method: str, *params: object) -> Any:
+        """The result of one call. Raises NodeUnavailable, RpcError."""
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """Results in the order of `calls`; a failed call's RpcError stands in place of its result.
+
+        Raises NodeUnavailable if the batch has no answer or lacks the reply to a call.
+        """
+
+    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """As `batch`, but NodeUnavailable stands in place of a result that has no proper reply.
+
+        Raises NodeUnavailable if the batch as a whole has no answer.
+        """
+
+    async def batched_call(self, method: str, *params: object) -> Any:
+        """As `call`, in one batch with the calls that other tasks make meanwhile."""
+
+    def pinned(self) -> "RpcClient":
+        """A client of one node, the best now: it never turns to another one."""
+
+    def others(self, at_least: int) -> Sequence["RpcClient"]:
+        """Clients of the other usable nodes whose head is `at_least` this high, the best first."""
+
+    def publishers(self) -> Sequence["RpcClient"]:
+        """Clients of the nodes that a transaction is published to, at least one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +131,15 @@ class Rpc:
         Costs a tenth of `call` if many tasks call. Raises NodeUnavailable, RpcError.
         """
         return await self._gathering.ask((method, params))
+
+    def pinned(self) -> RpcClient:
+        return self
+
+    def others(self, at_least: int) -> Sequence[RpcClient]:
+        return ()
+
+    def publishers(self) -> Sequence[RpcClient]:
+        return (self,)
 
     def _envelope(self, method: str, params: Sequence[object]) -> dict[str, object]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
