@@ -15,7 +15,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.concurrency.batcher import Batcher
-from ltzd.errors import LtzdError, NodeUnavailable
+from ltzd.errors import LtzdError, NodeFaultKind, NodeUnavailable
 
 RpcCall: TypeAlias = tuple[str, Sequence[object]]
 """A method and its parameters."""
@@ -155,12 +155,23 @@ class Rpc:
             ) as response:
                 raw = await response.read()
                 if response.status >= 500 and not raw.startswith((b"{", b"[")):
-                    raise NodeUnavailable(f"The node answered HTTP {response.status}")
+                    raise NodeUnavailable(
+                        f"The node answered HTTP {response.status}", kind="http_status"
+                    )
             return msgspec.json.decode(raw)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NodeUnavailable(f"The node does not answer: {type(error).__name__}") from error
+            text = f"The node does not answer: {type(error).__name__}"
+            raise NodeUnavailable(text, kind=_fault_kind(error)) from error
         except msgspec.DecodeError as error:
-            raise NodeUnavailable("The node's answer is not JSON") from error
+            raise NodeUnavailable("The node's answer is not JSON", kind="malformed") from error
+
+
+def _fault_kind(error: Exception) -> NodeFaultKind:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, aiohttp.ClientConnectionError | OSError):
+        return "refused_connection"
+    return "malformed"
 
 
 def _result(reply: Any) -> Any:
@@ -181,11 +192,13 @@ def _outcome_or_none(reply: Any) -> Any:
 def _outcome(reply: Any) -> Any:
     """The result or the RpcError of one reply. Raises NodeUnavailable for a malformed reply."""
     if not isinstance(reply, dict):
-        raise NodeUnavailable("The node's answer is not a JSON-RPC reply")
+        raise NodeUnavailable("The node's answer is not a JSON-RPC reply", kind="malformed")
     error = reply.get("error")
     if error is None:
         if "result" not in reply:
-            raise NodeUnavailable("The node's answer holds neither result nor error")
+            raise NodeUnavailable(
+                "The node's answer holds neither result nor error", kind="malformed"
+            )
         return reply["result"]
     if not isinstance(error, dict):
         return RpcError(0, str(error))
