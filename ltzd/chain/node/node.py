@@ -83,6 +83,15 @@ class Node:
         """
         return [Node(rpc) for rpc in self._rpc.others(at_least)]
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node is usable: then time alone can confirm this node's answers."""
+        return self._rpc.is_alone
+
+    def report_contradiction(self, kind: str) -> None:
+        """Tells that this node contradicts itself or others; `kind` labels a metric."""
+        self._rpc.report_contradiction(kind)
+
     async def chain_id(self) -> int:
         return _number(await self._ask("eth_chainId"))
 

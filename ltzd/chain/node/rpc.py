@@ -12,10 +12,13 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import aiohttp
 import msgspec
+import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeFaultKind, NodeUnavailable
+
+log = structlog.get_logger()
 
 RpcCall: TypeAlias = tuple[str, Sequence[object]]
 """A method and its parameters."""
@@ -57,8 +60,21 @@ class RpcClient(Protocol):
     def others(self, at_least: int) -> Sequence["RpcClient"]:
         """Clients of the other usable nodes whose head is `at_least` this high, the best first."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node is usable, so that nobody could give a second opinion.
+
+        While others are usable but below the height of a question, the question stays open.
+        """
+
     def publishers(self) -> Sequence["RpcClient"]:
         """Clients of the nodes that a transaction is published to, at least one."""
+
+    def report_contradiction(self, kind: str) -> None:
+        """Tells that this node contradicts itself or others; a pool then prefers its other nodes.
+
+        `kind` is one of a closed set: it labels a metric.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +154,15 @@ class Rpc:
     def others(self, at_least: int) -> Sequence[RpcClient]:
         return ()
 
+    @property
+    def is_alone(self) -> bool:
+        return True
+
     def publishers(self) -> Sequence[RpcClient]:
         return (self,)
+
+    def report_contradiction(self, kind: str) -> None:
+        log.critical("node.contradiction", kind=kind)
 
     def _envelope(self, method: str, params: Sequence[object]) -> dict[str, object]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
