@@ -42,6 +42,17 @@ This module does not depend on HTTP; `http/errors.py` maps the classes to status
 `details`, so they never hold secrets or e-mail addresses.
 """
 
+from typing import Literal, TypeAlias
+
+NodeFaultKind: TypeAlias = Literal[
+    "refused_connection", "timeout", "http_status", "malformed", "rate_limited", "behind", "other"
+]
+"""Why a node gave no valid answer.
+
+`rate_limited` also stands for a request that ltzd held back because the node had refused others.
+`behind` is a node that lacks the block of the request.
+"""
+
 
 class LtzdError(Exception):
     """`details` are JSON values for the caller."""
@@ -206,7 +217,14 @@ class Unavailable(LtzdError):
 
 
 class NodeUnavailable(Unavailable):
-    """The node did not answer, or not with a valid answer: the call's outcome is unknown."""
+    """The node did not answer, or not with a valid answer: the call's outcome is unknown.
+
+    `kind` is for metrics and for the choice of another node; no caller sees it.
+    """
+
+    def __init__(self, message: str, /, kind: NodeFaultKind = "other", **details: object) -> None:
+        super().__init__(message, **details)
+        self.kind: NodeFaultKind = kind
 
 
 class IdentityUnavailable(Unavailable):

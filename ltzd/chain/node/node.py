@@ -83,6 +83,15 @@ class Node:
         """
         return [Node(rpc) for rpc in self._rpc.others(at_least)]
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node is usable: then time alone can confirm this node's answers."""
+        return self._rpc.is_alone
+
+    def report_contradiction(self, kind: str) -> None:
+        """Tells that this node contradicts itself or others; `kind` labels a metric."""
+        self._rpc.report_contradiction(kind)
+
     async def chain_id(self) -> int:
         return _number(await self._ask("eth_chainId"))
 
@@ -325,7 +334,7 @@ def _next_base_fee(history: Any) -> int | None:
     try:
         return int(history["baseFeePerGas"][-1], 16)
     except (KeyError, IndexError, TypeError, ValueError) as error:
-        raise NodeUnavailable("The node's fee history is malformed") from error
+        raise NodeUnavailable("The node's fee history is malformed", kind="malformed") from error
 
 
 def _revert(answer: Any) -> Revert | None:
@@ -361,20 +370,20 @@ def _number(answer: Any) -> int:
     try:
         return int(answer, 16)
     except (TypeError, ValueError) as error:
-        raise NodeUnavailable("The node's number is malformed") from error
+        raise NodeUnavailable("The node's number is malformed", kind="malformed") from error
 
 
 def _data(answer: Any) -> bytes:
     try:
         return bytes_of(answer)
     except (AttributeError, ValueError) as error:
-        raise NodeUnavailable("The node's bytes are malformed") from error
+        raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
 
 
 def _log_list(answer: Any) -> list[dict[str, Any]]:
     """Checks block and contract of each log; the contracts' `decode_log` checks the rest."""
     if not isinstance(answer, list):
-        raise NodeUnavailable("The node's logs are not a list")
+        raise NodeUnavailable("The node's logs are not a list", kind="malformed")
     try:
         for each in answer:
             hash_of(each["blockHash"])
@@ -382,7 +391,7 @@ def _log_list(answer: Any) -> list[dict[str, Any]]:
         for address in {each["address"] for each in answer}:
             address_of(address)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's log is malformed") from error
+        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
     return answer
 
 
@@ -401,7 +410,7 @@ def _header(answer: Any) -> Header | None:
             gas_limit=int(gas_limit, 16) if gas_limit else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's block is malformed") from error
+        raise NodeUnavailable("The node's block is malformed", kind="malformed") from error
 
 
 def _seconds(text: str) -> int:
@@ -427,4 +436,4 @@ def _receipt(answer: Any) -> Receipt | None:
             effective_gas_price=int(answer["effectiveGasPrice"], 16),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's receipt is malformed") from error
+        raise NodeUnavailable("The node's receipt is malformed", kind="malformed") from error

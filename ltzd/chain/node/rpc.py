@@ -12,10 +12,13 @@ from typing import Any, Protocol, Self, TypeAlias
 
 import aiohttp
 import msgspec
+import structlog
 
 from ltzd import telemetry
 from ltzd.concurrency.batcher import Batcher
-from ltzd.errors import LtzdError, NodeUnavailable
+from ltzd.errors import LtzdError, NodeFaultKind, NodeUnavailable
+
+log = structlog.get_logger()
 
 RpcCall: TypeAlias = tuple[str, Sequence[object]]
 """A method and its parameters."""
@@ -57,8 +60,21 @@ class RpcClient(Protocol):
     def others(self, at_least: int) -> Sequence["RpcClient"]:
         """Clients of the other usable nodes whose head is `at_least` this high, the best first."""
 
+    @property
+    def is_alone(self) -> bool:
+        """Whether no other node is usable, so that nobody could give a second opinion.
+
+        While others are usable but below the height of a question, the question stays open.
+        """
+
     def publishers(self) -> Sequence["RpcClient"]:
         """Clients of the nodes that a transaction is published to, at least one."""
+
+    def report_contradiction(self, kind: str) -> None:
+        """Tells that this node contradicts itself or others; a pool then prefers its other nodes.
+
+        `kind` is one of a closed set: it labels a metric.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,8 +154,15 @@ class Rpc:
     def others(self, at_least: int) -> Sequence[RpcClient]:
         return ()
 
+    @property
+    def is_alone(self) -> bool:
+        return True
+
     def publishers(self) -> Sequence[RpcClient]:
         return (self,)
+
+    def report_contradiction(self, kind: str) -> None:
+        log.critical("node.contradiction", kind=kind)
 
     def _envelope(self, method: str, params: Sequence[object]) -> dict[str, object]:
         return {"jsonrpc": "2.0", "id": next(self._ids), "method": method, "params": list(params)}
@@ -155,12 +178,23 @@ class Rpc:
             ) as response:
                 raw = await response.read()
                 if response.status >= 500 and not raw.startswith((b"{", b"[")):
-                    raise NodeUnavailable(f"The node answered HTTP {response.status}")
+                    raise NodeUnavailable(
+                        f"The node answered HTTP {response.status}", kind="http_status"
+                    )
             return msgspec.json.decode(raw)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise NodeUnavailable(f"The node does not answer: {type(error).__name__}") from error
+            text = f"The node does not answer: {type(error).__name__}"
+            raise NodeUnavailable(text, kind=_fault_kind(error)) from error
         except msgspec.DecodeError as error:
-            raise NodeUnavailable("The node's answer is not JSON") from error
+            raise NodeUnavailable("The node's answer is not JSON", kind="malformed") from error
+
+
+def _fault_kind(error: Exception) -> NodeFaultKind:
+    if isinstance(error, TimeoutError):
+        return "timeout"
+    if isinstance(error, aiohttp.ClientConnectionError | OSError):
+        return "refused_connection"
+    return "malformed"
 
 
 def _result(reply: Any) -> Any:
@@ -181,11 +215,13 @@ def _outcome_or_none(reply: Any) -> Any:
 def _outcome(reply: Any) -> Any:
     """The result or the RpcError of one reply. Raises NodeUnavailable for a malformed reply."""
     if not isinstance(reply, dict):
-        raise NodeUnavailable("The node's answer is not a JSON-RPC reply")
+        raise NodeUnavailable("The node's answer is not a JSON-RPC reply", kind="malformed")
     error = reply.get("error")
     if error is None:
         if "result" not in reply:
-            raise NodeUnavailable("The node's answer holds neither result nor error")
+            raise NodeUnavailable(
+                "The node's answer holds neither result nor error", kind="malformed"
+            )
         return reply["result"]
     if not isinstance(error, dict):
         return RpcError(0, str(error))
