@@ -18,6 +18,7 @@ from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
 from ltzd.dev.tester_chain.execution.fees import next_base_fee
+from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pool import TransactionPool
@@ -73,6 +74,14 @@ class TesterChain:
             self._head_state = cached
         return cached[2]
 
+    def assumed_state(self, block: MinedBlock, overrides: Overrides) -> EvmState:
+        """The state after `block` as a call with these overrides finds it."""
+        if not overrides.accounts:
+            return self.state(block)
+        state = self.evm.state_after(block)
+        overrides.apply(state)
+        return state
+
     def nonce_of(self, address: Address) -> int:
         return self.state(self.block_tree.head).nonce(address)
 
@@ -97,10 +106,12 @@ class TesterChain:
         sender: Address,
         *,
         pending: bool = False,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
         """Executes a call on the state after `block`, or with `pending` in the block after it."""
         at = self.clock.next_timestamp(block.timestamp) if pending else None
-        return await self._readers.run(partial(self.evm.call, block, request, sender, at))
+        job = partial(self.evm.call, block, request, sender, at, overrides)
+        return await self._readers.run(job)
 
     # Sending
 
