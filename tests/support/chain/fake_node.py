@@ -220,6 +220,16 @@ class FakeNode(Rpc):
     block_gas_limit = 300_000_000
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
+    lost_requests = 0
+    """Publications from now on that never arrive."""
+    lost_replies = 0
+    """Publications from now on that arrive, but whose reply is lost."""
+    refusal: str | None = None
+    """The error text for every publication, or None to accept them."""
+    lag = 0
+    """Newest blocks that this node does not have yet."""
+    empty_answers = 0
+    """Requests for logs by range that are answered with an empty list."""
     reads_by_hash = True
     """False: the node knows no EIP-1898."""
     kept_states = 1_000_000
@@ -260,20 +270,10 @@ class FakeNode(Rpc):
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
-        self.lost_requests = 0
-        """Publications from now on that never arrive."""
-        self.lost_replies = 0
-        """Publications from now on that arrive, but whose reply is lost."""
-        self.refusal: str | None = None
-        """The error text for every publication, or None to accept them."""
         self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
         """Publications to refuse: True for a full pool, or the error text."""
         self.refuses_cheap = False
         """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
-        self.lag = 0
-        """Newest blocks that this node does not have yet."""
-        self.empty_answers = 0
-        """Requests for logs by range that are answered with an empty list."""
         self.unheard: set[Address] = set()
         """Contracts whose logs are missing from answers by range."""
         self.is_blind_by_hash = False
