@@ -1,6 +1,7 @@
 """Builds the components of one process from the settings, in the order of the layers.
 
-All roles of a process share one connection pool, one node client and one set of wakeups.
+Each role of a process has a pool of database connections. All roles share one node client and one
+set of wakeups.
 """
 
 from collections.abc import AsyncIterator
@@ -61,6 +62,7 @@ from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import hex_of
 
@@ -75,7 +77,7 @@ class Daemon:
     """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
-    pool: Pool
+    pools: RolePools
     node: Node
     wakeups: WakeupHub
     limits: RateLimits
@@ -112,17 +114,19 @@ async def open_daemon(
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
-        pool = await database.open_pool(url)
-        stack.push_async_callback(_close, pool)
+        pools = await stack.enter_async_context(
+            open_role_pools(url, settings.roles, settings.database.policy())
+        )
+        pool = pools.http
         node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
         limits = await stack.enter_async_context(_limits(settings))
-        chain = await _chain(settings, pool, node)
+        chain = await _chain(settings, pools.admin, node)
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
         wakeups = WakeupHub(url)
         brands = BrandCache()
-        async with database.session(pool) as connection:
+        async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
@@ -147,7 +151,7 @@ async def open_daemon(
         )
         yield Daemon(
             settings=settings,
-            pool=pool,
+            pools=pools,
             node=node,
             wakeups=wakeups,
             limits=limits,
@@ -191,13 +195,15 @@ async def open_daemon(
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
-            follower=_follower(settings, pool, node, chain, wakeups),
-            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
-            cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pool, platform),
+            lanes=_lanes(settings, pools.operator, node, chain, wakeups, hashes, identity),
+            follower=_follower(settings, pools.indexer, node, chain, wakeups),
+            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
+            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pools.deliveries, wakeups)
+                if "deliveries" in settings.roles
+                else None
             ),
         )
 
@@ -263,11 +269,6 @@ def _sender(
     http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
     return Sender(pool, wakeups, sealer, http)
-
-
-async def _close(pool: Pool) -> None:
-    """Drop the connections at once: every loop has ended, and a lost server must not delay it."""
-    pool.terminate()
 
 
 def _limits(settings: Settings) -> RateLimits:

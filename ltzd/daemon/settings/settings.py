@@ -52,6 +52,7 @@ from ltzd.daemon.settings.value_types import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
+from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -65,6 +66,26 @@ GWEI = 10**9
 class NodeSettings(Section):
     rpc_url: RpcUrl
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+
+
+class DatabaseSettings(Section):
+    """The most connections of each role of a process."""
+
+    http_connections: Annotated[int, Field(ge=2, le=1000)] = 10
+    operator_connections: Annotated[int, Field(ge=2, le=1000)] = 8
+    indexer_connections: Annotated[int, Field(ge=2, le=100)] = 2
+    deliveries_connections: Annotated[int, Field(ge=2, le=1000)] = 4
+    http_wait_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
+    """How long an HTTP request waits for a free connection, before the answer 503."""
+
+    def policy(self) -> PoolPolicy:
+        return PoolPolicy(
+            http=self.http_connections,
+            operator=self.operator_connections,
+            indexer=self.indexer_connections,
+            deliveries=self.deliveries_connections,
+            http_wait_seconds=self.http_wait_seconds,
+        )
 
 
 class HttpSettings(ListenerSettings):
@@ -238,6 +259,7 @@ class Settings(Section):
     """Old master keys: they decrypt existing rows and encrypt no new ones."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
+    database: DatabaseSettings = DatabaseSettings()
     node: NodeSettings
     contracts: ContractSettings
     identity: IdentitySettings
