@@ -292,9 +292,7 @@ def _relay_context(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayContext.create(
-        pool, wakeups, node, contracts, settings.operator.fees()
-    )
+    return RelayContext.create(pool, wakeups, node, contracts, settings.operator.fees())
 
 
 def _lanes(
