@@ -23,6 +23,7 @@ from eth_utils.exceptions import ValidationError
 
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
+from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.values import Address, Hash32
@@ -66,6 +67,7 @@ class Evm:
         request: TransactionFields,
         sender: Address,
         next_timestamp: int | None,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
         """Executes without keeping changes, in `block` or in the next one at `next_timestamp`.
 
@@ -74,7 +76,8 @@ class Evm:
         header = block.header.copy(base_fee_per_gas=0)
         if next_timestamp is not None:
             header = header.copy(block_number=block.number + 1, timestamp=next_timestamp)
-        state = self._state(header, block)
+        state = self._state(overrides.changed(header), block)
+        overrides.apply(state)
         free = EvmTransaction(
             type_id=2,
             chain_id=self.chain_id,

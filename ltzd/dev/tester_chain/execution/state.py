@@ -86,6 +86,9 @@ class EvmState:
     def set_storage(self, address: Address, slot: int, value: int) -> None:
         self._inner.set_storage(address, slot, value)
 
+    def clear_storage(self, address: Address) -> None:
+        self._inner.delete_storage(address)
+
     def run(self, transaction: EvmTransaction) -> ComputationAPI:
         """Executes a transaction and charges its gas; earlier changes can no longer be reverted."""
         self._inner.lock_changes()
