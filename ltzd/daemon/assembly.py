@@ -119,6 +119,7 @@ async def open_daemon(
         pools = await stack.enter_async_context(
             open_role_pools(url, settings.roles, settings.database.policy())
         )
+        await _warn_of_few_connections(pools.admin, settings)
         pool = pools.http
         urls = [url.get_secret_value() for url in settings.node.all_urls()]
         nodes = await stack.enter_async_context(NodePool(urls))
@@ -224,6 +225,19 @@ async def open_daemon(
                 if "deliveries" in settings.roles
                 else None
             ),
+        )
+
+
+async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
+    needed = settings.database.policy().total(settings.roles)
+    async with database.session(pool) as connection:
+        allowed = await database.connections_allowed(connection)
+    if needed > allowed:
+        log.warning(
+            "database.too_few_connections",
+            needed=needed,
+            allowed=allowed,
+            reason="raise PostgreSQL's max_connections, or lower the bounds in [database]",
         )
 
 

@@ -204,6 +204,18 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 
 
+async def connections_allowed(connection: Connection) -> int:
+    """The connections that the server grants to ordinary users, all programs together."""
+    allowed: int = await connection.fetchval(
+        """
+        SELECT sum(CASE name WHEN 'max_connections' THEN setting::int ELSE -setting::int END)::int
+          FROM pg_settings
+         WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')
+        """
+    )
+    return allowed
+
+
 async def migrate(url: str) -> None:
     """Upgrade the schema to this program's revision; a newer schema is refused.
 

@@ -9,7 +9,7 @@ import pytest
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.database_connections import PoolPolicy
-from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.database import Pool, connections_allowed, open_pool, session, transaction
 from ltzd.store.role_pools import open_role_pools
 from tests.support.rows.core import value
 from tests.support.waiting import until
@@ -117,6 +117,16 @@ async def test_the_gauges_show_the_connections_in_use_and_their_limit(database_u
 async def test_a_refused_url_is_a_configuration_error() -> None:
     with pytest.raises(Misconfigured):
         await open_pool("postgresql://:no-port@localhost:x/ltzd")
+
+
+async def test_the_connections_that_the_server_allows_leave_out_its_reserve(
+    database_url: str,
+) -> None:
+    async with open_role_pools(database_url, ROLES, PoolPolicy()) as pools:
+        async with session(pools.admin) as connection:
+            allowed = await connections_allowed(connection)
+        maximum = int(await value(pools.admin, "SHOW max_connections"))
+    assert 0 < allowed < maximum
 
 
 def test_the_total_counts_every_pool_every_lock_and_the_listener() -> None:
