@@ -57,7 +57,6 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
-from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
@@ -293,9 +292,7 @@ def _relay_context(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayContext.create(
-        pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
-    )
+    return RelayContext.create(pool, wakeups, node, contracts, settings.operator.fees())
 
 
 def _lanes(
@@ -319,7 +316,7 @@ def _lanes(
     url = settings.database_url.get_secret_value()
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
-        fees=FeePolicy(cap=settings.operator.max_fee_wei),
+        fees=settings.operator.fees(),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
@@ -343,6 +340,8 @@ def _follower(
         wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,
+            final_depth=settings.node.final_depth,
+            final_seconds=settings.node.final_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
         ),
     )

@@ -65,7 +65,7 @@ def _unpacked(dump: bytes) -> bytes:
 
 
 def _account(state: EvmState, address: Address, slots: set[int]) -> dict[str, object] | None:
-    """None for an account that does not exist."""
+    """Returns None if the account does not exist."""
     storage = {
         _word(slot): _word(value) for slot in slots if (value := state.storage(address, slot))
     }
