@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from ltzd.chain.node.rpc import RpcCall, RpcClient
+from ltzd.chain.node.traits import NodeTraits
 from ltzd.chain.pool.member import Member
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.concurrency.batcher import Batcher
@@ -40,6 +41,7 @@ class PoolClient:
         self._pool = pool
         self._role = role
         self._batcher: Batcher[RpcCall, Any] = Batcher(self.batch)
+        self._traits = NodeTraits()
 
     async def call(self, method: str, *params: object) -> Any:
         return await self._ask(lambda rpc: rpc.call(method, *params))
@@ -69,6 +71,11 @@ class PoolClient:
         """Raises NodeUnavailable if no node may be asked."""
         members = self._pool.ranked(self._role)[: self._pool.policy.publishers]
         return [PinnedClient(self._pool, member, self._role) for member in members]
+
+    @property
+    def traits(self) -> NodeTraits:
+        """Of all nodes together: what one node lacks, no request to the pool relies on."""
+        return self._traits
 
     def report_contradiction(self, kind: str) -> None:
         self._pool.ranked(self._role)[0].distrust(kind)
@@ -151,6 +158,10 @@ class PinnedClient:
 
     def publishers(self) -> Sequence[RpcClient]:
         return (self,)
+
+    @property
+    def traits(self) -> NodeTraits:
+        return self._rpc.traits
 
     def report_contradiction(self, kind: str) -> None:
         self._member.distrust(kind)
