@@ -32,7 +32,13 @@ class FakeNodePool(NodePool):
     def __init__(self, nodes: Sequence[FakeNode], policy: NodePoolPolicy = QUICK) -> None:
         super().__init__([], policy)
         self.members = [
-            Member(f"node {number}", dict.fromkeys(ROLES, node), policy, self.clock)
+            Member(
+                f"node {number}",
+                dict.fromkeys(ROLES, node),
+                policy,
+                self.clock,
+                has_peers=len(nodes) > 1,
+            )
             for number, node in enumerate(nodes)
         ]
 
