@@ -22,6 +22,16 @@ BYTES, BODY = RefusalKind.RESPONSE_BYTES, RefusalKind.REQUEST_BYTES
 SLOW, RATE, BEHIND = RefusalKind.NODE_TIMEOUT, RefusalKind.RATE, RefusalKind.BEHIND
 UNSUPPORTED = RefusalKind.UNSUPPORTED
 
+ALCHEMY_FREE = """Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block \
+range. Based on your parameters, this block range should work: [0x1180fca, 0x1180fd3]. Upgrade to \
+PAYG for expanded block range."""
+ALCHEMY = """Log response size exceeded. You can make eth_getLogs requests with up to a 2K block \
+range and no limit on the response size, or you can request any block range with a cap of 10K logs \
+in the response. Based on your parameters and the response size limit, this block range should \
+work: [0x0, 0x79]"""
+ALCHEMY_SLOW = """Query timeout exceeded. Consider reducing your block range. Based on your \
+parameters and the response size limit, this block range should work: [0x5223c98, 0x5223e80]"""
+
 BATCHES: list[tuple[str, int, str, Any, Refusal]] = [
     ("geth", -32600, "batch too large", None, Refusal(ITEMS)),
     ("Erigon 2", -32000, "batch limit 100 exceeded: 142 requests given", None, Refusal(ITEMS, 100)),
@@ -90,36 +100,12 @@ RANGES: list[tuple[str, int, str, Any, Refusal]] = [
     (
         "Alchemy, free",
         -32600,
-        (
-            "Under the Free tier plan, you can make eth_getLogs requests with up to a 10 block range. "
-            "Based on your parameters, this block range should work: [0x1180fca, 0x1180fd3]. "
-            "Upgrade to PAYG for expanded block range."
-        ),
+        ALCHEMY_FREE,
         None,
         Refusal(RANGE, 10),
     ),
-    (
-        "Alchemy",
-        -32602,
-        (
-            "Log response size exceeded. You can make eth_getLogs requests with up to a 2K block range "
-            "and no limit on the response size, or you can request any block range with a cap of 10K "
-            "logs in the response. Based on your parameters and the response size limit, this block "
-            "range should work: [0x0, 0x79]"
-        ),
-        None,
-        Refusal(RESULTS, 10_000, fitting_blocks=0x7A),
-    ),
-    (
-        "Alchemy, slow",
-        -32000,
-        (
-            "Query timeout exceeded. Consider reducing your block range. Based on your parameters and "
-            "the response size limit, this block range should work: [0x5223c98, 0x5223e80]"
-        ),
-        None,
-        Refusal(SLOW, fitting_blocks=0x1E9),
-    ),
+    ("Alchemy", -32602, ALCHEMY, None, Refusal(RESULTS, 10_000, fitting_blocks=0x7A)),
+    ("Alchemy, slow", -32000, ALCHEMY_SLOW, None, Refusal(SLOW, fitting_blocks=0x1E9)),
     ("QuickNode", -32614, "eth_getLogs is limited to a 10,000 range", None, Refusal(RANGE, 10_000)),
     ("Ankr", -32600, "block range is too wide", None, Refusal(RANGE)),
     ("Ankr's results", -32000, "query exceeds max results 10000", None, Refusal(RESULTS, 10_000)),

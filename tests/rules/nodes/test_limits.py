@@ -110,7 +110,7 @@ def test_a_size_that_was_refused_is_not_tried_again_at_once(
 
 
 @settings(deadline=None)
-@given(SIZES, SIZES, SIZES)
+@given(st.integers(50, 5_000), SIZES, SIZES)
 def test_with_a_true_limit_the_requests_stay_between_its_half_and_it(
     first: int, most: int, true_limit: int
 ) -> None:
