@@ -23,8 +23,8 @@ SLOW, RATE, BEHIND = RefusalKind.NODE_TIMEOUT, RefusalKind.RATE, RefusalKind.BEH
 UNSUPPORTED = RefusalKind.UNSUPPORTED
 
 ALCHEMY_FREE = """Under the Free tier plan, you can make eth_getLogs requests with up to a 10 \
-block range. Based on your parameters, this block range should work: [0x1180fca, 0x1180fd3]. Upgrade to \
-PAYG for expanded block range."""
+block range. Based on your parameters, this block range should work: [0x1180fca, 0x1180fd3]. \
+Upgrade to PAYG for expanded block range."""
 ALCHEMY = """Log response size exceeded. You can make eth_getLogs requests with up to a 2K block \
 range and no limit on the response size, or you can request any block range with a cap of 10K logs \
 in the response. Based on your parameters and the response size limit, this block range should \
