@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
-from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
+from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
@@ -91,6 +92,13 @@ class Node:
         Call it on a pinned node. Empty if there is no other node.
         """
         return [Node(rpc) for rpc in self._rpc.others(at_least)]
+
+    def publishers(self) -> list["Node"]:
+        """The nodes that a transaction is published to at once, at least one.
+
+        Raises NodeUnavailable if no node may be asked.
+        """
+        return [Node(rpc) for rpc in self._rpc.publishers()]
 
     @property
     def is_alone(self) -> bool:

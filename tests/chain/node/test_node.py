@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.scripted_node import Respond, a_server, always, error, refusing, result
