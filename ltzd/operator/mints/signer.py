@@ -94,9 +94,7 @@ class MintSigner:
             gas = self._gas.limit(self.max_batch)
             if not self._guard.is_soon_mined(gas):
                 return 0
-            l1_fee_wei = self._signer.l1_costs.max_fee_wei(
-                ltz.mint_call_bytes(self.max_batch), gas
-            )
+            l1_fee_wei = self._signer.l1_costs.max_fee_wei(ltz.mint_call_bytes(self.max_batch), gas)
             if not self._guard.can_afford(gas * fees.max_fee_per_gas + l1_fee_wei):
                 self._guard.pause(BALANCE)
                 return 0
