@@ -59,7 +59,7 @@ class MintLane(WalletLane):
         simulator = MintSimulator(context, self._target, gas, must_simulate=has_reverted)
         counters = MintCounters(next_nonce, self._next_seq, last_brand)
         return MintSigner(
-            context, in_flight, guard, signer, self._target, gas, simulator, counters, self._hooks
+            context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
         )
 
     async def _begin_term(self, used: int) -> tuple[Lane, int]:

@@ -10,7 +10,6 @@ from ltzd.chain.contracts import ltz
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
-from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, InProcessHooks, MintTarget
@@ -61,7 +60,6 @@ class MintSigner:
         guard: SendGuard,
         signer: TransactionSigner,
         target: MintTarget,
-        gas: MintGas,
         simulator: MintSimulator,
         counters: MintCounters,
         hooks: InProcessHooks,
@@ -74,7 +72,7 @@ class MintSigner:
         self._mint_limit = MintLimitTracker(
             context.node, target, context.lane.wallet, context.clock
         )
-        self._gas = gas
+        self._gas = simulator.gas
         self._simulator = simulator
         self._hooks = hooks
         self._next_nonce = counters.next_nonce

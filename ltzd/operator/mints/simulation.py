@@ -40,7 +40,7 @@ class MintSimulator:
     ) -> None:
         self._context = context
         self._target = target
-        self._gas = gas
+        self.gas = gas
         self._pauses = context.policy.pauses.simulation
         self._next_at = 0.0
         self._pause = self._pauses.first
@@ -127,7 +127,7 @@ class MintSimulator:
 
     async def _simulate(self, parts: Sequence[Batch], next_seq: int) -> list[Revert | None]:
         calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
-        gas = [self._gas.limit(len(part)) for part in parts]
+        gas = [self.gas.limit(len(part)) for part in parts]
         wallet = self._context.lane.wallet
         return await self._context.node.simulate(self._target.ltz, calls, wallet, gas)
 
