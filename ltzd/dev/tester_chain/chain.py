@@ -18,11 +18,12 @@ from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
 from ltzd.dev.tester_chain.execution.fees import next_base_fee
+from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
-from ltzd.values import Address, Hash32
+from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
@@ -42,6 +43,7 @@ class TesterChain:
         self.block_tree = BlockTree(self.evm.genesis)
         self.pool = TransactionPool(chain_id, BLOCK_GAS_LIMIT)
         self.clock = ChainClock()
+        self.coinbase = ZERO_ADDRESS
         self.impersonated: set[Address] = set()
         self.impersonates_all = False
         self.work = asyncio.Event()
@@ -73,6 +75,14 @@ class TesterChain:
             self._head_state = cached
         return cached[2]
 
+    def assumed_state(self, block: MinedBlock, overrides: Overrides) -> EvmState:
+        """The state after `block` as a call with these overrides finds it."""
+        if not overrides.accounts:
+            return self.state(block)
+        state = self.evm.state_after(block)
+        overrides.apply(state)
+        return state
+
     def nonce_of(self, address: Address) -> int:
         return self.state(self.block_tree.head).nonce(address)
 
@@ -97,10 +107,12 @@ class TesterChain:
         sender: Address,
         *,
         pending: bool = False,
+        overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
         """Executes a call on the state after `block`, or with `pending` in the block after it."""
         at = self.clock.next_timestamp(block.timestamp) if pending else None
-        return await self._readers.run(partial(self.evm.call, block, request, sender, at))
+        job = partial(self.evm.call, block, request, sender, at, overrides)
+        return await self._readers.run(job)
 
     # Sending
 
@@ -126,13 +138,7 @@ class TesterChain:
         """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
             head = self.block_tree.head
-            plan = BlockPlan(
-                head,
-                self.clock.next_timestamp(head.timestamp),
-                self.base_fee(),
-                self.executable(),
-                seconds_at_most,
-            )
+            plan = self._plan(head, self.base_fee(), self.executable(), seconds_at_most)
             if not plan.transactions and not even_empty:
                 return None
             built = await self._builder.run(partial(self.evm.build, plan))
@@ -156,12 +162,8 @@ class TesterChain:
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")
             for height in range(depth):
-                plan = BlockPlan(
-                    tip,
-                    self.clock.next_timestamp(tip.timestamp),
-                    next_base_fee(tip.header),
-                    replacements[height] if height < len(replacements) else (),
-                )
+                transactions = replacements[height] if height < len(replacements) else ()
+                plan = self._plan(tip, next_base_fee(tip.header), transactions)
                 tip = (await self._builder.run(partial(self.evm.build, plan))).block
             self._set_head(tip)
 
@@ -184,6 +186,18 @@ class TesterChain:
             self._set_head(snapshot.head)
             return True
 
+    async def reset(self) -> None:
+        """Returns to genesis, as a new chain would begin; the genesis hash stays."""
+        async with self._head_lock:
+            genesis = self.block_tree.chain[0]
+            genesis.state_root = Hash32(genesis.header.state_root)
+            self.clock.reset()
+            self.pool.clear()
+            self.impersonated.clear()
+            self.impersonates_all = False
+            self._snapshots, self._base_fee_set = {}, None
+            self._set_head(genesis)
+
     # Changes without a transaction
 
     async def change_state(self, change: Callable[[EvmState], None]) -> None:
@@ -197,6 +211,11 @@ class TesterChain:
         self._base_fee_set = wei_per_gas
         self.work.set()
 
+    def set_gas_limit(self, gas: int) -> None:
+        """Sets the gas limit of the blocks from the next one on."""
+        self.pool.gas_limit = gas
+        self.work.set()
+
     def ancestor(self, depth: int, operation: str) -> MinedBlock:
         height = self.block_tree.head.number
         block = self.block_tree.at(height - depth)
@@ -206,6 +225,23 @@ class TesterChain:
                 f"current height {height}, depth {depth}"
             )
         return block
+
+    def _plan(
+        self,
+        parent: MinedBlock,
+        base_fee: int,
+        transactions: Sequence[EvmTransaction],
+        seconds_at_most: float = float("inf"),
+    ) -> BlockPlan:
+        return BlockPlan(
+            parent,
+            self.clock.next_timestamp(parent.timestamp),
+            base_fee,
+            self.coinbase,
+            self.pool.gas_limit,
+            transactions,
+            seconds_at_most,
+        )
 
     def _set_head(self, head: MinedBlock) -> None:
         change = self.block_tree.set_head(head)
