@@ -7,21 +7,27 @@ from dataclasses import dataclass
 
 from ltzd import telemetry
 from ltzd.chain.node.gas_prices import plausible_gas_price
+from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.store.operator.lanes import Lane
 
 
 @dataclass(frozen=True, slots=True)
 class _Reading:
     gas_price: GasPrice
+    l1_costs: L1Costs
     balance: int
     view: ChainView
 
 
 class FundsTracker:
-    """All values are None before the first `refresh`. `fees` is also None while the cap forbids."""
+    """All values are None before the first `apply`. `fees` is also None while the cap forbids.
+
+    `l1_costs` are those of a rollup, and zero elsewhere.
+    """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
@@ -33,27 +39,25 @@ class FundsTracker:
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
         self._read: _Reading | None = None
-
-    async def refresh(self, view: ChainView) -> None:
-        """Read fees, balance and the block's gas limit as of a view. Raises NodeUnavailable."""
-        await self.read(view)
-        self.apply()
+        self.l1_costs = NO_L1_COSTS
+        self._l1_costs = L1CostReader(node)
 
     async def read(self, view: ChainView) -> None:
-        """Read what `apply` then sets at once with other values of the same view.
+        """Read fees, balance and the block's gas limit, which `apply` then sets at once.
 
         Raises NodeUnavailable.
         """
         suggested = await view.node.gas_price(view.head)
         gas_price = await plausible_gas_price(self._node, suggested, self._policy)
+        l1_costs = await self._l1_costs.read()
         balance = await view.balance(self._wallet)
-        self._read = _Reading(gas_price, balance, view)
+        self._read = _Reading(gas_price, l1_costs, balance, view)
 
     def apply(self) -> None:
         """Set what the last `read` has read."""
         reading = self._read
         assert reading is not None, "read() comes first"
-        gas_price = reading.gas_price
+        gas_price, self.l1_costs = reading.gas_price, reading.l1_costs
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
         self.block_gas_limit = reading.view.head.gas_limit
         self.set_balance(reading.balance)
