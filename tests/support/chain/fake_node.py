@@ -697,6 +697,7 @@ def _header(block: Block | None) -> Any:
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),
+        "transactions": sorted({hex_of(hash_) for hash_, _ in block.logs()}),
     }
 
 
