@@ -43,6 +43,7 @@ from ltzd.daemon.settings.value_types import (
     RedisUrl,
     Roles,
     RpcUrl,
+    RpcUrls,
     SecretFile,
     SecretFiles,
     SiteUrl,
@@ -52,6 +53,7 @@ from ltzd.daemon.settings.value_types import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
+from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -63,8 +65,36 @@ GWEI = 10**9
 
 
 class NodeSettings(Section):
-    rpc_url: RpcUrl
+    """The nodes of the chain: `urls`, or `rpc_url` for a single one."""
+
+    urls: RpcUrls | None = None
+    rpc_url: RpcUrl | None = None
+    chain_id: Annotated[int, Field(ge=1)] | None = None
+    """A node of another chain is left out; without it, the database's chain counts."""
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+    final_depth: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Where nodes have no tag `finalized`: the depth from which a block is final."""
+    final_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Where nodes have no tag `finalized`: how long ago a final block was first seen."""
+
+    @model_validator(mode="after")
+    def _has_nodes(self) -> Self:
+        if (self.urls is None) == (self.rpc_url is None):
+            raise ValueError(
+                "give either urls, the nodes of the chain, or rpc_url for a single one"
+            )
+        if len({url.get_secret_value() for url in self.all_urls()}) < len(self.all_urls()):
+            raise ValueError("urls names a node twice: a node cannot confirm itself")
+        return self
+
+    def all_urls(self) -> tuple[SecretStr, ...]:
+        """At least one."""
+        return self.urls or ((self.rpc_url,) if self.rpc_url is not None else ())
+
+    @property
+    def first_url(self) -> str:
+        """The node of commands that need only one."""
+        return self.all_urls()[0].get_secret_value()
 
 
 class HttpSettings(ListenerSettings):
@@ -151,6 +181,16 @@ class OperatorSettings(Section):
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: no transaction is sent with a fee above 100 gwei."""
+    min_tip_gwei: Annotated[Decimal, Field(ge=0, le=100)] = Decimal("0.1")
+    """The least tip, or the least gas price on a chain without base fees (docs/chains.md)."""
+
+    @model_validator(mode="after")
+    def _can_pay_the_least_tip(self) -> Self:
+        if self.min_tip_gwei > self.max_fee_gwei:
+            raise ValueError(
+                "min_tip_gwei is above max_fee_gwei, so that no transaction could ever be sent"
+            )
+        return self
 
     def minter_key(self) -> bytes:
         """Raises Misconfigured. Decrypting a keystore takes about a second."""
@@ -167,6 +207,9 @@ class OperatorSettings(Section):
     @property
     def max_fee_wei(self) -> int:
         return int(self.max_fee_gwei * GWEI)
+
+    def fees(self) -> FeePolicy:
+        return FeePolicy(cap=self.max_fee_wei, min_tip=int(self.min_tip_gwei * GWEI))
 
 
 class RelaySettings(Section):

@@ -23,7 +23,7 @@ from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
-from ltzd.values import Address, Hash32
+from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
@@ -43,6 +43,7 @@ class TesterChain:
         self.block_tree = BlockTree(self.evm.genesis)
         self.pool = TransactionPool(chain_id, BLOCK_GAS_LIMIT)
         self.clock = ChainClock()
+        self.coinbase = ZERO_ADDRESS
         self.impersonated: set[Address] = set()
         self.impersonates_all = False
         self.work = asyncio.Event()
@@ -137,13 +138,7 @@ class TesterChain:
         """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
             head = self.block_tree.head
-            plan = BlockPlan(
-                head,
-                self.clock.next_timestamp(head.timestamp),
-                self.base_fee(),
-                self.executable(),
-                seconds_at_most,
-            )
+            plan = self._plan(head, self.base_fee(), self.executable(), seconds_at_most)
             if not plan.transactions and not even_empty:
                 return None
             built = await self._builder.run(partial(self.evm.build, plan))
@@ -167,12 +162,8 @@ class TesterChain:
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")
             for height in range(depth):
-                plan = BlockPlan(
-                    tip,
-                    self.clock.next_timestamp(tip.timestamp),
-                    next_base_fee(tip.header),
-                    replacements[height] if height < len(replacements) else (),
-                )
+                transactions = replacements[height] if height < len(replacements) else ()
+                plan = self._plan(tip, next_base_fee(tip.header), transactions)
                 tip = (await self._builder.run(partial(self.evm.build, plan))).block
             self._set_head(tip)
 
@@ -195,6 +186,18 @@ class TesterChain:
             self._set_head(snapshot.head)
             return True
 
+    async def reset(self) -> None:
+        """Returns to genesis, as a new chain would begin; the genesis hash stays."""
+        async with self._head_lock:
+            genesis = self.block_tree.chain[0]
+            genesis.state_root = Hash32(genesis.header.state_root)
+            self.clock.reset()
+            self.pool.clear()
+            self.impersonated.clear()
+            self.impersonates_all = False
+            self._snapshots, self._base_fee_set = {}, None
+            self._set_head(genesis)
+
     # Changes without a transaction
 
     async def change_state(self, change: Callable[[EvmState], None]) -> None:
@@ -208,6 +211,11 @@ class TesterChain:
         self._base_fee_set = wei_per_gas
         self.work.set()
 
+    def set_gas_limit(self, gas: int) -> None:
+        """Sets the gas limit of the blocks from the next one on."""
+        self.pool.gas_limit = gas
+        self.work.set()
+
     def ancestor(self, depth: int, operation: str) -> MinedBlock:
         height = self.block_tree.head.number
         block = self.block_tree.at(height - depth)
@@ -217,6 +225,23 @@ class TesterChain:
                 f"current height {height}, depth {depth}"
             )
         return block
+
+    def _plan(
+        self,
+        parent: MinedBlock,
+        base_fee: int,
+        transactions: Sequence[EvmTransaction],
+        seconds_at_most: float = float("inf"),
+    ) -> BlockPlan:
+        return BlockPlan(
+            parent,
+            self.clock.next_timestamp(parent.timestamp),
+            base_fee,
+            self.coinbase,
+            self.pool.gas_limit,
+            transactions,
+            seconds_at_most,
+        )
 
     def _set_head(self, head: MinedBlock) -> None:
         change = self.block_tree.set_head(head)

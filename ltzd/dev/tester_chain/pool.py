@@ -23,7 +23,7 @@ NonceOf = Callable[[Address], int]
 class TransactionPool:
     def __init__(self, chain_id: int, gas_limit: int) -> None:
         self._chain_id = chain_id
-        self._gas_limit = gas_limit
+        self.gas_limit = gas_limit
         self._by_hash: dict[Hash32, EvmTransaction] = {}
         self._by_sender: dict[Address, dict[int, EvmTransaction]] = {}
         self._cost_of: dict[Address, int] = {}
@@ -105,7 +105,7 @@ class TransactionPool:
                 "max initcode size exceeded: "
                 f"code size {len(transaction.data)}, limit {_INITCODE_BYTES_AT_MOST}"
             )
-        if transaction.gas > self._gas_limit:
+        if transaction.gas > self.gas_limit:
             raise refused("exceeds block gas limit")
         if transaction.gas < transaction.min_gas_limit:
             raise refused(

@@ -228,6 +228,12 @@ def test_every_fault_is_told_at_once_with_its_place(
         ),
         ("[identity]", "max_fee_gwei = 101\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
         ("[identity]", "max_fee_gwei = nan\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
+        ("[identity]", "min_tip_gwei = -1\n[identity]", "ltzd.toml:14: operator.min_tip_gwei:"),
+        (
+            "[identity]",
+            "max_fee_gwei = 20\nmin_tip_gwei = 25\n[identity]",
+            "ltzd.toml:11: operator: min_tip_gwei is above max_fee_gwei",
+        ),
         ('app_secret = "hunter2"', "", "ltzd.toml:14: identity: give either app_secret or"),
         (
             'app_secret = "hunter2"',
