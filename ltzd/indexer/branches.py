@@ -97,7 +97,7 @@ class Branches:
         telemetry.BRANCHES_TIED.set(0)
 
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
-        """What the nodes' answers together say about the indexed blocks.
+        """Asks all nodes, and decides whether the indexed blocks hold.
 
         `node` is the node in use. Raises NodeUnavailable, and Broken if the final blocks are gone.
         """
@@ -111,8 +111,8 @@ class Branches:
         self._summon(node)
         opinions = await self._opinions(opened.number)
         policy = self._policy.dispute_policy
-        self._dispute, decision = disputes.weigh(opened, opinions, self._clock(), policy)
-        self._tell(decision, self._dispute)
+        self._dispute, decision = disputes.count_votes(opened, opinions, self._clock(), policy)
+        self._record(decision, self._dispute)
         match decision.verdict:
             case DisputeVerdict.HOLDS:
                 self._deep_since = None
@@ -158,7 +158,7 @@ class Branches:
             self.settle()
         return holders[0]
 
-    def _tell(self, decision: Decision, dispute: Dispute) -> None:
+    def _record(self, decision: Decision, dispute: Dispute) -> None:
         is_tied = decision.verdict is DisputeVerdict.TIED
         telemetry.BRANCHES_TIED.set(is_tied)
         if is_tied and not self._is_tied:

@@ -9,18 +9,19 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
+from typing import NoReturn
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import LaneLost, Unavailable
+from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
 from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
-from ltzd.indexer.log_checks import LogChecks
+from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
@@ -84,6 +85,7 @@ class Follower:
         self._head_seen_at: float | None = None
         """When the head of `_head_number` was first seen, on the clock."""
         self._misfits = 0
+        self._has_doubted = False
         self.is_serving = False
 
     def listen_to(self, heads: HeadAnnouncements) -> None:
@@ -203,11 +205,14 @@ class Follower:
         return replace(look, final=final)
 
     async def _advance(self, node: Node, cursor: Cursor, look: Look) -> bool:
-        block_range = await self._read(node, cursor, look)
+        try:
+            block_range = await self._read(node, cursor, look)
+        except Broken as error:
+            self._doubt(node, error)
         if block_range is None or block_range.parent_hash not in (None, cursor.hash):
             self._note_misfit(node)
             return False
-        self._misfits = 0
+        self._misfits, self._has_doubted = 0, False
         cursor = await self._commit(cursor, block_range, look.head.number)
         await self._finalize(node, cursor, look.final)
         self._expected = look.head.number
@@ -228,6 +233,14 @@ class Follower:
             )
         last = min(head, first + self._policy.head_blocks - 1)
         return await read_head(node, self._contracts, first, last, self._log_checks)
+
+    def _doubt(self, node: Node, error: Broken) -> NoReturn:
+        """Raises NodeUnavailable once if other nodes could show that this node's log is false."""
+        if node.is_alone or self._has_doubted:
+            raise error
+        self._has_doubted = True
+        node.report_contradiction(LOGS)
+        raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
 
     def _note_misfit(self, node: Node) -> None:
         """Tells of a node whose answers do not fit each other again and again.

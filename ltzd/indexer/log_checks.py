@@ -31,7 +31,7 @@ class LogChecks:
         self._patience_seconds = patience_seconds
         self._clock = clock
         self._fills_blooms: bool | None = None
-        """None until a block has shown it."""
+        """Is None until a block has shown it."""
         self._unconfirmed: tuple[Hash32, float] | None = None
         """The block whose empty answer awaits a second node, and since when."""
 
@@ -99,7 +99,7 @@ class LogChecks:
             try:
                 logs = await other.logs_of_block(header.hash, *contracts)
             except NodeUnavailable:
-                continue  # It lacks the block, or does not answer.
+                continue  # This node lacks the block, or does not answer.
             return [entry for entry in logs if _belongs_to(entry, header)]
         now = self._clock()
         if self._unconfirmed is None or self._unconfirmed[0] != header.hash:

@@ -134,7 +134,7 @@ async def _second_opinion(
         try:
             logs, header = await other.logs_up_to(first, last.number, *addresses(contracts))
         except (NodeUnavailable, RpcError):
-            continue  # It does not answer, or refuses the range.
+            continue  # This node does not answer, or refuses the range.
         if header is None or header.hash != last.hash:
             continue
         if logs:

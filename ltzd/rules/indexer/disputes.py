@@ -72,17 +72,17 @@ class DisputePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`winner` is the block that is canonical; None if nothing is decided or no node has one."""
+    """`winner` is the canonical block, or None if nothing is decided or no node has a block."""
 
     verdict: DisputeVerdict
     winner: Hash32 | None = None
     votes: int = 0
 
 
-def weigh(
+def count_votes(
     dispute: Dispute, opinions: Sequence[Opinion | None], now: float, policy: DisputePolicy
 ) -> tuple[Dispute, Decision]:
-    """The dispute after one look at all nodes; None stands for a node that did not answer."""
+    """The dispute after one look at all nodes; None stands for a node without an answer."""
     answers = [opinion for opinion in opinions if opinion is not None]
     dispute = _after_look(dispute, answers, now)
     is_second_look = dispute.looks > 1 and now - dispute.since >= policy.second_look_seconds

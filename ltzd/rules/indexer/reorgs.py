@@ -1,6 +1,6 @@
 """Compares a node's head with the follower's cursor.
 
-What a single node says against the cursor proves nothing yet: `disputes` weighs the nodes' answers.
+A single node that contradicts the cursor proves nothing yet: `disputes` weighs the nodes' answers.
 """
 
 from collections.abc import Mapping, Sequence
