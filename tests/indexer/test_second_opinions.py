@@ -25,7 +25,7 @@ from tests.support.chain.fake_node import (
     token_moved_log,
     transfer_log,
 )
-from tests.support.chain.fake_pool import FakePool
+from tests.support.chain.node_group import NodeGroup
 from tests.support.rows.core import a_wallet, follow, value
 
 ANN, BOB = a_wallet(1), a_wallet(2)
@@ -43,7 +43,7 @@ class Watched:
     """A follower of several nodes, with a clock that only the test moves."""
 
     pool: Pool
-    nodes: FakePool
+    nodes: NodeGroup
     follower: Follower
     now: list[float] = field(default_factory=lambda: [0.0])
 
@@ -70,7 +70,7 @@ Watch = Callable[..., Any]
 
 @pytest.fixture
 def watch(pool: Pool, database_url: str) -> Watch:
-    async def watch(nodes: FakePool, policy: IndexerPolicy = POLICY) -> Watched:
+    async def watch(nodes: NodeGroup, policy: IndexerPolicy = POLICY) -> Watched:
         now = [0.0]
         follower = Follower(
             pool,
@@ -92,7 +92,7 @@ def watch(pool: Pool, database_url: str) -> Watch:
 
 
 async def test_a_stale_node_undoes_nothing_while_another_has_the_blocks(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].lag = 3
@@ -106,7 +106,7 @@ async def test_a_stale_node_undoes_nothing_while_another_has_the_blocks(watch: W
 
 
 async def test_a_head_that_all_nodes_have_lost_is_gone_at_the_second_look(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     for node in nodes.nodes:
@@ -120,7 +120,7 @@ async def test_a_head_that_all_nodes_have_lost_is_gone_at_the_second_look(watch:
 
 
 async def test_a_reorg_that_a_second_node_shows_is_followed_at_once(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].reorg(2)
@@ -133,7 +133,7 @@ async def test_a_reorg_that_a_second_node_shows_is_followed_at_once(watch: Watch
 
 
 async def test_a_reorg_that_the_other_node_does_not_know_yet_waits_for_it(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     before = await watched.cursor()
@@ -149,7 +149,7 @@ async def test_a_reorg_that_the_other_node_does_not_know_yet_waits_for_it(watch:
 
 
 async def test_a_swapped_tip_that_two_others_deny_is_not_believed(watch: Watch) -> None:
-    nodes = FakePool.of(3, blocks=5)
+    nodes = NodeGroup.of(3, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].forget_blocks(1)
@@ -166,7 +166,7 @@ async def test_a_swapped_tip_that_two_others_deny_is_not_believed(watch: Watch) 
 
 
 async def test_while_two_nodes_contradict_each_other_nothing_is_written(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     before = await watched.cursor()
@@ -184,7 +184,7 @@ async def test_while_two_nodes_contradict_each_other_nothing_is_written(watch: W
 
 
 async def test_a_pool_that_distrusts_both_sides_makes_neither_of_them_right(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     before = await watched.cursor()
@@ -204,7 +204,7 @@ async def test_a_pool_that_distrusts_both_sides_makes_neither_of_them_right(watc
 async def test_of_two_contradicting_nodes_the_one_that_goes_on_is_followed(
     watch: Watch, grows: int
 ) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].reorg(1)
@@ -220,7 +220,7 @@ async def test_of_two_contradicting_nodes_the_one_that_goes_on_is_followed(
 
 
 async def test_one_liar_about_final_blocks_does_not_stop_the_indexer(watch: Watch) -> None:
-    nodes = FakePool.of(3)
+    nodes = NodeGroup.of(3)
     for node in nodes.nodes:
         node.final_depth = 2
     nodes.nodes[0].mine(10)
@@ -239,7 +239,7 @@ async def test_one_liar_about_final_blocks_does_not_stop_the_indexer(watch: Watc
 
 
 async def test_two_nodes_that_deny_final_blocks_stop_the_indexer(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     for node in nodes.nodes:
         node.final_depth = 2
     nodes.nodes[0].mine(10)
@@ -256,7 +256,7 @@ async def test_two_nodes_that_deny_final_blocks_stop_the_indexer(watch: Watch) -
 async def test_a_single_node_that_denies_final_blocks_for_a_moment_stops_nothing(
     watch: Watch,
 ) -> None:
-    nodes = FakePool.of(1)
+    nodes = NodeGroup.of(1)
     node = nodes.nodes[0]
     node.final_depth = 2
     node.mine(10)
@@ -285,7 +285,7 @@ async def test_a_single_node_that_denies_final_blocks_for_a_moment_stops_nothing
 async def test_a_node_that_dies_during_a_dispute_leaves_the_decision_to_the_others(
     watch: Watch,
 ) -> None:
-    nodes = FakePool.of(2, blocks=5)
+    nodes = NodeGroup.of(2, blocks=5)
     watched = await watch(nodes)
     await watched.steps(2)
     nodes.nodes[0].reorg(1)
@@ -308,7 +308,7 @@ def omit_logs(node: FakeNode) -> None:
 
 
 async def test_a_second_node_has_the_logs_that_the_first_leaves_out(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     watched = await watch(nodes)
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     nodes.share(0)
@@ -321,7 +321,7 @@ async def test_a_second_node_has_the_logs_that_the_first_leaves_out(watch: Watch
 
 
 async def test_an_empty_answer_waits_for_a_node_that_has_the_block(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     watched = await watch(nodes)
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     omit_logs(nodes.nodes[0])
@@ -335,7 +335,7 @@ async def test_an_empty_answer_waits_for_a_node_that_has_the_block(watch: Watch)
 
 
 async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     watched = await watch(nodes)
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     omit_logs(nodes.nodes[0])
@@ -346,7 +346,7 @@ async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watc
 
 
 async def test_a_single_nodes_receipts_decide(watch: Watch) -> None:
-    nodes = FakePool.of(1)
+    nodes = NodeGroup.of(1)
     watched = await watch(nodes)
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     nodes.nodes[0].empty_answers = 1
@@ -358,7 +358,7 @@ async def test_a_single_nodes_receipts_decide(watch: Watch) -> None:
 
 
 async def test_a_second_node_fills_an_empty_range_far_from_the_head(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     for node in nodes.nodes:
         node.final_depth = 0
     nodes.nodes[0].mine(5, logs=[given_to(ANN, 10)])
@@ -387,7 +387,7 @@ async def test_on_a_chain_without_blooms_an_empty_answer_is_checked(
     watch: Watch, knows: bool
 ) -> None:
     """`knows`: a block with logs and a zero bloom came before."""
-    nodes = FakePool.of(1)
+    nodes = NodeGroup.of(1)
     (node,) = nodes.nodes
     leave_blooms_zero(node)
     watched = await watch(nodes)
@@ -403,7 +403,7 @@ async def test_on_a_chain_without_blooms_an_empty_answer_is_checked(
 
 
 async def test_on_a_chain_without_blooms_empty_blocks_cost_nothing(watch: Watch) -> None:
-    nodes = FakePool.of(1)
+    nodes = NodeGroup.of(1)
     (node,) = nodes.nodes
     leave_blooms_zero(node)
     watched = await watch(nodes)
@@ -415,7 +415,7 @@ async def test_on_a_chain_without_blooms_empty_blocks_cost_nothing(watch: Watch)
 
 
 async def test_a_forged_log_that_no_contract_of_ours_writes_stops_nothing(watch: Watch) -> None:
-    nodes = FakePool.of(2)
+    nodes = NodeGroup.of(2)
     watched = await watch(nodes)
     nodes.nodes[1].mine(logs=[given_to(ANN, 10)])
     nodes.nodes[0].mine(logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
@@ -432,7 +432,7 @@ async def test_a_forged_log_that_no_contract_of_ours_writes_stops_nothing(watch:
 
 
 async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(watch: Watch) -> None:
-    nodes = FakePool.of(3, blocks=20)
+    nodes = NodeGroup.of(3, blocks=20)
     nodes.nodes[0].final_depth = 0
     nodes.nodes[1].final_depth = 10
     nodes.nodes[2].final_depth = 12
@@ -444,7 +444,7 @@ async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(wat
 
 
 async def test_a_node_whose_finality_is_above_its_head_is_reported(watch: Watch) -> None:
-    nodes = FakePool.of(2, blocks=20)
+    nodes = NodeGroup.of(2, blocks=20)
     nodes.nodes[0].final_depth = -5
     real = nodes.nodes[0]._methods["eth_getBlockByNumber"]
 
@@ -477,7 +477,7 @@ lies = st.lists(
 )
 
 
-def happen(nodes: FakePool, what: str, count: int) -> None:
+def happen(nodes: NodeGroup, what: str, count: int) -> None:
     """The first node is the liar; the two others are always of one mind."""
     liar, honest, _ = nodes.nodes
     match what:
@@ -510,7 +510,7 @@ async def test_with_one_liar_of_three_the_store_follows_the_honest_two(
 ) -> None:
     async with session(pool) as connection:
         await connection.execute("TRUNCATE transfers, mints, balances, blocks, chains")
-    nodes = FakePool.of(3, blocks=6)
+    nodes = NodeGroup.of(3, blocks=6)
     honest = nodes.nodes[1]
     deep = replace(POLICY, follows_deep_reorgs=True)
     watched = await watch(nodes, deep)

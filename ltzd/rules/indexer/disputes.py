@@ -72,7 +72,7 @@ class DisputePolicy:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """`winner` is the canonical block, or None if nothing is decided or no node has a block."""
+    """`winner` is the canonical block; it is None if nothing is decided or no node has a block."""
 
     verdict: DisputeVerdict
     winner: Hash32 | None = None
@@ -82,7 +82,7 @@ class Decision:
 def count_votes(
     dispute: Dispute, opinions: Sequence[Opinion | None], now: float, policy: DisputePolicy
 ) -> tuple[Dispute, Decision]:
-    """The dispute after one look at all nodes; None stands for a node without an answer."""
+    """The dispute after one look at all nodes; a node without an answer has None."""
     answers = [opinion for opinion in opinions if opinion is not None]
     dispute = _after_look(dispute, answers, now)
     is_second_look = dispute.looks > 1 and now - dispute.since >= policy.second_look_seconds

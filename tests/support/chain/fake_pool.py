@@ -1,118 +1,70 @@
-"""Several fake nodes behind one client, as a pool of nodes shows them to the indexer.
+"""A pool of fake nodes: the real choice, circuit breakers and clients, with fakes at the wire.
 
-The pinned node is the one of `in_use`, unless it is down or distrusted: then it is the next one.
+async with a_fake_pool(first, first.sibling()) as pool:
+    lane = RelayLane(…, pool.node("operator"), …)
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcCall, RpcClient
-from ltzd.chain.node.traits import NodeTraits
-from ltzd.errors import NodeUnavailable
+from ltzd.chain.pool.member import Member
+from ltzd.chain.pool.policy import NodePoolPolicy
+from ltzd.chain.pool.pool import ROLES, NodePool
+from ltzd.chain.pool.watch import NodeWatch
+from ltzd.rules.nodes.breaker import BreakerPolicy
 from tests.support.chain.fake_node import FakeNode
 
-_SALTS = 1_000_000
-"""Apart, so that two nodes that mine the same height mine different blocks."""
+QUICK = NodePoolPolicy(
+    hedge_after=0.1,
+    pinned_timeout=0.3,
+    watch_pause=0.02,
+    compare_pause=3600.0,
+    distrust_first=3600.0,
+    breaker=BreakerPolicy(first_pause=0.05, longest_pause=0.2),
+)
 
 
-@dataclass
-class FakePool:
-    nodes: list[FakeNode]
-    in_use: int = 0
-    reported: list[tuple[int, str]] = field(default_factory=list)
-    """Position and kind of each reported contradiction."""
-    distrusted: set[int] = field(default_factory=set)
+class FakeNodePool(NodePool):
+    """Its nodes are numbered in the order in which a test passes them."""
 
-    @classmethod
-    def of(cls, count: int, *, blocks: int = 0) -> "FakePool":
-        """Nodes that share the same first blocks."""
-        nodes = [FakeNode() for _ in range(count)]
-        for position, node in enumerate(nodes):
-            node._salt = position * _SALTS
-        pool = cls(nodes)
-        if blocks:
-            nodes[0].mine(blocks)
-            pool.share(0)
-        return pool
-
-    @property
-    def node(self) -> Node:
-        return Node(_Client(self, None))
-
-    def share(self, source: int = 0, *targets: int) -> None:
-        """Gives the blocks of one node to others, by default to all."""
-        for target in targets or range(len(self.nodes)):
-            self.nodes[target].blocks = list(self.nodes[source].blocks)
-
-    def usable(self) -> list[int]:
-        return [
-            position
-            for position, node in enumerate(self.nodes)
-            if not node.is_down and position not in self.distrusted
+    def __init__(self, nodes: Sequence[FakeNode], policy: NodePoolPolicy = QUICK) -> None:
+        super().__init__([], policy)
+        self.members = [
+            Member(
+                f"node {number}",
+                dict.fromkeys(ROLES, node),
+                policy,
+                self.clock,
+                has_peers=len(nodes) > 1,
+            )
+            for number, node in enumerate(nodes)
         ]
 
-    def best(self) -> int:
-        usable = self.usable()
-        if not usable:
-            return self.in_use
-        return self.in_use if self.in_use in usable else usable[0]
+    def node(self, role: str = "operator") -> Node:
+        return Node(self.client(role))
 
-
-class _Client:
-    """The client of the pool, or, pinned, of the node at `position`."""
-
-    def __init__(self, pool: FakePool, position: int | None) -> None:
-        self._pool = pool
-        self._position = position
-
-    @property
-    def _at(self) -> int:
-        return self._pool.best() if self._position is None else self._position
-
-    @property
-    def _node(self) -> FakeNode:
-        return self._pool.nodes[self._at]
-
-    async def call(self, method: str, *params: object) -> Any:
-        return await self._node.call(method, *params)
-
-    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
-        return await self._node.batch(calls)
-
-    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
-        return await self._node.outcomes(calls)
-
-    async def batched_call(self, method: str, *params: object) -> Any:
-        return await self._node.batched_call(method, *params)
-
-    def pinned(self) -> RpcClient:
-        if not any(not node.is_down for node in self._pool.nodes):
-            raise NodeUnavailable("No node can be used")
-        return self._pinned(self._at)
-
-    def others(self, at_least: int) -> Sequence[RpcClient]:
+    def contradictions(self) -> list[set[str]]:
+        """Returns the kinds of contradictions reported of each node."""
+        prefix = "disagreement_"
         return [
-            self._pinned(position)
-            for position in self._pool.usable()
-            if position != self._at and self._pool.nodes[position].head.number >= at_least
+            {kind.removeprefix(prefix) for kind in member.errors if kind.startswith(prefix)}
+            for member in self.members
         ]
 
-    @property
-    def is_alone(self) -> bool:
-        return not [position for position in self._pool.usable() if position != self._at]
 
-    def publishers(self) -> Sequence[RpcClient]:
-        return (self._pinned(self._at),)
-
-    @property
-    def traits(self) -> NodeTraits:
-        return self._node.traits
-
-    def report_contradiction(self, kind: str) -> None:
-        self._pool.reported.append((self._at, kind))
-        self._pool.distrusted.add(self._at)
-
-    def _pinned(self, position: int) -> "_Client":
-        return _Client(self._pool, position)
+@asynccontextmanager
+async def a_fake_pool(
+    *nodes: FakeNode, policy: NodePoolPolicy = QUICK
+) -> AsyncIterator[FakeNodePool]:
+    pool = FakeNodePool(nodes, policy)
+    watch = NodeWatch(pool)
+    await watch.look_at_all()
+    task = asyncio.create_task(watch.run())
+    try:
+        yield pool
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task

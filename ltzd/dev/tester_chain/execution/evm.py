@@ -7,7 +7,7 @@ so several threads may read while one builds.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -24,8 +24,13 @@ from eth_utils.exceptions import ValidationError
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
-from ltzd.dev.tester_chain.execution.state import EvmState
-from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.dev.tester_chain.execution.proofs import AccountProof, account_proof
+from ltzd.dev.tester_chain.execution.state import EvmState, created_address
+from ltzd.dev.tester_chain.execution.transaction import (
+    AccessList,
+    EvmTransaction,
+    TransactionFields,
+)
 from ltzd.values import Address, Hash32
 
 BLOCK_GAS_LIMIT = 60_000_000
@@ -40,6 +45,8 @@ class CallOutcome:
     gas_refunded: int
     error: str | None
     is_revert: bool
+    accessed: AccessList = ()
+    """Accounts and slots beyond the ones that every transaction accesses for free."""
 
 
 class Evm:
@@ -48,11 +55,14 @@ class Evm:
         self.closing = Event()
         backend = _backend()
         self._db = backend.chain.chaindb.db
+        self.written: dict[Address, set[int]] = {}
+        """Addresses and their slots that any state of this chain has written."""
         self.genesis = MinedBlock(backend.chain.get_canonical_block_header_by_number(0), None)
         self.dev_keys: dict[Address, PrivateKey] = {
             Address(key.public_key.to_canonical_address()): PrivateKey(key.to_bytes())
             for key in backend.account_keys
         }
+        self.written.update((address, set()) for address in self.dev_keys)
 
     def state_after(self, block: MinedBlock) -> EvmState:
         """A new state object, which the caller owns."""
@@ -92,9 +102,12 @@ class Evm:
             sender=sender,
         )
         try:
-            return _outcome(free, state.run(free))
+            return _outcome(free, state.run(free), _accessed(free, state, header.coinbase))
         except (VMError, ValidationError) as error:
             return CallOutcome(b"", request.gas, 0, _error_text(error), is_revert=False)
+
+    def proof(self, block: MinedBlock, address: Address, slots: Sequence[int]) -> AccountProof:
+        return account_proof(self._db, block.state_root, address, slots)
 
     def change_state(self, block: MinedBlock, change: Callable[[EvmState], None]) -> Hash32:
         """Applies a change to the state after `block`; returns the new root."""
@@ -118,7 +131,7 @@ class Evm:
             base_fee_per_gas=header.base_fee_per_gas,
             excess_blob_gas=0,
         )
-        return EvmState(self._db, context, parent.state_root, self.closing)
+        return EvmState(self._db, context, parent.state_root, self.closing, self.written)
 
 
 def _backend() -> Any:
@@ -134,14 +147,28 @@ def _hashes(newest: MinedBlock | None) -> Any:
     return (block.hash for block in newest.ancestry()) if newest else ()
 
 
-def _outcome(transaction: EvmTransaction, computation: ComputationAPI) -> CallOutcome:
+def _accessed(transaction: EvmTransaction, state: EvmState, coinbase: Address) -> AccessList:
+    """Without accounts that are warm from the start, unless their storage is accessed."""
+    to = transaction.to or created_address(transaction.sender, transaction.nonce)
+    warm = {transaction.sender, to, coinbase, *state.precompiles}
+    return tuple(
+        (address, slots) for address, slots in state.accessed if slots or address not in warm
+    )
+
+
+def _outcome(
+    transaction: EvmTransaction, computation: ComputationAPI, accessed: AccessList
+) -> CallOutcome:
     used = transaction.gas - computation.get_gas_remaining()
     if not computation.is_error:
         refund = min(computation.get_gas_refund(), used // 5)
-        return CallOutcome(computation.output, used - refund, refund, None, is_revert=False)
+        gas_used = used - refund
+        return CallOutcome(
+            computation.output, gas_used, refund, None, is_revert=False, accessed=accessed
+        )
     is_revert = isinstance(computation.error, Revert)
     text = "execution reverted" if is_revert else _error_text(computation.error)
-    return CallOutcome(computation.output, used, 0, text, is_revert)
+    return CallOutcome(computation.output, used, 0, text, is_revert, accessed)
 
 
 def _error_text(error: Exception) -> str:

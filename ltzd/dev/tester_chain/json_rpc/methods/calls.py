@@ -27,7 +27,7 @@ async def call(context: MethodContext, params: Params) -> str:
         context,
         block,
         request,
-        _gas_given(context, request),
+        gas_given(context, request),
         pending=choice.is_pending,
         assumed=overrides(params, 2),
     )
@@ -49,7 +49,7 @@ async def gas_needed(
 ) -> int:
     """The least gas, within 1.5 %, with which the transaction succeeds. Raises JsonRpcError."""
     state = context.chain.assumed_state(block, assumed)
-    highest = _allowance(state, request, _gas_given(context, request))
+    highest = _allowance(state, request, gas_given(context, request))
     _check(state, request, _unsigned(context, request, highest))
     if not request.data and request.to and not state.code(Address(request.to)):
         return _TRANSFER_GAS
@@ -90,7 +90,7 @@ def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> Transac
     return request.as_unsigned(chain_id=context.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
 
 
-def _gas_given(context: MethodContext, request: CallRequest) -> int:
+def gas_given(context: MethodContext, request: CallRequest) -> int:
     """The gas that the caller names, also 0, but at most the block limit, as in geth."""
     limit = context.chain.pool.gas_limit
     return limit if request.gas is None else min(request.gas, limit)
