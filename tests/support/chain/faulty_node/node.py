@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -57,6 +57,11 @@ class FaultyNode(NodeProxy):
     def lead_to(self, target: str) -> None:
         """The node follows another chain from now on."""
         self._target = target
+
+    async def connect(self) -> None:
+        """Listens, unless the node listens already."""
+        if self._runner is None:
+            await super().connect()
 
     async def cut(self) -> None:
         self.drop_sockets()
@@ -257,23 +262,17 @@ def _abort(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def a_faulty_node(target: str) -> AsyncIterator[FaultyNode]:
-    node = FaultyNode(target)
-    await node.connect()
-    try:
-        yield node
-    finally:
-        await node.close()
-
-
-@asynccontextmanager
 async def faulty_nodes(target: str, count: int) -> AsyncIterator[list[FaultyNode]]:
     """Nodes with faults of their own in front of one chain."""
     nodes = [FaultyNode(target) for _ in range(count)]
-    for node in nodes:
-        await node.connect()
-    try:
-        yield nodes
-    finally:
+    async with AsyncExitStack() as stack:
         for node in nodes:
-            await node.close()
+            stack.push_async_callback(node.close)
+            await node.connect()
+        yield nodes
+
+
+@asynccontextmanager
+async def a_faulty_node(target: str) -> AsyncIterator[FaultyNode]:
+    async with faulty_nodes(target, 1) as (node,):
+        yield node

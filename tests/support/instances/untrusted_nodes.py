@@ -1,0 +1,129 @@
+"""An instance behind faulty nodes of one chain: it is started again with one, two or three of them.
+
+The test itself reads and changes the chain directly, without any fault.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from uuid import uuid4
+
+from eth_account import Account
+
+from ltzd.dev.services.chain import Kind
+from tests.support.chain.chains import a_chain
+from tests.support.chain.faulty_node.node import FaultyNode, faulty_nodes
+from tests.support.chain.tester import Rpc
+from tests.support.instances.asks import Ask
+from tests.support.instances.books import LTZ, all_minted, assert_books_agree
+from tests.support.instances.instance import Answer, Instance, an_instance
+from tests.support.instances.relayer import Relays, User, relays_of
+from tests.support.relays.signing import transfer
+from tests.support.services.postgres import Databases
+
+NODES = 3
+_USERS = 4
+_HOUSE_LIMIT = 30
+"""Relays of a user; the surface allows 35 an hour."""
+
+
+class UntrustedNodes:
+    """Every relay is a transfer of 1 LTZ from one of a few users to one friend."""
+
+    def __init__(self, kind: Kind, nodes: list[FaultyNode], instance: Instance, url: str) -> None:
+        self.kind = kind
+        self.all_nodes = nodes
+        self.nodes = nodes[:1]
+        """The nodes that the instance knows now."""
+        self.instance = instance
+        self.answers: list[Answer] = []
+        self.asks: list[Ask] = []
+        self.friend = Account.create().address
+        self._url = url
+        self._relays: Relays | None = None
+        self._users: list[User] = []
+        self._database_options = list(instance.options)
+
+    @property
+    def relays(self) -> Relays:
+        assert self._relays is not None
+        return self._relays
+
+    @property
+    def rpc(self) -> Rpc:
+        return self.instance.rpc
+
+    async def begin(self, stack: AsyncExitStack) -> None:
+        """Starts the instance with one healthy node, and gives users 100 LTZ each."""
+        await self.start_with(1)
+        self._relays = await stack.enter_async_context(relays_of(self.instance))
+        self._users = await self.relays.all_welcomed(_USERS)
+
+    async def start_with(self, count: int) -> None:
+        """Stops the instance if it runs, and starts it with so many nodes as they are now."""
+        if self.instance.is_running:
+            await self.instance.stop()
+        self.nodes = self.all_nodes[:count]
+        await self._start()
+
+    async def kill_and_start(self) -> None:
+        await self.instance.kill9()
+        await self._start()
+
+    async def _start(self) -> None:
+        urls = [option for node in self.nodes for option in ("--rpc-url", node.url)]
+        self.instance.options = self._database_options + urls
+        await self.instance.start()
+        self.instance.dev_json["rpcUrl"] = self._url
+
+    def heal(self) -> None:
+        for node in self.all_nodes:
+            node.heal()
+
+    async def connect_all(self) -> None:
+        """Ends all faults, also of nodes that are down."""
+        self.heal()
+        for node in self.all_nodes:
+            await node.connect()
+
+    async def post(self, count: int = 1) -> list[Answer]:
+        answers = [
+            await self.instance.post_event(f"{uuid4().hex}@shop.example") for _ in range(count)
+        ]
+        for answer in answers:
+            assert answer.status in {200, 202}, answer.body
+        self.answers += answers
+        return answers
+
+    async def a_transfer(self) -> Ask:
+        user = self._users[len(self.asks) % len(self._users)]
+        assert len(self.asks) < _HOUSE_LIMIT * len(self._users), (
+            "the users' hourly limit is used up"
+        )
+        data = await transfer(self.relays.chain, user.account, user.wallet, self.friend, LTZ)
+        ask = Ask(user, "LTZ", data, uuid4().hex)
+        self.asks.append(ask)
+        return ask
+
+    async def settle(self, seconds: float) -> None:
+        """Waits for all outcomes; checks that books and chain agree."""
+        await self.relays.forget_addresses()
+        for ask in self.asks:
+            assert await ask.outcome(self.relays, seconds), ask.answers[-1:]
+        await all_minted(self.instance, seconds)
+        await assert_books_agree(self.instance, self.answers)
+        assert await self.relays.chain.balance(self.friend) == len(self.asks) * LTZ
+        assert len({ask.hash() for ask in self.asks}) == len(self.asks), "a relay without a hash"
+
+
+@asynccontextmanager
+async def untrusted_nodes(kind: Kind, databases: Databases) -> AsyncIterator[UntrustedNodes]:
+    async with AsyncExitStack() as stack:
+        enter = stack.enter_async_context
+        database = await enter(databases.fresh())
+        chain = await enter(a_chain(kind))
+        nodes = await enter(faulty_nodes(chain.rpc_url, NODES))
+        instance = await enter(an_instance("--database-url", database, started=False))
+        site = UntrustedNodes(kind, nodes, instance, chain.rpc_url)
+        await site.begin(stack)
+        yield site
+        await site.connect_all()
