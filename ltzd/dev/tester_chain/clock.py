@@ -1,7 +1,7 @@
 """The chain's time: the wall clock plus an offset that tools set, in whole Unix seconds.
 
-Timestamps grow with every block, so blocks mined faster than one a second run ahead of the wall
-clock until it catches up.
+Timestamps never fall from a block to the next. Blocks of the same second have the same timestamp,
+as in anvil and on chains with several blocks a second.
 """
 
 import time
@@ -34,7 +34,7 @@ class ChainClock:
 
     def next_timestamp(self, parent_timestamp: int) -> int:
         timestamp = self.now() if self._set_for_next is None else self._set_for_next
-        return max(timestamp, parent_timestamp + 1)
+        return max(timestamp, parent_timestamp)
 
     def mined(self) -> None:
         """Call after each block: the clock continues from a timestamp that `set_next` set."""

@@ -29,7 +29,7 @@ async def _emit(rpc: Rpc, emitter: str, *words: int) -> Any:
     return await rpc.receipt(await rpc("eth_sendTransaction", call))
 
 
-# The fields of a Cancun header in their order.
+# The fields of a Prague header in their order.
 HEADER = [
     "parentHash",
     "sha3Uncles",
@@ -51,6 +51,7 @@ HEADER = [
     "blobGasUsed",
     "excessBlobGas",
     "parentBeaconBlockRoot",
+    "requestsHash",
 ]
 NUMBERS = {
     "difficulty",
