@@ -1,7 +1,8 @@
 """Every metric that ltzd exposes, and helpers that time calls.
 
 Names are `ltzd_<package>_…` in base units. Labels come from closed sets (kind, method, outcome,
-reason, route, stage): never an address, an id or a path. A gauge that was never set shows 0.
+reason, route, stage, the nodes of the settings): never an address, an id or a path. A gauge that
+was never set shows 0.
 """
 
 from collections.abc import Iterator
@@ -342,6 +343,14 @@ RPC_SECONDS = _histogram(
     "One JSON-RPC request; a batch counts as one",
     "method",
     "outcome",
+)
+NODE_ERRORS = _counter(
+    "ltzd_chain_node_errors_total", "Requests that a node did not answer", "node", "kind"
+)
+NODE_DISAGREEMENTS = _counter(
+    "ltzd_chain_node_disagreements_total",
+    "Contradictions of nodes with others or themselves",
+    "kind",
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"

@@ -28,7 +28,7 @@ def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
         return _of_dev(data_dir)
     settings = read_settings(config)
     return ChainTarget(
-        settings.node.rpc_url.get_secret_value(),
+        settings.node.first_url,
         OfferContracts(
             settings.contracts.perk_nft,
             settings.contracts.points_sale,

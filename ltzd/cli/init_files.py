@@ -14,7 +14,7 @@ from ltzd.rules.brands.toml_writer import toml_value
 
 REQUIRED_BY_OPERATOR: Final = (
     "database_url",
-    "rpc_url",
+    "urls",
     "ltz",
     "perk_nft",
     "points_sale",
@@ -23,6 +23,7 @@ REQUIRED_BY_OPERATOR: Final = (
     "app_id",
 )
 OPTIONAL: Final = (
+    "chain_id",
     "redis_url",
     "explorer_url",
     "own_origins",

@@ -116,7 +116,10 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
         bool, typer.Option("--clean", help="Delete the contents of the data directory first.")
     ] = False,
     rpc_url: Annotated[
-        str | None, typer.Option(help="Use this dev chain instead of starting one.")
+        list[str] | None,
+        typer.Option(
+            help="Use this dev chain instead of starting one; repeat it for more nodes of it."
+        ),
     ] = None,
     database_url: Annotated[
         str | None, typer.Option(help="Use this PostgreSQL instead of starting one.")
@@ -137,7 +140,7 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
             chain=chain,
             block_time_seconds=block_time,
             clean=clean,
-            rpc_url=rpc_url,
+            rpc_urls=tuple(rpc_url or ()),
             database_url=database_url,
             redis_url=redis_url,
         )

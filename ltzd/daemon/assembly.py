@@ -1,6 +1,6 @@
 """Builds the components of one process from the settings, in the order of the layers.
 
-All roles of a process share one connection pool, one node client and one set of wakeups.
+All roles of a process share one pool of nodes, with clients of their own, and one set of wakeups.
 """
 
 from collections.abc import AsyncIterator
@@ -27,9 +27,12 @@ from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.pool.chain_check import ExpectedChain
+from ltzd.chain.pool.pool import NodePool
+from ltzd.chain.pool.watch import NodeWatch
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.chain.signing import Signer
+from ltzd.daemon.chain_identity import chain_of
 from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
@@ -37,7 +40,7 @@ from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
-from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.errors import Misconfigured
 from ltzd.http.services import SiteServices
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
@@ -59,10 +62,8 @@ from ltzd.store import database
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.indexer import chains
-from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
@@ -76,6 +77,8 @@ class Daemon:
 
     settings: Settings
     pool: Pool
+    nodes: NodePool
+    node_watch: NodeWatch
     node: Node
     wakeups: WakeupHub
     limits: RateLimits
@@ -114,9 +117,14 @@ async def open_daemon(
     async with AsyncExitStack() as stack:
         pool = await database.open_pool(url)
         stack.push_async_callback(_close, pool)
-        node = Node(await stack.enter_async_context(Rpc(settings.node.rpc_url.get_secret_value())))
+        urls = [url.get_secret_value() for url in settings.node.all_urls()]
+        nodes = await stack.enter_async_context(NodePool(urls))
         limits = await stack.enter_async_context(_limits(settings))
-        chain = await _chain(settings, pool, node)
+        chain = await chain_of(settings, pool, nodes)
+        nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))
+        watch = NodeWatch(nodes)
+        await watch.look_at_all()
+        node = Node(nodes.client("http"))
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
@@ -148,6 +156,8 @@ async def open_daemon(
         yield Daemon(
             settings=settings,
             pool=pool,
+            nodes=nodes,
+            node_watch=watch,
             node=node,
             wakeups=wakeups,
             limits=limits,
@@ -191,8 +201,10 @@ async def open_daemon(
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(settings, pool, node, chain, wakeups, hashes, identity),
-            follower=_follower(settings, pool, node, chain, wakeups),
+            lanes=_lanes(
+                settings, pool, Node(nodes.client("operator")), chain, wakeups, hashes, identity
+            ),
+            follower=_follower(settings, pool, Node(nodes.client("indexer")), chain, wakeups),
             sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
             chat_recheck=_chat_recheck(settings, pool, platform),
@@ -334,63 +346,3 @@ def _follower(
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
         ),
     )
-
-
-async def _chain(settings: Settings, pool: Pool, node: Node) -> ChainIdentity:
-    """The chain that the database and the node agree on; a new database adopts the node's.
-
-    With an unavailable node the process starts on the database's chain, and events queue.
-    """
-    async with database.session(pool) as connection:
-        known = await chains.identity(connection)
-    try:
-        chain, base = await _read_chain(settings, node)
-    except NodeUnavailable as error:
-        if known is None:
-            raise Misconfigured(
-                f"The node does not answer and the database is new: {error.message}. "
-                "Start the node, or correct node.rpc_url."
-            ) from error
-        contracts = settings.contracts
-        if (known.ltz, known.first_block) != (contracts.ltz, contracts.first_block):
-            raise Misconfigured(
-                f"The database follows LTZ {hex_of(known.ltz)} from block {known.first_block} on, "
-                f"but contracts says {hex_of(contracts.ltz)} from {contracts.first_block} on: "
-                "correct contracts, or use another database."
-            ) from error
-        log.warning("node.unavailable_at_start", reason=error.message)
-        return known
-    if known is None:
-        async with database.transaction(pool) as connection:
-            await chains.start_following(connection, chain, base)
-        return chain
-    if known != chain:
-        raise Misconfigured(
-            f"The database follows {_described(known)}, but node and settings say "
-            f"{_described(chain)}: use that chain's node and contracts, or another database."
-        )
-    return known
-
-
-def _described(chain: ChainIdentity) -> str:
-    return (
-        f"chain {chain.chain_id} (genesis {hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)} "
-        f"from block {chain.first_block} on)"
-    )
-
-
-async def _read_chain(settings: Settings, node: Node) -> tuple[ChainIdentity, BlockRow]:
-    """The node's chain, and the block before the one in which LTZ was deployed."""
-    contracts = settings.contracts
-    genesis = await node.block(0)
-    base = await node.block(max(0, contracts.first_block - 1))
-    if genesis is None or base is None:
-        raise NodeUnavailable("the node has not reached the block in which LTZ was deployed")
-    for name, address in contracts.addresses().items():
-        if not await node.code(address):
-            raise Misconfigured(
-                f"There is no contract at contracts.{name} {hex_of(address)} on the node's chain; "
-                "correct the address, or use that chain's node."
-            )
-    chain = ChainIdentity(await node.chain_id(), genesis.hash, contracts.ltz, contracts.first_block)
-    return chain, BlockRow(base.number, base.hash, base.parent_hash, base.timestamp)

@@ -166,7 +166,7 @@ def first_cause(group: BaseExceptionGroup[BaseException]) -> BaseException:
 
 
 def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
-    loops = [daemon.wakeups.listen()]
+    loops = [daemon.wakeups.listen(), daemon.node_watch.run()]
     telemetry.BUILD.info({"version": __version__})
     for role in daemon.settings.roles:
         telemetry.ROLE_UP.labels(role).set(1)

@@ -41,8 +41,10 @@ def plain_clients(settings: Settings) -> Iterator[str]:
     urls = {
         "database_url": settings.database_url,
         "redis_url": settings.redis_url,
-        "node.rpc_url": settings.node.rpc_url,
     }
+    if settings.node.rpc_url is not None:
+        urls["node.rpc_url"] = settings.node.rpc_url
+    urls |= {f"node.urls[{place}]": url for place, url in enumerate(settings.node.urls or ())}
     for name, url in urls.items():
         if url is not None and not _is_encrypted_or_local(url.get_secret_value()):
             yield name

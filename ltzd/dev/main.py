@@ -223,7 +223,11 @@ def _settings(
             "redis_url": services.redis_url,
             "master_key_file": folder / "master.key",
             "explorer_url": sandbox.explorer_url,
-            "node": {"rpc_url": services.rpc_url, "poll_seconds": POLL_SECONDS},
+            "node": {
+                "urls": services.rpc_urls,
+                "chain_id": services.chain_id,
+                "poll_seconds": POLL_SECONDS,
+            },
             "contracts": {
                 "ltz": checksummed(deployment.address("LTZ")),
                 "perk_nft": checksummed(deployment.address("PerkNFT")),

@@ -18,6 +18,7 @@ class DevOptions:
     block_time_seconds: float = 0.0
     """0 mines a block for every transaction at once."""
     clean: bool = False
-    rpc_url: str | None = None
+    rpc_urls: tuple[str, ...] = ()
+    """The nodes of one running chain."""
     database_url: str | None = None
     redis_url: str | None = None

@@ -92,7 +92,7 @@ def filled_in(folder: Path, text: str) -> Path:
     path = folder / "ltzd.toml"
     values = {
         "database_url": "postgresql:///ltzd",
-        "rpc_url": "https://node.example",
+        "urls": "https://node.example",
         "ltz": ID,
         "perk_nft": "0x" + "71" * 20,
         "points_sale": "0x" + "72" * 20,

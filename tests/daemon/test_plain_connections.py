@@ -8,7 +8,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from ltzd.daemon.plain_connections import plain_clients, plain_listeners, warn_of_plain_connections
-from ltzd.daemon.settings.settings import AdminSettings, HttpSettings, Settings
+from ltzd.daemon.settings.settings import AdminSettings, HttpSettings, NodeSettings, Settings
 
 
 def settings_with(
@@ -23,7 +23,7 @@ def settings_with(
         SimpleNamespace(
             database_url=SecretStr(database_url),
             redis_url=None if redis_url is None else SecretStr(redis_url),
-            node=SimpleNamespace(rpc_url=SecretStr(rpc_url)),
+            node=NodeSettings(rpc_url=SecretStr(rpc_url)),
             http=http or HttpSettings(),
             admin=AdminSettings(),
             roles=roles,

@@ -108,7 +108,7 @@ async def test_a_nonce_used_elsewhere_is_noticed_on_a_node_without_finality(
         await queue_rewards(pool, 1)
         wakeups.notify(REWARDS)
         await until(lambda: _is(pool, "signed"))
-        node.use_nonce(MINTER.address)
+        node.use_nonce(MINTER)
         node.lost_requests = 0
         node.mine(4)
         await until(lambda: _is(pool, "displaced", "published"))

@@ -368,7 +368,7 @@ async def test_a_database_that_drops_connections_costs_time_only(world: World) -
 async def test_a_nonce_that_was_used_elsewhere_stops_the_lane_at_its_start(world: World) -> None:
     async with world.serving():
         pass
-    world.node.use_nonce(MINTER.address)
+    world.node.use_nonce(MINTER)
     await world.queue()
     async with world.lane() as lane:
         assert "something else signs with its key" in await stop_of(lane)
@@ -406,7 +406,7 @@ async def test_a_new_database_on_a_used_ltz_starts_above_every_used_reference(
 
 async def test_a_new_database_starts_at_the_wallets_nonce(world: World) -> None:
     for _ in range(3):
-        world.node.use_nonce(MINTER.address)
+        world.node.use_nonce(MINTER)
     world.node.mines_at_once = True
     await world.queue()
     async with world.serving():
@@ -422,7 +422,7 @@ async def test_a_nonce_used_elsewhere_requeues_its_rewards_once_final(
     await world.queue(2)
     async with world.serving():
         await world.settled("signed")
-        world.node.use_nonce(MINTER.address)
+        world.node.use_nonce(MINTER)
         world.node.lost_requests = 0
         await world.some_polls()
         assert await states(world.observer) == ["signed"]

@@ -373,7 +373,7 @@ async def test_a_nonce_used_elsewhere_fails_its_relay_only(
     taken, *_ = await world.ask(3)
     async with world.relaying():
         await world.settled(*["signed"] * 3)
-        world.node.use_nonce(RELAYER.address)
+        world.node.use_nonce(RELAYER)
         world.node.lost_requests = 0
         await world.some_polls()
         assert await row_states(world.observer) == ["sent"] * 3, (
@@ -398,7 +398,7 @@ async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
 ) -> None:
     async with world.relaying():
         pass
-    world.node.use_nonce(RELAYER.address)
+    world.node.use_nonce(RELAYER)
     await world.ask()
     async with world.relay_lane() as lane:
         await until(lambda: true(lane.stopped is not None))
@@ -408,7 +408,7 @@ async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
 
 async def test_a_new_database_starts_at_the_wallets_nonce(world: RelayWorld) -> None:
     for _ in range(3):
-        world.node.use_nonce(RELAYER.address)
+        world.node.use_nonce(RELAYER)
     await world.ask(2)
     async with world.relaying():
         await world.settled("published", "published")

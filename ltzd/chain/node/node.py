@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
 from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
@@ -189,13 +190,13 @@ class Node:
 
     async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
         """The number of transactions of `wallet` up to a block, or `pending`."""
-        return _number(await self._ask("eth_getTransactionCount", hex_of(wallet), _block(at)))
+        return _number(await self._read(at, "eth_getTransactionCount", hex_of(wallet)))
 
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
-        return _number(await self._ask("eth_getBalance", hex_of(wallet), _block(at)))
+        return _number(await self._read(at, "eth_getBalance", hex_of(wallet)))
 
     async def code(self, address: Address, at: BlockRef = "latest") -> bytes:
-        return _data(await self._ask("eth_getCode", hex_of(address), _block(at)))
+        return _data(await self._read(at, "eth_getCode", hex_of(address)))
 
     async def gas_price(self, head: Header) -> GasPrice:
         """The gas price of the block after `head`.
@@ -218,8 +219,8 @@ class Node:
 
     async def view(self, to: Address, data: bytes, at: BlockRef = "latest") -> bytes:
         """The result of a call after a block. Raises RpcError with the revert data."""
-        call = {"to": hex_of(to), "data": hex_of(data)}
-        return _data(await self._rpc.call("eth_call", call, _block(at)))
+        (answer,) = await self.views([(to, data)], at)
+        return answer
 
     async def views(
         self, calls: Sequence[tuple[Address, bytes]], at: BlockRef = "latest"
@@ -228,22 +229,27 @@ class Node:
 
         Raises RpcError for the first call that reverts.
         """
-        block = _block(at)
-        answers = await self._rpc.batch(
-            [("eth_call", ({"to": hex_of(to), "data": hex_of(data)}, block)) for to, data in calls]
+        answers = await self._read_all(
+            at, [("eth_call", ({"to": hex_of(to), "data": hex_of(data)},)) for to, data in calls]
         )
         for answer in answers:
             if isinstance(answer, RpcError):
                 raise answer
         return [_data(answer) for answer in answers]
 
-    async def estimate_gas(self, to: Address, data: bytes, sender: Address) -> int | Revert:
-        """The gas that a call needs, or how it would revert."""
+    async def estimate_gas(
+        self, to: Address, data: bytes, sender: Address, at: Header | None = None
+    ) -> int | Revert:
+        """The gas that a call needs after a block, or how it would revert.
+
+        Without `at` the node chooses the block: its newest one, or the pending one.
+        """
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
-        try:
-            return _number(await self._rpc.call("eth_estimateGas", call))
-        except RpcError as error:
-            return _reverted(error)
+        if at is None:
+            (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
+        else:
+            (answer,) = await self._read_all(at, [("eth_estimateGas", (call,))])
+        return _reverted(answer) if isinstance(answer, RpcError) else _number(answer)
 
     async def simulate_call(
         self,
@@ -257,10 +263,16 @@ class Node:
         call = {"from": hex_of(sender), "to": hex_of(to), "data": hex_of(data)}
         if gas is not None:
             call["gas"] = hex(gas)
+        if isinstance(at, Header) and not self._rpc.traits.reads_by_hash:
+            (answer,) = await self._read_by_height(at, [("eth_call", (call,))])
+            return _revert(answer)
         try:
             _data(await self._rpc.batched_call("eth_call", call, _block(at)))
         except RpcError as error:
-            return _reverted(error)
+            answer = error
+            if isinstance(at, Header):
+                (answer,) = await self._checked_reads(at, [("eth_call", (call,))], [error])
+            return _revert(answer)
         return None
 
     async def simulate(
@@ -280,7 +292,7 @@ class Node:
         ]
         for request, limit in zip(requests, gas or (), strict=gas is not None):
             request["gas"] = hex(limit)
-        answers = await self._rpc.batch([("eth_call", (each, _block(at))) for each in requests])
+        answers = await self._read_all(at, [("eth_call", (each,)) for each in requests])
         return [_revert(answer) for answer in answers]
 
     async def publish(self, raw: bytes) -> tuple[PublishOutcome, str]:
@@ -306,6 +318,59 @@ class Node:
             [("eth_sendRawTransaction", (hex_of(raw),)) for raw in raws]
         )
         return [_publication(answer) for answer in answers]
+
+    async def _read(self, at: BlockRef, method: str, *params: object) -> Any:
+        """One read of state after a block; an error object means that the node cannot answer."""
+        (answer,) = await self._read_all(at, [(method, params)])
+        return _checked(answer)
+
+    async def _read_all(self, at: BlockRef, calls: Sequence[RpcCall]) -> list[Any]:
+        """The answers to calls that lack their last parameter, the block.
+
+        A failed call's RpcError stands in place of its answer. Raises NodeUnavailable if the node
+        does not hold exactly the block of a header.
+        """
+        if not isinstance(at, Header):
+            return await self._outcomes(_after(calls, _block(at)))
+        if not self._rpc.traits.reads_by_hash:
+            return await self._read_by_height(at, calls)
+        answers = await self._outcomes(_after(calls, _block(at)))
+        return await self._checked_reads(at, calls, answers)
+
+    async def _checked_reads(
+        self, at: Header, calls: Sequence[RpcCall], answers: Sequence[Any]
+    ) -> list[Any]:
+        """Answers of reads by hash, read again by height from a node that knows no EIP-1898."""
+        errors = [answer for answer in answers if isinstance(answer, RpcError)]
+        if any(map(lacks_block, errors)):
+            raise NodeUnavailable(f"The node does not hold block {at.number}", kind="behind")
+        if not any(map(refuses_hash, errors)):
+            return list(answers)
+        by_height = await self._read_by_height(at, calls)
+        errors = [answer for answer in by_height if isinstance(answer, RpcError)]
+        # The same refusal of a plain height has another cause.
+        self._rpc.traits.reads_by_hash = any(map(refuses_hash, errors))
+        return by_height
+
+    async def _read_by_height(self, at: Header, calls: Sequence[RpcCall]) -> list[Any]:
+        """Reads at a height, which count only if the node's block there is still the header's."""
+        height = hex(at.number)
+        *answers, block = await self._rpc.batch(
+            [*_after(calls, height), ("eth_getBlockByNumber", (height, False))]
+        )
+        header = _header(_checked(block))
+        if header is None or header.hash != at.hash:
+            raise NodeUnavailable(f"The node has another block {at.number}", kind="behind")
+        return answers
+
+    async def _outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
+        """As a batch; a single call goes alone."""
+        if len(calls) != 1:
+            return await self._rpc.batch(calls)
+        try:
+            return [await self._rpc.call(calls[0][0], *calls[0][1])]
+        except RpcError as error:
+            return [error]
 
     async def _ask(self, method: str, *params: object) -> Any:
         """A call for which an error object only means that the node cannot answer."""
@@ -353,6 +418,10 @@ def _checked(answer: Any) -> Any:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(answer.message) from answer
     return answer
+
+
+def _after(calls: Sequence[RpcCall], block: object) -> list[RpcCall]:
+    return [(method, (*params, block)) for method, params in calls]
 
 
 def _block(at: BlockRef) -> str | dict[str, object]:

@@ -15,6 +15,7 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.traits import NodeTraits
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeFaultKind, NodeUnavailable
 
@@ -70,6 +71,10 @@ class RpcClient(Protocol):
     def publishers(self) -> Sequence["RpcClient"]:
         """Clients of the nodes that a transaction is published to, at least one."""
 
+    @property
+    def traits(self) -> NodeTraits:
+        """What this client has learned of its node; a pool's client shares one record."""
+
     def report_contradiction(self, kind: str) -> None:
         """Tells that this node contradicts itself or others; a pool then prefers its other nodes.
 
@@ -92,6 +97,7 @@ class Rpc:
         self._ids = itertools.count(1)
         self._session: aiohttp.ClientSession | None = None
         self._gathering: Batcher[RpcCall, Any] = Batcher(self.batch)
+        self._traits = NodeTraits()
 
     async def __aenter__(self) -> Self:
         self._session = aiohttp.ClientSession(
@@ -160,6 +166,10 @@ class Rpc:
 
     def publishers(self) -> Sequence[RpcClient]:
         return (self,)
+
+    @property
+    def traits(self) -> NodeTraits:
+        return self._traits
 
     def report_contradiction(self, kind: str) -> None:
         log.critical("node.contradiction", kind=kind)

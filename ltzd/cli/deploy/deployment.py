@@ -122,7 +122,7 @@ def deploy(
     """Raises Misconfigured, Unavailable."""
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
-    rpc_url = read_node(target.config).rpc_url.get_secret_value()
+    rpc_url = read_node(target.config).first_url
     send_mode = SendMode(fees=FeePolicy(cap=_parse_max_fee(max_fee_gwei)))
     asyncio.run(_deploy(target, Rpc(rpc_url), signer, terms, send_mode, is_dry_run))
 
@@ -163,7 +163,7 @@ async def _read_progress(target: DeploymentTarget, node: Node, deployer: Address
     if chain_id != target.chain_id:
         raise Misconfigured(
             f"The node is on chain {chain_id}, not on {target.chain_id}: correct --chain-id, or "
-            "node.rpc_url in the settings."
+            "node.urls in the settings."
         )
     genesis = await _genesis(node)
     known = deployed_file.read(target.out)

@@ -43,6 +43,7 @@ from ltzd.daemon.settings.value_types import (
     RedisUrl,
     Roles,
     RpcUrl,
+    RpcUrls,
     SecretFile,
     SecretFiles,
     SiteUrl,
@@ -63,8 +64,32 @@ GWEI = 10**9
 
 
 class NodeSettings(Section):
-    rpc_url: RpcUrl
+    """The nodes of the chain: `urls`, or `rpc_url` for a single one."""
+
+    urls: RpcUrls | None = None
+    rpc_url: RpcUrl | None = None
+    chain_id: Annotated[int, Field(ge=1)] | None = None
+    """A node of another chain is left out; without it, the database's chain counts."""
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+
+    @model_validator(mode="after")
+    def _has_nodes(self) -> Self:
+        if (self.urls is None) == (self.rpc_url is None):
+            raise ValueError(
+                "give either urls, the nodes of the chain, or rpc_url for a single one"
+            )
+        if len({url.get_secret_value() for url in self.all_urls()}) < len(self.all_urls()):
+            raise ValueError("urls names a node twice: a node cannot confirm itself")
+        return self
+
+    def all_urls(self) -> tuple[SecretStr, ...]:
+        """At least one."""
+        return self.urls or ((self.rpc_url,) if self.rpc_url is not None else ())
+
+    @property
+    def first_url(self) -> str:
+        """The node of commands that need only one."""
+        return self.all_urls()[0].get_secret_value()
 
 
 class HttpSettings(ListenerSettings):

@@ -213,6 +213,7 @@ RedisUrl = Annotated[
     SecretStr, _url(("redis", "rediss", "unix"), needs_host=False), AfterValidator(_redis_url)
 ]
 RpcUrl = Annotated[SecretStr, _url(("https", "http"))]
+RpcUrls = Annotated[tuple[RpcUrl, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 DatabaseUrl = Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
 Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 ContractAddress = Annotated[Address, BeforeValidator(_address)]

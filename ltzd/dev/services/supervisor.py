@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcError, RpcPolicy
 from ltzd.daemon.assembly import DEV_CHAIN_IDS
 from ltzd.dev.options import DevOptions
 from ltzd.dev.services import anvil_pool, chain, postgres, processes, redis
@@ -27,6 +27,7 @@ from ltzd.values import bytes_of, hex_of
 log = structlog.get_logger()
 
 STOP_SECONDS = 6.0
+_ANSWER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +36,17 @@ class DevServices:
 
     database_url: str
     redis_url: str
-    rpc_url: str
+    rpc_urls: tuple[str, ...]
+    """The nodes of the chain, at least one."""
     chain_id: int
     genesis: str
     started: tuple[str, ...]
     started_anvil: bool
+
+    @property
+    def rpc_url(self) -> str:
+        """The first node."""
+        return self.rpc_urls[0]
 
 
 @asynccontextmanager
@@ -75,20 +82,21 @@ async def _start(data_dir: Path, options: DevOptions) -> DevServices:
         database_task = group.create_task(_database(data_dir, options))
         redis_task = group.create_task(_redis(data_dir, options))
         chain_task = group.create_task(_chain(data_dir, options))
-    rpc_url, chain_id, kind = chain_task.result()
+    rpc_urls, chain_id, kind = chain_task.result()
+    rpc_url = rpc_urls[0]
     genesis = await chain.genesis_hash(rpc_url)
     database_url = await _database_of_chain(
         data_dir, options, database_task.result(), chain_id, genesis, rpc_url
     )
-    given = (options.database_url, options.redis_url, options.rpc_url)
+    given = (options.database_url, options.redis_url, options.rpc_urls or None)
     names = (postgres.NAME, redis.NAME, chain.NAME)
     return DevServices(
         database_url=database_url,
         redis_url=redis_task.result(),
-        rpc_url=rpc_url,
+        rpc_urls=rpc_urls,
         chain_id=chain_id,
         genesis=genesis,
-        started=tuple(name for name, url in zip(names, given, strict=True) if url is None),
+        started=tuple(name for name, urls in zip(names, given, strict=True) if urls is None),
         started_anvil=kind == "anvil",
     )
 
@@ -123,25 +131,37 @@ async def _ping(url: str) -> None:
         ) from error
 
 
-async def _chain(data_dir: Path, options: DevOptions) -> tuple[str, int, str]:
-    """Returns the chain's URL, id and kind; refuses a given node of a real chain."""
-    if options.rpc_url is None:
+async def _chain(data_dir: Path, options: DevOptions) -> tuple[tuple[str, ...], int, str]:
+    """Returns the nodes' URLs, the chain's id and kind; refuses given nodes of a real chain."""
+    if not options.rpc_urls:
         started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
-        return started.rpc_url, started.chain_id, started.kind
-    try:
-        async with Rpc(options.rpc_url) as rpc:
-            chain_id = await Node(rpc).chain_id()
-    except (NodeUnavailable, RpcError) as error:
+        return (started.rpc_url,), started.chain_id, started.kind
+    chain_ids = {url: await _given_chain_id(url) for url in options.rpc_urls}
+    answering = {url: chain_id for url, chain_id in chain_ids.items() if chain_id is not None}
+    if not answering:
         raise Misconfigured(
-            f"The node at {options.rpc_url} does not answer; start it, or correct --rpc-url."
-        ) from error
-    if chain_id not in DEV_CHAIN_IDS:
-        allowed = ", ".join(map(str, sorted(DEV_CHAIN_IDS)))
-        raise Misconfigured(
-            f"The node at {options.rpc_url} is chain {chain_id}, not a dev chain ({allowed}); "
-            "use `ltzd run` for real chains."
+            f"The node at {options.rpc_urls[0]} does not answer; start it, or correct --rpc-url."
         )
-    return options.rpc_url, chain_id, "given"
+    for url, chain_id in answering.items():
+        if chain_id not in DEV_CHAIN_IDS:
+            allowed = ", ".join(map(str, sorted(DEV_CHAIN_IDS)))
+            raise Misconfigured(
+                f"The node at {url} is chain {chain_id}, not a dev chain ({allowed}); "
+                "use `ltzd run` for real chains."
+            )
+    first = next(iter(answering))
+    # The first node that answers comes first: the set-up uses it alone.
+    urls = (first, *(url for url in options.rpc_urls if url != first))
+    return urls, answering[first], "given"
+
+
+async def _given_chain_id(url: str) -> int | None:
+    """None if the node does not answer now: the others may do without it."""
+    try:
+        async with Rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS)) as rpc:
+            return await Node(rpc).chain_id()
+    except (NodeUnavailable, RpcError):
+        return None
 
 
 async def _database_of_chain(

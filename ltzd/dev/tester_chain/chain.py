@@ -7,7 +7,7 @@ holds one lock, which sending a transaction does not take. The callbacks in `hea
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
@@ -24,7 +24,7 @@ from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
-from ltzd.values import Address, Hash32
+from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
@@ -46,6 +46,7 @@ class TesterChain:
         self.block_tree = BlockTree(self.evm.genesis)
         self.pool = TransactionPool(chain_id, BLOCK_GAS_LIMIT)
         self.clock = ChainClock()
+        self.coinbase = ZERO_ADDRESS
         self.impersonated: set[Address] = set()
         self.impersonates_all = False
         self.work = asyncio.Event()
@@ -107,19 +108,14 @@ class TesterChain:
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
         """Executes a call after the transactions of `block`, as part of it."""
-        return await self._readers.run(
-            partial(self.evm.call, block, request, sender, overrides)
-        )
+        return await self._readers.run(partial(self.evm.call, block, request, sender, overrides))
 
     async def pending_block(self) -> MinedBlock:
         """The block that would be mined now, with as much of the pool as executes in time."""
         plan = self._next_plan(_PENDING_SECONDS)
-        root, version = plan.parent.state_root, self.pool.version
-        key = (plan.parent.hash, root, version, plan.base_fee, plan.timestamp)
+        key = (replace(plan, transactions=()), plan.parent.state_root, self.pool.version)
         if self._pending is None or self._pending[0] != key or _has_failed(self._pending[1]):
-            building = asyncio.create_task(
-                self._readers.run(partial(self.evm.build_pending, plan))
-            )
+            building = asyncio.create_task(self._readers.run(partial(self.evm.build_pending, plan)))
             self._pending = (key, building)
         return await asyncio.shield(self._pending[1])
 
@@ -170,12 +166,8 @@ class TesterChain:
         async with self._head_lock:
             tip = self.ancestor(depth, "Reorg")
             for height in range(depth):
-                plan = BlockPlan(
-                    tip,
-                    self.clock.next_timestamp(tip.timestamp),
-                    next_base_fee(tip.header),
-                    replacements[height] if height < len(replacements) else (),
-                )
+                transactions = replacements[height] if height < len(replacements) else ()
+                plan = self._plan(tip, next_base_fee(tip.header), transactions)
                 tip = (await self._builder.run(partial(self.evm.build, plan))).block
             self._set_head(tip)
 
@@ -198,6 +190,18 @@ class TesterChain:
             self._set_head(snapshot.head)
             return True
 
+    async def reset(self) -> None:
+        """Returns to genesis, as a new chain would begin; the genesis hash stays."""
+        async with self._head_lock:
+            genesis = self.block_tree.chain[0]
+            genesis.state_root = Hash32(genesis.header.state_root)
+            self.clock.reset()
+            self.pool.clear()
+            self.impersonated.clear()
+            self.impersonates_all = False
+            self._snapshots, self._base_fee_set = {}, None
+            self._set_head(genesis)
+
     # Changes without a transaction
 
     async def change_state(self, change: Callable[[EvmState], None]) -> None:
@@ -211,6 +215,11 @@ class TesterChain:
         self._base_fee_set = wei_per_gas
         self.work.set()
 
+    def set_gas_limit(self, gas: int) -> None:
+        """Sets the gas limit of the blocks from the next one on."""
+        self.pool.gas_limit = gas
+        self.work.set()
+
     def ancestor(self, depth: int, operation: str) -> MinedBlock:
         height = self.block_tree.head.number
         block = self.block_tree.at(height - depth)
@@ -222,13 +231,24 @@ class TesterChain:
         return block
 
     def _next_plan(self, seconds_at_most: float) -> BlockPlan:
-        head = self.block_tree.head
         waiting = self.pool.executable(self.nonce_of, self.base_fee())
+        transactions = list(islice(waiting, _CANDIDATES_AT_MOST))
+        return self._plan(self.block_tree.head, self.base_fee(), transactions, seconds_at_most)
+
+    def _plan(
+        self,
+        parent: MinedBlock,
+        base_fee: int,
+        transactions: Sequence[EvmTransaction],
+        seconds_at_most: float = float("inf"),
+    ) -> BlockPlan:
         return BlockPlan(
-            head,
-            self.clock.next_timestamp(head.timestamp),
-            self.base_fee(),
-            list(islice(waiting, _CANDIDATES_AT_MOST)),
+            parent,
+            self.clock.next_timestamp(parent.timestamp),
+            base_fee,
+            self.coinbase,
+            self.pool.gas_limit,
+            transactions,
             seconds_at_most,
         )
 

@@ -10,6 +10,8 @@ import time
 class ChainClock:
     def __init__(self) -> None:
         self.offset_seconds = 0
+        self.interval_seconds: int | None = None
+        """Seconds from each block to the next, whatever the wall clock says; None follows it."""
         self._set_for_next: int | None = None
 
     def now(self) -> int:
@@ -33,8 +35,17 @@ class ChainClock:
         self._set_for_next = timestamp
 
     def next_timestamp(self, parent_timestamp: int) -> int:
-        timestamp = self.now() if self._set_for_next is None else self._set_for_next
+        if self._set_for_next is not None:
+            timestamp = self._set_for_next
+        elif self.interval_seconds is not None:
+            timestamp = parent_timestamp + self.interval_seconds
+        else:
+            timestamp = self.now()
         return max(timestamp, parent_timestamp)
+
+    def reset(self) -> None:
+        """Returns to the wall clock."""
+        self.offset_seconds, self.interval_seconds, self._set_for_next = 0, None, None
 
     def mined(self) -> None:
         """Call after each block: the clock continues from a timestamp that `set_next` set."""

@@ -30,7 +30,7 @@ class TransactionPool:
         """Grows with every change of the content."""
         self._lifetime_seconds = lifetime_seconds
         self._chain_id = chain_id
-        self._gas_limit = gas_limit
+        self.gas_limit = gas_limit
         self._by_hash: dict[Hash32, EvmTransaction] = {}
         self._by_sender: dict[Address, dict[int, EvmTransaction]] = {}
         self._cost_of: dict[Address, int] = {}
@@ -136,7 +136,7 @@ class TransactionPool:
                 "max initcode size exceeded: "
                 f"code size {len(transaction.data)}, limit {_INITCODE_BYTES_AT_MOST}"
             )
-        if transaction.gas > self._gas_limit:
+        if transaction.gas > self.gas_limit:
             raise refused("exceeds block gas limit")
         if transaction.gas < transaction.charged_gas:
             raise refused(

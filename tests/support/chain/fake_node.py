@@ -8,7 +8,7 @@ where a test says so, and log what the test wants.
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from eth_abi.abi import decode, encode
@@ -19,6 +19,7 @@ from rlp.codec import decode as rlp_decode
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.rules.operator.fees import GWEI
@@ -219,6 +220,24 @@ class FakeNode(Rpc):
     block_gas_limit = 300_000_000
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
+    lost_requests = 0
+    """Publications from now on that never arrive."""
+    lost_replies = 0
+    """Publications from now on that arrive, but whose reply is lost."""
+    refusal: str | None = None
+    """The error text for every publication, or None to accept them."""
+    lag = 0
+    """Newest blocks that this node does not have yet."""
+    empty_answers = 0
+    """Requests for logs by range that are answered with an empty list."""
+    reads_by_hash = True
+    """False: the node knows no EIP-1898."""
+    kept_states = 1_000_000
+    """The number of blocks below the head whose state the node has not pruned."""
+    hides_receipts = False
+    """True: the node answers null for every receipt, as while it rebuilds its index."""
+    false_nonce: int | None = None
+    """The nonce that the node claims for every wallet."""
     _salt = 0
 
     def __init__(self) -> None:
@@ -251,25 +270,19 @@ class FakeNode(Rpc):
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
-        self.lost_requests = 0
-        """Publications from now on that never arrive."""
-        self.lost_replies = 0
-        """Publications from now on that arrive, but whose reply is lost."""
-        self.refusal: str | None = None
-        """The error text for every publication, or None to accept them."""
         self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
         """Publications to refuse: True for a full pool, or the error text."""
         self.refuses_cheap = False
         """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
-        self.lag = 0
-        """Newest blocks that this node does not have yet."""
-        self.empty_answers = 0
-        """Requests for logs by range that are answered with an empty list."""
         self.unheard: set[Address] = set()
         """Contracts whose logs are missing from answers by range."""
         self.is_blind_by_hash = False
         """True: answers by block hash are empty, too."""
         self.longest_range: int | None = None
+        self.forged_receipts: dict[Hash32, dict[str, Any]] = {}
+        """Receipts that the node makes up, by transaction."""
+        self.read_after: list[Hash32] = []
+        """The block that each call was run after."""
         self.before: dict[str, Callable[[], object]] = {}
         """Callbacks by method, called once just before the next answer."""
         self._methods = self._answered()
@@ -319,10 +332,18 @@ class FakeNode(Rpc):
         self.forget_blocks(depth, forgets_transactions=forgets_transactions)
         self.mine(depth + 1, takes_pool=False)
 
-    def use_nonce(self, wallet: Address) -> None:
-        """Mines a foreign transaction that was signed with the wallet's key."""
-        self.mine(takes_pool=False)
-        self.head.nonces[wallet] = self.head.nonces.get(wallet, 0) + 1
+    def use_nonce(self, wallet: Signer) -> SentTransaction:
+        """Mines a foreign transaction, signed with the wallet's key, and returns it."""
+        nonce = self.head.nonces.get(wallet.address, 0)
+        fees = (GWEI, 2 * GWEI)
+        signed = wallet.sign(
+            UnsignedTransaction(CHAIN_ID, nonce, *fees, 30_000, LTZ_AT, 0, b"foreign")
+        )
+        sent = _sent(signed.raw)
+        block = self.mine(takes_pool=False)
+        self.blocks[-1] = replace(block, transactions=[Done(sent, True, [])])
+        self.head.nonces[wallet.address] = nonce + 1
+        return sent
 
     def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
         """Returns all calls that ever arrived, by nonce: two of a nonce are a double spend."""
@@ -484,8 +505,12 @@ class FakeNode(Rpc):
     def _seen(self) -> list[Block]:
         return self.blocks[: len(self.blocks) - self.lag]
 
-    def _at(self, tag: str) -> Block | None:
+    def _at(self, tag: str | dict[str, Any]) -> Block | None:
         seen = self._seen()
+        if isinstance(tag, dict):
+            if not self.reads_by_hash:
+                raise RpcError(-32602, "json: cannot unmarshal object into Go value of type string")
+            return self._by_hash(tag["blockHash"])
         if tag in {"latest", "pending"}:
             return seen[-1]
         if tag == "finalized":
@@ -494,14 +519,30 @@ class FakeNode(Rpc):
             return seen[max(0, seen[-1].number - self.final_depth)]
         return next((block for block in seen if block.number == int(tag, 16)), None)
 
+    def _state_at(self, tag: str | dict[str, Any]) -> Block:
+        """Returns the block. Raises RpcError if the node lacks it, or has pruned its state."""
+        block = self._at(tag)
+        if block is None:
+            raise RpcError(-32000, "header not found")
+        if block.number < self._seen()[-1].number - self.kept_states:
+            raise RpcError(-32000, "missing trie node")
+        return block
+
     def _by_hash(self, block_hash: str) -> Block | None:
         return next((block for block in self._seen() if block.hash == hash_of(block_hash)), None)
 
     def _chain_id(self) -> str:
         return hex(CHAIN_ID)
 
-    def _block_by_number(self, tag: str, _full: bool) -> Any:
-        return _header(self._at(tag))
+    def _block_by_number(self, tag: str, full: bool) -> Any:
+        block = self._at(tag)
+        header = _header(block)
+        if header is not None and block is not None:
+            header["transactions"] = [
+                _transaction_fields(done.sent, block) if full else hex_of(done.sent.hash)
+                for done in block.transactions
+            ]
+        return header
 
     def _block_by_hash(self, block_hash: str, _full: bool) -> Any:
         return _header(self._by_hash(block_hash))
@@ -533,6 +574,11 @@ class FakeNode(Rpc):
         return block and [{"logs": _logs_of(block, None)}]
 
     def _transaction_receipt(self, transaction_hash: str) -> Any:
+        forged = self.forged_receipts.get(hash_of(transaction_hash))
+        if forged is not None:
+            return forged
+        if self.hides_receipts:
+            return None
         for block in self._seen():
             for done in block.transactions:
                 if done.sent.hash == hash_of(transaction_hash):
@@ -546,11 +592,12 @@ class FakeNode(Rpc):
                     }
         return None
 
-    def _transaction_count(self, wallet: str, tag: str) -> Any:
-        block = self._at(tag)
-        return hex(block.nonces.get(address_of(wallet), 0) if block else 0)
+    def _transaction_count(self, wallet: str, tag: str | dict[str, Any]) -> Any:
+        nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
+        return hex(nonce if self.false_nonce is None else self.false_nonce)
 
-    def _balance(self, _wallet: str, _tag: str) -> str:
+    def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
+        self._state_at(tag)
         return hex(self.balance)
 
     def _code(self, address: str, _tag: str) -> str:
@@ -559,32 +606,33 @@ class FakeNode(Rpc):
     def _max_priority_fee_per_gas(self) -> str:
         return hex(self.tip)
 
-    def _call(self, call: dict[str, str], _tag: str) -> str:
+    def _call(self, call: dict[str, str], tag: str | dict[str, Any] = "latest") -> str:
         data = bytes_of(call["data"])
+        block = self._state_at(tag)
+        self.read_after.append(block.hash)
         if data[:4] == _REF_WORD:
             word = int.from_bytes(data[4:], "big")
-            used = self._seen()[-1].used
+            used = block.used
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
             return hex_of(bits.to_bytes(32, "big"))
         if data[:4] == _MINT_LIMIT:
             words = (
                 self.mint_capacity,
                 self.mint_window_seconds,
-                max(0, self._available(self._seen()[-1])),
+                max(0, self._available(block)),
             )
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
         try:
-            head = self._seen()[-1]
-            self._run(address_of(call["to"]), data, dict(head.used), self._available(head))
+            self._run(address_of(call["to"]), data, dict(block.used), self._available(block))
         except Reverted as error:
             raise RpcError(3, "execution reverted", error.data) from error
         return "0x"
 
-    def _estimate_gas(self, call: dict[str, str]) -> str:
-        self._call(call, "latest")
+    def _estimate_gas(self, call: dict[str, str], tag: str | dict[str, Any] = "latest") -> str:
+        self._call(call, tag)
         return hex(60_000)
 
     def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
@@ -671,6 +719,29 @@ def _sent(raw: bytes) -> SentTransaction:
         to=Address(fields[5]),
         data=fields[7],
     )
+
+
+def _transaction_fields(sent: SentTransaction, block: Block) -> dict[str, Any]:
+    """Returns a transaction as nodes show it in a block."""
+    fields = rlp_decode(sent.raw[1:])  # type: ignore[no-untyped-call]
+    names = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas")
+    quantities = {name: hex(int.from_bytes(fields[i], "big")) for i, name in enumerate(names)}
+    ends = {name: hex(int.from_bytes(fields[i], "big")) for i, name in ((9, "yParity"), (9, "v"))}
+    signature = {name: hex(int.from_bytes(fields[i], "big")) for i, name in ((10, "r"), (11, "s"))}
+    return {
+        "type": "0x2",
+        "hash": hex_of(sent.hash),
+        "from": hex_of(sent.sender),
+        "to": hex_of(sent.to),
+        "value": hex(int.from_bytes(fields[6], "big")),
+        "input": hex_of(sent.data),
+        "accessList": [],
+        "blockHash": hex_of(block.hash),
+        "blockNumber": hex(block.number),
+        **quantities,
+        **ends,
+        **signature,
+    }
 
 
 def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:

@@ -4,7 +4,6 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from eth.abc import ComputationAPI
 from eth.exceptions import VMError
@@ -15,9 +14,7 @@ from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, 
 from ltzd.dev.tester_chain.execution.ordered_trie import ordered_root
 from ltzd.dev.tester_chain.execution.state import EvmState, created_address
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
-from ltzd.values import ZERO_ADDRESS, Address, Hash32
-
-COINBASE: Final = ZERO_ADDRESS
+from ltzd.values import Address, Hash32
 
 
 @dataclass(frozen=True)
@@ -27,6 +24,8 @@ class BlockPlan:
     parent: MinedBlock
     timestamp: int
     base_fee: int
+    coinbase: Address
+    gas_limit: int
     transactions: Sequence[EvmTransaction]
     seconds_at_most: float = float("inf")
 
@@ -157,9 +156,9 @@ def _new_header(plan: BlockPlan) -> Header:
     return header(
         difficulty=0,
         block_number=plan.parent.number + 1,
-        gas_limit=plan.parent.header.gas_limit,
+        gas_limit=plan.gas_limit,
         timestamp=plan.timestamp,
-        coinbase=COINBASE,
+        coinbase=plan.coinbase,
         parent_hash=plan.parent.hash,
         # Random like PREVRANDAO; also gives otherwise equal blocks different hashes.
         mix_hash=os.urandom(32),

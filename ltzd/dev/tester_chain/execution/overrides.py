@@ -1,4 +1,4 @@
-"""What a call assumes of the state and of its block, instead of what the chain holds.
+"""The state and the block that a call assumes in place of those that the chain holds.
 
 Values have been checked before: amounts in wei, times in Unix seconds.
 """

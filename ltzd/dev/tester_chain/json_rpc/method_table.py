@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.json_rpc.filters import Filters
 from ltzd.dev.tester_chain.json_rpc.params import Params
 from ltzd.dev.tester_chain.miner import Miner
 
@@ -13,6 +14,7 @@ from ltzd.dev.tester_chain.miner import Miner
 class MethodContext:
     chain: TesterChain
     miner: Miner
+    filters: Filters
 
 
 Handler = Callable[[MethodContext, Params], Awaitable[object]]

@@ -20,6 +20,8 @@ from typing import Final
 from aiohttp import WSMsgType, web
 
 from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.json_rpc.cross_origin import loopback_pages
+from ltzd.dev.tester_chain.json_rpc.filters import Filters
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, RpcMethod
 from ltzd.dev.tester_chain.json_rpc.methods import METHODS
 from ltzd.dev.tester_chain.json_rpc.protocol import answer
@@ -79,7 +81,7 @@ async def running(
         raise Misconfigured("The block time is negative; give 0 to mine on demand.")
     listener = _listener(host, port)
     chain = TesterChain(chain_id)
-    context = MethodContext(chain, Miner(chain, block_time))
+    context = MethodContext(chain, Miner(chain, block_time), Filters(chain))
     runner = web.AppRunner(
         _application(context), access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
     )
@@ -130,7 +132,7 @@ def _listener(host: str, port: int) -> socket.socket:
 
 
 def _application(context: MethodContext) -> web.Application:
-    application = web.Application(client_max_size=_BODY_BYTES_AT_MOST)
+    application = web.Application(client_max_size=_BODY_BYTES_AT_MOST, middlewares=[loopback_pages])
 
     async def post(request: web.Request) -> web.Response:
         reply = await answer(context, METHODS, await request.read())

@@ -10,6 +10,7 @@ from ltzd.dev.tester_chain.json_rpc.methods import (  # noqa: F401 - each adds i
     logs,
     network,
     reorgs,
+    signing,
     time_and_mining,
     transactions,
 )

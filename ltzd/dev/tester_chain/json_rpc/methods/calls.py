@@ -2,7 +2,7 @@
 
 from ltzd.dev.tester_chain.errors import refused, reverted
 from ltzd.dev.tester_chain.execution.block import MinedBlock
-from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome
+from ltzd.dev.tester_chain.execution.evm import CallOutcome
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import TransactionFields
@@ -27,7 +27,7 @@ async def call(context: MethodContext, params: Params) -> str:
         context,
         block,
         request,
-        _gas_given(request),
+        _gas_given(context, request),
         pending=choice.is_pending,
         assumed=overrides(params, 2),
     )
@@ -49,7 +49,7 @@ async def gas_needed(
 ) -> int:
     """The least gas, within 1.5 %, with which the transaction succeeds. Raises JsonRpcError."""
     state = context.chain.assumed_state(block, assumed)
-    highest = _allowance(state, request)
+    highest = _allowance(state, request, _gas_given(context, request))
     _check(state, request, _unsigned(context, request, highest))
     if not request.data and request.to and not state.code(Address(request.to)):
         return _TRANSFER_GAS
@@ -90,9 +90,10 @@ def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> Transac
     return request.as_unsigned(chain_id=context.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
 
 
-def _gas_given(request: CallRequest) -> int:
+def _gas_given(context: MethodContext, request: CallRequest) -> int:
     """The gas that the caller names, also 0, but at most the block limit, as in geth."""
-    return BLOCK_GAS_LIMIT if request.gas is None else min(request.gas, BLOCK_GAS_LIMIT)
+    limit = context.chain.pool.gas_limit
+    return limit if request.gas is None else min(request.gas, limit)
 
 
 def _check(state: EvmState, request: CallRequest, unsigned: TransactionFields) -> None:
@@ -106,9 +107,8 @@ def _check(state: EvmState, request: CallRequest, unsigned: TransactionFields) -
         raise refused(f"intrinsic gas too low: have {unsigned.gas}, want {unsigned.min_gas_limit}")
 
 
-def _allowance(state: EvmState, request: CallRequest) -> int:
+def _allowance(state: EvmState, request: CallRequest, gas: int) -> int:
     """The gas that the sender can pay for, if a price is named."""
-    gas = _gas_given(request)
     if not request.fee_cap:
         return gas
     balance = state.balance(request.sender)

@@ -18,6 +18,35 @@ async def set_balance(context: MethodContext, params: Params) -> None:
     await context.chain.change_state(change)
 
 
+@method("anvil_addBalance", params_at_most=2)
+async def add_balance(context: MethodContext, params: Params) -> None:
+    """Adds wei to a balance, which stops at 2^256 - 1."""
+    address, wei = params.address(0), params.quantity(1, "balance")
+
+    def change(state: EvmState) -> None:
+        state.set_balance(address, min(state.balance(address) + wei, 2**256 - 1))
+
+    await context.chain.change_state(change)
+
+
+@method("anvil_setCoinbase", "hardhat_setCoinbase", params_at_most=1)
+async def set_coinbase(context: MethodContext, params: Params) -> None:
+    """Sets the account that gets the tips of the blocks from the next one on."""
+    context.chain.coinbase = params.address(0)
+
+
+@method("anvil_setLoggingEnabled", "hardhat_setLoggingEnabled", params_at_most=1)
+async def set_logging_enabled(_context: MethodContext, params: Params) -> None:
+    """Changes nothing: this chain logs only its own failures."""
+    params.flag(0, "enabled", default=True)
+
+
+@method("anvil_setRpcUrl", params_at_most=1)
+async def set_rpc_url(_context: MethodContext, params: Params) -> None:
+    """Changes nothing, as in an anvil that is no fork."""
+    params.required(0, "url")
+
+
 @method("anvil_setNonce", "hardhat_setNonce", "evm_setAccountNonce", params_at_most=2)
 async def set_nonce(context: MethodContext, params: Params) -> None:
     address, nonce = params.address(0), params.quantity(1, "nonce", at_most=2**64 - 2)

@@ -30,6 +30,16 @@ async def peer_count(_context: MethodContext, _: Params) -> str:
     return "0x0"
 
 
+@method("eth_coinbase")
+async def coinbase(context: MethodContext, _: Params) -> str:
+    return hex_of(context.chain.coinbase)
+
+
+@method("eth_hashrate")
+async def hashrate(_context: MethodContext, _: Params) -> str:
+    return "0x0"
+
+
 @method("eth_syncing")
 async def syncing(_context: MethodContext, _: Params) -> bool:
     return False
@@ -59,10 +69,29 @@ async def pool_status(context: MethodContext, _: Params) -> JsonObject:
     }
 
 
+@method("txpool_inspect")
+async def pool_texts(context: MethodContext, _: Params) -> JsonObject:
+    """The pool's transactions, each as a line of text."""
+    content = zip(("pending", "queued"), _pending_and_queued(context), strict=True)
+    return {
+        name: {
+            sender: {nonce: _line(each) for nonce, each in transactions.items()}
+            for sender, transactions in by_sender.items()
+        }
+        for name, by_sender in content
+    }
+
+
 @method("txpool_content")
 async def pool_content(context: MethodContext, _: Params) -> JsonObject:
     pending, queued = _pending_and_queued(context)
     return {"pending": pending, "queued": queued}
+
+
+def _line(transaction: JsonObject) -> str:
+    value, gas, price = (int(transaction[name], 16) for name in ("value", "gas", "gasPrice"))
+    to = transaction["to"] or "contract creation"
+    return f"{to}: {value} wei + {gas} gas \N{MULTIPLICATION SIGN} {price} wei"
 
 
 def _pending_and_queued(context: MethodContext) -> tuple[JsonObject, JsonObject]:

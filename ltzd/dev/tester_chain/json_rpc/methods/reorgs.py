@@ -25,6 +25,15 @@ async def revert(context: MethodContext, params: Params) -> bool:
     return await context.chain.revert(params.quantity(0, "id"))
 
 
+@method("anvil_reset", "hardhat_reset", params_at_most=1)
+async def reset(context: MethodContext, params: Params) -> None:
+    """Returns to genesis. Refuses to fork another chain."""
+    options = params.given(0)
+    if isinstance(options, dict) and options.get("forking") is not None:
+        raise invalid_parameter("forking", "this chain cannot fork another")
+    await context.chain.reset()
+
+
 @method("anvil_rollback", params_at_most=1)
 async def rollback(context: MethodContext, params: Params) -> None:
     await context.chain.rollback(params.quantity(0, "depth", 1))

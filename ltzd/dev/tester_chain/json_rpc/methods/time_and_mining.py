@@ -2,12 +2,13 @@
 
 from typing import cast
 
-from ltzd.dev.tester_chain.errors import invalid_parameter
+from ltzd.dev.tester_chain.errors import INVALID_PARAMS, JsonRpcError, invalid_parameter
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.params import Params, quantity
 
 _BLOCKS_AT_MOST = 100_000
 _SECONDS_AT_MOST = 2**40
+_GAS_AT_MOST = 2**63 - 1
 
 
 @method("anvil_mine", "hardhat_mine", params_at_most=2)
@@ -68,6 +69,40 @@ async def set_time(context: MethodContext, params: Params) -> int:
 @method("evm_setNextBlockTimestamp", "anvil_setNextBlockTimestamp", params_at_most=1)
 async def set_next_block_timestamp(context: MethodContext, params: Params) -> None:
     _set_next_timestamp(context, params.quantity(0, "timestamp", at_most=_SECONDS_AT_MOST))
+
+
+@method("anvil_setBlockTimestampInterval", "evm_setBlockTimestampInterval", params_at_most=1)
+async def set_block_timestamp_interval(context: MethodContext, params: Params) -> None:
+    """Sets the seconds from each block's timestamp to the next one's."""
+    seconds = params.quantity(0, "seconds", at_most=_SECONDS_AT_MOST)
+    context.chain.clock.interval_seconds = seconds
+
+
+@method("anvil_removeBlockTimestampInterval", "evm_removeBlockTimestampInterval")
+async def remove_block_timestamp_interval(context: MethodContext, _: Params) -> bool:
+    """Returns whether an interval was set."""
+    was_set = context.chain.clock.interval_seconds is not None
+    context.chain.clock.interval_seconds = None
+    return was_set
+
+
+@method("anvil_setBlockGasLimit", "evm_setBlockGasLimit", params_at_most=1)
+async def set_block_gas_limit(context: MethodContext, params: Params) -> bool:
+    context.chain.set_gas_limit(params.quantity(0, "gasLimit", at_most=_GAS_AT_MOST))
+    return True
+
+
+@method("anvil_setMinGasPrice", "hardhat_setMinGasPrice", params_at_most=1)
+async def set_min_gas_price(_context: MethodContext, _: Params) -> None:
+    """Refused as in anvil: blocks have a base fee here."""
+    raise JsonRpcError(
+        INVALID_PARAMS, "anvil_setMinGasPrice is not supported when EIP-1559 is active"
+    )
+
+
+@method("anvil_getGenesisTime")
+async def genesis_time(context: MethodContext, _: Params) -> int:
+    return context.chain.block_tree.chain[0].timestamp
 
 
 @method("anvil_setNextBlockBaseFeePerGas", "hardhat_setNextBlockBaseFeePerGas", params_at_most=1)

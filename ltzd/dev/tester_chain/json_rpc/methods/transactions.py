@@ -8,7 +8,7 @@ from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.methods.calls import gas_needed
 from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, receipt_object, transaction_object
 from ltzd.dev.tester_chain.json_rpc.params import Params
-from ltzd.values import checksummed, hex_of
+from ltzd.values import Address, checksummed, hex_of
 
 
 @method("eth_sendRawTransaction", params_at_most=1)
@@ -18,8 +18,24 @@ async def send_raw(context: MethodContext, params: Params) -> str:
 
 @method("eth_sendTransaction", params_at_most=1)
 async def send(context: MethodContext, params: Params) -> str:
+    return hex_of(context.chain.send(await completed(context, params)))
+
+
+@method("eth_sendUnsignedTransaction", params_at_most=1)
+async def send_unsigned(context: MethodContext, params: Params) -> str:
+    """Sends for any account, as if it were impersonated."""
+    sender = call_request(params.mapping(0, "transaction")).sender
+    transaction = await completed(context, params, impersonated=sender)
+    return hex_of(context.chain.send(transaction))
+
+
+async def completed(
+    context: MethodContext, params: Params, impersonated: Address | None = None
+) -> EvmTransaction:
+    """The signed transaction, with defaults for the gas, nonce and fees that the caller omits."""
     request = call_request(params.mapping(0, "transaction"))
-    _check_can_sign(context, request)
+    if request.sender != impersonated:
+        _check_can_sign(context, request)
     gas = request.gas
     if gas is None:
         gas = await gas_needed(context, context.chain.block_tree.head, request)
@@ -27,7 +43,7 @@ async def send(context: MethodContext, params: Params) -> str:
     nonce = request.nonce
     if nonce is None:
         nonce = context.chain.next_nonce(request.sender)
-    return hex_of(context.chain.send(signed(context, request, nonce, gas)))
+    return signed(context, request, nonce, gas, impersonated)
 
 
 @method("eth_getTransactionByHash", params_at_most=1)
@@ -56,9 +72,16 @@ async def receipt(context: MethodContext, params: Params) -> JsonObject | None:
     return None if inclusion is None else receipt_object(*inclusion)
 
 
-def signed(context: MethodContext, request: CallRequest, nonce: int, gas: int) -> EvmTransaction:
+def signed(
+    context: MethodContext,
+    request: CallRequest,
+    nonce: int,
+    gas: int,
+    impersonated: Address | None = None,
+) -> EvmTransaction:
     """Signs for an unlocked or impersonated account. Raises JsonRpcError for any other."""
-    _check_can_sign(context, request)
+    if request.sender != impersonated:
+        _check_can_sign(context, request)
     unsigned = request.as_unsigned(
         chain_id=context.chain.chain_id,
         nonce=nonce,

@@ -1,0 +1,13 @@
+"""What a client has learned of its node, so that a node's lack is found out once.
+
+Sizes and rates that a node accepts are learned elsewhere: see `rules/nodes`.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True)
+class NodeTraits:
+    """`reads_by_hash`: the node reads state after a block named by its hash (EIP-1898)."""
+
+    reads_by_hash: bool = True

@@ -1,0 +1,182 @@
+"""The clients of a pool: one that chooses a node for each request, one that stays with its node."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from ltzd.chain.node.rpc import RpcCall, RpcClient
+from ltzd.chain.node.traits import NodeTraits
+from ltzd.chain.pool.member import Member
+from ltzd.chain.pool.policy import NodePoolPolicy
+from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.clock import Clock
+from ltzd.errors import NodeUnavailable
+
+Answer = TypeVar("Answer")
+Send = Callable[[RpcClient], Awaitable[Answer]]
+
+
+class Ranking(Protocol):
+    """The pool, as its clients see it."""
+
+    policy: NodePoolPolicy
+    clock: Clock
+
+    def ranked(self, role: str) -> list[Member]:
+        """The nodes that may be asked, the best first. Raises NodeUnavailable if there is none."""
+
+    def seconds(self, member: Member, at_least: int) -> list[Member]:
+        """The other usable nodes that have reached a height, the best first."""
+
+    def is_alone(self, member: Member) -> bool: ...
+
+
+class PoolClient:
+    """Gives each request to the best node, and to the next one after a failure or a long silence.
+
+    Requests only read, or publish signed bytes: a request that two nodes receive does no harm.
+    """
+
+    def __init__(self, pool: Ranking, role: str) -> None:
+        self._pool = pool
+        self._role = role
+        self._batcher: Batcher[RpcCall, Any] = Batcher(self.batch)
+        self._traits = NodeTraits()
+
+    async def call(self, method: str, *params: object) -> Any:
+        return await self._ask(lambda rpc: rpc.call(method, *params))
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        return await self._ask(lambda rpc: rpc.batch(calls)) if calls else []
+
+    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
+        return await self._ask(lambda rpc: rpc.outcomes(calls)) if calls else []
+
+    async def batched_call(self, method: str, *params: object) -> Any:
+        return await self._batcher.ask((method, params))
+
+    def pinned(self) -> RpcClient:
+        """Raises NodeUnavailable if no node may be asked."""
+        return PinnedClient(self._pool, self._pool.ranked(self._role)[0], self._role)
+
+    def others(self, at_least: int) -> Sequence[RpcClient]:
+        """Raises RuntimeError: only a pinned client has others."""
+        raise RuntimeError("others() needs a pinned client")
+
+    @property
+    def is_alone(self) -> bool:
+        return self._pool.is_alone(self._pool.ranked(self._role)[0])
+
+    def publishers(self) -> Sequence[RpcClient]:
+        """Raises NodeUnavailable if no node may be asked."""
+        members = self._pool.ranked(self._role)[: self._pool.policy.publishers]
+        return [PinnedClient(self._pool, member, self._role) for member in members]
+
+    @property
+    def traits(self) -> NodeTraits:
+        """Of all nodes together: what one node lacks, no request to the pool relies on."""
+        return self._traits
+
+    def report_contradiction(self, kind: str) -> None:
+        self._pool.ranked(self._role)[0].distrust(kind)
+
+    async def _ask(self, send: Send[Answer]) -> Answer:
+        members = self._pool.ranked(self._role)
+        if len(members) == 1:
+            return await members[0].measured(send(members[0].clients[self._role]))
+        return await self._race(members, send)
+
+    async def _race(self, members: Sequence[Member], send: Send[Answer]) -> Answer:
+        """The first answer; each failure, and each pause without an answer, asks one node more."""
+        waiting = list(members)
+        asked: dict[asyncio.Task[Answer], tuple[Member, float]] = {}
+        fault: NodeUnavailable | None = None
+        clock, hedge_after = self._pool.clock, self._pool.policy.hedge_after
+        try:
+            while waiting or asked:
+                if waiting:
+                    member = waiting.pop(0)
+                    answer = member.measured(send(member.clients[self._role]))
+                    asked[asyncio.ensure_future(answer)] = (member, clock())
+                done, _ = await asyncio.wait(
+                    asked,
+                    timeout=hedge_after if waiting else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in done:
+                    del asked[task]
+                    error = task.exception()
+                    if not isinstance(error, NodeUnavailable):
+                        _note_overtaken(asked.values(), clock() - hedge_after)
+                        return task.result()
+                    fault = error
+        finally:
+            for task in asked:
+                task.cancel()
+        assert fault is not None, "no node was asked"
+        raise fault
+
+
+def _note_overtaken(asked: Iterable[tuple[Member, float]], asked_before: float) -> None:
+    """A node that was asked long before the one that answered counts as hung."""
+    for member, at in asked:
+        if at <= asked_before:
+            member.failed("timeout", "The node has not answered a request that another has")
+
+
+class PinnedClient:
+    """Stays with one node. With other nodes to turn to, it waits less long for an answer."""
+
+    def __init__(self, pool: Ranking, member: Member, role: str) -> None:
+        self._pool = pool
+        self._member = member
+        self._role = role
+        self._rpc = member.clients[role]
+
+    async def call(self, method: str, *params: object) -> Any:
+        return await self._bounded(self._rpc.call(method, *params))
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        return await self._bounded(self._rpc.batch(calls)) if calls else []
+
+    async def outcomes(self, calls: Sequence[RpcCall]) -> list[Any]:
+        return await self._bounded(self._rpc.outcomes(calls)) if calls else []
+
+    async def batched_call(self, method: str, *params: object) -> Any:
+        return await self._bounded(self._rpc.batched_call(method, *params))
+
+    def pinned(self) -> RpcClient:
+        return self
+
+    def others(self, at_least: int) -> Sequence[RpcClient]:
+        members = self._pool.seconds(self._member, at_least)
+        return [PinnedClient(self._pool, member, self._role) for member in members]
+
+    @property
+    def is_alone(self) -> bool:
+        return self._pool.is_alone(self._member)
+
+    def publishers(self) -> Sequence[RpcClient]:
+        return (self,)
+
+    @property
+    def traits(self) -> NodeTraits:
+        return self._rpc.traits
+
+    def report_contradiction(self, kind: str) -> None:
+        self._member.distrust(kind)
+
+    async def _bounded(self, answer: Awaitable[Answer]) -> Answer:
+        return await self._member.measured(self._in_time(answer))
+
+    async def _in_time(self, answer: Awaitable[Answer]) -> Answer:
+        limit = None if self.is_alone else self._pool.policy.pinned_timeout
+        try:
+            async with asyncio.timeout(limit) as deadline:
+                return await answer
+        except TimeoutError as error:
+            if not deadline.expired():
+                raise
+            raise NodeUnavailable(
+                f"The node does not answer within {limit:g} s", kind="timeout"
+            ) from error

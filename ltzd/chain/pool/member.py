@@ -1,0 +1,165 @@
+"""One node of a pool: its clients, and what its answers have told of it."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Mapping
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node.node import Header
+from ltzd.chain.node.rpc import RpcClient
+from ltzd.chain.pool.policy import NodePoolPolicy
+from ltzd.chain.pool.report import Unfit
+from ltzd.concurrency.clock import Clock
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes import breaker
+from ltzd.rules.nodes.breaker import CLOSED, Breaker
+from ltzd.rules.nodes.choice import NodeObservation
+
+log = structlog.get_logger()
+
+Answer = TypeVar("Answer")
+
+_LATENCY_WEIGHT = 0.2
+"""Of the newest answer in the average of latencies."""
+
+_REASONS = {"timeout": Unfit.HUNG, "rate_limited": Unfit.RATE_LIMITED}
+
+
+class Member:
+    """`clients` holds a client per role. `unfit` is None once the node's chain is verified."""
+
+    def __init__(
+        self, name: str, clients: Mapping[str, RpcClient], policy: NodePoolPolicy, clock: Clock
+    ) -> None:
+        self.name = name
+        self.clients = clients
+        self._policy = policy
+        self._clock = clock
+        self._breaker: Breaker = CLOSED
+        self._failure = Unfit.UNREACHABLE
+        self._distrusted_until = 0.0
+        self._distrust = 0.0
+        self._verdict: Unfit | None = Unfit.UNVERIFIED
+        self.head: Header | None = None
+        self.latency: float | None = None
+        self.answered_at: float | None = None
+        self.in_flight = 0
+        self.errors: Counter[str] = Counter()
+        self.detail = ""
+
+    @property
+    def is_verified(self) -> bool:
+        return self._verdict is None
+
+    @property
+    def is_excluded(self) -> bool:
+        return self._verdict is not None and self._verdict.excludes
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the circuit is open: the node failed and has not answered since."""
+        return self._breaker.is_open
+
+    @property
+    def is_distrusted(self) -> bool:
+        return self._clock() < self._distrusted_until
+
+    @property
+    def reason(self) -> Unfit | None:
+        """Why the node is not used first, apart from its height; None if nothing is wrong."""
+        if self.is_excluded:
+            return self._verdict
+        if self.is_open:
+            return self._failure
+        return Unfit.DISAGREES if self.is_distrusted else self._verdict
+
+    def observation(self) -> NodeObservation:
+        return NodeObservation(
+            self.head.number if self.head else None,
+            self.latency,
+            self.is_open,
+            self.is_distrusted,
+        )
+
+    def is_probe_due(self) -> bool:
+        """Whether a look at the node may be taken now: at any time while its circuit is closed."""
+        return not self.is_open or self._breaker.is_probe_due(self._clock())
+
+    async def measured(self, answer: Awaitable[Answer]) -> Answer:
+        """Awaits a request to this node and learns from its end. Raises NodeUnavailable."""
+        begun = self._clock()
+        self.in_flight += 1
+        try:
+            result = await answer
+        except NodeUnavailable as error:
+            self.failed(error.kind, error.message)
+            raise
+        except asyncio.CancelledError:
+            raise
+        except Exception:
+            self._answered(self._clock() - begun)  # An error object is an answer, too.
+            raise
+        finally:
+            self.in_flight -= 1
+        self._answered(self._clock() - begun)
+        return result
+
+    def _answered(self, seconds: float) -> None:
+        if self._breaker.is_open:
+            log.info("node.recovered", node=self.name)
+        self._breaker = CLOSED
+        self.answered_at = self._clock()
+        previous = seconds if self.latency is None else self.latency
+        self.latency = previous + _LATENCY_WEIGHT * (seconds - previous)
+
+    def failed(self, kind: str, detail: str) -> None:
+        """Counts a failed request; a timeout opens the circuit at once."""
+        self.errors[kind] += 1
+        self.detail = detail
+        telemetry.NODE_ERRORS.labels(self.name, kind).inc()
+        was_open = self._breaker.is_open
+        self._failure = _REASONS.get(kind, Unfit.UNREACHABLE)
+        policy = self._policy.breaker
+        weight = policy.failures if kind == "timeout" else 1
+        self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
+        if self._breaker.is_open and not was_open:
+            log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
+
+    def observe_head(self, head: Header) -> None:
+        self.head = head
+
+    def verified(self) -> None:
+        if self._verdict is not None:
+            log.info("node.verified", node=self.name)
+        self._verdict = None
+
+    def rejected(self, verdict: Unfit, detail: str) -> None:
+        """Records that the node does not belong to the chain; nothing is read from it."""
+        if self._verdict is not verdict:
+            log.critical("node.rejected", node=self.name, kind=verdict.value, reason=detail)
+        self._verdict = verdict
+        self.detail = detail
+
+    def distrust(self, kind: str) -> None:
+        """Records a contradiction: for a growing while the node is asked only as the last."""
+        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        self.errors[f"disagreement_{kind}"] += 1
+        if self.is_distrusted:
+            return
+        self._distrust = min(
+            2 * self._distrust or self._policy.distrust_first, self._policy.distrust_longest
+        )
+        self._distrusted_until = self._clock() + self._distrust
+        self.detail = f"contradiction: {kind}"
+        log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
+
+
+def name_of(url: str) -> str:
+    """Host and port: a path or a user part may hold a secret."""
+    parts = urlsplit(url)
+    default = 443 if parts.scheme in {"https", "wss"} else 80
+    return f"{parts.hostname}:{parts.port or default}"

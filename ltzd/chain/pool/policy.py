@@ -1,0 +1,33 @@
+"""The settings of a pool of nodes. Units: seconds."""
+
+from dataclasses import dataclass, field
+
+from ltzd.rules.nodes.breaker import BreakerPolicy
+from ltzd.rules.nodes.choice import ChoicePolicy
+
+
+@dataclass(frozen=True, slots=True)
+class NodePoolPolicy:
+    """`timeout` bounds each request to a node, `connections` the requests of a role at one node.
+
+    With other nodes to turn to, a request that has no answer after `hedge_after` is also given to
+    the next node, and a pinned request is given up after `pinned_timeout`.
+    """
+
+    timeout: float = 10.0
+    connections: int = 16
+    hedge_after: float = 2.0
+    pinned_timeout: float = 4.0
+    publishers: int = 2
+    """A transaction is published to so many nodes at once."""
+    watch_pause: float = 2.0
+    """Between two looks at a node's head."""
+    compare_pause: float = 15.0
+    """Between two comparisons of the nodes' blocks at one height."""
+    compare_depth: int = 4
+    """Comparisons look so far below the credible height, where branches rarely differ."""
+    distrust_first: float = 30.0
+    distrust_longest: float = 3600.0
+    """How long a node that contradicts itself or others is asked last; doubles each time."""
+    choice: ChoicePolicy = field(default_factory=ChoicePolicy)
+    breaker: BreakerPolicy = field(default_factory=BreakerPolicy)

@@ -1,0 +1,193 @@
+"""The nodes of one chain as one: who is asked first, and the state of each node."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from typing import Self
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc, RpcPolicy
+from ltzd.chain.pool.chain_check import ChainMismatch, ExpectedChain, check_chain
+from ltzd.chain.pool.clients import PoolClient
+from ltzd.chain.pool.member import Member, name_of
+from ltzd.chain.pool.policy import NodePoolPolicy
+from ltzd.chain.pool.report import NodeReport, Unfit
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.choice import credible_height, is_behind, ranking
+
+WATCH = "watch"
+"""The role of the pool's own requests."""
+ROLES = ("http", "operator", "indexer", "deliveries", WATCH)
+
+
+class NodePool:
+    """Owns the clients of all nodes; use it as an async context manager.
+
+    Before `expect`, every node may be asked; after it only nodes that have proven to belong to the
+    expected chain.
+    """
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        policy: NodePoolPolicy | None = None,
+        clock: Clock = loop_time,
+    ) -> None:
+        self.policy = policy or NodePoolPolicy()
+        self.clock = clock
+        self._urls = list(urls)
+        self._stack = AsyncExitStack()
+        self._in_use: dict[str, int] = {}
+        self._expected: ExpectedChain | None = None
+        self.members: list[Member] = []
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            for name, url in zip(_distinct_names(self._urls), self._urls, strict=True):
+                clients = {}
+                for role in ROLES:
+                    limits = RpcPolicy(self.policy.timeout, self.policy.connections)
+                    clients[role] = await stack.enter_async_context(Rpc(url, limits))
+                self.members.append(Member(name, clients, self.policy, self.clock))
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    def client(self, role: str) -> PoolClient:
+        """The client of a role; each role has connections of its own to every node."""
+        return PoolClient(self, role)
+
+    def nodes(self) -> Iterator[tuple[str, Node]]:
+        """Name and client of each node, also of those that may not be used."""
+        for member in self.members:
+            yield member.name, Node(member.clients[WATCH])
+
+    # Choice
+
+    def ranked(self, role: str) -> list[Member]:
+        """The nodes that may be asked, the best first. Raises NodeUnavailable if there is none."""
+        members = [member for member in self.members if self._may_be_asked(member)]
+        if len(members) > 1:
+            members = self._sorted(role, members)
+        if not members:
+            faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
+            raise NodeUnavailable(f"No node can be used: {faults}")
+        return members
+
+    def _sorted(self, role: str, members: Sequence[Member]) -> list[Member]:
+        used = self._in_use.get(role)
+        in_use = next((i for i, member in enumerate(members) if id(member) == used), None)
+        observations = [member.observation() for member in members]
+        order = ranking(observations, in_use, self.policy.choice)
+        self._in_use[role] = id(members[order[0]])
+        return [members[position] for position in order]
+
+    def _may_be_asked(self, member: Member) -> bool:
+        if self._expected is None:
+            return not member.is_excluded
+        return member.is_verified
+
+    def seconds(self, member: Member, at_least: int) -> list[Member]:
+        """The other usable nodes that have reached a height, the best first."""
+        others = [each for each in self.members if each is not member and self.is_usable(each)]
+        return sorted(
+            (each for each in others if each.head is not None and each.head.number >= at_least),
+            key=lambda each: each.latency or 0.0,
+        )
+
+    def is_alone(self, member: Member) -> bool:
+        return not any(self.is_usable(each) for each in self.members if each is not member)
+
+    def is_usable(self, member: Member) -> bool:
+        """Whether nothing speaks against asking the node first."""
+        return (
+            self._may_be_asked(member)
+            and not member.is_open
+            and not member.is_distrusted
+            and not self._is_behind(member)
+        )
+
+    @property
+    def credible_height(self) -> int:
+        """The chain's height as far as the nodes can be believed; 0 before any answer."""
+        heights = [
+            member.head.number
+            for member in self.members
+            if member.head is not None and self._may_be_asked(member) and not member.is_distrusted
+        ]
+        return credible_height(heights, self.policy.choice.tolerance_blocks)
+
+    def _is_behind(self, member: Member) -> bool:
+        height = member.head.number if member.head else None
+        return is_behind(height, self.credible_height, self.policy.choice.tolerance_blocks)
+
+    # The chain
+
+    def expect(self, expected: ExpectedChain) -> None:
+        """From now on only nodes of this chain are asked."""
+        self._expected = expected
+
+    async def verify(self, member: Member) -> bool:
+        """Checks the node's chain once; returns whether it belongs. Raises NodeUnavailable."""
+        expected = self._expected
+        if expected is None or member.is_verified:
+            return True
+        answer = await member.measured(check_chain(Node(member.clients[WATCH]), expected))
+        if isinstance(answer, ChainMismatch):
+            member.rejected(answer.verdict, answer.detail)
+            return False
+        if self._expected is not None and self._expected.code_hash is None:
+            self._expected = replace(self._expected, code_hash=answer)
+        elif self._expected is not None and self._expected.code_hash != answer:
+            # Another node proved the chain meanwhile, with other code.
+            member.rejected(Unfit.NO_CONTRACT, "its code of LTZ is not the other nodes'")
+            return False
+        member.verified()
+        return True
+
+    # Reports
+
+    def reports(self) -> list[NodeReport]:
+        """The state of each node, in the order of the settings."""
+        now = self.clock()
+        preferred = set(self._in_use.values())
+        return [
+            NodeReport(
+                name=member.name,
+                is_usable=self.is_usable(member),
+                is_preferred=id(member) in preferred or len(self.members) == 1,
+                reason=self._reason(member),
+                height=member.head.number if member.head else None,
+                latency_seconds=member.latency,
+                seconds_since_answer=(
+                    None if member.answered_at is None else now - member.answered_at
+                ),
+                in_flight=member.in_flight,
+                errors=dict(member.errors),
+                detail=member.detail,
+            )
+            for member in self.members
+        ]
+
+    def _reason(self, member: Member) -> Unfit | None:
+        reason = member.reason
+        if reason is None and self._is_behind(member):
+            return Unfit.BEHIND
+        return reason
+
+
+def _reason(member: Member) -> str:
+    return (member.reason or Unfit.UNVERIFIED).value
+
+
+def _distinct_names(urls: Sequence[str]) -> list[str]:
+    """Names of nodes; a second node of the same host and port gets a number."""
+    names: list[str] = []
+    for url in urls:
+        name = name_of(url)
+        same = sum(known.split(" ")[0] == name for known in names)
+        names.append(f"{name} #{same + 1}" if same else name)
+    return names

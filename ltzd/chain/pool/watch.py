@@ -1,0 +1,130 @@
+"""Follows each node's head, and finds the nodes that are dead, hung, behind, foreign or lying.
+
+Every node is looked at by a task of its own, so that a node that hangs delays nobody's look. A node
+whose circuit is open gets one look after each of its growing pauses.
+"""
+
+import asyncio
+
+from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.pool.member import Member
+from ltzd.chain.pool.pool import WATCH, NodePool
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.disagreement import dissenters
+from ltzd.values import Hash32
+
+HEAD_WITHOUT_BLOCKS = "head_without_blocks"
+"""A node claims a head far above the others' and cannot show the block below it."""
+BLOCK_HASH = "block_hash"
+"""Nodes show different blocks at a height where they have long agreed on one."""
+
+
+_STRAGGLER_SECONDS = 1.0
+
+
+class NodeWatch:
+    """`run` watches until it is cancelled; `look` takes one look at a node."""
+
+    def __init__(self, pool: NodePool) -> None:
+        self._pool = pool
+        self._policy = pool.policy
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for member in self._pool.members:
+                group.create_task(self._watch(member))
+            if len(self._pool.members) > 1:
+                group.create_task(self._compare_often())
+
+    async def look_at_all(self) -> None:
+        """One look at every node, so that the first requests find the best one.
+
+        Returns a second after the first node has proven its chain: a hung one must not delay it.
+        """
+        looks = {asyncio.create_task(self.look(member)) for member in self._pool.members}
+        try:
+            pending = looks
+            while pending and not any(member.is_verified for member in self._pool.members):
+                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            if pending:
+                await asyncio.wait(pending, timeout=_STRAGGLER_SECONDS)
+        finally:
+            for look in looks:
+                look.cancel()
+
+    async def _watch(self, member: Member) -> None:
+        while True:
+            if member.is_probe_due():
+                await self.look(member)
+            await asyncio.sleep(self._policy.watch_pause)
+
+    async def look(self, member: Member) -> None:
+        """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
+        try:
+            async with asyncio.timeout(self._policy.pinned_timeout):
+                if not await self._pool.verify(member):
+                    return
+                node = Node(member.clients[WATCH])
+                head = await member.measured(node.block("latest"))
+                if head is not None and await self._is_honest_lead(member, node, head):
+                    member.observe_head(head)
+        except TimeoutError:
+            member.failed("timeout", "The node accepts requests and does not answer")
+        except NodeUnavailable:
+            pass  # The member has counted it.
+
+    async def _is_honest_lead(self, member: Member, node: Node, head: Header) -> bool:
+        """Whether the node can show the block below a head that is far above all others.
+
+        A node that invents heights would make honest nodes look behind.
+        """
+        others = [each for each in self._pool.members if each is not member and each.head]
+        highest = max((each.head.number for each in others if each.head), default=None)
+        tolerance = self._policy.choice.tolerance_blocks
+        if highest is None or head.number <= highest + tolerance:
+            return True
+        below = await member.measured(node.block(head.number - 1))
+        if below is not None and below.hash == head.parent_hash:
+            return True
+        newer = await member.measured(node.block("latest"))
+        if newer is not None and newer.hash == head.hash:
+            member.distrust(HEAD_WITHOUT_BLOCKS)
+        return False
+
+    # Comparison of blocks
+
+    async def _compare_often(self) -> None:
+        while True:
+            await asyncio.sleep(self._policy.compare_pause)
+            await self.compare()
+
+    async def compare(self) -> None:
+        """Compares the nodes' blocks at one height below the head; dissenters are distrusted.
+
+        Two nodes that disagree are both reported, since nobody can tell which one is right.
+        """
+        height = self._pool.credible_height - self._policy.compare_depth
+        members = [member for member in self._pool.members if self._pool.is_usable(member)]
+        if height <= 0 or len(members) < 2:
+            return
+        hashes = await asyncio.gather(*(self._hash_at(member, height) for member in members))
+        known = [
+            (member, hash_)
+            for member, hash_ in zip(members, hashes, strict=True)
+            if hash_ is not None
+        ]
+        wrong = dissenters([hash_ for _, hash_ in known])
+        for position in wrong:
+            member, _ = known[position]
+            # A reorg may have been under way between the answers: ask once more.
+            if await self._hash_at(member, height) == known[position][1]:
+                member.distrust(BLOCK_HASH)
+
+    async def _hash_at(self, member: Member, height: int) -> Hash32 | None:
+        try:
+            async with asyncio.timeout(self._policy.pinned_timeout):
+                header = await member.measured(Node(member.clients[WATCH]).block(height))
+                return header.hash if header else None
+        except (TimeoutError, NodeUnavailable, RpcError):
+            return None

@@ -1,0 +1,155 @@
+"""Finds out at the start which chain this process follows, and that its nodes are of that chain."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.pool.pool import NodePool
+from ltzd.daemon.settings.settings import Settings
+from ltzd.errors import LtzdError, Misconfigured, NodeUnavailable
+from ltzd.store import database
+from ltzd.store.database import Pool
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
+
+_ANSWER_SECONDS = 4.0
+"""Once a node has answered, the others have so long: a hung node must not delay the start."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChain:
+    """The chain of one node, and the block before the one in which LTZ was deployed."""
+
+    identity: ChainIdentity
+    base: BlockRow
+
+
+async def chain_of(settings: Settings, pool: Pool, nodes: NodePool) -> ChainIdentity:
+    """The chain that the database, the settings and the nodes agree on.
+
+    A new database adopts the nodes' chain, on which all that answer must agree. Later a node of
+    another chain is left out, and the process starts without it; it also starts while no node
+    answers, and events queue. Raises Misconfigured.
+    """
+    async with database.session(pool) as connection:
+        known = await chains.identity(connection)
+    answers = await _ask_all(settings, nodes)
+    found = {name: answer for name, answer in answers.items() if isinstance(answer, NodeChain)}
+    if known is None:
+        return await _adopt(pool, answers, found)
+    if any(chain.identity == known for chain in found.values()):
+        return known
+    for chain in found.values():
+        raise Misconfigured(
+            f"The database follows {_described(known)}, but node and settings say "
+            f"{_described(chain.identity)}: use that chain's node and contracts, or another "
+            "database."
+        )
+    _raise_misconfigured(answers)
+    contracts = settings.contracts
+    if (known.ltz, known.first_block) != (contracts.ltz, contracts.first_block):
+        raise Misconfigured(
+            f"The database follows LTZ {hex_of(known.ltz)} from block {known.first_block} on, "
+            f"but contracts says {hex_of(contracts.ltz)} from {contracts.first_block} on: "
+            "correct contracts, or use another database."
+        )
+    log.warning("node.unavailable_at_start", reason=_faults(answers))
+    return known
+
+
+async def _adopt(
+    pool: Pool, answers: Mapping[str, NodeChain | LtzdError], found: Mapping[str, NodeChain]
+) -> ChainIdentity:
+    if not found:
+        _raise_misconfigured(answers)
+        raise Misconfigured(
+            f"No node answers and the database is new: {_faults(answers)}. "
+            "Start a node, or correct node.urls."
+        )
+    first = next(iter(found.values()))
+    if any(chain != first for chain in found.values()):
+        described = "; ".join(
+            f"{name}: {_described(chain.identity)}" for name, chain in found.items()
+        )
+        raise Misconfigured(
+            f"The nodes of node.urls are of different chains ({described}) and the database is "
+            "new: name only nodes of the chain to follow."
+        )
+    _raise_misconfigured(answers)
+    async with database.transaction(pool) as connection:
+        await chains.start_following(connection, first.identity, first.base)
+    return first.identity
+
+
+def _raise_misconfigured(answers: Mapping[str, NodeChain | LtzdError]) -> None:
+    for answer in answers.values():
+        if isinstance(answer, Misconfigured):
+            raise answer
+
+
+def _faults(answers: Mapping[str, NodeChain | LtzdError]) -> str:
+    return "; ".join(
+        f"{name}: {answer.message}"
+        for name, answer in answers.items()
+        if isinstance(answer, LtzdError)
+    )
+
+
+async def _ask_all(settings: Settings, nodes: NodePool) -> dict[str, NodeChain | LtzdError]:
+    """The chain of each node by the node's name, or why it has none for us."""
+    tasks = {
+        name: asyncio.create_task(_read_or_fault(settings, name, node))
+        for name, node in nodes.nodes()
+    }
+    try:
+        await asyncio.wait(tasks.values(), timeout=_ANSWER_SECONDS)
+        if not any(task.done() and isinstance(task.result(), NodeChain) for task in tasks.values()):
+            await asyncio.wait(tasks.values())
+        silent = NodeUnavailable("the node does not answer", kind="timeout")
+        return {name: task.result() if task.done() else silent for name, task in tasks.items()}
+    finally:
+        for task in tasks.values():
+            task.cancel()
+
+
+async def _read_or_fault(settings: Settings, name: str, node: Node) -> NodeChain | LtzdError:
+    try:
+        return await _read(settings, name, node)
+    except (NodeUnavailable, Misconfigured) as error:
+        return error
+
+
+async def _read(settings: Settings, name: str, node: Node) -> NodeChain:
+    """Raises NodeUnavailable, Misconfigured."""
+    contracts, expected_id = settings.contracts, settings.node.chain_id
+    chain_id = await node.chain_id()
+    if expected_id is not None and chain_id != expected_id:
+        raise Misconfigured(
+            f"The node {name} is on chain {chain_id}, but node.chain_id says {expected_id}: "
+            "correct one of them."
+        )
+    genesis = await node.block(0)
+    base = await node.block(max(0, contracts.first_block - 1))
+    if genesis is None or base is None:
+        raise NodeUnavailable("the node has not reached the block in which LTZ was deployed")
+    for setting, address in contracts.addresses().items():
+        if not await node.code(address):
+            raise Misconfigured(
+                f"There is no contract at contracts.{setting} {hex_of(address)} on the chain of "
+                f"the node {name}; correct the address, or use that chain's node."
+            )
+    identity = ChainIdentity(chain_id, genesis.hash, contracts.ltz, contracts.first_block)
+    return NodeChain(identity, BlockRow(base.number, base.hash, base.parent_hash, base.timestamp))
+
+
+def _described(chain: ChainIdentity) -> str:
+    return (
+        f"chain {chain.chain_id} (genesis {hex_of(chain.genesis_hash)}, LTZ {hex_of(chain.ltz)} "
+        f"from block {chain.first_block} on)"
+    )

@@ -1,0 +1,49 @@
+"""When a node that fails is left alone, and for how long.
+
+The circuit opens after failures in a row and closes with the first answer. While it is open, one
+probe after each pause asks whether the node is back; the pauses double. Units: seconds.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class BreakerPolicy:
+    failures: int = 2
+    """So many failures in a row open the circuit; a timeout counts for all of them."""
+    first_pause: float = 0.5
+    longest_pause: float = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Breaker:
+    """`probe_at` is None while the circuit is closed."""
+
+    failures: int = 0
+    pause: float = 0.0
+    probe_at: float | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.probe_at is not None
+
+    def is_probe_due(self, now: float) -> bool:
+        return self.probe_at is not None and now >= self.probe_at
+
+
+CLOSED = Breaker()
+
+
+def after_failure(breaker: Breaker, now: float, policy: BreakerPolicy, weight: int = 1) -> Breaker:
+    """The breaker after a failure that counts `weight` times.
+
+    Failures of requests that were sent before the circuit opened do not lengthen the pause: only a
+    failed probe does.
+    """
+    failures = breaker.failures + weight
+    if failures < policy.failures:
+        return Breaker(failures)
+    if breaker.probe_at is not None and now < breaker.probe_at:
+        return breaker
+    pause = min(breaker.pause * 2 or policy.first_pause, policy.longest_pause)
+    return Breaker(failures, pause, now + pause)
