@@ -109,7 +109,8 @@ class Evm:
 
     def _state(self, header: Header, parent: MinedBlock, database: Any = None) -> EvmState:
         """The state after `parent`, as executed in `header`: a later block, or parent itself."""
-        database = database or parent.database or self._db
+        for candidate in (parent.database, self._db):
+            database = candidate if database is None else database
         ancestors = parent if parent.number < header.block_number else parent.parent
         context = ExecutionContext(
             coinbase=header.coinbase,
