@@ -336,6 +336,21 @@ SITE_REDEMPTIONS_REVERSED = _counter(
     "Redemptions with a revealed code whose payment has finally failed",
 )
 
+# --- store --------------------------------------------------------------------------------------
+
+POOL_CONNECTIONS_IN_USE = _gauge(
+    "ltzd_store_pool_connections_in_use", "Database connections of the pool that are in use", "pool"
+)
+POOL_CONNECTIONS_LIMIT = _gauge(
+    "ltzd_store_pool_connections_limit", "The most database connections of the pool", "pool"
+)
+POOL_WAIT_SECONDS = _histogram(
+    "ltzd_store_pool_wait_seconds", "From the need of a database connection to having one", "pool"
+)
+POOL_TIMEOUTS = _counter(
+    "ltzd_store_pool_timeouts_total", "Waits for a database connection that were given up", "pool"
+)
+
 # --- chain and providers ------------------------------------------------------------------------
 
 RPC_SECONDS = _histogram(

@@ -1,5 +1,6 @@
-"""Signs EIP-1559 transactions with RLP by hand and libsecp256k1, ten times as fast as eth-account.
+"""Signs transactions with RLP by hand and libsecp256k1, ten times as fast as eth-account.
 
+The transactions are of EIP-1559, or of type 0 with EIP-155 for chains without base fees.
 eth-account is the oracle in the tests. Keys stay inside `Signer`, whose repr shows only the
 address. Fees are in wei per gas.
 """
@@ -13,7 +14,10 @@ from ltzd.values import Address, Hash32, hex_of, keccak
 
 @dataclass(frozen=True, slots=True)
 class UnsignedTransaction:
-    """An EIP-1559 transaction without access list. `to` is empty for the creation of a contract."""
+    """A transaction without access list. `to` is empty for the creation of a contract.
+
+    With `is_legacy` it is one of type 0, whose gas price is `max_fee_per_gas`.
+    """
 
     chain_id: int
     nonce: int
@@ -23,6 +27,7 @@ class UnsignedTransaction:
     to: Address
     value: int
     data: bytes
+    is_legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,13 @@ class Signer:
         return f"Signer({hex_of(self.address)})"
 
     def sign(self, transaction: UnsignedTransaction) -> SignedTransaction:
-        """EIP-1559, EIP-2718: 0x02 ‖ rlp([…, y parity, r, s]); deterministic (RFC 6979), low s."""
+        """Deterministic (RFC 6979), with a low s."""
+        if transaction.is_legacy:
+            return self._sign_legacy(transaction)
+        return self._sign_with_base_fee(transaction)
+
+    def _sign_with_base_fee(self, transaction: UnsignedTransaction) -> SignedTransaction:
+        """EIP-1559, EIP-2718: 0x02 ‖ rlp([…, y parity, r, s])."""
         body = b"".join(
             (
                 _integer(transaction.chain_id),
@@ -59,17 +70,36 @@ class Signer:
                 b"\xc0",
             )
         )
-        digest = keccak(b"\x02" + _list(body))
-        signature = self._key.sign_recoverable(digest, hasher=None)
-        tail = b"".join(
+        signature = self._signature(b"\x02" + _list(body))
+        tail = b"".join(map(_integer, signature))
+        return _signed(b"\x02" + _list(body + tail))
+
+    def _sign_legacy(self, transaction: UnsignedTransaction) -> SignedTransaction:
+        """EIP-155: rlp([…, chain id x 2 + 35 + y parity, r, s])."""
+        body = b"".join(
             (
-                _integer(signature[64]),
-                _integer(int.from_bytes(signature[:32], "big")),
-                _integer(int.from_bytes(signature[32:64], "big")),
+                _integer(transaction.nonce),
+                _integer(transaction.max_fee_per_gas),
+                _integer(transaction.gas_limit),
+                _text(transaction.to),
+                _integer(transaction.value),
+                _text(transaction.data),
             )
         )
-        raw = b"\x02" + _list(body + tail)
-        return SignedTransaction(raw, Hash32(keccak(raw)))
+        chain = _integer(transaction.chain_id) + _integer(0) + _integer(0)
+        parity, r, s = self._signature(_list(body + chain))
+        tail = _integer(2 * transaction.chain_id + 35 + parity) + _integer(r) + _integer(s)
+        return _signed(_list(body + tail))
+
+    def _signature(self, payload: bytes) -> tuple[int, int, int]:
+        """The y parity, r and s."""
+        signature = self._key.sign_recoverable(keccak(payload), hasher=None)
+        r, s = (int.from_bytes(signature[at : at + 32], "big") for at in (0, 32))
+        return signature[64], r, s
+
+
+def _signed(raw: bytes) -> SignedTransaction:
+    return SignedTransaction(raw, Hash32(keccak(raw)))
 
 
 def _integer(value: int) -> bytes:

@@ -35,7 +35,7 @@ def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
             settings.contracts.business_escrow,
             settings.contracts.first_block,
         ),
-        FeePolicy(cap=settings.operator.max_fee_wei),
+        settings.operator.fees(),
     )
 
 

@@ -1,6 +1,7 @@
 """Builds the components of one process from the settings, in the order of the layers.
 
-All roles of a process share one pool of nodes, with clients of their own, and one set of wakeups.
+Each role of a process has a pool of database connections and a client of the pool of nodes. All
+roles share one set of wakeups.
 """
 
 from collections.abc import AsyncIterator
@@ -57,12 +58,12 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
-from ltzd.rules.operator.fees import FeePolicy
 from ltzd.store import database
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
 log = structlog.get_logger()
@@ -76,7 +77,7 @@ class Daemon:
     """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
-    pool: Pool
+    pools: RolePools
     nodes: NodePool
     node_watch: NodeWatch
     node: Node
@@ -115,12 +116,15 @@ async def open_daemon(
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
-        pool = await database.open_pool(url)
-        stack.push_async_callback(_close, pool)
+        pools = await stack.enter_async_context(
+            open_role_pools(url, settings.roles, settings.database.policy())
+        )
+        await _warn_of_few_connections(pools.admin, settings)
+        pool = pools.http
         urls = [url.get_secret_value() for url in settings.node.all_urls()]
         nodes = await stack.enter_async_context(NodePool(urls))
         limits = await stack.enter_async_context(_limits(settings))
-        chain = await chain_of(settings, pool, nodes)
+        chain = await chain_of(settings, pools.admin, nodes)
         nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))
         watch = NodeWatch(nodes)
         await watch.look_at_all()
@@ -130,7 +134,7 @@ async def open_daemon(
         )
         wakeups = WakeupHub(url)
         brands = BrandCache()
-        async with database.session(pool) as connection:
+        async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
@@ -155,7 +159,7 @@ async def open_daemon(
         )
         yield Daemon(
             settings=settings,
-            pool=pool,
+            pools=pools,
             nodes=nodes,
             node_watch=watch,
             node=node,
@@ -202,15 +206,38 @@ async def open_daemon(
                 is_dev=is_dev,
             ),
             lanes=_lanes(
-                settings, pool, Node(nodes.client("operator")), chain, wakeups, hashes, identity
+                settings,
+                pools.operator,
+                Node(nodes.client("operator")),
+                chain,
+                wakeups,
+                hashes,
+                identity,
             ),
-            follower=_follower(settings, pool, Node(nodes.client("indexer")), chain, wakeups),
-            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
-            cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pool, platform),
+            follower=_follower(
+                settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups
+            ),
+            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
+            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pools.deliveries, wakeups)
+                if "deliveries" in settings.roles
+                else None
             ),
+        )
+
+
+async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
+    needed = settings.database.policy().total(settings.roles)
+    async with database.session(pool) as connection:
+        allowed = await database.connections_allowed(connection)
+    if needed > allowed:
+        log.warning(
+            "database.too_few_connections",
+            needed=needed,
+            allowed=allowed,
+            reason="raise PostgreSQL's max_connections, or lower the bounds in [database]",
         )
 
 
@@ -277,11 +304,6 @@ def _sender(
     return Sender(pool, wakeups, sealer, http)
 
 
-async def _close(pool: Pool) -> None:
-    """Drop the connections at once: every loop has ended, and a lost server must not delay it."""
-    pool.terminate()
-
-
 def _limits(settings: Settings) -> RateLimits:
     """The rate limits, which only HTTP uses; the other roles need no Redis."""
     if settings.redis_url is None or "http" not in settings.roles:
@@ -293,9 +315,7 @@ def _relay_context(
     settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
-    return RelayContext.create(
-        pool, wakeups, node, contracts, FeePolicy(cap=settings.operator.max_fee_wei)
-    )
+    return RelayContext.create(pool, wakeups, node, contracts, settings.operator.fees())
 
 
 def _lanes(
@@ -319,7 +339,7 @@ def _lanes(
     url = settings.database_url.get_secret_value()
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
-        fees=FeePolicy(cap=settings.operator.max_fee_wei),
+        fees=settings.operator.fees(),
     )
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
@@ -343,6 +363,8 @@ def _follower(
         wakeups,
         IndexerPolicy(
             poll_seconds=settings.node.poll_seconds,
+            final_depth=settings.node.final_depth,
+            final_seconds=settings.node.final_seconds,
             follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
         ),
     )

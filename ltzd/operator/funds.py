@@ -4,6 +4,7 @@ Units: wei.
 """
 
 from ltzd import telemetry
+from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.node import Header, Node
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
 from ltzd.store.operator.lanes import Lane
@@ -24,7 +25,8 @@ class FundsTracker:
 
     async def refresh(self, head: Header) -> None:
         """Read fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
-        gas_price = await self._node.gas_price(head)
+        suggested = await self._node.gas_price(head)
+        gas_price = await plausible_gas_price(self._node, suggested, self._policy)
         await self.refresh_balance()
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
         self.block_gas_limit = head.gas_limit

@@ -76,6 +76,7 @@ class TransactionSigner:
                 to=call.to,
                 value=0,
                 data=call.data,
+                is_legacy=fees.is_legacy,
             )
         )
         return Attempt(signed.hash, signed.raw, fees, call.is_cancellation)

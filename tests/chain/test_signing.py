@@ -1,5 +1,7 @@
 """RLP and signatures equal eth-account's, byte for byte."""
 
+from dataclasses import replace
+
 import pytest
 from eth_account import Account
 from hypothesis import given
@@ -59,6 +61,29 @@ def test_signed_bytes_are_those_of_eth_account(
     )
     assert signed.raw == bytes(expected.raw_transaction)
     assert signed.hash == bytes(expected.hash)
+
+
+@given(secrets, transactions)
+def test_bytes_without_base_fee_are_those_of_eth_account(
+    secret: bytes, transaction: UnsignedTransaction
+) -> None:
+    """EIP-155: the signature names the chain, so that it is worth nothing on another one."""
+    signed = Signer(secret).sign(replace(transaction, is_legacy=True))
+
+    expected = Account.from_key(secret).sign_transaction(
+        {
+            "chainId": transaction.chain_id,
+            "nonce": transaction.nonce,
+            "gasPrice": transaction.max_fee_per_gas,
+            "gas": transaction.gas_limit,
+            "to": bytes(transaction.to),
+            "value": transaction.value,
+            "data": transaction.data,
+        }
+    )
+    assert signed.raw == bytes(expected.raw_transaction)
+    assert signed.hash == bytes(expected.hash)
+    assert Account.recover_transaction(signed.raw) == checksummed(Signer(secret).address)
 
 
 @given(secrets)

@@ -9,6 +9,7 @@ from contextlib import suppress
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
+from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
@@ -19,7 +20,7 @@ from ltzd.errors import (
     TransactionFailed,
     ValidationFailed,
 )
-from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
+from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, GasPrice, fees_for
 from ltzd.rules.operator.sendable import intrinsic_gas
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayPlan
@@ -34,7 +35,7 @@ class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy, clock: Clock = loop_time) -> None:
         self._node = node
         self._policy = policy
-        self._gas_price = CachedValue(node.current_gas_price, clock)
+        self._gas_price = CachedValue(self._read_gas_price, clock)
         self._estimates = GasEstimateCache()
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
 
@@ -79,6 +80,10 @@ class RelaySimulator:
                 maxGwei=self._policy.cap / GWEI,
             )
         return fees
+
+    async def _read_gas_price(self) -> GasPrice:
+        suggested = await self._node.current_gas_price()
+        return await plausible_gas_price(self._node, suggested, self._policy)
 
     async def failure_reason(self, to: Address, data: bytes, sender: Address, block: int) -> str:
         """Return why a call failed in this block, as far as the nodes can still tell."""

@@ -118,6 +118,7 @@ class ColdWallet:
                 to=to,
                 value=0,
                 data=data,
+                is_legacy=fees.is_legacy,
             )
         )
 

@@ -286,6 +286,7 @@ class DeploymentExecutor:
                 to=Address(b"") if step.to is None else step.to,
                 value=0,
                 data=step.data,
+                is_legacy=fees.is_legacy,
             )
         )
 

@@ -202,10 +202,13 @@ class Node:
         """The gas price of the block after `head`.
 
         If the node has no fee history, `head`'s base fee is used: the next one differs from it by
-        an eighth at most. Raises NodeUnavailable on a chain without EIP-1559.
+        an eighth at most. If the node suggests no tip, the tip is the excess of its gas price over
+        the base fee.
         """
+        if head.base_fee is None:
+            return await self._price_without_base_fee()
         history, tip = await self._rpc.batch(_MARKET)
-        return _market(head, history, tip)
+        return await self._price(head.base_fee, history, tip)
 
     async def current_gas_price(self) -> GasPrice:
         """As `gas_price` for the newest block, in one batch with it."""
@@ -215,7 +218,19 @@ class Node:
         header = _header(_checked(head))
         if header is None:
             raise NodeUnavailable("The node has no latest block")
-        return _market(header, history, tip)
+        if header.base_fee is None:
+            return await self._price_without_base_fee()
+        return await self._price(header.base_fee, history, tip)
+
+    async def _price(self, last_base_fee: int, history: Any, tip: Any) -> GasPrice:
+        base_fee = last_base_fee if isinstance(history, RpcError) else _next_base_fee(history)
+        if not isinstance(tip, RpcError):
+            return GasPrice(base_fee, _number(tip))
+        gas_price = _number(await self._ask("eth_gasPrice"))
+        return GasPrice(base_fee, max(0, gas_price - base_fee))
+
+    async def _price_without_base_fee(self) -> GasPrice:
+        return GasPrice(0, _number(await self._ask("eth_gasPrice")), is_legacy=True)
 
     async def view(self, to: Address, data: bytes, at: BlockRef = "latest") -> bytes:
         """The result of a call after a block. Raises RpcError with the revert data."""
@@ -388,14 +403,7 @@ def _publication(answer: Any) -> tuple[PublishOutcome, str]:
     return PublishOutcome.ACCEPTED, ""
 
 
-def _market(head: Header, history: Any, tip: Any) -> GasPrice:
-    base_fee = head.base_fee if isinstance(history, RpcError) else _next_base_fee(history)
-    if base_fee is None:
-        raise NodeUnavailable("The node's blocks carry no base fee (EIP-1559)")
-    return GasPrice(base_fee, _number(_checked(tip)))
-
-
-def _next_base_fee(history: Any) -> int | None:
+def _next_base_fee(history: Any) -> int:
     try:
         return int(history["baseFeePerGas"][-1], 16)
     except (KeyError, IndexError, TypeError, ValueError) as error:

@@ -53,6 +53,8 @@ from ltzd.daemon.settings.value_types import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
+from ltzd.rules.database_connections import PoolPolicy
+from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -71,6 +73,10 @@ class NodeSettings(Section):
     chain_id: Annotated[int, Field(ge=1)] | None = None
     """A node of another chain is left out; without it, the database's chain counts."""
     poll_seconds: Annotated[float, Field(ge=0.05, le=60)] = 1.0
+    final_depth: Annotated[int, Field(ge=1, le=100_000)] = 64
+    """Where nodes have no tag `finalized`: the depth from which a block is final."""
+    final_seconds: Annotated[float, Field(ge=0, le=86_400)] = 60.0
+    """Where nodes have no tag `finalized`: how long ago a final block was first seen."""
 
     @model_validator(mode="after")
     def _has_nodes(self) -> Self:
@@ -90,6 +96,26 @@ class NodeSettings(Section):
     def first_url(self) -> str:
         """The node of commands that need only one."""
         return self.all_urls()[0].get_secret_value()
+
+
+class DatabaseSettings(Section):
+    """The most connections of each role of a process."""
+
+    http_connections: Annotated[int, Field(ge=2, le=1000)] = 10
+    operator_connections: Annotated[int, Field(ge=2, le=1000)] = 8
+    indexer_connections: Annotated[int, Field(ge=2, le=100)] = 2
+    deliveries_connections: Annotated[int, Field(ge=2, le=1000)] = 4
+    http_wait_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
+    """How long an HTTP request waits for a free connection, before the answer 503."""
+
+    def policy(self) -> PoolPolicy:
+        return PoolPolicy(
+            http=self.http_connections,
+            operator=self.operator_connections,
+            indexer=self.indexer_connections,
+            deliveries=self.deliveries_connections,
+            http_wait_seconds=self.http_wait_seconds,
+        )
 
 
 class HttpSettings(ListenerSettings):
@@ -176,6 +202,16 @@ class OperatorSettings(Section):
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: no transaction is sent with a fee above 100 gwei."""
+    min_tip_gwei: Annotated[Decimal, Field(ge=0, le=100)] = Decimal("0.1")
+    """The least tip, or the least gas price on a chain without base fees (docs/chains.md)."""
+
+    @model_validator(mode="after")
+    def _can_pay_the_least_tip(self) -> Self:
+        if self.min_tip_gwei > self.max_fee_gwei:
+            raise ValueError(
+                "min_tip_gwei is above max_fee_gwei, so that no transaction could ever be sent"
+            )
+        return self
 
     def minter_key(self) -> bytes:
         """Raises Misconfigured. Decrypting a keystore takes about a second."""
@@ -192,6 +228,9 @@ class OperatorSettings(Section):
     @property
     def max_fee_wei(self) -> int:
         return int(self.max_fee_gwei * GWEI)
+
+    def fees(self) -> FeePolicy:
+        return FeePolicy(cap=self.max_fee_wei, min_tip=int(self.min_tip_gwei * GWEI))
 
 
 class RelaySettings(Section):
@@ -263,6 +302,7 @@ class Settings(Section):
     """Old master keys: they decrypt existing rows and encrypt no new ones."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
+    database: DatabaseSettings = DatabaseSettings()
     node: NodeSettings
     contracts: ContractSettings
     identity: IdentitySettings

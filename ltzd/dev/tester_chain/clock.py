@@ -11,7 +11,7 @@ class ChainClock:
     def __init__(self) -> None:
         self.offset_seconds = 0
         self.interval_seconds: int | None = None
-        """Seconds from each block to the next, whatever the wall clock says; None follows it."""
+        """Seconds from each block to the next, whatever the wall clock says; follows it if None."""
         self._set_for_next: int | None = None
 
     def now(self) -> int:

@@ -2,9 +2,13 @@
 
 Units: wei per gas; times in seconds. Fees never pass the cap. While the cap forbids, new work waits
 without a nonce, and a transaction that has a nonce keeps its fees (design.md 5.3).
+
+On a chain whose blocks have no base fee a transaction names one gas price. Its `Fees` hold that
+price twice, so that caps, replacements and reserves work as on other chains.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 GWEI = 10**9
@@ -15,22 +19,31 @@ _RAISE = 10
 
 @dataclass(frozen=True, slots=True)
 class FeePolicy:
+    """`min_tip` is the least tip, and on a chain without base fees the least gas price."""
+
     cap: int = 100 * GWEI
     min_tip: int = GWEI // 10
 
 
 @dataclass(frozen=True, slots=True)
 class Fees:
+    """`is_legacy`: a transaction of type 0, whose two fees are its one gas price."""
+
     max_fee_per_gas: int
     max_priority_fee_per_gas: int
+    is_legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GasPrice:
-    """The next block's base fee, and the usual tip."""
+    """The next block's base fee, and the usual tip.
+
+    On a chain without base fees (`is_legacy`) the base fee is 0, and the tip is the gas price.
+    """
 
     base_fee: int
     tip: int
+    is_legacy: bool = False
 
 
 def fees_for(gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
@@ -41,7 +54,22 @@ def fees_for(gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
     tip = max(gas_price.tip, policy.min_tip)
     if gas_price.base_fee + tip > policy.cap:
         return None
-    return Fees(min(2 * gas_price.base_fee + tip, policy.cap), tip)
+    return Fees(min(2 * gas_price.base_fee + tip, policy.cap), tip, gas_price.is_legacy)
+
+
+def is_implausible(gas_price: GasPrice, policy: FeePolicy) -> bool:
+    """Whether other nodes should be asked before the lane pays this tip, or waits because of it.
+
+    A tip above ten times the base fee and the least tip together is rare, and a node may lie.
+    """
+    if gas_price.is_legacy:
+        return gas_price.tip > policy.cap
+    return gas_price.tip > 10 * (gas_price.base_fee + policy.min_tip)
+
+
+def with_lowest_tip(gas_price: GasPrice, others: Sequence[GasPrice]) -> GasPrice:
+    """The price with the lowest tip that any node gave: one node's absurd tip has no effect."""
+    return replace(gas_price, tip=min([gas_price.tip, *(price.tip for price in others)]))
 
 
 def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
@@ -50,11 +78,13 @@ def replacement(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees |
     Returns None while the cap forbids either. The newest bytes go out again until fees fall.
     """
     current = fees_for(gas_price, policy)
-    fees = current and Fees(
-        max(_raised(highest.max_fee_per_gas), current.max_fee_per_gas),
-        max(_raised(highest.max_priority_fee_per_gas), current.max_priority_fee_per_gas),
-    )
-    return fees if fees and fees.max_fee_per_gas <= policy.cap else None
+    if current is None:
+        return None
+    max_fee = max(_raised(highest.max_fee_per_gas), current.max_fee_per_gas)
+    tip = max(_raised(highest.max_priority_fee_per_gas), current.max_priority_fee_per_gas)
+    if max_fee > policy.cap:
+        return None
+    return Fees(max_fee, max_fee if current.is_legacy else tip, current.is_legacy)
 
 
 def cancellation(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
@@ -68,7 +98,8 @@ def cancellation(highest: Fees, gas_price: GasPrice, policy: FeePolicy) -> Fees 
     if current is None:
         return None
     tip = max(_raised(highest.max_priority_fee_per_gas), current.max_priority_fee_per_gas)
-    at_the_cap = Fees(policy.cap, min(tip, policy.cap))
+    tip_at_the_cap = policy.cap if current.is_legacy else min(tip, policy.cap)
+    at_the_cap = Fees(policy.cap, tip_at_the_cap, current.is_legacy)
     return replacement(highest, gas_price, policy) or at_the_cap
 
 

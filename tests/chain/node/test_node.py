@@ -190,8 +190,36 @@ async def test_the_gas_price_is_the_next_blocks_base_fee_and_the_usual_tip() -> 
 async def test_without_a_fee_history_the_gas_price_comes_from_the_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
         assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=3)
-        with pytest.raises(NodeUnavailable, match="EIP-1559"):
-            await Node(rpc).gas_price(replace(A_HEAD, base_fee=None))
+
+
+async def test_without_a_base_fee_the_node_names_one_gas_price() -> None:
+    legacy = {name: value for name, value in A_BLOCK.items() if name != "baseFeePerGas"}
+    history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x0", "0x0"], "gasUsedRatio": [0.5]}
+    for answers in ({}, {"eth_feeHistory": history, "eth_maxPriorityFeePerGas": "0x5"}):
+        respond = answering(eth_gasPrice="0x5", eth_getBlockByNumber=legacy, **answers)
+        async with a_server(respond) as rpc:
+            expected = GasPrice(base_fee=0, tip=5, is_legacy=True)
+            assert await Node(rpc).gas_price(replace(A_HEAD, base_fee=None)) == expected
+            assert await Node(rpc).current_gas_price() == expected
+
+
+async def test_a_base_fee_of_zero_is_a_base_fee() -> None:
+    history = {"oldestBlock": "0x10", "baseFeePerGas": ["0x0", "0x0"], "gasUsedRatio": [0.5]}
+    respond = answering(
+        eth_feeHistory=history,
+        eth_maxPriorityFeePerGas="0x3",
+        eth_getBlockByNumber=A_BLOCK | {"baseFeePerGas": "0x0"},
+    )
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).current_gas_price() == GasPrice(base_fee=0, tip=3)
+
+
+@pytest.mark.parametrize(("gas_price", "tip"), [("0xc", 5), ("0x7", 0), ("0x1", 0)])
+async def test_where_no_tip_is_suggested_it_is_the_rest_of_the_gas_price(
+    gas_price: str, tip: int
+) -> None:
+    async with a_server(answering(eth_gasPrice=gas_price)) as rpc:
+        assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=tip)
 
 
 @pytest.mark.parametrize(

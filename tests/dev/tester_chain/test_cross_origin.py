@@ -17,12 +17,12 @@ async def _post(rpc: Rpc, origin: str) -> aiohttp.ClientResponse:
 @pytest.mark.parametrize("origin", OURS)
 async def test_a_page_of_this_machine_reads_the_reply(origin: str) -> None:
     async with a_tester() as rpc:
-        asked = {
+        requested = {
             "Origin": origin,
             "Access-Control-Request-Method": "POST",
             "Access-Control-Request-Headers": "content-type,x-client",
         }
-        async with rpc.http.options(rpc.url, headers=asked) as preflight:
+        async with rpc.http.options(rpc.url, headers=requested) as preflight:
             assert preflight.status == 204
             assert preflight.headers["Access-Control-Allow-Origin"] == origin
             assert preflight.headers["Access-Control-Allow-Headers"] == "content-type,x-client"

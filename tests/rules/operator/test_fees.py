@@ -1,5 +1,6 @@
 """Fees follow the gas price and never exceed the cap; stuck attempts differ from waiting ones."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -12,12 +13,16 @@ from ltzd.rules.operator.fees import (
     ResubmissionPolicy,
     Waited,
     bump_reason,
+    cancellation,
     fees_for,
+    is_implausible,
     replacement,
+    with_lowest_tip,
 )
 
 wei = st.integers(0, 300 * GWEI)
 markets = st.builds(GasPrice, base_fee=wei, tip=wei)
+legacy_markets = st.builds(GasPrice, base_fee=st.just(0), tip=wei, is_legacy=st.just(True))
 policies = st.builds(FeePolicy, cap=st.integers(1, 200 * GWEI), min_tip=st.integers(0, 3 * GWEI))
 # The tip is a part of the fee, so it is at most the fee.
 attempts = st.builds(
@@ -158,6 +163,70 @@ def test_a_higher_gas_price_never_makes_a_cheaper_replacement(
     if higher is not None:
         assert lower is not None
         assert lower.max_fee_per_gas <= higher.max_fee_per_gas
+
+
+# --- without base fees, and tips that no node should name -------------------------------------
+
+
+def test_without_base_fees_both_fees_are_the_gas_price() -> None:
+    assert fees_for(GasPrice(0, 5 * GWEI, is_legacy=True), POLICY) == Fees(
+        5 * GWEI, 5 * GWEI, is_legacy=True
+    )
+
+
+@given(legacy_markets, policies)
+def test_a_gas_price_is_at_least_the_least_tip_and_at_most_the_cap(
+    gas_price: GasPrice, policy: FeePolicy
+) -> None:
+    fees = fees_for(gas_price, policy)
+
+    if fees is None:
+        assert max(gas_price.tip, policy.min_tip) > policy.cap
+        return
+    assert fees.max_fee_per_gas == fees.max_priority_fee_per_gas <= policy.cap
+    assert fees.max_fee_per_gas == max(gas_price.tip, policy.min_tip)
+
+
+@given(attempts, legacy_markets, policies)
+def test_a_replacement_and_a_cancellation_without_base_fees_have_one_price(
+    highest: Fees, gas_price: GasPrice, policy: FeePolicy
+) -> None:
+    dearer = replacement(highest, gas_price, policy)
+    if dearer is not None:
+        assert dearer.is_legacy
+        assert dearer.max_fee_per_gas == dearer.max_priority_fee_per_gas <= policy.cap
+        assert dearer.max_fee_per_gas * 10 >= highest.max_fee_per_gas * 11
+    freed = cancellation(highest, gas_price, policy)
+    if freed is not None:
+        assert freed.is_legacy
+        assert freed.max_fee_per_gas == freed.max_priority_fee_per_gas <= policy.cap
+
+
+@pytest.mark.parametrize(
+    ("gas_price", "is_asked_again"),
+    [
+        (GasPrice(GWEI, 2 * GWEI), False),
+        (GasPrice(GWEI, 11 * GWEI), False),
+        (GasPrice(GWEI, 12 * GWEI), True),
+        (GasPrice(0, GWEI), False),
+        (GasPrice(0, 5 * GWEI, is_legacy=True), False),
+        (GasPrice(0, 101 * GWEI, is_legacy=True), True),
+    ],
+)
+def test_a_tip_far_above_the_usual_is_asked_of_other_nodes(
+    gas_price: GasPrice, is_asked_again: bool
+) -> None:
+    assert is_implausible(gas_price, POLICY) is is_asked_again
+
+
+def test_the_lowest_tip_of_several_nodes_counts() -> None:
+    absurd = GasPrice(GWEI, 10**21)
+    assert with_lowest_tip(absurd, []) == absurd
+    assert with_lowest_tip(absurd, [absurd, GasPrice(2 * GWEI, 3)]) == GasPrice(GWEI, 3)
+
+
+def test_a_tip_above_the_cap_is_never_paid() -> None:
+    assert fees_for(GasPrice(GWEI, 10**21), POLICY) is None
 
 
 # --- stuck ------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ so several threads may read while one builds.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import Event
@@ -25,8 +25,13 @@ from eth_utils.exceptions import ValidationError
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
-from ltzd.dev.tester_chain.execution.state import EvmState, Execution
-from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.dev.tester_chain.execution.proofs import AccountProof, account_proof
+from ltzd.dev.tester_chain.execution.state import EvmState, Execution, created_address
+from ltzd.dev.tester_chain.execution.transaction import (
+    AccessList,
+    EvmTransaction,
+    TransactionFields,
+)
 from ltzd.values import Address, Hash32
 
 BLOCK_GAS_LIMIT = 60_000_000
@@ -41,6 +46,8 @@ class CallOutcome:
     gas_refunded: int
     error: str | None
     is_revert: bool
+    accessed: AccessList = ()
+    """Accounts and slots beyond the ones that every transaction accesses for free."""
 
 
 class Evm:
@@ -49,11 +56,14 @@ class Evm:
         self.closing = Event()
         backend = _backend()
         self._db = backend.chain.chaindb.db
+        self.written: dict[Address, set[int]] = {}
+        """Addresses and their slots that any state of this chain has written."""
         self.genesis = MinedBlock(backend.chain.get_canonical_block_header_by_number(0), None)
         self.dev_keys: dict[Address, PrivateKey] = {
             Address(key.public_key.to_canonical_address()): PrivateKey(key.to_bytes())
             for key in backend.account_keys
         }
+        self.written.update((address, set()) for address in self.dev_keys)
 
     def state_after(self, block: MinedBlock) -> EvmState:
         """A new state object, which the caller owns."""
@@ -80,7 +90,8 @@ class Evm:
 
         The sender pays the fees that the request names. Balance and fees have been checked.
         """
-        state = self._state(overrides.changed(block.header), block)
+        header = overrides.changed(block.header)
+        state = self._state(header, block)
         overrides.apply(state)
         message = EvmTransaction(
             type_id=2,
@@ -96,9 +107,13 @@ class Evm:
             sender=sender,
         )
         try:
-            return _outcome(state.run(message))
+            execution = state.run(message)
+            return _outcome(execution, _accessed(message, state, header.coinbase))
         except (VMError, ValidationError) as error:
             return CallOutcome(b"", request.gas, 0, _error_text(error), is_revert=False)
+
+    def proof(self, block: MinedBlock, address: Address, slots: Sequence[int]) -> AccountProof:
+        return account_proof(self._database(block), block.state_root, address, slots)
 
     def change_state(self, block: MinedBlock, change: Callable[[EvmState], None]) -> Hash32:
         """Applies a change to the state after `block`; returns the new root."""
@@ -107,10 +122,13 @@ class Evm:
         state.persist()
         return state.root
 
+    def _database(self, block: MinedBlock) -> Any:
+        return self._db if block.database is None else block.database
+
     def _state(self, header: Header, parent: MinedBlock, database: Any = None) -> EvmState:
         """The state after `parent`, as executed in `header`: a later block, or parent itself."""
-        for candidate in (parent.database, self._db):
-            database = candidate if database is None else database
+        if database is None:
+            database = self._database(parent)
         ancestors = parent if parent.number < header.block_number else parent.parent
         context = ExecutionContext(
             coinbase=header.coinbase,
@@ -124,7 +142,7 @@ class Evm:
             base_fee_per_gas=header.base_fee_per_gas,
             excess_blob_gas=0,
         )
-        return EvmState(database, context, parent.state_root, self.closing)
+        return EvmState(database, context, parent.state_root, self.closing, self.written)
 
 
 def _backend() -> Any:
@@ -140,14 +158,25 @@ def _hashes(newest: MinedBlock | None) -> Any:
     return (block.hash for block in newest.ancestry()) if newest else ()
 
 
-def _outcome(execution: Execution) -> CallOutcome:
+def _accessed(transaction: EvmTransaction, state: EvmState, coinbase: Address) -> AccessList:
+    """Without accounts that are warm from the start, unless their storage is accessed."""
+    to = transaction.to or created_address(transaction.sender, transaction.nonce)
+    warm = {transaction.sender, to, coinbase, *state.precompiles}
+    return tuple(
+        (address, slots) for address, slots in state.accessed if slots or address not in warm
+    )
+
+
+def _outcome(execution: Execution, accessed: AccessList) -> CallOutcome:
     computation, used = execution.computation, execution.gas_used
     if not computation.is_error:
         refunded = execution.gas_refunded
-        return CallOutcome(computation.output, used, refunded, None, is_revert=False)
+        return CallOutcome(
+            computation.output, used, refunded, None, is_revert=False, accessed=accessed
+        )
     is_revert = isinstance(computation.error, Revert)
     text = "execution reverted" if is_revert else _error_text(computation.error)
-    return CallOutcome(computation.output, used, 0, text, is_revert)
+    return CallOutcome(computation.output, used, 0, text, is_revert, accessed)
 
 
 def _error_text(error: Exception) -> str:

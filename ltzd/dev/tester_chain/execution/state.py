@@ -3,9 +3,10 @@
 A state object belongs to one thread. Nothing reaches the database before `persist`.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from threading import Event
-from typing import Any
+from typing import Any, cast
 
 from eth._utils.address import generate_contract_address
 from eth.abc import ComputationAPI, MessageAPI
@@ -13,7 +14,7 @@ from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
 from eth.vm.message import Message
 
 from ltzd.dev.tester_chain.execution.computation import QuickComputation
-from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
+from ltzd.dev.tester_chain.execution.transaction import AccessList, EvmTransaction
 from ltzd.values import Address, Hash32
 
 _NO_ADDRESS: Any = None
@@ -61,6 +62,36 @@ class _State(PragueState):
     transaction_executor_class = _Executor
 
     closing: Event
+    written: dict[Address, set[int]]
+    accessed: dict[Address, set[int]]
+
+    def set_balance(self, address: Any, balance: int) -> None:
+        self.written.setdefault(address, set())
+        super().set_balance(address, balance)
+
+    def increment_nonce(self, address: Any) -> None:
+        self.written.setdefault(address, set())
+        super().increment_nonce(address)
+
+    def set_nonce(self, address: Any, nonce: int) -> None:
+        self.written.setdefault(address, set())
+        super().set_nonce(address, nonce)
+
+    def set_code(self, address: Any, code: bytes) -> None:
+        self.written.setdefault(address, set())
+        super().set_code(address, code)
+
+    def set_storage(self, address: Any, slot: int, value: int) -> None:
+        self.written.setdefault(address, set()).add(slot)
+        super().set_storage(address, slot, value)
+
+    def mark_address_warm(self, address: Any) -> None:
+        self.accessed.setdefault(address, set())
+        super().mark_address_warm(address)
+
+    def mark_storage_warm(self, address: Any, slot: int) -> None:
+        self.accessed.setdefault(address, set()).add(slot)
+        super().mark_storage_warm(address, slot)
 
     def get_tip(self, transaction: Any) -> int:
         """Nothing for a call without a price, which py-evm would make the coinbase pay for."""
@@ -79,14 +110,37 @@ class Execution:
 
 
 class EvmState:
-    def __init__(self, database: Any, context: Any, root: Hash32, closing: Event) -> None:
-        """Once `closing` is set, `run` may raise ChainClosedError."""
+    def __init__(
+        self,
+        database: Any,
+        context: Any,
+        root: Hash32,
+        closing: Event,
+        written: dict[Address, set[int]],
+    ) -> None:
+        """Once `closing` is set, `run` may raise ChainClosedError.
+
+        Adds each address and slot that it writes to `written`.
+        """
         self._inner: Any = _State(database, context, root)  # type: ignore[arg-type]
         self._inner.closing = closing
+        self._inner.written = written
+        self._inner.accessed = {}
 
     @property
     def root(self) -> Hash32:
         return Hash32(self._inner.state_root)
+
+    @property
+    def precompiles(self) -> Collection[Address]:
+        return cast("Collection[Address]", self._inner.computation_class.get_precompiles())
+
+    @property
+    def accessed(self) -> AccessList:
+        """The accounts and slots that all runs so far have accessed, also in reverted calls."""
+        return tuple(
+            (address, tuple(sorted(slots))) for address, slots in self._inner.accessed.items()
+        )
 
     def nonce(self, address: Address) -> int:
         return int(self._inner.get_nonce(address))

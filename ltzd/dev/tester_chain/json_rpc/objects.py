@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock, MinedLog
-from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
+from ltzd.dev.tester_chain.execution.transaction import AccessList, EvmTransaction
 from ltzd.values import Address, hex_of
 
 JsonObject = dict[str, Any]
@@ -71,20 +71,20 @@ def transaction_object(
         answer["chainId"] = hex(transaction.chain_id)
     if transaction.type_id:
         answer["yParity"] = hex(transaction.v)
-        answer["accessList"] = access_list_object(transaction)
+        answer["accessList"] = access_list_object(transaction.access_list)
     if transaction.type_id == 2:
         answer["maxFeePerGas"] = hex(transaction.max_fee_per_gas)
         answer["maxPriorityFeePerGas"] = hex(transaction.max_priority_fee_per_gas)
     return answer
 
 
-def access_list_object(transaction: EvmTransaction) -> list[JsonObject]:
+def access_list_object(accesses: AccessList) -> list[JsonObject]:
     return [
         {
             "address": hex_of(address),
             "storageKeys": [hex_of(key.to_bytes(32, "big")) for key in keys],
         }
-        for address, keys in transaction.access_list
+        for address, keys in accesses
     ]
 
 

@@ -2,6 +2,7 @@
 
 from ltzd.dev.tester_chain.json_rpc.method_table import METHODS
 from ltzd.dev.tester_chain.json_rpc.methods import (  # noqa: F401 - each adds its own methods
+    access_lists,
     accounts,
     blocks,
     calls,
@@ -9,8 +10,10 @@ from ltzd.dev.tester_chain.json_rpc.methods import (  # noqa: F401 - each adds i
     fees,
     logs,
     network,
+    proofs,
     reorgs,
     signing,
+    state_dumps,
     time_and_mining,
     transactions,
 )

@@ -30,7 +30,7 @@ _TOLERANCE = 0.015
 async def call(context: MethodContext, params: Params) -> str:
     request = call_request(params.mapping(0, "transaction"))
     block = await context.block(params.block(1))
-    gas = _gas_given(context, request)
+    gas = gas_given(context, request)
     outcome = await run(context, block, request, gas, overrides(params, 2))
     return hex_of(_output(outcome))
 
@@ -52,7 +52,7 @@ async def gas_needed(
     """The least gas, within 1.5 %, with which the transaction succeeds. Raises JsonRpcError."""
     chain, sender = context.chain, request.sender
     state = chain.assumed_state(block, assumed)
-    highest = _allowance(state, request, _gas_given(context, request))
+    highest = _allowance(state, request, gas_given(context, request))
     fields = request.as_call(chain.chain_id, highest)
     if highest < fields.min_gas_limit:
         raise refused(f"gas required exceeds allowance ({highest})")
@@ -98,7 +98,7 @@ async def run(
     return await chain.call(block, fields, request.sender, assumed)
 
 
-def _gas_given(context: MethodContext, request: CallRequest) -> int:
+def gas_given(context: MethodContext, request: CallRequest) -> int:
     """The gas that the caller names, also 0, but at most the block limit, as in geth."""
     limit = context.chain.pool.gas_limit
     return limit if request.gas is None else min(request.gas, limit)
