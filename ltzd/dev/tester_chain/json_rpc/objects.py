@@ -35,6 +35,7 @@ def block_object(block: MinedBlock, *, full: bool) -> JsonObject:
         "blobGasUsed": hex(header.blob_gas_used),
         "excessBlobGas": hex(header.excess_blob_gas),
         "parentBeaconBlockRoot": hex_of(header.parent_beacon_block_root),
+        "requestsHash": hex_of(header.requests_hash),
         "uncles": [],
         "withdrawals": [],
         "transactions": [

@@ -42,7 +42,7 @@ async def answer(
         return _encoded(_failure(None, JsonRpcError(PARSE_ERROR, "parse error")))
     if not isinstance(message, list):
         reply = await _reply(context, methods, message)
-        if isinstance(message, dict) and message.get("method") in _SENDING:
+        if reply is not None and "result" in reply and message["method"] in _SENDING:
             # With on-demand mining the caller expects the receipt to be there.
             await context.miner.catch_up()
         return b"" if reply is None else _encoded(reply)
