@@ -121,8 +121,7 @@ async def open_daemon(
         )
         await _warn_of_few_connections(pools.admin, settings)
         pool = pools.http
-        urls = [url.get_secret_value() for url in settings.node.all_urls()]
-        nodes = await stack.enter_async_context(NodePool(urls))
+        nodes = await stack.enter_async_context(NodePool(settings.node.plain_urls()))
         limits = await stack.enter_async_context(_limits(settings))
         chain = await chain_of(settings, pools.admin, nodes)
         nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))

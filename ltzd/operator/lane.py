@@ -12,6 +12,7 @@ from typing import ClassVar
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
@@ -160,7 +161,8 @@ class WalletLane(ABC):
         guard = SendGuard(context, in_flight, funds, self.pause, backoff)
         signer = TransactionSigner(self._signer, context, funds)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
-        publisher = Publisher(context, in_flight, work, backoff, self._due, self._blocks)
+        broadcast = Broadcast(self._node)
+        publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
         monitor = ReceiptMonitor(
             context, in_flight, funds, signer, work, guard, self._blocks, self._due
         )
@@ -177,7 +179,7 @@ class WalletLane(ABC):
         )
         self._blocks.notify()
         try:
-            async with asyncio.TaskGroup() as group:
+            async with broadcast, asyncio.TaskGroup() as group:
                 group.create_task(in_flight.run())
                 group.create_task(publisher.run())
                 group.create_task(monitor.run())

@@ -30,15 +30,26 @@ _REASONS = {"timeout": Unfit.HUNG, "rate_limited": Unfit.RATE_LIMITED}
 
 
 class Member:
-    """`clients` holds a client per role. `unfit` is None once the node's chain is verified."""
+    """`clients` holds a client per role. `has_peers`: the pool has other nodes to turn to.
+
+    A node whose circuit has opened must prove its chain again: another node may have taken its
+    address meanwhile.
+    """
 
     def __init__(
-        self, name: str, clients: Mapping[str, RpcClient], policy: NodePoolPolicy, clock: Clock
+        self,
+        name: str,
+        clients: Mapping[str, RpcClient],
+        policy: NodePoolPolicy,
+        clock: Clock,
+        *,
+        has_peers: bool,
     ) -> None:
         self.name = name
         self.clients = clients
         self._policy = policy
         self._clock = clock
+        self._has_peers = has_peers
         self._breaker: Breaker = CLOSED
         self._failure = Unfit.UNREACHABLE
         self._distrusted_until = 0.0
@@ -85,9 +96,10 @@ class Member:
             self.is_distrusted,
         )
 
-    def is_probe_due(self) -> bool:
-        """Whether a look at the node may be taken now: at any time while its circuit is closed."""
-        return not self.is_open or self._breaker.is_probe_due(self._clock())
+    def seconds_to_probe(self) -> float:
+        """How long the node is to be left alone from now; 0 while its circuit is closed."""
+        probe_at = self._breaker.probe_at
+        return 0.0 if probe_at is None else max(0.0, probe_at - self._clock())
 
     async def measured(self, answer: Awaitable[Answer]) -> Answer:
         """Awaits a request to this node and learns from its end. Raises NodeUnavailable."""
@@ -116,16 +128,25 @@ class Member:
         previous = seconds if self.latency is None else self.latency
         self.latency = previous + _LATENCY_WEIGHT * (seconds - previous)
 
+    def overtaken(self) -> None:
+        """Counts a request that another node answered first, although it was sent there later."""
+        self._count_failure("timeout", "The node is slower than another by far", 1)
+
     def failed(self, kind: str, detail: str) -> None:
-        """Counts a failed request; a timeout opens the circuit at once."""
+        """Counts a failed request; a timeout opens the circuit at once if there are other nodes."""
+        is_certain = kind == "timeout" and self._has_peers
+        self._count_failure(kind, detail, self._policy.breaker.failures if is_certain else 1)
+
+    def _count_failure(self, kind: str, detail: str, weight: int) -> None:
         self.errors[kind] += 1
         self.detail = detail
         telemetry.NODE_ERRORS.labels(self.name, kind).inc()
         was_open = self._breaker.is_open
         self._failure = _REASONS.get(kind, Unfit.UNREACHABLE)
         policy = self._policy.breaker
-        weight = policy.failures if kind == "timeout" else 1
         self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
+        if self._breaker.is_open and self._verdict is None:
+            self._verdict = Unfit.UNVERIFIED
         if self._breaker.is_open and not was_open:
             log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
 

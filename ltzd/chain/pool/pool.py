@@ -49,7 +49,9 @@ class NodePool:
                 for role in ROLES:
                     limits = RpcPolicy(self.policy.timeout, self.policy.connections)
                     clients[role] = await stack.enter_async_context(Rpc(url, limits))
-                self.members.append(Member(name, clients, self.policy, self.clock))
+                has_peers = len(self._urls) > 1
+                member = Member(name, clients, self.policy, self.clock, has_peers=has_peers)
+                self.members.append(member)
             self._stack = stack.pop_all()
         return self
 

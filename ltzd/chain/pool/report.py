@@ -1,4 +1,4 @@
-"""What a pool tells of each of its nodes, for status pages, metrics and alarms."""
+"""The state of each node of a pool, for status pages, metrics and alarms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

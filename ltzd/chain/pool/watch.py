@@ -1,6 +1,6 @@
 """Follows each node's head, and finds the nodes that are dead, hung, behind, foreign or lying.
 
-Every node is looked at by a task of its own, so that a node that hangs delays nobody's look. A node
+Every node is looked at by a task of its own, so that a node that hangs delays no other look. A node
 whose circuit is open gets one look after each of its growing pauses.
 """
 
@@ -55,9 +55,10 @@ class NodeWatch:
 
     async def _watch(self, member: Member) -> None:
         while True:
-            if member.is_probe_due():
-                await self.look(member)
-            await asyncio.sleep(self._policy.watch_pause)
+            await asyncio.sleep(member.seconds_to_probe())
+            await self.look(member)
+            if not member.is_open:
+                await asyncio.sleep(self._policy.watch_pause)
 
     async def look(self, member: Member) -> None:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""

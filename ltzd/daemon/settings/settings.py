@@ -92,10 +92,9 @@ class NodeSettings(Section):
         """At least one."""
         return self.urls or ((self.rpc_url,) if self.rpc_url is not None else ())
 
-    @property
-    def first_url(self) -> str:
-        """The node of commands that need only one."""
-        return self.all_urls()[0].get_secret_value()
+    def plain_urls(self) -> tuple[str, ...]:
+        """The URLs with the secrets that they may hold."""
+        return tuple(url.get_secret_value() for url in self.all_urls())
 
 
 class DatabaseSettings(Section):

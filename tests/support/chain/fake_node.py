@@ -217,6 +217,10 @@ class FakeNode(Rpc):
 
     simulated = 0
     is_down = False
+    is_hung = False
+    """True: the node accepts every request and never answers."""
+    hanging = 0
+    """Requests that wait for an answer of a hung node."""
     block_gas_limit = 300_000_000
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
@@ -331,6 +335,12 @@ class FakeNode(Rpc):
         """Replaces the newest blocks by other blocks and one more, all without the pool."""
         self.forget_blocks(depth, forgets_transactions=forgets_transactions)
         self.mine(depth + 1, takes_pool=False)
+
+    def sibling(self) -> "FakeNode":
+        """Returns another node of the same chain and pool, with faults and counts of its own."""
+        other = type(self)()
+        other.blocks, other.pool = self.blocks, self.pool
+        return other
 
     def use_nonce(self, wallet: Signer) -> SentTransaction:
         """Mines a foreign transaction, signed with the wallet's key, and returns it."""
@@ -492,6 +502,12 @@ class FakeNode(Rpc):
     async def _answer(self, method: str, params: Sequence[Any]) -> Any:
         await asyncio.sleep(0)
         self.call_counts[method] += 1
+        if self.is_hung:
+            self.hanging += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.hanging -= 1
         if self.is_down:
             raise NodeUnavailable("The node does not answer: ClientConnectorError")
         happening = self.before.pop(method, None)
