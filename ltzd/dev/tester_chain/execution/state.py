@@ -105,7 +105,7 @@ class _State(PragueState):
 class Execution:
     computation: ComputationAPI
     gas_used: int
-    """What the sender pays for: less the refund, and at least the floor of the data (EIP-7623)."""
+    """The gas that the sender pays for: less the refund, at least the data's floor (EIP-7623)."""
     gas_refunded: int
 
 

@@ -33,7 +33,7 @@ class CallRequest:
         return self.gas_price or self.max_fee_per_gas or 0
 
     def as_call(self, chain_id: int, gas: int) -> TransactionFields:
-        """What eth_call executes; fees that the caller does not name are zero."""
+        """The transaction that eth_call executes; fees that the caller does not name are zero."""
         self._check_chain(chain_id)
         return TransactionFields(
             type_id=2,

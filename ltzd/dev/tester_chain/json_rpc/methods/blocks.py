@@ -20,7 +20,7 @@ async def block_number(context: MethodContext, _: Params) -> str:
 async def by_number(context: MethodContext, params: Params) -> JsonObject | None:
     choice = _choice(params)
     full = params.flag(1, "full", default=False)
-    block = await _found(context, choice)
+    block = await _chosen_block(context, choice)
     return None if block is None else block_object(block, full=full)
 
 
@@ -44,13 +44,13 @@ async def receipts(context: MethodContext, params: Params) -> list[JsonObject] |
     "eth_getBlockTransactionCountByNumber", "eth_getBlockTransactionCountByHash", params_at_most=1
 )
 async def transaction_count(context: MethodContext, params: Params) -> str | None:
-    block = await _found(context, _choice(params))
+    block = await _chosen_block(context, _choice(params))
     return None if block is None else hex(len(block.transactions))
 
 
 @method("eth_getUncleCountByBlockNumber", "eth_getUncleCountByBlockHash", params_at_most=1)
 async def uncle_count(context: MethodContext, params: Params) -> str | None:
-    return None if await _found(context, _choice(params)) is None else "0x0"
+    return None if await _chosen_block(context, _choice(params)) is None else "0x0"
 
 
 @method(
@@ -59,7 +59,7 @@ async def uncle_count(context: MethodContext, params: Params) -> str | None:
     params_at_most=2,
 )
 async def transaction_at(context: MethodContext, params: Params) -> JsonObject | None:
-    block = await _found(context, _choice(params))
+    block = await _chosen_block(context, _choice(params))
     index = params.quantity(1, "index")
     if block is None or index >= len(block.transactions):
         return None
@@ -71,7 +71,7 @@ def _choice(params: Params) -> BlockChoice:
     return params.block(0)
 
 
-async def _found(context: MethodContext, choice: BlockChoice) -> MinedBlock | None:
+async def _chosen_block(context: MethodContext, choice: BlockChoice) -> MinedBlock | None:
     if choice.is_pending:
         return await context.chain.pending_block()
     return choice.find(context.chain.block_tree)
