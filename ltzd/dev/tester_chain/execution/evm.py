@@ -94,7 +94,7 @@ class Evm:
         state = self._state(header, block)
         overrides.apply(state)
         message = EvmTransaction(
-            type_id=2,
+            type_id=request.type_id,
             chain_id=self.chain_id,
             nonce=state.nonce(sender),
             max_priority_fee_per_gas=request.max_priority_fee_per_gas,
@@ -104,6 +104,7 @@ class Evm:
             value=request.value,
             data=request.data,
             access_list=request.access_list,
+            authorization_list=request.authorization_list,
             sender=sender,
         )
         try:
