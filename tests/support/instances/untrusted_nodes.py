@@ -3,10 +3,12 @@
 The test itself reads and changes the chain directly, without any fault.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
 
+import aiohttp
 from eth_account import Account
 
 from ltzd.dev.services.chain import Kind
@@ -19,9 +21,11 @@ from tests.support.instances.instance import Answer, Instance, an_instance
 from tests.support.instances.relayer import Relays, User, relays_of
 from tests.support.relays.signing import transfer
 from tests.support.services.postgres import Databases
+from tests.support.waiting import until
 
 NODES = 3
 _USERS = 4
+_CALLS = 12
 _HOUSE_LIMIT = 30
 """Relays of a user; the surface allows 35 an hour."""
 
@@ -75,15 +79,48 @@ class UntrustedNodes:
         await self.instance.start()
         self.instance.dev_json["rpcUrl"] = self._url
 
-    def heal(self) -> None:
+    async def recover(self) -> None:
+        """Ends all faults of all nodes."""
         for node in self.all_nodes:
-            node.heal()
+            await node.recover()
 
-    async def connect_all(self) -> None:
-        """Ends all faults, also of nodes that are down."""
-        self.heal()
-        for node in self.all_nodes:
-            await node.connect()
+    async def in_use(self) -> FaultyNode:
+        """The node that most calls of the last moment went to."""
+        before = [node.called.total() for node in self.nodes]
+
+        async def busiest() -> FaultyNode | None:
+            counts = [
+                node.called.total() - count for node, count in zip(self.nodes, before, strict=True)
+            ]
+            return self.nodes[counts.index(max(counts))] if max(counts) >= _CALLS else None
+
+        node = await until(busiest)
+        assert node is not None
+        return node
+
+    async def recovered(self, seconds: float = 15.0) -> None:
+        """Waits until the instance uses every node again, or distrusts it for a lie."""
+
+        async def all_fit() -> bool:
+            nodes = (await self.instance.status())["nodes"]
+            return all(node["isUsable"] or node["reason"] == "disagrees" for node in nodes)
+
+        await until(all_fit, seconds)
+
+    @asynccontextmanager
+    async def blocks(self) -> AsyncIterator[None]:
+        """Mines two blocks a second, beside those that transactions mine at once."""
+
+        async def tick() -> None:
+            while True:
+                await self.rpc("evm_mine")
+                await asyncio.sleep(0.5)
+
+        task = asyncio.create_task(tick())
+        try:
+            yield
+        finally:
+            task.cancel()
 
     async def post(self, count: int = 1) -> list[Answer]:
         answers = [
@@ -93,6 +130,13 @@ class UntrustedNodes:
             assert answer.status in {200, 202}, answer.body
         self.answers += answers
         return answers
+
+    async def post_through_kills(self) -> None:
+        """As `post`, but a request may fail with the instance's connection."""
+        try:
+            await self.post()
+        except (aiohttp.ClientError, OSError, TimeoutError):
+            await asyncio.sleep(0.1)
 
     async def a_transfer(self) -> Ask:
         user = self._users[len(self.asks) % len(self._users)]
@@ -104,6 +148,11 @@ class UntrustedNodes:
         self.asks.append(ask)
         return ask
 
+    async def indexed(self, answer: Answer, seconds: float) -> None:
+        """Waits until an event's mint is indexed; the instance must still run."""
+        await self.instance.minted(answer.event_id, seconds)
+        assert self.instance.is_running
+
     async def settle(self, seconds: float) -> None:
         """Waits for all outcomes; checks that books and chain agree."""
         await self.relays.forget_addresses()
@@ -113,6 +162,25 @@ class UntrustedNodes:
         await assert_books_agree(self.instance, self.answers)
         assert await self.relays.chain.balance(self.friend) == len(self.asks) * LTZ
         assert len({ask.hash() for ask in self.asks}) == len(self.asks), "a relay without a hash"
+
+
+class Sites:
+    """An instance for each kind of chain, started on first use."""
+
+    def __init__(self, stack: AsyncExitStack, databases: Databases) -> None:
+        self._stack = stack
+        self._databases = databases
+        self._by_kind: dict[Kind, UntrustedNodes] = {}
+
+    async def of(self, kind: Kind, count: int) -> UntrustedNodes:
+        """The instance behind so many healthy nodes, of which it knows nothing bad."""
+        if kind not in self._by_kind:
+            site = await self._stack.enter_async_context(untrusted_nodes(kind, self._databases))
+            self._by_kind[kind] = site
+        site = self._by_kind[kind]
+        await site.recover()
+        await site.start_with(count)
+        return site
 
 
 @asynccontextmanager
@@ -126,4 +194,4 @@ async def untrusted_nodes(kind: Kind, databases: Databases) -> AsyncIterator[Unt
         site = UntrustedNodes(kind, nodes, instance, chain.rpc_url)
         await site.begin(stack)
         yield site
-        await site.connect_all()
+        await site.recover()

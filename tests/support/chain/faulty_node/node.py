@@ -30,6 +30,7 @@ _HEADER_NOT_FOUND = {"code": -32000, "message": "header not found"}
 class FaultyNode(NodeProxy):
     def __init__(self, target: str) -> None:
         super().__init__(target)
+        self._own_target = target
         self.faults = Faults()
         self.called: Counter[str] = Counter()
         """Calls that came, by method."""
@@ -50,12 +51,18 @@ class FaultyNode(NodeProxy):
     def heal(self) -> None:
         self.faults = Faults()
 
+    async def recover(self) -> None:
+        """Ends all faults, also of a node that is down or follows another chain."""
+        self.heal()
+        self._target = self._own_target
+        await self.connect()
+
     async def freeze(self) -> None:
         """The head stops here, and the node keeps its branch through reorgs of the chain."""
         self.faults = replace(self.faults, frozen=await frozen_view(self.ask))
 
     def lead_to(self, target: str) -> None:
-        """The node follows another chain from now on."""
+        """The node follows another chain until it recovers."""
         self._target = target
 
     async def connect(self) -> None:
