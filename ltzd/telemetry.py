@@ -364,8 +364,29 @@ NODE_ERRORS = _counter(
 )
 NODE_DISAGREEMENTS = _counter(
     "ltzd_chain_node_disagreements_total",
-    "Contradictions of nodes with others or themselves",
+    "Contradictions of a node with others or itself",
+    "node",
     "kind",
+)
+NODE_USABLE = _gauge("ltzd_chain_node_usable", "1 while nothing speaks against the node", "node")
+NODE_IN_USE = _gauge(
+    "ltzd_chain_node_in_use", "1 while a role of this process asks the node first", "node"
+)
+NODE_UNFIT = _gauge(
+    "ltzd_chain_node_unfit",
+    "1 for the reason why the node is not used, or only as the last resort",
+    "node",
+    "reason",
+)
+NODE_HEIGHT = _gauge("ltzd_chain_node_height", "The node's newest block", "node")
+NODE_LATENCY_SECONDS = _gauge(
+    "ltzd_chain_node_latency_seconds", "The mean time of the node's latest answers", "node"
+)
+NODE_SILENT_SECONDS = _gauge(
+    "ltzd_chain_node_silent_seconds", "Since the node's last answer", "node"
+)
+NODE_REQUESTS_IN_FLIGHT = _gauge(
+    "ltzd_chain_node_requests_in_flight", "Requests that the node has not answered yet", "node"
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"

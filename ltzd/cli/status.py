@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -130,10 +131,14 @@ async def _refresh(
 
 def page(facts: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [_heading(facts)]
-    parts += [Text(f"  {reason}", style="yellow") for reason in facts["reasons"]]
+    lines = facts["reasons"] + facts.get("warnings", [])
+    parts += [Text(f"  {line}", style="yellow") for line in lines]
+    nodes = facts.get("nodes", [])  # a server of an older version tells of no nodes
     if facts["database"] == "connected":
         parts += _pauses(facts["lanes"])
-        parts += [_progress(facts), _lanes(facts["lanes"])]
+        parts += [_progress(facts), _nodes(nodes), _lanes(facts["lanes"])]
+    else:
+        parts.append(_nodes(nodes))
     return Group(*parts)
 
 
@@ -190,6 +195,39 @@ def _above_limit(count: int) -> str:
 
 def _age(seconds: float | None) -> str:
     return "" if seconds is None else f" (oldest {seconds:.0f} s)"
+
+
+def _nodes(nodes: list[dict[str, Any]]) -> RenderableType:
+    """How this process sees each node: `used` is why not, if the node is not used first."""
+    if not nodes:
+        return Group()
+    table = Table(
+        Column("node", min_width=9),
+        *(Column(title, no_wrap=True) for title in ("used", "height", "latency", "answered")),
+        Column("errors"),
+        box=None,
+        padding=(0, 1),
+    )
+    for node in nodes:
+        table.add_row(
+            node["name"],
+            _use(node),
+            _dash(node["height"]),
+            _dash(node["latencySeconds"], lambda seconds: f"{seconds * 1000:.0f} ms"),
+            _dash(node["secondsSinceAnswer"], lambda seconds: f"{seconds:.0f} s ago"),
+            ", ".join(f"{kind} {count}" for kind, count in sorted(node["errors"].items())),
+        )
+    return table
+
+
+def _use(node: dict[str, Any]) -> str:
+    if node["reason"] is not None:
+        return str(node["reason"])
+    return "yes" if node["inUse"] else "spare"
+
+
+def _dash(value: Any, shown: Callable[[Any], str] = str) -> str:
+    return "-" if value is None else shown(value)
 
 
 def _lanes(lanes: list[dict[str, Any]]) -> Table:

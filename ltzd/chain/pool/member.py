@@ -167,7 +167,7 @@ class Member:
 
     def distrust(self, kind: str) -> None:
         """Records a contradiction: for a growing while the node is asked only as the last."""
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         if self.is_distrusted:
             return

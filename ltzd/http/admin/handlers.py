@@ -16,6 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sanic.request import Request
 
 from ltzd import __version__, telemetry
+from ltzd.chain.pool import health
+from ltzd.chain.pool.report import NodeReport
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
 from ltzd.http.errors import ErrorResponder, RequestError, path_of
 from ltzd.http.loopback import host_of, is_loopback
@@ -28,6 +30,7 @@ from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, St
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
+_DETAIL_CHARACTERS = 200
 OPEN_PATH = "/healthz"
 """The path that needs no token."""
 
@@ -69,6 +72,7 @@ class AdminSources:
     roles: tuple[str, ...]
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
+    nodes: Callable[[], Sequence[NodeReport]] = tuple
     measure: Callable[[], None] = lambda: None
 
 
@@ -112,7 +116,7 @@ class AdminHandlers:
 
     async def readyz(self, _request: Request) -> Reply:
         reasons = self._reasons(await self._facts())
-        body = {"ready": not reasons, "reasons": reasons}
+        body = {"ready": not reasons, "reasons": reasons, "warnings": self._warnings()}
         return json_reply(body, 503 if reasons else 200)
 
     async def status(self, _request: Request) -> Reply:
@@ -124,7 +128,9 @@ class AdminHandlers:
             "timestamp": iso(datetime.now(UTC)),
             "ready": not reasons,
             "reasons": reasons,
+            "warnings": self._warnings(),
             "database": "unavailable" if facts is None else "connected",
+            "nodes": [_node_status(report) for report in self._sources.nodes()],
         }
         if facts is not None:
             body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
@@ -156,7 +162,20 @@ class AdminHandlers:
                 reasons.append(f"{name} stopped: {lane.stopped}")
             elif not lane.is_held:
                 reasons.append(f"{name} is not held by this process")
-        return reasons
+        return reasons + self._nodes()
+
+    def _nodes(self) -> list[str]:
+        """The role operator or indexer without a node that answers."""
+        reports = self._sources.nodes()
+        if not reports or not health.needs_a_node(self._sources.roles):
+            return []
+        if any(health.is_serving(report) for report in reports):
+            return []
+        return ["No node can be used: " + "; ".join(health.faults(reports))]
+
+    def _warnings(self) -> list[str]:
+        """What needs a person although this process may be ready."""
+        return health.faults(self._sources.nodes())
 
     def _chain(self, chain: ChainFacts | None) -> list[str]:
         if chain is None:
@@ -203,6 +222,23 @@ def _chain_status(chain: ChainFacts) -> dict[str, Any]:
         "lagBlocks": chain.lag_blocks,
         "final": chain.final_number,
         "idleSeconds": round(chain.idle_seconds, 1),
+    }
+
+
+def _node_status(report: NodeReport) -> dict[str, Any]:
+    """The node as this process sees it; `detail` is its newest fault in words."""
+    latency = report.latency_seconds
+    return {
+        "name": report.name,
+        "isUsable": report.is_usable,
+        "inUse": report.is_preferred,
+        "reason": None if report.reason is None else report.reason.value,
+        "detail": report.detail[:_DETAIL_CHARACTERS] or None,
+        "height": report.height,
+        "latencySeconds": None if latency is None else round(latency, 4),
+        "secondsSinceAnswer": _rounded(report.seconds_since_answer),
+        "inFlight": report.in_flight,
+        "errors": dict(report.errors),
     }
 
 
