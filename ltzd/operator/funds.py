@@ -5,13 +5,18 @@ Units: wei.
 
 from ltzd import telemetry
 from ltzd.chain.node.gas_prices import plausible_gas_price
+from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Header, Node
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS
 from ltzd.store.operator.lanes import Lane
 
 
 class FundsTracker:
-    """All values are None before the first `refresh`. `fees` is also None while the cap forbids."""
+    """All values are None before the first `refresh`. `fees` is also None while the cap forbids.
+
+    `l1_costs` are those of a rollup, and zero elsewhere.
+    """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
@@ -22,11 +27,14 @@ class FundsTracker:
         self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
+        self.l1_costs = NO_L1_COSTS
+        self._l1_costs = L1CostReader(node)
 
     async def refresh(self, head: Header) -> None:
         """Read fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
         suggested = await self._node.gas_price(head)
         gas_price = await plausible_gas_price(self._node, suggested, self._policy)
+        self.l1_costs = await self._l1_costs.read()
         await self.refresh_balance()
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
         self.block_gas_limit = head.gas_limit

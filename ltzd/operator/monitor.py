@@ -22,6 +22,7 @@ from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import Stopped
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.transactions import (
     Finalized,
     GasCost,
@@ -116,6 +117,7 @@ class ReceiptMonitor:
             await self._work.refresh()
         if is_new or is_urgent or self._funds.gas_price is None:
             await self._funds.refresh(head)
+            self._in_flight.l1_costs = self._funds.l1_costs
             self._publisher.notify()
         self._head = head
 
@@ -141,7 +143,7 @@ class ReceiptMonitor:
             window = oldest[start : start + width]
             receipts = await self._receipts_of(window)
             mined = [
-                (tx, _inclusion(receipt, tx))
+                (tx, _inclusion(receipt, tx, self._funds.l1_costs))
                 for tx, receipt in zip(window, receipts, strict=True)
                 if receipt
             ]
@@ -228,7 +230,7 @@ class ReceiptMonitor:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
         self._missing.pop(tx.nonce, None)
-        inclusion = _inclusion(receipt, tx)
+        inclusion = _inclusion(receipt, tx, self._funds.l1_costs)
         if inclusion != tx.tx.inclusion:
             return ReceiptSeen(inclusion)
         return _finalized(mined) if mined.is_past_finality else None
@@ -283,13 +285,24 @@ def _finalized(mined: MinedTransaction) -> Observation:
     return Finalized()
 
 
-def _inclusion(receipt: Receipt, tx: OpenTransaction) -> Inclusion:
-    gas_cost = GasCost(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
+def _inclusion(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> Inclusion:
     is_cancellation = receipt.transaction_hash in tx.cancellations
     return Inclusion(
         receipt.block_number,
         receipt.block_hash,
         receipt.succeeded and not is_cancellation,
-        gas_cost,
+        _gas_cost(receipt, tx, l1_costs),
         is_cancellation,
+    )
+
+
+def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
+    """A price that the receipt does not tell is at most the newest attempt's, which pays most."""
+    price = receipt.effective_gas_price
+    operator_fee = l1_costs.operator_fee_wei(receipt.gas_used) if receipt.has_operator_fee else 0
+    return GasCost(
+        receipt.transaction_hash,
+        receipt.gas_used,
+        tx.fees.max_fee_per_gas if price is None else price,
+        receipt.l1_fee_wei + operator_fee,
     )

@@ -38,12 +38,20 @@ BlockRef: TypeAlias = Header | int | str
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
+    """`effective_gas_price` is None if the node tells none, as clients from before EIP-1559 do.
+
+    On an OP-stack chain `l1_fee_wei` was paid beside the gas, and an operator fee if the receipt
+    has one.
+    """
+
     transaction_hash: Hash32
     block_number: int
     block_hash: Hash32
     succeeded: bool
     gas_used: int
-    effective_gas_price: int
+    effective_gas_price: int | None
+    l1_fee_wei: int = 0
+    has_operator_fee: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,6 +514,13 @@ def _seconds(text: str) -> int:
     return seconds
 
 
+_OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
+
+
+def _optional(number: str | None) -> int | None:
+    return None if number is None else int(number, 16)
+
+
 def _receipt(answer: Any) -> Receipt | None:
     if answer is None:
         return None
@@ -518,7 +533,9 @@ def _receipt(answer: Any) -> Receipt | None:
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
             gas_used=int(answer["gasUsed"], 16),
-            effective_gas_price=int(answer["effectiveGasPrice"], 16),
+            effective_gas_price=_optional(answer.get("effectiveGasPrice")),
+            l1_fee_wei=_optional(answer.get("l1Fee")) or 0,
+            has_operator_fee=any(_optional(answer.get(name)) for name in _OPERATOR_FEE_FIELDS),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's receipt is malformed", kind="malformed") from error

@@ -9,6 +9,7 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomeSink
+from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
@@ -54,7 +55,8 @@ class MintLane(WalletLane):
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, context.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
-        simulator = MintSimulator(context, self._target, must_simulate=has_reverted)
+        gas = MintGas(context, self._target, signer)
+        simulator = MintSimulator(context, self._target, gas, must_simulate=has_reverted)
         counters = MintCounters(next_nonce, self._next_seq, last_brand)
         return MintSigner(
             context, in_flight, guard, signer, self._target, simulator, counters, self._hooks

@@ -115,7 +115,7 @@ class RelaySigner:
             call = _call(relay)
             obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is None:
-                reserved_wei += call.max_cost_wei(fees)
+                reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
                 sendable.append(relay)
             elif obstacle.is_permanent:
                 refused[relay.id] = self._reason(obstacle, call)
@@ -138,7 +138,7 @@ class RelaySigner:
         for nonce, relay in enumerate(sendable, start=self._next_nonce):
             call = _call(relay)
             attempts.append(self._signer.sign(nonce, call, fees, reserved_wei))
-            reserved_wei += call.max_cost_wei(fees)
+            reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
         return await relays.store_signed(
             connection, self._context.lane, sendable, attempts, self._next_nonce
         )
