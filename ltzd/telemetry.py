@@ -253,6 +253,12 @@ HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The newest block that the node r
 SYNC_BLOCK = _gauge("ltzd_indexer_sync_block", "The newest block whose facts are stored")
 FINAL_BLOCK = _gauge("ltzd_indexer_final_block", "The newest block that counts as final")
 HEAD_LAG_BLOCKS = _gauge("ltzd_indexer_head_lag_blocks", "Head minus the newest stored block")
+INDEX_IDLE_SECONDS = _gauge(
+    "ltzd_indexer_idle_seconds", "Since the last commit of blocks, by any process"
+)
+INDEX_STANDS_STILL = _gauge(
+    "ltzd_indexer_stands_still", "1 if blocks are due and none has been committed for a minute"
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",

@@ -158,7 +158,7 @@ def _progress(facts: dict[str, Any]) -> Table:
         table.add_row(
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
-            f"({chain['lagBlocks']} behind), final {chain['final']}",
+            f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), final {chain['final']}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -175,6 +175,10 @@ def _progress(facts: dict[str, Any]) -> Table:
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     return table
+
+
+def _lag(seconds: float | None) -> str:
+    return f", {seconds:.0f} s" if seconds else ""
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:

@@ -8,7 +8,7 @@ import structlog
 
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
-from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.assembly import DEV_CHAIN_IDS, Daemon
 from ltzd.errors import LtzdError
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.http.app import build_app
@@ -87,6 +87,7 @@ def admin_app(daemon: Daemon) -> App:
         AdminPolicy(
             host=daemon.settings.admin.host,
             token=None if token is None else token.get_secret_value(),
+            mines_on_demand=daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS,
         ),
     )
 

@@ -26,6 +26,7 @@ from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
+from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
@@ -50,8 +51,9 @@ class AdminPolicy:
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
     max_lag_blocks: int = 32
-    max_idle_seconds: float = 60.0
-    """How long the cursor may stand still while it is behind the head."""
+    standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
+    mines_on_demand: bool = False
+    """A dev chain, whose blocks may stop to come at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,16 +136,25 @@ class AdminHandlers:
         }
         if facts is not None:
             body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
+            if facts.chain is not None:
+                body["chain"] = _chain_status(facts.chain, self._progress(facts.chain))
         return json_reply(body)
 
     async def metrics(self, _request: Request) -> Reply:
         facts = await self._facts()
         self._sources.measure()
         if facts is not None:
+            self._measure_index(facts.chain)
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
+
+    def _measure_index(self, chain: ChainFacts | None) -> None:
+        if chain is not None:
+            is_still = stands_still(self._progress(chain), self._policy.standstill)
+            telemetry.INDEX_STANDS_STILL.set(is_still)
+            telemetry.INDEX_IDLE_SECONDS.set(chain.idle_seconds)
 
     async def _facts(self) -> StatusFacts | None:
         """Returns None while the database does not answer."""
@@ -180,12 +191,22 @@ class AdminHandlers:
     def _chain(self, chain: ChainFacts | None) -> list[str]:
         if chain is None:
             return ["The indexer has not begun to follow the chain"]
-        lag = chain.lag_blocks
-        if lag > self._policy.max_lag_blocks:
-            return [f"The indexer is {lag} blocks behind the head"]
-        if lag and chain.idle_seconds > self._policy.max_idle_seconds:
-            return [f"The indexer has stood still for {chain.idle_seconds:.0f} s"]
+        progress = self._progress(chain)
+        if stands_still(progress, self._policy.standstill):
+            return [f"The indexer has committed no block for {progress.idle_seconds:.0f} s"]
+        if progress.lag_blocks > self._policy.max_lag_blocks:
+            return [f"The indexer is {progress.lag_blocks} blocks behind the head"]
         return []
+
+    def _progress(self, chain: ChainFacts) -> IndexProgress:
+        """The highest head is the one that the indexer has stored, or that a trusted node shows."""
+        heights = [report.height or 0 for report in self._sources.nodes() if report.is_usable]
+        return IndexProgress(
+            cursor_number=chain.cursor_number,
+            head_number=max([chain.head_number, *heights]),
+            idle_seconds=chain.idle_seconds,
+            block_seconds=None if self._policy.mines_on_demand else chain.block_seconds,
+        )
 
 
 def _refuse_foreign_host(request: Request) -> None:
@@ -205,7 +226,7 @@ def _require_token(token: str, request: Request) -> None:
 
 def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
     return {
-        "chain": None if facts.chain is None else _chain_status(facts.chain),
+        "chain": None,
         "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
         "rewards": _reward_status(facts.rewards),
         "relays": _relay_status(facts.relays),
@@ -213,15 +234,18 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
     }
 
 
-def _chain_status(chain: ChainFacts) -> dict[str, Any]:
+def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
+    """`lagSeconds` is None for a chain without a block time."""
     return {
         "chainId": chain.chain_id,
         "ltz": checksummed(chain.ltz),
-        "head": chain.head_number,
+        "head": progress.head_number,
         "cursor": chain.cursor_number,
-        "lagBlocks": chain.lag_blocks,
+        "lagBlocks": progress.lag_blocks,
+        "lagSeconds": _rounded(progress.lag_seconds),
         "final": chain.final_number,
         "idleSeconds": round(chain.idle_seconds, 1),
+        "blockSeconds": _rounded(progress.block_seconds),
     }
 
 

@@ -118,9 +118,9 @@ async def test_one_trusted_node_among_contradicting_ones_keeps_the_chain_connect
 
 async def test_every_node_has_gauges_and_the_reason_is_one_of_a_closed_set() -> None:
     async with a_fleet(FleetNode("a"), FleetNode("b"), is_watched=True) as fleet:
-        await fleet.pool.client("http").call("who")
         fleet.nodes[1].mode = "hung"
         await reasons_are(fleet, None, Unfit.HUNG)
+        await fleet.pool.client("http").call("who")
         reports = fleet.pool.reports()
         health.measure(reports)
     shown = telemetry.exposition().decode()
