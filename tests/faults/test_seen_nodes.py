@@ -1,4 +1,4 @@
-"""What operators and callers see of two nodes that die, hang or contradict each other."""
+"""Operators and callers see that one or both of two nodes die, hang or contradict each other."""
 
 import asyncio
 import time

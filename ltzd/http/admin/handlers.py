@@ -185,7 +185,7 @@ class AdminHandlers:
         return ["No node can be used: " + "; ".join(health.faults(reports))]
 
     def _warnings(self) -> list[str]:
-        """What needs a person although this process may be ready."""
+        """Faults that need a person although this process may be ready."""
         return health.faults(self._sources.nodes())
 
     def _chain(self, chain: ChainFacts | None) -> list[str]:
