@@ -18,6 +18,8 @@ from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
 TIMEOUT_SECONDS = 10.0
+_LAST_RESORTS = ("behind", "disagrees")
+"""Faults of nodes that are asked if no better one is left."""
 
 
 def status(
@@ -202,12 +204,13 @@ def _age(seconds: float | None) -> str:
 
 
 def _nodes(nodes: list[dict[str, Any]]) -> RenderableType:
-    """How this process sees each node: `used` is why not, if the node is not used first."""
+    """How this process sees each node. A node with a fault may be used if no better one is left."""
     if not nodes:
         return Group()
     table = Table(
         Column("node", min_width=9),
         *(Column(title, no_wrap=True) for title in ("used", "height", "latency", "answered")),
+        Column("fault", no_wrap=True),
         Column("errors"),
         box=None,
         padding=(0, 1),
@@ -219,15 +222,16 @@ def _nodes(nodes: list[dict[str, Any]]) -> RenderableType:
             _dash(node["height"]),
             _dash(node["latencySeconds"], lambda seconds: f"{seconds * 1000:.0f} ms"),
             _dash(node["secondsSinceAnswer"], lambda seconds: f"{seconds:.0f} s ago"),
+            _dash(node["reason"]),
             ", ".join(f"{kind} {count}" for kind, count in sorted(node["errors"].items())),
         )
     return table
 
 
 def _use(node: dict[str, Any]) -> str:
-    if node["reason"] is not None:
-        return str(node["reason"])
-    return "yes" if node["inUse"] else "spare"
+    if node["isUsable"]:
+        return "yes" if node["inUse"] else "spare"
+    return "last" if node["reason"] in _LAST_RESORTS else "no"
 
 
 def _dash(value: Any, shown: Callable[[Any], str] = str) -> str:

@@ -8,7 +8,8 @@ import structlog
 
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
-from ltzd.daemon.assembly import DEV_CHAIN_IDS, Daemon
+from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.errors import LtzdError
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.http.app import build_app

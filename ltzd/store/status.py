@@ -7,7 +7,7 @@ count of minted rewards becomes an estimate once it is large.
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from ltzd.rules.indexer.standstill import block_seconds
+from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
@@ -109,12 +109,20 @@ async def _chain(connection: Connection) -> ChainFacts | None:
     )
     if row is None:
         return None
-    blocks = await connection.fetch(
-        "SELECT extract(epoch FROM mined_at)::float8 FROM blocks ORDER BY number DESC LIMIT $1",
+    return replace(ChainFacts(*row), block_seconds=await _block_seconds(connection))
+
+
+async def _block_seconds(connection: Connection) -> float | None:
+    rows = await connection.fetch(
+        """
+        SELECT number, extract(epoch FROM mined_at)::bigint, extract(epoch FROM seen_at)::float8
+          FROM blocks
+         ORDER BY number DESC
+         LIMIT $1
+        """,
         _MEASURED_BLOCKS,
     )
-    times = [block[0] for block in reversed(blocks)]
-    return replace(ChainFacts(*row), block_seconds=block_seconds(times))
+    return BlockTimes(tuple(HeadTime(*row) for row in reversed(rows))).seconds()
 
 
 async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:

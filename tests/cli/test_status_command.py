@@ -89,7 +89,10 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     late = replace(
         hung, name="d.example:443", reason=Unfit.UNVERIFIED, height=None, latency_seconds=None
     )
-    sources = AdminSources(("http",), read, nodes=lambda: (used, hung, spare, late))
+    liar = replace(hung, name="e.example:443", reason=Unfit.DISAGREES)
+    limited = replace(used, name="f.example:443", reason=Unfit.RATE_LIMITED)
+    nodes = (used, hung, spare, late, liar, limited)
+    sources = AdminSources(("http",), read, nodes=lambda: nodes)
     app = build_admin_app(sources, AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
@@ -97,10 +100,12 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     console.print(command.page(facts))
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
 
-    assert "a.example:443 yes 12 12 ms 0 s ago" in lines
-    assert "b.example:443 hung 7 500 ms 31 s ago rate_limited 1, timeout 4" in lines
-    assert "c.example:443 spare 12 12 ms 0 s ago" in lines
-    assert "d.example:443 unverified - - 31 s ago rate_limited 1, timeout 4" in lines
+    assert "a.example:443 yes 12 12 ms 0 s ago -" in lines
+    assert "b.example:443 no 7 500 ms 31 s ago hung rate_limited 1, timeout 4" in lines
+    assert "c.example:443 spare 12 12 ms 0 s ago -" in lines
+    assert "d.example:443 no - - 31 s ago unverified rate_limited 1, timeout 4" in lines
+    assert "e.example:443 last 7 500 ms 31 s ago disagrees rate_limited 1, timeout 4" in lines
+    assert "f.example:443 yes 12 12 ms 0 s ago rate_limited" in lines
     assert (
         "Node b.example:443 accepts requests and does not answer (its last answer was 31 s ago)"
         in lines

@@ -28,7 +28,7 @@ _LAST_RESORTS = frozenset((Unfit.BEHIND, Unfit.DISAGREES))
 
 
 class ChainState(Enum):
-    """`DEGRADED`: every node that answers contradicts other nodes or itself."""
+    """`DEGRADED`: each node that answers contradicts other nodes or itself."""
 
     CONNECTED = "connected"
     DEGRADED = "degraded"
@@ -41,14 +41,14 @@ def is_serving(report: NodeReport) -> bool:
 
 
 def faults(reports: Iterable[NodeReport]) -> list[str]:
-    """A sentence for each node that is not used, or only as the last resort."""
-    return [_fault(report) for report in reports if not report.is_usable]
+    """A sentence for each node that has a fault, also if the node is used nevertheless."""
+    return [_fault(report) for report in reports if report.reason or not report.is_usable]
 
 
 def _fault(report: NodeReport) -> str:
     sentence = f"Node {report.name} {_SENTENCES[report.reason or Unfit.UNVERIFIED]}"
     since = report.seconds_since_answer
-    if report.reason in _LAST_RESORTS or since is None:
+    if is_serving(report) or since is None:
         return sentence
     return f"{sentence} (its last answer was {since:.0f} s ago)"
 

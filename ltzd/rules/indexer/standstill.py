@@ -4,15 +4,7 @@ The lag in blocks cannot tell: an indexer that stands still, or whose node is fr
 newer head.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from statistics import median
-
-_LEAST_GAPS = 4
-_LARGEST_RATIO = 10.0
-"""A gap so many times the median makes a chain irregular. Missed slots and mined chains stay below
-it; a chain that mines on demand does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +19,7 @@ class StandstillPolicy:
 class IndexProgress:
     """`head_number` is the highest block that anything has told of.
 
-    `block_seconds` is the chain's block time, or None for a chain that mines on demand.
+    `block_seconds` is the chain's block time (`block_times.py`), or None if it has none.
     """
 
     cursor_number: int
@@ -50,16 +42,3 @@ def stands_still(progress: IndexProgress, policy: StandstillPolicy) -> bool:
     if progress.idle_seconds <= limit:
         return False
     return progress.block_seconds is not None or progress.lag_blocks > 0
-
-
-def block_seconds(mined_at: Sequence[float]) -> float | None:
-    """The mean time between consecutive blocks, or None if they are too few or irregular.
-
-    `mined_at` are the blocks' timestamps, which are whole seconds, the oldest first.
-    """
-    gaps = [later - earlier for earlier, later in pairwise(mined_at)]
-    if len(gaps) < _LEAST_GAPS:
-        return None
-    # Timestamps are rounded to seconds, so that a gap may appear one second longer.
-    is_regular = max(gaps) <= _LARGEST_RATIO * median(gaps) + 1
-    return sum(gaps) / len(gaps) if is_regular else None

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from ltzd.rules.indexer.standstill import (
     IndexProgress,
     StandstillPolicy,
-    block_seconds,
     stands_still,
 )
 
@@ -50,24 +49,6 @@ def test_an_indexer_that_stands_still_does_not_move_by_waiting(
     before = IndexProgress(cursor, head, idle, block_time)
     after = replace(before, idle_seconds=idle + more)
     assert stands_still(after, POLICY) or not stands_still(before, POLICY)
-
-
-@pytest.mark.parametrize(
-    ("mined_at", "expected"),
-    [
-        ([], None),
-        ([0, 2, 4, 6], None),
-        ([0, 2, 4, 6, 8], 2.0),
-        ([0, 12, 24, 48, 60], 15.0),
-        ([0, 0, 1, 1, 2], 0.5),
-        ([5, 5, 5, 5, 5], 0.0),
-        ([0, 1, 2, 3, 600], None),
-    ],
-)
-def test_the_block_time_is_the_mean_of_regular_gaps(
-    mined_at: list[float], expected: float | None
-) -> None:
-    assert block_seconds(mined_at) == expected
 
 
 def test_the_lag_is_told_in_seconds_where_the_chain_has_a_block_time() -> None:
