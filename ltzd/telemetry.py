@@ -272,6 +272,10 @@ REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS
 )
+BRANCHES_TIED = _gauge(
+    "ltzd_indexer_branches_tied",
+    "1 while nodes contradict each other about an indexed block, so that nothing is indexed",
+)
 LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
     "Empty answers for logs that were checked against the bloom filter",

@@ -58,7 +58,16 @@ class NodeWatch:
             await asyncio.sleep(member.seconds_to_probe())
             await self.look(member)
             if not member.is_open:
-                await asyncio.sleep(self._policy.watch_pause)
+                await self._pause(member)
+
+    async def _pause(self, member: Member) -> None:
+        """Waits until the next look is due, or until the node's circuit opens."""
+        member.opened.clear()
+        try:
+            async with asyncio.timeout(self._policy.watch_pause):
+                await member.opened.wait()
+        except TimeoutError:
+            pass
 
     async def look(self, member: Member) -> None:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""

@@ -3,6 +3,7 @@
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.signing import Signer
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
@@ -83,24 +84,24 @@ class MintLane(WalletLane):
 
         Without a counter (a new database on a used LTZ) counting begins above every used reference.
         """
+        view = await ChainView.newest(self._node)
         if next_seq is None:
             word = 0
-            while await self._ref_word(word):
+            while await self._ref_word(view, word):
                 word += 1
             return word * 256
         word = next_seq // 256
-        above = await self._ref_word(word) >> (next_seq % 256)
-        if above or await self._ref_word(word + 1):
+        above = await self._ref_word(view, word) >> (next_seq % 256)
+        if above or await self._ref_word(view, word + 1):
             raise Stopped(
                 f"LTZ has minted references from {next_seq} on, which the database has not "
                 "given out: the database is an old copy"
             )
         return next_seq
 
-    async def _ref_word(self, word: int) -> int:
+    async def _ref_word(self, view: ChainView, word: int) -> int:
         try:
-            return int.from_bytes(
-                await self._node.view(self._target.ltz, ltz.ref_word_call(word)), "big"
-            )
+            answer = await view.view(self._target.ltz, ltz.ref_word_call(word))
+            return int.from_bytes(answer, "big")
         except RpcError as error:
             raise NodeUnavailable(f"refWord: {error.message}") from error

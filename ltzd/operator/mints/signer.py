@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
@@ -69,9 +70,7 @@ class MintSigner:
         self._guard = guard
         self._signer = signer
         self._target = target
-        self._mint_limit = MintLimitTracker(
-            context.node, target, context.lane.wallet, context.clock
-        )
+        self._mint_limit = MintLimitTracker(target, context.lane.wallet, context.clock)
         self._gas = simulator.gas
         self._simulator = simulator
         self._hooks = hooks
@@ -104,9 +103,10 @@ class MintSigner:
     def end_term(self) -> None:
         self._guard.resume()
 
-    async def refresh(self) -> None:
-        await self._mint_limit.refresh()
+    async def refresh(self, view: ChainView) -> None:
         await self._gas.refresh()
+        await self._mint_limit.refresh(view)
+        self._simulator.view = view
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""

@@ -14,6 +14,8 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Revert
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
 from ltzd.operator.mints.gas import MintGas
@@ -45,6 +47,8 @@ class MintSimulator:
         self._next_at = 0.0
         self._pause = self._pauses.first
         self._must_simulate = must_simulate
+        self.view: ChainView | None = None
+        """The node and block of the mint limit: simulations run there, too."""
 
     def require_simulation(self) -> None:
         """A mint has reverted: simulate each batch until one passes whole."""
@@ -129,7 +133,10 @@ class MintSimulator:
         calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
         gas = [self.gas.limit(len(part)) for part in parts]
         wallet = self._context.lane.wallet
-        return await self._context.node.simulate(self._target.ltz, calls, wallet, gas)
+        if self.view is None:
+            raise NodeUnavailable("No block has been read yet")
+        node, head = self.view.node, self.view.head
+        return await node.simulate(self._target.ltz, calls, wallet, gas, head)
 
 
 def _was_signed_or_failed(reward: QueuedReward) -> bool:

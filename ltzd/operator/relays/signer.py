@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import BALANCE
@@ -88,7 +89,7 @@ class RelaySigner:
     def end_term(self) -> None:
         self._guard.resume()
 
-    async def refresh(self) -> None:
+    async def refresh(self, view: ChainView) -> None:
         """Does nothing: the chain limits no relays."""
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:

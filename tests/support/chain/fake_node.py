@@ -494,10 +494,9 @@ class FakeNode(Rpc):
 
     def block_json(self, block: Block, *, full: bool = False) -> dict[str, Any]:
         """A block with its transactions, or with their hashes."""
-        transactions = [
-            self.transaction_json(block, done) if full else hex_of(done.sent.hash)
-            for done in block.transactions
-        ]
+        if not full:
+            return _header(block)
+        transactions = [self.transaction_json(block, done) for done in block.transactions]
         return _header(block) | {"transactions": transactions}
 
     def transaction_json(self, block: Block, done: Done) -> dict[str, Any]:
@@ -804,6 +803,13 @@ def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
     return [(address_of(to), amount, reference) for to, amount, reference in rows]
 
 
+def _transaction_hashes(block: Block) -> list[str]:
+    """The pool's transactions, and the unnamed ones that a test's logs are of."""
+    hashes = [done.sent.hash for done in block.transactions]
+    hashes += [hash_ for hash_, _ in block.logs()]
+    return [hex_of(hash_) for hash_ in dict.fromkeys(hashes)]
+
+
 def _header(block: Block) -> dict[str, Any]:
     bloom = BloomFilter()
     for _, log in block.logs():
@@ -816,6 +822,7 @@ def _header(block: Block) -> dict[str, Any]:
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),
+        "transactions": _transaction_hashes(block),
     }
 
 
