@@ -1,4 +1,4 @@
-"""What rollups charge for data is read from their own contracts, once in ten seconds."""
+"""The prices that rollups charge for data are read from their own contracts, every ten seconds."""
 
 from typing import Any
 

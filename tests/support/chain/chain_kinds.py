@@ -81,8 +81,7 @@ class ChainNode(FakeNode):
         if sent.tip < self.least_tip:
             raise RpcError(
                 -32000,
-                f"transaction underpriced: gas tip cap {sent.tip}, "
-                f"minimum needed {self.least_tip}",
+                f"transaction underpriced: gas tip cap {sent.tip}, minimum needed {self.least_tip}",
             )
 
     # Blocks, transactions, receipts
@@ -158,8 +157,16 @@ class ChainNode(FakeNode):
         own = self.own_receipts(block)
         mined = [self.receipt_json(block, done) for done in block.transactions]
         known = {receipt["transactionHash"] for receipt in own + mined}
-        others = [log for log in logs_json(block, None) if log["transactionHash"] not in known]
-        return own + mined + [{"logs": others, "logsBloom": NO_BLOOM}]
+        emitted: dict[str, list[dict[str, Any]]] = {}
+        for log in logs_json(block, None):
+            if log["transactionHash"] not in known:
+                emitted.setdefault(log["transactionHash"], []).append(log)
+        others = [
+            self.own_receipt(block, 2, hex_of(b"\x50" * 20), logs[0]["address"])
+            | {"transactionHash": hash_, "logs": logs}
+            for hash_, logs in emitted.items()
+        ]
+        return own + mined + others
 
     def own_receipts(self, block: Block) -> list[dict[str, Any]]:
         """Receipts of the transactions that the chain itself puts into a block."""
@@ -213,6 +220,20 @@ class ChainNode(FakeNode):
                 return None
             raise RpcError(-39001 if self.no_final == "unknown block" else -32602, self.no_final)
         return super()._at(tag)
+
+    def _transaction_receipt(self, transaction_hash: str) -> Any:
+        known = super()._transaction_receipt(transaction_hash)
+        if known is not None:
+            return known
+        return next(
+            (
+                receipt
+                for block in self._seen()
+                for receipt in self.receipts_json(block)
+                if receipt["transactionHash"] == transaction_hash
+            ),
+            None,
+        )
 
     def revert_unknown(self, data: bytes) -> RpcError:
         return RpcError(3, f"execution reverted: no function {hex_of(data[:4])}", b"")
@@ -279,7 +300,8 @@ class OpStackNode(ChainNode):
         sender = "0xdeaddeaddeaddeaddeaddeaddeaddeaddead0001"
         deposit = self.own_receipt(block, 0x7E, sender, hex_of(b"\x42" + bytes(18) + b"\x15"))
         return [
-            deposit | {"depositNonce": hex(block.number), "depositReceiptVersion": "0x1"}
+            deposit
+            | {"depositNonce": hex(block.number), "depositReceiptVersion": "0x1"}
             | {"l1Fee": "0x0", "l1GasPrice": "0x0", "l1GasUsed": "0x0", "gasUsed": "0xb44c"}
         ]
 
@@ -294,7 +316,10 @@ class OpStackNode(ChainNode):
         }
 
     def block_extras(self, block: Block) -> dict[str, Any]:
-        return super().block_extras(block) | {"withdrawals": [], "extraData": "0x00000000fa00000006"}
+        return super().block_extras(block) | {
+            "withdrawals": [],
+            "extraData": "0x00000000fa00000006",
+        }
 
 
 class ArbitrumNode(ChainNode):
