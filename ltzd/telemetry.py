@@ -272,6 +272,10 @@ REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS
 )
+BRANCHES_TIED = _gauge(
+    "ltzd_indexer_branches_tied",
+    "1 while nodes contradict each other about an indexed block, so that nothing is indexed",
+)
 LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
     "Empty answers for logs that were checked against the bloom filter",
@@ -366,6 +370,15 @@ NODE_DISAGREEMENTS = _counter(
     "ltzd_chain_node_disagreements_total",
     "Contradictions of nodes with others or themselves",
     "kind",
+)
+HEADS_ANNOUNCED = _counter(
+    "ltzd_chain_heads_announced_total", "Heads that nodes announced over WebSocket"
+)
+HEAD_SOCKETS_OPEN = _gauge(
+    "ltzd_chain_head_sockets_open", "WebSockets on which nodes announce heads"
+)
+HEAD_SOCKETS_LOST = _counter(
+    "ltzd_chain_head_sockets_lost_total", "WebSockets for heads that were lost", "reason"
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"

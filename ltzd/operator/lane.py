@@ -27,6 +27,7 @@ from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
+from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
@@ -190,15 +191,9 @@ class WalletLane(ABC):
 
     async def _used_nonces(self) -> int:
         """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
-        used = await self._node.nonce(self.wallet, "latest")
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
-        if stored is not None and used > stored:
-            raise Stopped(
-                f"The {self.kind} wallet has used {used} nonces on chain, the database knows "
-                f"{stored}: something else signs with its key, or the database is an old copy"
-            )
-        return used
+        return await used_nonces(self._node, self.wallet, stored, self.kind)
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""

@@ -72,7 +72,7 @@ def replies_by_id(replies: Sequence[Any]) -> dict[int, Any]:
 
 
 def block_span(call: RpcCall) -> int | None:
-    """The number of blocks that an `eth_getLogs` asks for; None for any other call or one block."""
+    """The number of blocks that an `eth_getLogs` asks for, or None if it names no range."""
     method, params = call
     if method != LOGS or not params or not isinstance(params[0], Mapping):
         return None

@@ -58,7 +58,7 @@ class RpcClient(Protocol):
 
     @property
     def traits(self) -> NodeTraits:
-        """What this client has learned of its node; a pool's client shares one record."""
+        """The peculiarities of the node that this client has learned."""
 
     @property
     def limits(self) -> NodeLimits:

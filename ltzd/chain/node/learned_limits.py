@@ -1,4 +1,4 @@
-"""What one node has taught about its limits, shared by all clients of this node.
+"""The limits that one node has taught, shared by all clients of this node.
 
 Holds the pure limits of `rules/nodes` and waits for the node's rate. Nothing is stored: after a
 restart the first refusals teach it again.
@@ -90,7 +90,7 @@ class NodeLimits:
 
     @property
     def calls_per_second(self) -> float | None:
-        """None while the node has refused no call as one too many."""
+        """The rate that the node accepts, or None while it has refused no call as one too many."""
         return self._rate.per_second
 
     # Rate

@@ -87,11 +87,11 @@ async def test_calls_of_a_batch_that_are_refused_one_by_one_are_asked_in_smaller
 
 async def test_replies_left_out_for_their_size_are_asked_again() -> None:
     """geth answers the first calls, and the rest with an error."""
-    asked: list[int] = []
+    received: list[int] = []
 
     def respond(request: Any) -> object:
         calls = request if isinstance(request, list) else [request]
-        asked.append(len(calls))
+        received.append(len(calls))
         answers = [
             result(call, call["params"][0])
             if place < 4
@@ -102,8 +102,8 @@ async def test_replies_left_out_for_their_size_are_asked_again() -> None:
 
     async with a_server(respond) as rpc:
         assert await rpc.batch(numbered(30)) == list(range(30))
-    assert asked[0] == 30
-    assert sum(asked) < 80
+    assert received[0] == 30
+    assert sum(received) < 80
 
 
 async def test_bytes_of_a_request_are_limited_too() -> None:
@@ -278,14 +278,14 @@ async def test_a_call_refused_for_its_rate_waits_and_is_sent_again(answer: objec
 
 
 async def test_only_the_calls_that_were_refused_for_their_rate_are_sent_again() -> None:
-    asked: list[list[int]] = []
+    received: list[list[int]] = []
 
     def respond(request: Any) -> object:
         calls = request if isinstance(request, list) else [request]
-        asked.append([call["params"][0] for call in calls])
+        received.append([call["params"][0] for call in calls])
         answers = [
             error(call, "Your app has exceeded its compute units per second capacity.", 429)
-            if len(asked) == 1 and call["params"][0] % 2
+            if len(received) == 1 and call["params"][0] % 2
             else result(call, call["params"][0])
             for call in calls
         ]
@@ -293,7 +293,7 @@ async def test_only_the_calls_that_were_refused_for_their_rate_are_sent_again() 
 
     async with a_server(respond, timeout_seconds=5.0) as rpc:
         assert await rpc.batch(numbered(6)) == [0, 1, 2, 3, 4, 5]
-    assert asked == [[0, 1, 2, 3, 4, 5], [1, 3, 5]]
+    assert received == [[0, 1, 2, 3, 4, 5], [1, 3, 5]]
 
 
 async def test_a_batch_larger_than_the_rate_allows_at_once_gets_through() -> None:

@@ -553,10 +553,9 @@ class FakeNode(Rpc):
     def _block_by_number(self, tag: str, full: bool) -> Any:
         block = self._at(tag)
         header = _header(block)
-        if header is not None and block is not None:
+        if full and header is not None and block is not None:
             header["transactions"] = [
-                _transaction_fields(done.sent, block) if full else hex_of(done.sent.hash)
-                for done in block.transactions
+                _transaction_fields(done.sent, block) for done in block.transactions
             ]
         return header
 
@@ -770,6 +769,13 @@ def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
     return [(address_of(to), amount, reference) for to, amount, reference in rows]
 
 
+def _transaction_hashes(block: Block) -> list[str]:
+    """The pool's transactions, and the unnamed ones that a test's logs are of."""
+    hashes = [done.sent.hash for done in block.transactions]
+    hashes += [hash_ for hash_, _ in block.logs()]
+    return [hex_of(hash_) for hash_ in dict.fromkeys(hashes)]
+
+
 def _header(block: Block | None) -> Any:
     if block is None:
         return None
@@ -784,6 +790,7 @@ def _header(block: Block | None) -> Any:
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),
+        "transactions": _transaction_hashes(block),
     }
 
 

@@ -60,14 +60,14 @@ class LimitedNode:
         query = call["params"][0]
         first, last = int(query["fromBlock"], 16), int(query["toBlock"], 16)
         blocks = last - first + 1
-        found = blocks * self.logs_of_a_block
+        count = blocks * self.logs_of_a_block
         if self.blocks is not None and blocks > self.blocks:
             self.refused_spans.append((first, last))
             return error(call, self.blocks_wording)
-        if self.results is not None and found > self.results:
+        if self.results is not None and count > self.results:
             self.refused_spans.append((first, last))
             return error(call, self.results_wording, -32005)
-        return result(call, [{} for _ in range(found)])
+        return result(call, [{} for _ in range(count)])
 
     @property
     def sizes(self) -> list[int]:
