@@ -15,6 +15,7 @@ from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.report import Unfit
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.indexer.block_times import BlockTimes
 from ltzd.rules.nodes import breaker
 from ltzd.rules.nodes.breaker import CLOSED, Breaker
 from ltzd.rules.nodes.choice import NodeObservation
@@ -56,10 +57,12 @@ class Member:
         self._breaker: Breaker = CLOSED
         self._failure = Unfit.UNREACHABLE
         self._distrusted_until = 0.0
+        self._contested_until = 0.0
         self._limited_until = 0.0
         self._distrust = 0.0
         self._verdict: Unfit | None = Unfit.UNVERIFIED
         self.head: Header | None = None
+        self.block_times = BlockTimes()
         self.latency: float | None = None
         self.answered_at: float | None = None
         self.in_flight = 0
@@ -91,7 +94,7 @@ class Member:
             return self._verdict
         if self.is_open:
             return self._failure
-        if self.is_distrusted:
+        if self.is_distrusted or self._clock() < self._contested_until:
             return Unfit.DISAGREES
         if self._verdict is None and self._clock() < self._limited_until:
             return Unfit.RATE_LIMITED
@@ -170,6 +173,7 @@ class Member:
 
     def observe_head(self, head: Header) -> None:
         self.head = head
+        self.block_times = self.block_times.with_head(head.number, head.timestamp, self._clock())
 
     def verified(self) -> None:
         if self._verdict is not None:
@@ -195,6 +199,17 @@ class Member:
         self._distrusted_until = self._clock() + self._distrust
         self.detail = f"contradiction: {kind}"
         log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
+
+    def contest(self, kind: str, seconds: float) -> None:
+        """Records a contradiction with another node when nobody can tell which of them is right.
+
+        The node stays as good as the other, also for second opinions.
+        """
+        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        self.errors[f"disagreement_{kind}"] += 1
+        self.detail = f"contradiction: {kind}"
+        self._contested_until = self._clock() + seconds
+        log.critical("node.contested", node=self.name, kind=kind)
 
 
 def name_of(url: str) -> str:

@@ -1,4 +1,4 @@
-"""The prices that rollups charge for data are read from their own contracts, every ten seconds."""
+"""The costs of data on rollups are read from their own contracts, once in ten seconds."""
 
 from typing import Any
 

@@ -129,7 +129,7 @@ class PoolMachine(RuleBasedStateMachine):
             for member in self.pool.members
             if member.head and member.is_verified and not member.is_distrusted
         ]
-        tolerance = POLICY.choice.tolerance_blocks
+        tolerance = self.pool.tolerance_blocks
         assert first.head.number >= credible_height(heights, tolerance) - tolerance
 
     @invariant()
