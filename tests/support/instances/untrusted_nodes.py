@@ -26,6 +26,7 @@ from tests.support.waiting import until
 NODES = 3
 _USERS = 4
 _CALLS = 12
+_OLDEST_STATE = 50
 _HOUSE_LIMIT = 30
 """Relays of a user; the surface allows 35 an hour."""
 
@@ -61,11 +62,13 @@ class UntrustedNodes:
         await self.start_with(1)
         self._relays = await stack.enter_async_context(relays_of(self.instance))
         self._users = await self.relays.all_welcomed(_USERS)
+        # Nodes that show an older state must know the users' balances, too.
+        await self.rpc("anvil_mine", hex(_OLDEST_STATE))
 
     async def start_with(self, count: int) -> None:
-        """Stops the instance if it runs, and starts it with so many nodes as they are now."""
+        """Kills the instance if it runs, and starts it with so many nodes as they are now."""
         if self.instance.is_running:
-            await self.instance.stop()
+            await self.instance.kill9()
         self.nodes = self.all_nodes[:count]
         await self._start()
 
