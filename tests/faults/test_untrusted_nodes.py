@@ -8,8 +8,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Mapping
 
 import pytest
 import pytest_asyncio
@@ -17,8 +16,9 @@ import pytest_asyncio
 from ltzd.dev.services.chain import Kind
 from tests.support.chain.faulty_node import named
 from tests.support.chain.faulty_node.named import BeginFault
-from tests.support.instances.untrusted_nodes import Sites, UntrustedNodes
-from tests.support.services.postgres import Databases
+from tests.support.instances.untrusted_nodes import Sites, UntrustedNodes, sites
+
+__all__ = ["sites"]
 
 CAMPAIGN_MINUTES = float(os.environ.get("LTZD_CAMPAIGN_MINUTES") or 0)
 """The length of the long campaign; 0 is the short form of `make test`."""
@@ -28,6 +28,7 @@ FAILOVER_SECONDS = 15.0
 
 SETTLED_SECONDS = 60.0
 SHORTLY_SECONDS = 8.0
+LONGEST_FAULT_SECONDS = 6.0 if CAMPAIGN_MINUTES else 1.5
 MOST_RELAYS = 30
 
 BRIEFLY = (
@@ -47,12 +48,6 @@ BRIEFLY = (
     "another branch",
 )
 """The faults that `make test` tries with two nodes."""
-
-
-@pytest_asyncio.fixture(scope="module")
-async def sites(databases: Databases) -> AsyncIterator[Sites]:
-    async with AsyncExitStack() as stack:
-        yield Sites(stack, databases)
 
 
 @pytest_asyncio.fixture(scope="module")
@@ -150,9 +145,9 @@ class Campaign:
             if len(self._begun) == restart_at and name in named.VIEWS:
                 self._begun[-1] += " at the start"
                 await self._site.kill_and_start()
-            await asyncio.sleep(self._moments.uniform(0.2, 3.0))
+            await asyncio.sleep(self._moments.uniform(0.2, LONGEST_FAULT_SECONDS))
             await self._node.recover()
-            await asyncio.sleep(self._moments.uniform(0.0, 1.0))
+            await asyncio.sleep(self._moments.uniform(0.0, LONGEST_FAULT_SECONDS / 3))
 
     async def _post_events(self) -> None:
         """Four clients, each with one event at a time."""

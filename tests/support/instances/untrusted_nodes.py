@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
 
 import aiohttp
+import pytest_asyncio
 from eth_account import Account
 
 from ltzd.dev.services.chain import Kind
@@ -19,6 +20,7 @@ from tests.support.instances.asks import Ask
 from tests.support.instances.books import LTZ, all_minted, assert_books_agree
 from tests.support.instances.instance import Answer, Instance, an_instance
 from tests.support.instances.relayer import Relays, User, relays_of
+from tests.support.relays.calls import call
 from tests.support.relays.signing import transfer
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
@@ -45,7 +47,7 @@ class UntrustedNodes:
         self.friend = Account.create().address
         self._url = url
         self._relays: Relays | None = None
-        self._users: list[User] = []
+        self.users: list[User] = []
         self._database_options = list(instance.options)
 
     @property
@@ -61,7 +63,7 @@ class UntrustedNodes:
         """Starts the instance with one healthy node, and gives users 100 LTZ each."""
         await self.start_with(1)
         self._relays = await stack.enter_async_context(relays_of(self.instance))
-        self._users = await self.relays.all_welcomed(_USERS)
+        self.users = await self.relays.all_welcomed(_USERS)
         # Nodes that show an older state must know the users' balances, too.
         await self.rpc("anvil_mine", hex(_OLDEST_STATE))
 
@@ -76,11 +78,20 @@ class UntrustedNodes:
         await self.instance.kill9()
         await self._start()
 
+    async def restart(self) -> None:
+        """Starts the instance, which has been killed, with the nodes that it had."""
+        await self._start()
+
     async def _start(self) -> None:
         urls = [option for node in self.nodes for option in ("--rpc-url", node.url)]
         self.instance.options = self._database_options + urls
         await self.instance.start()
         self.instance.dev_json["rpcUrl"] = self._url
+
+    async def transfer_on_chain(self, source: User, target: User) -> None:
+        """Moves 1 LTZ-wei from a user to another without ltzd: a log and a transaction."""
+        data = call("LTZ", "transfer", target.wallet, 1)
+        await self.relays.chain.send(source.account, "LTZ", data)
 
     async def recover(self) -> None:
         """Ends all faults of all nodes."""
@@ -142,10 +153,8 @@ class UntrustedNodes:
             await asyncio.sleep(0.1)
 
     async def a_transfer(self) -> Ask:
-        user = self._users[len(self.asks) % len(self._users)]
-        assert len(self.asks) < _HOUSE_LIMIT * len(self._users), (
-            "the users' hourly limit is used up"
-        )
+        user = self.users[len(self.asks) % len(self.users)]
+        assert len(self.asks) < _HOUSE_LIMIT * len(self.users), "the users' hourly limit is used up"
         data = await transfer(self.relays.chain, user.account, user.wallet, self.friend, LTZ)
         ask = Ask(user, "LTZ", data, uuid4().hex)
         self.asks.append(ask)
@@ -198,3 +207,9 @@ async def untrusted_nodes(kind: Kind, databases: Databases) -> AsyncIterator[Unt
         await site.begin(stack)
         yield site
         await site.recover()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def sites(databases: Databases) -> AsyncIterator[Sites]:
+    async with AsyncExitStack() as stack:
+        yield Sites(stack, databases)

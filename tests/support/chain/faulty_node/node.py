@@ -57,6 +57,13 @@ class FaultyNode(NodeProxy):
         self._target = self._own_target
         await self.connect()
 
+    def forget(self) -> None:
+        """Forgets which requests came and were refused."""
+        self.called.clear()
+        self.answered.clear()
+        self.refused_by_size.clear()
+        self.repeated.clear()
+
     async def freeze(self) -> None:
         """The head stops here, and the node keeps its branch through reorgs of the chain."""
         self.faults = replace(self.faults, frozen=await frozen_view(self.ask))
