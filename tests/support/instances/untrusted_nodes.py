@@ -4,6 +4,7 @@ The test itself reads and changes the chain directly, without any fault.
 """
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from uuid import uuid4
@@ -24,6 +25,9 @@ from tests.support.relays.calls import call
 from tests.support.relays.signing import transfer
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
+
+CAMPAIGN_MINUTES = float(os.environ.get("LTZD_CAMPAIGN_MINUTES") or 0)
+"""The length of `make campaign-nodes`, in which tests try more faults; 0 in `make test`."""
 
 NODES = 3
 _USERS = 4
@@ -112,6 +116,12 @@ class UntrustedNodes:
         assert node is not None
         return node
 
+    async def trusts_all(self) -> bool:
+        """Whether the instance runs and would use every node."""
+        if not self.instance.is_running:
+            return False
+        return all(node["isUsable"] for node in (await self.instance.status())["nodes"])
+
     async def recovered(self, seconds: float = 15.0) -> None:
         """Waits until the instance uses every node again, or distrusts it for a lie."""
 
@@ -137,9 +147,8 @@ class UntrustedNodes:
             task.cancel()
 
     async def post(self, count: int = 1) -> list[Answer]:
-        answers = [
-            await self.instance.post_event(f"{uuid4().hex}@shop.example") for _ in range(count)
-        ]
+        emails = [f"{uuid4().hex}@shop.example" for _ in range(count)]
+        answers = await asyncio.gather(*map(self.instance.post_event, emails))
         for answer in answers:
             assert answer.status in {200, 202}, answer.body
         self.answers += answers
@@ -185,13 +194,17 @@ class Sites:
         self._by_kind: dict[Kind, UntrustedNodes] = {}
 
     async def of(self, kind: Kind, count: int) -> UntrustedNodes:
-        """The instance behind so many healthy nodes, of which it knows nothing bad."""
+        """The instance behind so many healthy nodes, of which it knows nothing bad.
+
+        It is started again only if it has other nodes or distrusts one.
+        """
         if kind not in self._by_kind:
             site = await self._stack.enter_async_context(untrusted_nodes(kind, self._databases))
             self._by_kind[kind] = site
         site = self._by_kind[kind]
         await site.recover()
-        await site.start_with(count)
+        if len(site.nodes) != count or not await site.trusts_all():
+            await site.start_with(count)
         return site
 
 
