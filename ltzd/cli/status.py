@@ -153,7 +153,8 @@ def _progress(facts: dict[str, Any]) -> Table:
         table.add_row(
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
-            f"({chain['lagBlocks']} behind), final {chain['final']}",
+            f"({chain['lagBlocks']} behind{_about(chain['lagSeconds'])}), "
+            f"final {chain['final']}{_finality(chain)}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -170,6 +171,18 @@ def _progress(facts: dict[str, Any]) -> Table:
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     return table
+
+
+def _about(seconds: float | None) -> str:
+    if seconds is None:
+        return ""
+    return f", about {seconds:.0f} s" if seconds < 120 else f", about {seconds / 60:.0f} min"
+
+
+def _finality(chain: dict[str, Any]) -> str:
+    """How far the newest final block is below the head, where the block time is known."""
+    about = _about(chain["finalLagSeconds"])
+    return f" ({chain['head'] - chain['final']} below the head{about})" if about else ""
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:

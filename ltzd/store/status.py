@@ -4,13 +4,16 @@ Cheap however large the tables grow, since it is read every second: only open ro
 count of minted rewards becomes an estimate once it is large.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
 
+BLOCKS_MEASURED = 32
+"""The newest blocks that tell the chain's block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
 
@@ -24,10 +27,24 @@ class ChainFacts:
     final_number: int
     idle_seconds: float
     """Since the cursor row last changed. A quiet chain lets it grow, which is no fault."""
+    block_seconds: float | None = None
+    """The block time over the newest indexed blocks; None if they are too few or irregular."""
 
     @property
     def lag_blocks(self) -> int:
         return max(0, self.head_number - self.cursor_number)
+
+    @property
+    def lag_seconds(self) -> float | None:
+        """The age of the newest indexed block against the head; None without a block time."""
+        return None if self.block_seconds is None else self.lag_blocks * self.block_seconds
+
+    @property
+    def final_lag_seconds(self) -> float | None:
+        """The age of the newest final block against the head; None without a block time."""
+        if self.block_seconds is None:
+            return None
+        return max(0, self.head_number - self.final_number) * self.block_seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +123,22 @@ async def _chain(connection: Connection) -> ChainFacts | None:
          LIMIT 1
         """
     )
-    return None if row is None else ChainFacts(*row)
+    if row is None:
+        return None
+    return replace(ChainFacts(*row), block_seconds=await _block_seconds(connection))
+
+
+async def _block_seconds(connection: Connection) -> float | None:
+    rows = await connection.fetch(
+        """
+        SELECT number, extract(epoch FROM mined_at)::bigint, extract(epoch FROM seen_at)::float8
+          FROM blocks
+         ORDER BY number DESC
+         LIMIT $1
+        """,
+        BLOCKS_MEASURED,
+    )
+    return BlockTimes([HeadTime(*row) for row in reversed(rows)]).seconds()
 
 
 async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:

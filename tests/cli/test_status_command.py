@@ -52,6 +52,16 @@ async def test_json_is_one_line_with_what_the_admin_server_says(
     assert json.loads(line)["chain"]["lagBlocks"] == 2
 
 
+async def test_the_table_tells_lag_and_finality_in_time_where_the_block_time_is_known() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    facts["chain"] |= {"lagSeconds": 24.0, "finalLagSeconds": 780.0}
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(command.page(facts))
+    expected = "(2 behind, about 24 s), final 5 (7 below the head, about 13 min)"
+    assert expected in console.export_text()
+
+
 async def test_the_table_shows_chain_lanes_and_queues() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)

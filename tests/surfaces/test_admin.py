@@ -60,7 +60,10 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "head": 12,
         "cursor": 10,
         "lagBlocks": 2,
+        "lagSeconds": None,
+        "blockSeconds": None,
         "final": 5,
+        "finalLagSeconds": None,
         "idleSeconds": 0.5,
     }
     assert answer["lanes"] == [
@@ -94,6 +97,16 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
 
 
+async def test_status_tells_lag_and_finality_in_seconds_where_the_block_time_is_known() -> None:
+    fast = replace(CHAIN, head_number=100, block_seconds=0.25)
+    status, answer = await get(Behind(replace(FACTS, chain=fast)), "/status")
+    chain = answer["chain"]
+    assert status == 200
+    assert (chain["lagBlocks"], chain["lagSeconds"]) == (90, 22.5)
+    assert (chain["blockSeconds"], chain["finalLagSeconds"]) == (0.25, 23.8)
+    assert answer["ready"], "ninety blocks of a fast chain are young"
+
+
 async def test_without_a_database_status_says_so_and_no_more() -> None:
     status, answer = await get(Behind(facts=None), "/status")
     assert status == 200
@@ -110,6 +123,10 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
             "The indexer is 90 blocks behind the head",
+        ),
+        (
+            Behind(replace(FACTS, chain=replace(CHAIN, head_number=100, block_seconds=2.0))),
+            "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),

@@ -47,6 +47,8 @@ class AdminPolicy:
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
     max_lag_blocks: int = 32
+    max_lag_seconds: float = 60.0
+    """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
     max_idle_seconds: float = 60.0
     """How long the cursor may stand still while it is behind the head."""
 
@@ -161,9 +163,11 @@ class AdminHandlers:
     def _chain(self, chain: ChainFacts | None) -> list[str]:
         if chain is None:
             return ["The indexer has not begun to follow the chain"]
-        lag = chain.lag_blocks
-        if lag > self._policy.max_lag_blocks:
-            return [f"The indexer is {lag} blocks behind the head"]
+        lag, lag_seconds = chain.lag_blocks, chain.lag_seconds
+        is_old = lag_seconds is None or lag_seconds > self._policy.max_lag_seconds
+        if lag > self._policy.max_lag_blocks and is_old:
+            about = "" if lag_seconds is None else f", about {lag_seconds:.0f} s,"
+            return [f"The indexer is {lag} blocks{about} behind the head"]
         if lag and chain.idle_seconds > self._policy.max_idle_seconds:
             return [f"The indexer has stood still for {chain.idle_seconds:.0f} s"]
         return []
@@ -201,7 +205,10 @@ def _chain_status(chain: ChainFacts) -> dict[str, Any]:
         "head": chain.head_number,
         "cursor": chain.cursor_number,
         "lagBlocks": chain.lag_blocks,
+        "lagSeconds": _rounded(chain.lag_seconds),
+        "blockSeconds": None if chain.block_seconds is None else round(chain.block_seconds, 2),
         "final": chain.final_number,
+        "finalLagSeconds": _rounded(chain.final_lag_seconds),
         "idleSeconds": round(chain.idle_seconds, 1),
     }
 
