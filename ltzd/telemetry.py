@@ -272,6 +272,10 @@ REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS
 )
+BRANCHES_TIED = _gauge(
+    "ltzd_indexer_branches_tied",
+    "1 while nodes contradict each other about an indexed block, so that nothing is indexed",
+)
 LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
     "Empty answers for logs that were checked against the bloom filter",
@@ -334,6 +338,21 @@ SITE_REDEMPTIONS_UNPAID = _gauge(
 SITE_REDEMPTIONS_REVERSED = _counter(
     "ltzd_deliveries_site_redemptions_reversed_total",
     "Redemptions with a revealed code whose payment has finally failed",
+)
+
+# --- store --------------------------------------------------------------------------------------
+
+POOL_CONNECTIONS_IN_USE = _gauge(
+    "ltzd_store_pool_connections_in_use", "Database connections of the pool that are in use", "pool"
+)
+POOL_CONNECTIONS_LIMIT = _gauge(
+    "ltzd_store_pool_connections_limit", "The most database connections of the pool", "pool"
+)
+POOL_WAIT_SECONDS = _histogram(
+    "ltzd_store_pool_wait_seconds", "From the need of a database connection to having one", "pool"
+)
+POOL_TIMEOUTS = _counter(
+    "ltzd_store_pool_timeouts_total", "Waits for a database connection that were given up", "pool"
 )
 
 # --- chain and providers ------------------------------------------------------------------------

@@ -8,6 +8,7 @@ it.
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID, uuid4
@@ -35,6 +36,7 @@ from ltzd.errors import (
     Unavailable,
 )
 from ltzd.rules import perk_charges
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets, GasLedger
@@ -55,7 +57,8 @@ log = structlog.get_logger()
 Found = TypeVar("Found")
 
 GAS_LIMIT = 100_000
-"""A redemption needs at most 56,000 (contracts.md)."""
+"""A redemption needs at most 56,000 (contracts.md); a rollup's gas for its data comes on top."""
+_CALL_BYTES = 4 + 5 * 32
 _PAGES_KEPT = 100
 """The most requested pages of holders; each is valid until the next block."""
 READ_NONCE_SECONDS = 660
@@ -253,7 +256,12 @@ class PerkCharges:
         """Return the earlier redemption with the same key, if any, and the redemption's and relay's
         ids."""
         await self._simulate(request)
-        max_cost_wei = GAS_LIMIT * await self._simulator.max_fee()
+        l1_costs = NO_L1_COSTS
+        with suppress(NodeUnavailable):  # A repeated request is answered without a node.
+            l1_costs = await self._simulator.l1_costs()
+        gas_limit = GAS_LIMIT + l1_costs.extra_gas(_CALL_BYTES)
+        l1_fee_wei = l1_costs.max_fee_wei(_CALL_BYTES, gas_limit)
+        max_cost_wei = gas_limit * await self._simulator.max_fee() + l1_fee_wei
         wallet = perk_charges.wallet_of(request.token_id, await self._wallets.all())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
@@ -262,7 +270,7 @@ class PerkCharges:
             if earlier is not None:
                 return earlier, earlier.id, earlier.relay_id
             await self._refuse_over_budget(connection, max_cost_wei)
-            return None, *await self._write(connection, request, wallet, max_cost_wei)
+            return None, *await self._write(connection, request, wallet, gas_limit, max_cost_wei)
 
     async def _refuse_over_budget(self, connection: Connection, max_cost_wei: int) -> None:
         """Redemptions count in the relay wallets' total gas budget. Raises ValidationFailed."""
@@ -308,6 +316,7 @@ class PerkCharges:
         connection: Connection,
         request: RedeemRequest,
         wallet: Address | None,
+        gas_limit: int,
         max_cost_wei: int,
     ) -> tuple[UUID, int]:
         token, before = await self._read_token(connection, request)
@@ -327,7 +336,7 @@ class PerkCharges:
         )
         call = _call(token.id, token.holder, request.amount, left, new.id.bytes + bytes(16))
         relay = await redemptions.insert(
-            connection, new, self._contract, call, GAS_LIMIT, wallet, max_cost_wei
+            connection, new, self._contract, call, gas_limit, wallet, max_cost_wei
         )
         return new.id, relay
 

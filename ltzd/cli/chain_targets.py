@@ -14,7 +14,7 @@ DEV_FEES = FeePolicy(cap=10**18)
 
 @dataclass(frozen=True, slots=True)
 class ChainTarget:
-    rpc_url: str = field(repr=False)
+    rpc_urls: tuple[str, ...] = field(repr=False)
     contracts: OfferContracts
     fees: FeePolicy
 
@@ -28,7 +28,7 @@ def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
         return _of_dev(data_dir)
     settings = read_settings(config)
     return ChainTarget(
-        settings.node.first_url,
+        settings.node.plain_urls(),
         OfferContracts(
             settings.contracts.perk_nft,
             settings.contracts.points_sale,
@@ -44,4 +44,4 @@ def _of_dev(data_dir: Path) -> ChainTarget:
     contracts = OfferContracts(
         chain.contracts["PerkNFT"], chain.contracts["PointsSale"], chain.contracts["BusinessEscrow"]
     )
-    return ChainTarget(chain.rpc_url, contracts, DEV_FEES)
+    return ChainTarget((chain.rpc_url,), contracts, DEV_FEES)

@@ -1,6 +1,7 @@
 """Builds the components of one process from the settings, in the order of the layers.
 
-All roles of a process share one pool of nodes, with clients of their own, and one set of wakeups.
+Each role of a process has a pool of database connections and a client of the pool of nodes. All
+roles share one set of wakeups.
 """
 
 from collections.abc import AsyncIterator
@@ -62,6 +63,7 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
 log = structlog.get_logger()
@@ -75,7 +77,7 @@ class Daemon:
     """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
-    pool: Pool
+    pools: RolePools
     nodes: NodePool
     node_watch: NodeWatch
     node: Node
@@ -114,12 +116,14 @@ async def open_daemon(
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
-        pool = await database.open_pool(url)
-        stack.push_async_callback(_close, pool)
-        urls = [url.get_secret_value() for url in settings.node.all_urls()]
-        nodes = await stack.enter_async_context(NodePool(urls))
+        pools = await stack.enter_async_context(
+            open_role_pools(url, settings.roles, settings.database.policy())
+        )
+        await _warn_of_few_connections(pools.admin, settings)
+        pool = pools.http
+        nodes = await stack.enter_async_context(NodePool(settings.node.plain_urls()))
         limits = await stack.enter_async_context(_limits(settings))
-        chain = await chain_of(settings, pool, nodes)
+        chain = await chain_of(settings, pools.admin, nodes)
         nodes.expect(ExpectedChain(chain.chain_id, chain.genesis_hash, chain.ltz))
         watch = NodeWatch(nodes)
         await watch.look_at_all()
@@ -129,7 +133,7 @@ async def open_daemon(
         )
         wakeups = WakeupHub(url)
         brands = BrandCache()
-        async with database.session(pool) as connection:
+        async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
@@ -154,7 +158,7 @@ async def open_daemon(
         )
         yield Daemon(
             settings=settings,
-            pool=pool,
+            pools=pools,
             nodes=nodes,
             node_watch=watch,
             node=node,
@@ -201,15 +205,38 @@ async def open_daemon(
                 is_dev=is_dev,
             ),
             lanes=_lanes(
-                settings, pool, Node(nodes.client("operator")), chain, wakeups, hashes, identity
+                settings,
+                pools.operator,
+                Node(nodes.client("operator")),
+                chain,
+                wakeups,
+                hashes,
+                identity,
             ),
-            follower=_follower(settings, pool, Node(nodes.client("indexer")), chain, wakeups),
-            sender=_sender(settings, pool, wakeups, sealer, stack, is_dev),
-            cleanup=Cleanup(pool) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pool, platform),
+            follower=_follower(
+                settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups
+            ),
+            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
+            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
             redemption_recheck=(
-                RedemptionRecheck(pool, wakeups) if "deliveries" in settings.roles else None
+                RedemptionRecheck(pools.deliveries, wakeups)
+                if "deliveries" in settings.roles
+                else None
             ),
+        )
+
+
+async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
+    needed = settings.database.policy().total(settings.roles)
+    async with database.session(pool) as connection:
+        allowed = await database.connections_allowed(connection)
+    if needed > allowed:
+        log.warning(
+            "database.too_few_connections",
+            needed=needed,
+            allowed=allowed,
+            reason="raise PostgreSQL's max_connections, or lower the bounds in [database]",
         )
 
 
@@ -274,11 +301,6 @@ def _sender(
     http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
     stack.push_async_callback(http.close)
     return Sender(pool, wakeups, sealer, http)
-
-
-async def _close(pool: Pool) -> None:
-    """Drop the connections at once: every loop has ended, and a lost server must not delay it."""
-    pool.terminate()
 
 
 def _limits(settings: Settings) -> RateLimits:

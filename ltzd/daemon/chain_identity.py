@@ -40,12 +40,14 @@ async def chain_of(settings: Settings, pool: Pool, nodes: NodePool) -> ChainIden
     async with database.session(pool) as connection:
         known = await chains.identity(connection)
     answers = await _ask_all(settings, nodes)
-    found = {name: answer for name, answer in answers.items() if isinstance(answer, NodeChain)}
+    node_chains = {
+        name: answer for name, answer in answers.items() if isinstance(answer, NodeChain)
+    }
     if known is None:
-        return await _adopt(pool, answers, found)
-    if any(chain.identity == known for chain in found.values()):
+        return await _adopt(pool, answers, node_chains)
+    if any(chain.identity == known for chain in node_chains.values()):
         return known
-    for chain in found.values():
+    for chain in node_chains.values():
         raise Misconfigured(
             f"The database follows {_described(known)}, but node and settings say "
             f"{_described(chain.identity)}: use that chain's node and contracts, or another "
@@ -64,18 +66,18 @@ async def chain_of(settings: Settings, pool: Pool, nodes: NodePool) -> ChainIden
 
 
 async def _adopt(
-    pool: Pool, answers: Mapping[str, NodeChain | LtzdError], found: Mapping[str, NodeChain]
+    pool: Pool, answers: Mapping[str, NodeChain | LtzdError], node_chains: Mapping[str, NodeChain]
 ) -> ChainIdentity:
-    if not found:
+    if not node_chains:
         _raise_misconfigured(answers)
         raise Misconfigured(
             f"No node answers and the database is new: {_faults(answers)}. "
             "Start a node, or correct node.urls."
         )
-    first = next(iter(found.values()))
-    if any(chain != first for chain in found.values()):
+    first = next(iter(node_chains.values()))
+    if any(chain != first for chain in node_chains.values()):
         described = "; ".join(
-            f"{name}: {_described(chain.identity)}" for name, chain in found.items()
+            f"{name}: {_described(chain.identity)}" for name, chain in node_chains.items()
         )
         raise Misconfigured(
             f"The nodes of node.urls are of different chains ({described}) and the database is "

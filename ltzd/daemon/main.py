@@ -223,7 +223,7 @@ async def _refresh_brands(daemon: Daemon) -> None:
     while True:
         await wakeup.wait(0.5)
         try:
-            async with session(daemon.pool) as connection:
+            async with session(daemon.pools.admin) as connection:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
             log.warning("brands.refresh_failed", reason=error.message)
@@ -234,7 +234,7 @@ async def _measure_gas(daemon: Daemon) -> None:
     telemetry.RELAY_GAS_BUDGET_WEI.set(daemon.settings.relay.total_gas_budget_wei_per_day)
     while True:
         try:
-            async with session(daemon.pool) as connection:
+            async with session(daemon.pools.admin) as connection:
                 spent = await gas_spending.spent(connection, [])
             telemetry.RELAY_GAS_SPENT_WEI.set(spent.total_wei)
         except DatabaseUnavailable as error:

@@ -79,6 +79,7 @@ def admin_app(daemon: Daemon) -> App:
             roles=daemon.settings.roles,
             facts=lambda: _facts(daemon),
             lanes=lambda: _lanes(daemon),
+            measure=daemon.pools.measure,
         ),
         AdminPolicy(
             host=daemon.settings.admin.host,
@@ -88,7 +89,7 @@ def admin_app(daemon: Daemon) -> App:
 
 
 async def _facts(daemon: Daemon) -> StatusFacts:
-    async with session(daemon.pool) as connection:
+    async with session(daemon.pools.admin) as connection:
         return await read_status(connection)
 
 
@@ -109,7 +110,7 @@ async def _health(daemon: Daemon) -> Health:
 
 
 async def _query_database(daemon: Daemon) -> None:
-    async with session(daemon.pool) as connection:
+    async with session(daemon.pools.admin) as connection:
         await connection.execute("SELECT 1")
 
 

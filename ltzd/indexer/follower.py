@@ -8,6 +8,8 @@ the new branch is followed like any other blocks.
 import asyncio
 from collections.abc import Sequence
 from contextlib import nullcontext
+from dataclasses import replace
+from typing import NoReturn
 
 import structlog
 
@@ -15,13 +17,19 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
+from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
+from ltzd.indexer.finality import FinalityTracker
+from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
+from ltzd.indexer.log_checks import LOGS, LogChecks
+from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.indexer.reading import BlockRange, read_head, read_range
+from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
 from ltzd.indexer.slices import slices
+from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
 from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
-from ltzd.rules.indexer.reorgs import CursorVerdict, HeadObservation, compare, fork_point
+from ltzd.rules.indexer.reorgs import CursorVerdict
 from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
@@ -35,6 +43,8 @@ log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
+_LEAST_MISFITS = 5
+"""Answers in a row that do not fit each other; the chain changes less often."""
 
 
 class Follower:
@@ -59,11 +69,28 @@ class Follower:
         self._contracts = contracts
         self._wakeups = wakeups
         self._policy = policy
+        self._heads: HeadAnnouncements = NoAnnouncements()
+        self._branches = Branches(pool, policy, clock)
+        self._finality = FinalityTracker(pool, policy, clock)
+        self._log_checks = LogChecks(policy.second_look_seconds, clock)
+        self._block_times = BlockTimes()
         self._epoch = 0
-        self._head_short_since: float | None = None
-        """When the head was first seen below the cursor; None if it is not."""
-        self._node_has_finality = False
+        self._cursor: Cursor | None = None
+        """As this term last wrote it; None if it must be read. Every write compares it."""
+        self._announced = 0
+        self._retry_seconds = policy.retry_seconds
+        self._expected = 0
+        """A height that the next look reads up to: announced, or seen in the last look."""
+        self._head_number = 0
+        self._head_seen_at: float | None = None
+        """When the head of `_head_number` was first seen, on the clock."""
+        self._misfits = 0
+        self._has_doubted = False
         self.is_serving = False
+
+    def listen_to(self, heads: HeadAnnouncements) -> None:
+        """From now on an announced head ends the pause between two steps."""
+        self._heads = heads
 
     async def run(self) -> None:
         """Follows the chain whenever the lock is free, until cancelled.
@@ -89,8 +116,25 @@ class Follower:
         log.info("indexer.serving", epoch=self._epoch)
         while not term.lost.is_set():
             if not await self.step():
-                await asyncio.sleep(self._policy.poll_seconds)
+                await self._pause()
         raise LaneLost("The connection that held the chain's lock is gone")
+
+    async def _pause(self) -> None:
+        """Waits until a node announces a head, or the next poll is due.
+
+        An announced head that the node in use lacks is looked for again soon, with growing pauses.
+        """
+        policy = self._policy
+        is_missing = self._cursor is not None and self._announced > self._cursor.number
+        if is_missing and self._retry_seconds < policy.poll_seconds:
+            await asyncio.sleep(self._retry_seconds)
+            self._retry_seconds *= 2
+        else:
+            block_time = self._block_times.seconds()
+            seconds = poll_seconds(block_time, policy.poll_seconds, policy.slowest_poll_seconds)
+            self._announced = await self._heads.wait(seconds) or 0
+            self._retry_seconds = policy.retry_seconds
+        self._expected = self._announced
 
     async def begin_term(self) -> None:
         """Begins a term by raising the epoch, which fences off the holders of earlier terms.
@@ -98,6 +142,7 @@ class Follower:
         Rebuilds the index from its first block if any block was indexed without all of the
         contracts.
         """
+        self._cursor = None
         chain_id = self._chain.chain_id
         addresses = [contract.address for contract in self._contracts]
         async with transaction(self._pool) as connection:
@@ -112,73 +157,107 @@ class Follower:
                 await undo.delete_all(connection, cursor.final_number, tables)
 
     async def step(self) -> bool:
-        """Compares the node's head with the cursor once and acts on it.
+        """Compares one node's head with the cursor and acts on it.
 
-        Returns whether the next step can follow at once.
+        Returns whether the next step can follow at once. Everything that is written comes from one
+        node; the others are asked where the decision needs a second opinion.
         """
-        head, final = await self._node.head_and_final()
-        async with session(self._pool) as connection:
-            cursor = await chains.cursor(connection, self._chain.chain_id)
-        verdict = await self._judge(cursor, head)
-        self._measure(cursor, head)
-        match verdict:
-            case CursorVerdict.STALE:
+        try:
+            return await self._step(self._node.pinned())
+        except BaseException:
+            self._cursor = None
+            raise
+
+    async def _step(self, node: Node) -> bool:
+        cursor = self._cursor = self._cursor or await self._read_cursor()
+        look = await self._look(node, cursor)
+        denies = look.verdict in (CursorVerdict.CONTRADICTED, CursorVerdict.SHORT)
+        if denies or self._branches.is_disputed:
+            ruling = await self._branches.rule(node, cursor)
+            if ruling is None:
                 return False
-            case CursorVerdict.REORGED:
-                return await self._undo(cursor, head)
-            case CursorVerdict.BEHIND:
-                return await self._advance(cursor, head, final)
-        await self._finalize(cursor, final)
+            if isinstance(ruling, Undo):
+                await self._undo(cursor, ruling.fork, look.head.number)
+                return True
+            if denies or ruling.node is not node:
+                node = ruling.node
+                look = await self._look(node, cursor)
+        if look.verdict is CursorVerdict.BEHIND:
+            return await self._advance(node, cursor, look)
+        if look.verdict is CursorVerdict.CURRENT:
+            await self._finalize(node, cursor, look.final)
         return False
 
-    async def _judge(self, cursor: Cursor, head: Header) -> CursorVerdict:
-        at_cursor: Hash32 | None = None
-        if head.number == cursor.number:
-            at_cursor = head.hash
-        elif head.number == cursor.number + 1:
-            at_cursor = head.parent_hash
-        elif head.number > cursor.number:
-            header = await self._node.block(cursor.number)
-            at_cursor = header.hash if header else None
-        now = self._clock()
-        verdict = compare(
-            cursor.number,
-            cursor.hash,
-            HeadObservation(head.number, at_cursor, now),
-            self._head_short_since,
-            self._policy.second_look_seconds,
-        )
-        if verdict is not CursorVerdict.STALE:
-            self._head_short_since = None
-        elif self._head_short_since is None:
-            self._head_short_since = now
-        return verdict
+    async def _read_cursor(self) -> Cursor:
+        async with session(self._pool) as connection:
+            return await chains.cursor(connection, self._chain.chain_id)
 
-    async def _advance(self, cursor: Cursor, head: Header, final: int | None) -> bool:
-        first = cursor.number + 1
+    async def _look(self, node: Node, cursor: Cursor) -> Look:
+        expected = min(self._expected, cursor.number + self._policy.head_blocks)
+        self._expected = 0
+        look = await look_at(node, cursor, self._contracts, expected)
+        final = self._finality.checked(node, look.final, look.head.number)
+        now = self._clock()
+        self._block_times = self._block_times.with_head(look.head.number, look.head.timestamp, now)
+        if look.head.number > self._head_number or self._head_seen_at is None:
+            self._head_number, self._head_seen_at = look.head.number, now
+        self._measure(cursor, look.head)
+        return replace(look, final=final)
+
+    async def _advance(self, node: Node, cursor: Cursor, look: Look) -> bool:
+        try:
+            block_range = await self._read(node, cursor, look)
+        except Broken as error:
+            self._doubt(node, error)
+        if block_range is None or block_range.parent_hash not in (None, cursor.hash):
+            self._note_misfit(node)
+            return False
+        self._misfits, self._has_doubted = 0, False
+        cursor = await self._commit(cursor, block_range, look.head.number)
+        await self._finalize(node, cursor, look.final)
+        self._expected = look.head.number
+        return cursor.number < look.head.number
+
+    async def _read(self, node: Node, cursor: Cursor, look: Look) -> BlockRange | None:
+        first, head = cursor.number + 1, look.head.number
         settled = min(
-            final if final is not None else head.number - self._policy.final_depth, head.number
+            look.final if look.final is not None else head - self._policy.final_depth, head
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            block_range = await read_range(self._node, self._contracts, first, last)
-        else:
-            last = min(head.number, first + self._policy.head_blocks - 1)
-            block_range = await read_head(self._node, self._contracts, first, last)
-        if block_range is None:
-            return False
-        if block_range.parent_hash not in (None, cursor.hash):
-            return await self._undo(cursor, head)
-        await self._commit(cursor, block_range, head)
-        await self._finalize(cursor, final)
-        return block_range.last[0] < head.number
+            return await read_range(node, self._contracts, first, last)
+        if look.headers:
+            logs = list(look.logs)
+            return await head_range(
+                node, self._contracts, look.headers, logs, first, self._log_checks
+            )
+        last = min(head, first + self._policy.head_blocks - 1)
+        return await read_head(node, self._contracts, first, last, self._log_checks)
 
-    async def _commit(self, cursor: Cursor, block_range: BlockRange, head: Header) -> None:
+    def _doubt(self, node: Node, error: Broken) -> NoReturn:
+        """Raises NodeUnavailable once if other nodes could show that this node's log is false."""
+        if node.is_alone or self._has_doubted:
+            raise error
+        self._has_doubted = True
+        node.report_contradiction(LOGS)
+        raise NodeUnavailable(f"A node's log is impossible: {error.message}") from error
+
+    def _note_misfit(self, node: Node) -> None:
+        """Tells of a node whose answers do not fit each other again and again.
+
+        Once or twice they do not while the chain changes.
+        """
+        self._misfits += 1
+        if self._misfits >= _LEAST_MISFITS:
+            self._misfits = 0
+            node.report_contradiction(LINKS)
+
+    async def _commit(self, cursor: Cursor, block_range: BlockRange, head_number: int) -> Cursor:
+        """Returns the new cursor."""
         counts = block_range.fact_counts()
         unmatched_mints = 0
         with (
             telemetry.timed(telemetry.COMMIT_SECONDS),
-            telemetry.timed(telemetry.HEAD_TO_COMMIT_SECONDS),
             telemetry.timed(telemetry.COMMIT_TO_INVALIDATED_SECONDS)
             if counts[TokenTransferred.kind]
             else nullcontext(),
@@ -190,7 +269,7 @@ class Follower:
                     self._epoch,
                     cursor.hash,
                     block_range.last,
-                    head.number,
+                    head_number,
                 )
                 await chains.insert_blocks(connection, block_range.blocks)
                 for contract, facts in block_range.facts:
@@ -198,80 +277,41 @@ class Follower:
                         unmatched_mints += await contract.insert(connection, batch) or 0
                 await wakeups.notify(connection, BLOCKS)
         self._wakeups.notify(BLOCKS)
+        if self._head_seen_at is not None and block_range.last[0] >= self._head_number:
+            telemetry.HEAD_TO_COMMIT_SECONDS.observe(self._clock() - self._head_seen_at)
         telemetry.BLOCKS.inc(block_range.last[0] - cursor.number)
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
         if unmatched_mints:
             log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
+        self._cursor = Cursor(*block_range.last, cursor.final_number)
+        return self._cursor
 
-    async def _finalize(self, cursor: Cursor, final: int | None) -> None:
+    async def _finalize(self, node: Node, cursor: Cursor, claim: int | None) -> None:
+        final = await self._finality.new_height(node, claim, cursor)
+        if final is None:
+            return
         async with session(self._pool) as connection:
-            # Once the node has reported finality, its tag counts even while it is missing: our own
-            # rule might run ahead of it.
-            self._node_has_finality = self._node_has_finality or final is not None
-            if final is None and not self._node_has_finality:
-                final = await chains.settled_number(
-                    connection, self._policy.final_depth, self._policy.final_seconds
-                )
-            if final is not None and final > cursor.final_number:
-                await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
+            await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
+        self._cursor = replace(cursor, final_number=min(final, cursor.number))
 
-    async def _undo(self, cursor: Cursor, head: Header) -> bool:
-        """Goes back to the fork; false if the node meanwhile holds all indexed blocks again."""
-        fork, has_other_blocks = await self._fork_below(cursor)
-        if fork[0] == cursor.number:
-            return False
-        if fork[0] < cursor.final_number and not self._policy.follows_deep_reorgs:
-            if not has_other_blocks:
-                raise NodeUnavailable("The node is behind the final block: it is syncing again")
-            raise Broken(
-                f"The chain was reorganised down to block {fork[0]}, below the final block "
-                f"{cursor.final_number}: the node follows another chain"
-            )
+    async def _undo(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
+        """Goes back to the fork in one database transaction."""
         async with transaction(self._pool) as connection:
             undos = [contract.undo for contract in self._contracts]
             undone = await undo.undo_above(connection, fork[0], undos)
             await chains.move_cursor(
-                connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head.number
+                connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
             )
             await wakeups.notify(connection, BLOCKS)
-        self._head_short_since = None
+        self._cursor = Cursor(*fork, min(cursor.final_number, fork[0]))
+        self._branches.settle()
         self._wakeups.notify(BLOCKS)
         depth = cursor.number - fork[0]
         telemetry.REORGS.inc()
         telemetry.REORG_DEPTH.observe(depth)
         log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
-        return True
-
-    async def _fork_below(self, cursor: Cursor) -> tuple[tuple[int, Hash32], bool]:
-        """The highest indexed block that the node still holds, searched one batch at a time.
-
-        Also returns whether the node holds another block at the height of any block above it. If it
-        does not, the node has lost blocks rather than switched branches.
-        """
-        below = cursor.number
-        has_other_blocks = False
-        while True:
-            async with session(self._pool) as connection:
-                indexed = await chains.newest_blocks(
-                    connection, below, self._policy.fork_search_blocks
-                )
-            if not indexed and not has_other_blocks:
-                raise NodeUnavailable(
-                    "The node has none of the blocks of the database: it is syncing"
-                )
-            if not indexed:
-                raise Broken("The node shares no block with the database: it follows another chain")
-            headers = await self._node.headers([number for number, _ in indexed])
-            on_node = {header.number: header.hash for header in headers if header is not None}
-            has_other_blocks |= any(
-                on_node.get(number, block_hash) != block_hash for number, block_hash in indexed
-            )
-            fork = fork_point(indexed, on_node)
-            if fork is not None:
-                return fork, has_other_blocks
-            below = indexed[-1][0] - 1
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
         telemetry.HEAD_BLOCK.set(head.number)

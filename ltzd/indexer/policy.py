@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from ltzd.rules.indexer.reorgs import SECOND_LOOK_SECONDS
+from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,18 +14,36 @@ class IndexerPolicy:
     """
 
     poll_seconds: float = 1.0
+    """The shortest pause between two looks at the head; an announced head ends it."""
+    slowest_poll_seconds: float = 2.0
+    """The longest pause: half a block time lies between both."""
+    retry_seconds: float = 0.05
+    """The pause before an announced head is looked for again that the node in use lacks."""
     head_blocks: int = 16
     """Blocks that are read at once near the head, with all their headers."""
     range_blocks: int = 2_000
     """Blocks of one `eth_getLogs` far from the head; halved while the node refuses the range."""
     final_depth: int = 64
     final_seconds: float = 60.0
+    finality_pause_seconds: float = 2.0
+    """Between two questions to the other nodes about their `finalized`."""
     follows_deep_reorgs: bool = False
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
-    """How long the head must be below the cursor before it counts as a reorg."""
+    """How long blocks must be missing, or be denied by one of several nodes, before they count as
+    gone; and how long an empty answer for logs waits for a second node."""
+    stall_seconds: float = 6.0
+    """How long a branch may stand still before another branch that grows wins over it."""
+    opinion_seconds: float = 4.0
+    """The longest wait for one node's answer to a dispute."""
+    broken_after_seconds: float = 60.0
+    """How long a single node must deny final blocks before the indexer stops for good."""
     lock_retry_seconds: float = 0.5
     """Between two attempts to take the chain's lock while another process holds it."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
+
+    @property
+    def dispute_policy(self) -> DisputePolicy:
+        return DisputePolicy(self.second_look_seconds, self.stall_seconds)

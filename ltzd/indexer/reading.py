@@ -4,7 +4,7 @@ A `BlockRange` is a run of consecutive blocks with every fact in them, ready to 
 the head it holds all headers; far from the head only those of blocks with facts, and the last one.
 
 A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. Near the head
-an empty answer is therefore checked against the block's logs bloom.
+`log_checks` therefore checks an empty answer; far from it a second node is asked.
 """
 
 import asyncio
@@ -15,15 +15,14 @@ from operator import itemgetter
 
 import structlog
 
-from ltzd import telemetry
-from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
+from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.slices import slices
 from ltzd.store.indexer.chains import BlockRow
-from ltzd.values import Address, Hash32, address_of
+from ltzd.values import Address, Hash32, address_of, hash_of
 
 log = structlog.get_logger()
 
@@ -54,22 +53,45 @@ class BlockRange:
         return Counter(fact.kind for _, facts in self.facts for fact in facts)
 
 
-async def read_head(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
+async def read_head(
+    node: Node, contracts: Contracts, first: int, last: int, checks: LogChecks
+) -> BlockRange | None:
     """Reads the blocks first…last with all their headers.
 
     The range ends early if the node has fewer blocks. Returns None if the node's answers do not fit
     each other, which happens while the chain changes: the caller asks again.
     """
-    headers, logs = await node.headers_and_logs(first, last, *_addresses(contracts))
+    headers, logs = await node.headers_and_logs(first, last, *addresses(contracts))
+    return await head_range(node, contracts, headers, logs, first, checks)
+
+
+async def head_range(
+    node: Node,
+    contracts: Contracts,
+    headers: Sequence[Header | None],
+    logs: list[NodeLog],
+    first: int,
+    checks: LogChecks,
+) -> BlockRange | None:
+    """As `read_head`, from headers and logs that the node has answered."""
     chain = _linked(headers, first)
     if chain is None:
         return None
     logs_by_block = _group_by_block(logs)
     if not logs_by_block.keys() <= {header.hash for header in chain}:
         return None
-    for header in chain:
-        missing = _contracts_without_logs(header, contracts, logs_by_block.get(header.hash, ()))
-        logs += await _recheck_missing_logs(node, header, missing)
+    checks.learn(chain, logs_by_block)
+    for position, header in enumerate(chain):
+        suspects = checks.suspects(header, contracts, logs_by_block.get(header.hash, ()))
+        missing = await checks.missing_logs(node, header, suspects)
+        if missing is None:
+            del chain[position:]
+            kept = {header.hash for header in chain}
+            logs = [entry for entry in logs if hash_of(entry["blockHash"]) in kept]
+            break
+        logs += missing
+    if not chain:
+        return None
     return await _block_range(chain[0].parent_hash, chain, logs, contracts)
 
 
@@ -81,7 +103,7 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
     """
     while True:
         try:
-            logs, header = await node.logs_up_to(first, last, *_addresses(contracts))
+            logs, header = await node.logs_up_to(first, last, *addresses(contracts))
             break
         except RpcError as error:
             if last == first:
@@ -90,6 +112,8 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
             log.info("indexer.range_halved", blocks=last - first + 1, reason=error.message)
     if header is None:
         return None  # The answering node has not reached the last block: its logs may be cut off.
+    if not logs:
+        logs = await _second_opinion(node, contracts, first, header)
     numbers = sorted({int(entry["blockNumber"], 16) for entry in logs} | {last})
     headers = [header for header in await node.headers(numbers) if header is not None]
     if [header.number for header in headers] != numbers:
@@ -99,7 +123,27 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
     return await _block_range(None, headers, logs, contracts)
 
 
-def _addresses(contracts: Contracts) -> list[Address]:
+async def _second_opinion(
+    node: Node, contracts: Contracts, first: int, last: Header
+) -> list[NodeLog]:
+    """The logs of the final blocks first…last at another node, after an empty answer.
+
+    Empty if no other node answers for the same blocks.
+    """
+    for other in node.others(last.number):
+        try:
+            logs, header = await other.logs_up_to(first, last.number, *addresses(contracts))
+        except (NodeUnavailable, RpcError):
+            continue  # This node does not answer, or refuses the range.
+        if header is None or header.hash != last.hash:
+            continue
+        if logs:
+            node.report_contradiction(LOGS)
+        return logs
+    return []
+
+
+def addresses(contracts: Contracts) -> list[Address]:
     return [contract.address for contract in contracts]
 
 
@@ -120,35 +164,6 @@ def _group_by_block(logs: Iterable[NodeLog]) -> dict[Hash32, list[NodeLog]]:
     for entry in logs:
         grouped.setdefault(Hash32(bytes.fromhex(entry["blockHash"][2:])), []).append(entry)
     return grouped
-
-
-def _contracts_without_logs(
-    header: Header, contracts: Contracts, logs: Iterable[NodeLog]
-) -> list[Address]:
-    """Contracts without a log in the answer, although the block's bloom may hold one to keep."""
-    answered = {address_of(entry["address"]) for entry in logs}
-    return [
-        contract.address
-        for contract in contracts
-        # Contract and topic together match by chance less often than the contract alone.
-        if contract.address not in answered
-        and bloom.may_hold_any(header.bloom, contract.address, contract.topics)
-    ]
-
-
-async def _recheck_missing_logs(
-    node: Node, header: Header, contracts: Sequence[Address]
-) -> list[NodeLog]:
-    """Asks again for the contracts' logs: by the block's hash, then from its receipts."""
-    if not contracts:
-        return []
-    logs = await node.logs_of_block(header.hash, *contracts)
-    answered = {address_of(entry["address"]) for entry in logs}
-    missing = [contract for contract in contracts if contract not in answered]
-    if missing:
-        logs += await node.logs_by_receipts(header.hash, *missing)
-    telemetry.LOG_COMPLETENESS.labels("found" if logs else "empty").inc()
-    return logs
 
 
 async def _block_range(
@@ -178,7 +193,7 @@ def _group_by_contract(
     by_text: dict[str, list[NodeLog]] = defaultdict(list)
     for entry in logs:
         by_text[entry["address"]].append(entry)
-    grouped: dict[Address, list[NodeLog]] = {address: [] for address in _addresses(contracts)}
+    grouped: dict[Address, list[NodeLog]] = {address: [] for address in addresses(contracts)}
     for text, entries in by_text.items():
         grouped.get(address_of(text), []).extend(entries)
     return grouped

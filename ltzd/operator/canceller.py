@@ -13,7 +13,7 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import FEES
-from ltzd.operator.signing import TransactionSigner, self_transfer
+from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import GasPrice, cancellation
 from ltzd.rules.operator.transactions import Effect, RefusedForGood, advance
 from ltzd.store.database import session
@@ -66,9 +66,9 @@ class Canceller:
             return
         after, effects = advance(tx.tx, RefusedForGood())
         assert Effect.CANCEL in effects, "only an abandoned transaction needs no self-transfer"
-        call = self_transfer(self._context.lane.wallet)
+        call = self._signer.self_transfer()
         async with self._context.signing_lock:
-            reserved_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
+            reserved_wei = self._in_flight.reserved_wei(beside=tx)
             obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is not None:
                 self._in_flight.block(tx, obstacle.value)

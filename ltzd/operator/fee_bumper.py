@@ -18,7 +18,7 @@ from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import FEES
-from ltzd.operator.signing import TransactionCall, TransactionSigner, self_transfer
+from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import (
     BumpReason,
     GasPrice,
@@ -146,7 +146,7 @@ class FeeBumper:
             return FEES
         async with self._context.signing_lock, session(self._context.pool) as connection:
             call = await self._call_of(connection, tx)
-            reserved_wei = self._in_flight.reserved_wei() - tx.max_cost_wei
+            reserved_wei = self._in_flight.reserved_wei(beside=tx)
             obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is not None:
                 if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
@@ -168,7 +168,7 @@ class FeeBumper:
 
     async def _call_of(self, connection: Connection, tx: OpenTransaction) -> TransactionCall:
         if tx.tx.is_abandoned:
-            return self_transfer(self._context.lane.wallet)
+            return self._signer.self_transfer()
         to, data = await transactions.read_call(connection, tx.id)
         return TransactionCall(to, data, tx.gas_limit)
 

@@ -3,15 +3,31 @@
 Units: wei.
 """
 
+from dataclasses import dataclass
+
 from ltzd import telemetry
 from ltzd.chain.node.gas_prices import plausible_gas_price
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.l1_costs import L1CostReader
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.view import ChainView
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.store.operator.lanes import Lane
 
 
+@dataclass(frozen=True, slots=True)
+class _Reading:
+    gas_price: GasPrice
+    l1_costs: L1Costs
+    balance: int
+    view: ChainView
+
+
 class FundsTracker:
-    """All values are None before the first `refresh`. `fees` is also None while the cap forbids."""
+    """All values are None before the first `apply`. `fees` is also None while the cap forbids.
+
+    `l1_costs` are those of a rollup, and zero elsewhere.
+    """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
         self._node = node
@@ -22,20 +38,38 @@ class FundsTracker:
         self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
+        self._read: _Reading | None = None
+        self.l1_costs = NO_L1_COSTS
+        self._l1_costs = L1CostReader(node)
 
-    async def refresh(self, head: Header) -> None:
-        """Read fees, balance and the block's gas limit as of `head`. Raises NodeUnavailable."""
-        suggested = await self._node.gas_price(head)
+    async def read(self, view: ChainView) -> None:
+        """Read fees, balance and the block's gas limit, which `apply` then sets at once.
+
+        Raises NodeUnavailable.
+        """
+        suggested = await view.node.gas_price(view.head)
         gas_price = await plausible_gas_price(self._node, suggested, self._policy)
-        await self.refresh_balance()
+        l1_costs = await self._l1_costs.read()
+        balance = await view.balance(self._wallet)
+        self._read = _Reading(gas_price, l1_costs, balance, view)
+
+    def apply(self) -> None:
+        """Set what the last `read` has read."""
+        reading = self._read
+        assert reading is not None, "read() comes first"
+        gas_price, self.l1_costs = reading.gas_price, reading.l1_costs
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
-        self.block_gas_limit = head.gas_limit
+        self.block_gas_limit = reading.view.head.gas_limit
+        self.set_balance(reading.balance)
         telemetry.BASE_FEE_WEI.labels(self._kind).set(gas_price.base_fee)
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 
-    async def refresh_balance(self) -> None:
-        """Raises NodeUnavailable."""
-        self.balance = balance = await self._node.balance(self._wallet)
+    async def read_balance(self, view: ChainView) -> int:
+        """Read what `set_balance` then sets. Raises NodeUnavailable."""
+        return await view.balance(self._wallet)
+
+    def set_balance(self, balance: int) -> None:
+        self.balance = balance
         telemetry.BALANCE_WEI.labels(self._kind).set(balance)
 
     def forget_fees(self) -> None:

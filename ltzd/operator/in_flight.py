@@ -13,6 +13,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS
 from ltzd.rules.operator.transactions import (
     Accepted,
     Effect,
@@ -42,6 +43,8 @@ class InFlightTransactions:
         self._outcomes = outcomes
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
+        self.l1_costs = NO_L1_COSTS
+        """A rollup's prices, which the lane's monitor refreshes."""
         self._gas = 0
         self._due: dict[int, None] = {}
         self._refused: set[int] = set()
@@ -71,9 +74,18 @@ class InFlightTransactions:
     def contains(self, nonce: int) -> bool:
         return nonce in self._by_nonce
 
-    def reserved_wei(self) -> int:
-        """The most that everything in flight can cost together."""
-        return self._reserved_wei
+    def reserved_wei(self, beside: OpenTransaction | None = None) -> int:
+        """The most that everything in flight can cost together, without `beside`."""
+        others = self._by_nonce.values()
+        l1_wei = sum(self._l1_wei(tx) for tx in others) if self.l1_costs != NO_L1_COSTS else 0
+        reserved_wei = self._reserved_wei + l1_wei
+        left_out = None if beside is None else self._by_nonce.get(beside.nonce)
+        if left_out is None:
+            return reserved_wei
+        return reserved_wei - left_out.max_cost_wei - self._l1_wei(left_out)
+
+    def _l1_wei(self, tx: OpenTransaction) -> int:
+        return self.l1_costs.max_fee_wei(len(tx.raw), tx.gas_limit)
 
     def gas(self) -> int:
         """The most gas that everything in flight can use together."""
@@ -272,7 +284,7 @@ class InFlightTransactions:
 
     def _set_gauges(self) -> None:
         telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))
-        telemetry.RESERVED_WEI.labels(self._lane.kind).set(self._reserved_wei)
+        telemetry.RESERVED_WEI.labels(self._lane.kind).set(self.reserved_wei())
 
     def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
         age = datetime.now(UTC) - tx.created_at

@@ -12,6 +12,7 @@ from typing import ClassVar
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
@@ -26,6 +27,7 @@ from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
+from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
@@ -160,7 +162,8 @@ class WalletLane(ABC):
         guard = SendGuard(context, in_flight, funds, self.pause, backoff)
         signer = TransactionSigner(self._signer, context, funds)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
-        publisher = Publisher(context, in_flight, work, backoff, self._due, self._blocks)
+        broadcast = Broadcast(self._node)
+        publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
         monitor = ReceiptMonitor(
             context, in_flight, funds, signer, work, guard, self._blocks, self._due
         )
@@ -177,7 +180,7 @@ class WalletLane(ABC):
         )
         self._blocks.notify()
         try:
-            async with asyncio.TaskGroup() as group:
+            async with broadcast, asyncio.TaskGroup() as group:
                 group.create_task(in_flight.run())
                 group.create_task(publisher.run())
                 group.create_task(monitor.run())
@@ -188,15 +191,9 @@ class WalletLane(ABC):
 
     async def _used_nonces(self) -> int:
         """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
-        used = await self._node.nonce(self.wallet, "latest")
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
-        if stored is not None and used > stored:
-            raise Stopped(
-                f"The {self.kind} wallet has used {used} nonces on chain, the database knows "
-                f"{stored}: something else signs with its key, or the database is an old copy"
-            )
-        return used
+        return await used_nonces(self._node, self.wallet, stored, self.kind)
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""

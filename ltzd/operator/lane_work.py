@@ -7,6 +7,7 @@ records that wait for them.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
@@ -41,10 +42,11 @@ class LaneWork(Protocol):
         """Clear the lane's reason to wait, which was this term's."""
         ...
 
-    async def refresh(self) -> None:
-        """Read the chain's limits of this work. Raises NodeUnavailable.
+    async def refresh(self, view: ChainView) -> None:
+        """Read the chain's limits of this work as of a view. Raises NodeUnavailable.
 
-        Called for each new block, and before mined transactions leave those in flight.
+        Called for each new block, and before mined transactions leave those in flight. Sets all
+        values at once, after the last read.
         """
         ...
 

@@ -11,7 +11,8 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header, Receipt
+from ltzd.chain.node.node import Header, Node, Receipt
+from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.canceller import Canceller
 from ltzd.operator.fee_bumper import FeeBumper
@@ -22,6 +23,7 @@ from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import Stopped
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.transactions import (
     Finalized,
     GasCost,
@@ -92,70 +94,84 @@ class ReceiptMonitor:
 
     async def poll(self) -> None:
         """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
-        head, _ = await self._context.node.head_and_final()
-        await self._apply_indexed()
-        await self._apply_receipts()
+        view = await ChainView.newest(self._context.node)
+        view = await self._apply_indexed(view)
+        view = await self._apply_receipts(view)
         await self.check_mined()
         oldest = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
         late = self._late(oldest)
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
-        await self._refresh(head, is_urgent=is_urgent)
+        await self._refresh(view, is_urgent=is_urgent)
         has_cancelled = await self._canceller.cancel_rejected()
-        if await self._fee_bumper.replace_stuck(oldest, head) or has_cancelled:
+        if await self._fee_bumper.replace_stuck(oldest, view.head) or has_cancelled:
             self._publisher.notify()
         await self._publish_again(late)
 
-    async def _refresh(self, head: Header, *, is_urgent: bool) -> None:
+    async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
 
         The cause of a pause may end without a block: a chain that mines on demand makes none then.
         """
-        is_new = self._head is None or head.hash != self._head.hash
-        if is_new:
-            await self._work.refresh()
+        is_new = self._head is None or view.head.hash != self._head.hash
         if is_new or is_urgent or self._funds.gas_price is None:
-            await self._funds.refresh(head)
+            await self._funds.read(view)
+            # The work sets its values last, so that nothing is signed between the two.
+            await self._work.refresh(view)
+            self._funds.apply()
+            self._in_flight.l1_costs = self._funds.l1_costs
             self._publisher.notify()
-        self._head = head
+        self._head = view.head
 
-    async def _apply_indexed(self) -> None:
-        """Transactions whose block the indexer has read need no receipt."""
+    async def _apply_indexed(self, view: ChainView) -> ChainView:
+        """Transactions whose block the indexer has read need no receipt.
+
+        A block that the node does not have yet must wait: its state lacks the transaction.
+        """
         if self._in_flight.count() == 0:
-            return
+            return view
         inclusions = await self._work.indexed_inclusions()
-        await self._apply_inclusions(
+        if any(each.block_number > view.head.number for each in inclusions.values()):
+            view = await ChainView.newest(view.node)
+        return await self._apply_inclusions(
+            view,
             [
                 (tx, inclusions[tx.nonce])
                 for tx in self._in_flight.oldest_first()
-                if tx.nonce in inclusions
-            ]
+                if tx.nonce in inclusions and inclusions[tx.nonce].block_number <= view.head.number
+            ],
         )
 
-    async def _apply_receipts(self) -> None:
-        """Ask for receipts in windows from the oldest nonce, up to a window without any."""
+    async def _apply_receipts(self, view: ChainView) -> ChainView:
+        """Ask for receipts in windows from the oldest nonce, up to a window without any.
+
+        Returns the view that later reads of the round use.
+        """
         oldest = self._in_flight.oldest_first()
         self._set_gauges(oldest)
         start, width = 0, _WINDOW
         while start < len(oldest):
             window = oldest[start : start + width]
-            receipts = await self._receipts_of(window)
+            receipts = await self._receipts_of(window, view.node)
             mined = [
-                (tx, _inclusion(receipt, tx))
+                (tx, _inclusion(receipt, tx, self._funds.l1_costs))
                 for tx, receipt in zip(window, receipts, strict=True)
                 if receipt
             ]
             if not mined:
-                return
-            await self._apply_inclusions(mined)
+                break
+            view = await self._apply_inclusions(view, mined)
             start, width = start + width, min(2 * width, _WIDEST_WINDOW)
+        return view
 
-    async def _receipts_of(self, batch: Sequence[OpenTransaction]) -> list[Receipt | None]:
+    async def _receipts_of(
+        self, batch: Sequence[OpenTransaction], node: Node
+    ) -> list[Receipt | None]:
         """For each transaction the receipt of whichever attempt has one."""
         hashes = [hash_ for tx in batch for hash_ in tx.hashes]
         receipts = {
             receipt.transaction_hash: receipt
-            for receipt in await self._context.node.receipts(hashes)
+            for receipt in await node.receipts(hashes)
             if receipt is not None
         }
         return [
@@ -163,12 +179,16 @@ class ReceiptMonitor:
             for tx in batch
         ]
 
-    async def _apply_inclusions(self, mined: Sequence[tuple[OpenTransaction, Inclusion]]) -> None:
+    async def _apply_inclusions(
+        self, view: ChainView, mined: Sequence[tuple[OpenTransaction, Inclusion]]
+    ) -> ChainView:
         if not mined:
-            return
+            return view
         # First, so that the mint limit and the balance no longer hold what leaves those in flight.
-        await self._work.refresh()
-        await self._funds.refresh_balance()
+        view = await view.reaching(max(inclusion.block_number for _, inclusion in mined))
+        balance = await self._funds.read_balance(view)
+        await self._work.refresh(view)
+        self._funds.set_balance(balance)
         await self._in_flight.apply([(tx, ReceiptSeen(inclusion)) for tx, inclusion in mined])
         for tx, inclusion in mined:
             self._published_at.pop(tx.nonce, None)
@@ -179,6 +199,7 @@ class ReceiptMonitor:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
                 self._work.on_reverted()
         self._publisher.notify()
+        return view
 
     async def _check_nonce_taken(self, oldest: OpenTransaction) -> None:
         """Displace the oldest transaction if its nonce is final without a receipt of an attempt."""
@@ -209,7 +230,9 @@ class ReceiptMonitor:
                 connection, self._context.lane, _CHECKED_AT_ONCE
             )
         unindexed = [each for each in mined if not each.is_indexed]
-        receipts = await self._receipts_of([each.transaction for each in unindexed])
+        receipts = await self._receipts_of(
+            [each.transaction for each in unindexed], self._context.node
+        )
         observations = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
         for each, receipt in zip(unindexed, receipts, strict=True):
             observation = self._compare(each, receipt)
@@ -228,7 +251,7 @@ class ReceiptMonitor:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             return ReceiptLost()
         self._missing.pop(tx.nonce, None)
-        inclusion = _inclusion(receipt, tx)
+        inclusion = _inclusion(receipt, tx, self._funds.l1_costs)
         if inclusion != tx.tx.inclusion:
             return ReceiptSeen(inclusion)
         return _finalized(mined) if mined.is_past_finality else None
@@ -283,13 +306,24 @@ def _finalized(mined: MinedTransaction) -> Observation:
     return Finalized()
 
 
-def _inclusion(receipt: Receipt, tx: OpenTransaction) -> Inclusion:
-    gas_cost = GasCost(receipt.transaction_hash, receipt.gas_used, receipt.effective_gas_price)
+def _inclusion(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> Inclusion:
     is_cancellation = receipt.transaction_hash in tx.cancellations
     return Inclusion(
         receipt.block_number,
         receipt.block_hash,
         receipt.succeeded and not is_cancellation,
-        gas_cost,
+        _gas_cost(receipt, tx, l1_costs),
         is_cancellation,
+    )
+
+
+def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
+    """A price that the receipt does not tell is at most the newest attempt's, which pays most."""
+    price = receipt.effective_gas_price
+    operator_fee = l1_costs.operator_fee_wei(receipt.gas_used) if receipt.has_operator_fee else 0
+    return GasCost(
+        receipt.transaction_hash,
+        receipt.gas_used,
+        tx.fees.max_fee_per_gas if price is None else price,
+        receipt.l1_fee_wei + operator_fee,
     )

@@ -1,4 +1,4 @@
-"""Hands the lane's signed bytes to the node in the order of nonces, then signs what is due next.
+"""Hands the lane's signed bytes to the nodes in the order of nonces, then signs what is due next.
 
 An idle lane signs at once. After a signing, rewards gather for a few milliseconds, and for longer
 while more rewards are expected: two hundred users who arrive within a second are paid in a dozen
@@ -13,13 +13,14 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.publish_outcomes import PublishOutcome
+from ltzd.chain.node.broadcast import Broadcast
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import POLL_SECONDS, Wakeup
 
@@ -40,6 +41,7 @@ class Publisher:
         in_flight: InFlightTransactions,
         work: LaneWork,
         backoff: RefusalBackoff,
+        broadcast: Broadcast,
         work_due: Wakeup,
         refusals: Wakeup,
     ) -> None:
@@ -47,6 +49,7 @@ class Publisher:
         self._in_flight = in_flight
         self._work = work
         self._backoff = backoff
+        self._broadcast = broadcast
         self._work_due = work_due
         self._refusals = refusals
         self._signed_at = -math.inf
@@ -92,7 +95,7 @@ class Publisher:
             return True
         kind = self._context.lane.kind
         try:
-            answers = await self._context.node.publish_all([tx.raw for tx in due])
+            answers = await self._broadcast.publish_all([tx.raw for tx in due])
         except NodeUnavailable as error:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
             log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)

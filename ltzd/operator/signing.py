@@ -12,6 +12,7 @@ from ltzd.operator.funds import FundsTracker
 from ltzd.operator.lane_context import LaneContext
 from ltzd.rules.operator import sendable
 from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.sendable import TRANSACTION_GAS, Obstacle, SigningLimits
 from ltzd.store.operator.transactions import Attempt
 from ltzd.values import Address
@@ -30,13 +31,10 @@ class TransactionCall:
     gas_limit: int
     is_cancellation: bool = False
 
-    def max_cost_wei(self, fees: Fees) -> int:
-        return self.gas_limit * fees.max_fee_per_gas
-
-
-def self_transfer(wallet: Address) -> TransactionCall:
-    """The cheapest transaction that uses a nonce."""
-    return TransactionCall(wallet, b"", TRANSACTION_GAS, is_cancellation=True)
+    def max_cost_wei(self, fees: Fees, l1_costs: L1Costs) -> int:
+        """The most that it can cost, with the data that a rollup posts for it."""
+        l1_fee_wei = l1_costs.max_fee_wei(len(self.data), self.gas_limit)
+        return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei
 
 
 class TransactionSigner:
@@ -49,12 +47,22 @@ class TransactionSigner:
 
     def obstacle(self, call: TransactionCall, fees: Fees, reserved_wei: int) -> Obstacle | None:
         """Why this call may not be signed now, or None if it may."""
+        l1_fee_wei = self.l1_costs.max_fee_wei(len(call.data), call.gas_limit)
         limits = SigningLimits(
             block_gas_limit=self._funds.block_gas_limit,
             fee_cap=self._context.policy.fees.cap,
-            funds_wei=(self._funds.balance or 0) - reserved_wei,
+            funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei,
         )
         return sendable.obstacle(call.gas_limit, call.data, fees, limits)
+
+    @property
+    def l1_costs(self) -> L1Costs:
+        return self._funds.l1_costs
+
+    def self_transfer(self) -> TransactionCall:
+        """The cheapest transaction that uses a nonce."""
+        gas_limit = TRANSACTION_GAS + self.l1_costs.extra_gas(0)
+        return TransactionCall(self._context.lane.wallet, b"", gas_limit, is_cancellation=True)
 
     @property
     def max_gas_limit(self) -> int:

@@ -1,23 +1,25 @@
-"""The PostgreSQL pool, migrations, and the errors of a lost database.
+"""A PostgreSQL pool, migrations, and the errors of a lost database.
 
 Timestamps are the database's (`now()`, `clock_timestamp()`). No pooled connection keeps session
 state, so the pool's reset (a round trip) is off. Locks and LISTEN have connections of their own
-(`operator/locks.py`, `wakeups.py`).
+(`operator/locks.py`, `wakeups.py`). Each role of a process has a pool of its own (`role_pools.py`).
 """
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeAlias
+from time import perf_counter
+from typing import Any, TypeAlias
 
 import asyncpg
+import asyncpg.protocol
 import msgspec
 
+from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.migrations import known_revisions
 
 Connection: TypeAlias = asyncpg.Connection
-Pool: TypeAlias = asyncpg.Pool
 
 LOST: tuple[type[BaseException], ...] = (
     OSError,
@@ -49,6 +51,8 @@ _REFUSALS = (
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0
 """A statement without an answer fails after this time."""
+_IDLE_SECONDS = 300.0
+"""A pooled connection that is unused for this time is closed."""
 _PLANS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -73,21 +77,74 @@ async def _leave_as_is(_connection: Connection) -> None:
     """No reset: ltzd leaves no state in a pooled session."""
 
 
-async def open_pool(url: str, *, size: int = 10) -> Pool:
-    """Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
-    URL.
+class Pool(asyncpg.Pool):  # type: ignore[misc]
+    """Connections up to a bound; a caller waits a bounded time for a free one.
+
+    `label` is the metrics' label `pool`.
     """
-    try:
-        pool: Pool = await asyncpg.create_pool(
+
+    __slots__ = ("label", "wait_seconds")
+
+    def __init__(self, url: str, *, label: str, wait_seconds: float, **options: Any) -> None:
+        super().__init__(
             url,
-            min_size=min(2, size),
-            max_size=size,
-            init=_prepare,
-            reset=_leave_as_is,
-            command_timeout=_COMMAND_SECONDS,
-            timeout=_CONNECT_SECONDS,
-            server_settings={"application_name": "ltzd", **_PLANS},
+            max_queries=50_000,
+            max_inactive_connection_lifetime=_IDLE_SECONDS,
+            loop=None,
+            connection_class=asyncpg.Connection,
+            record_class=asyncpg.protocol.Record,
+            **options,
         )
+        self.label = label
+        self.wait_seconds = wait_seconds
+
+    @property
+    def in_use(self) -> int:
+        """The number of connections that callers hold now."""
+        size: int = self.get_size() - self.get_idle_size()
+        return size
+
+    async def take(self) -> Connection:
+        """A connection, for `release`. Raises DatabaseUnavailable if none is free in time."""
+        begun = perf_counter()
+        try:
+            return await self.acquire(timeout=self.wait_seconds)
+        except TimeoutError as error:
+            telemetry.POOL_TIMEOUTS.labels(self.label).inc()
+            raise DatabaseUnavailable(
+                f"No database connection became free within {self.wait_seconds:g} s"
+            ) from error
+        finally:
+            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(perf_counter() - begun)
+
+
+async def open_pool(
+    url: str,
+    *,
+    name: str = "ltzd",
+    size: int = 10,
+    open_at_start: int = 2,
+    wait_seconds: float = _COMMAND_SECONDS,
+) -> Pool:
+    """A pool whose sessions have the application name `name`.
+
+    Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
+    URL; neither if `open_at_start` is 0.
+    """
+    pool = Pool(
+        url,
+        label=name.removeprefix("ltzd "),
+        wait_seconds=wait_seconds,
+        min_size=min(open_at_start, size),
+        max_size=size,
+        init=_prepare,
+        reset=_leave_as_is,
+        command_timeout=_COMMAND_SECONDS,
+        timeout=_CONNECT_SECONDS,
+        server_settings={"application_name": name, **_PLANS},
+    )
+    try:
+        await pool
     except _REFUSALS as error:
         raise _refused(error) from error
     except LOST as error:
@@ -126,22 +183,37 @@ def _refused(error: BaseException) -> Misconfigured:
 
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
-    """One database transaction. Raises DatabaseUnavailable if the connection is lost."""
-    try:
-        async with pool.acquire() as connection, connection.transaction():
-            yield connection
-    except LOST as error:
-        raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
+    """One database transaction. Raises DatabaseUnavailable as `session` does."""
+    async with session(pool) as connection, connection.transaction():
+        yield connection
 
 
 @asynccontextmanager
 async def session(pool: Pool) -> AsyncIterator[Connection]:
-    """A pooled connection for single statements. Raises DatabaseUnavailable."""
+    """A pooled connection for single statements.
+
+    Raises DatabaseUnavailable if the connection is lost, or if none becomes free in time.
+    """
     try:
-        async with pool.acquire() as connection:
+        connection = await pool.take()
+        try:
             yield connection
+        finally:
+            await pool.release(connection)
     except LOST as error:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
+
+
+async def connections_allowed(connection: Connection) -> int:
+    """The connections that the server grants to ordinary users, all programs together."""
+    allowed: int = await connection.fetchval(
+        """
+        SELECT sum(CASE name WHEN 'max_connections' THEN setting::int ELSE -setting::int END)::int
+          FROM pg_settings
+         WHERE name IN ('max_connections', 'superuser_reserved_connections', 'reserved_connections')
+        """
+    )
+    return allowed
 
 
 async def migrate(url: str) -> None:

@@ -118,6 +118,18 @@ async def test_a_daemon_starts_and_counts_while_its_redis_is_away(
     assert [entry["event"] for entry in logs].count("redis.away") == 1
 
 
+@pytest.mark.parametrize(("connections", "warnings"), [(10, 0), (1000, 1)])
+async def test_a_start_warns_if_the_server_allows_fewer_connections_than_the_process_may_open(
+    database_url: str, tmp_path: Path, connections: int, warnings: int
+) -> None:
+    bounds = {"http_connections": connections}
+    with capture_logs() as logs:
+        async with an_event_surface(database_url, tmp_path, database=bounds):
+            pass
+    events = [line["event"] for line in logs]
+    assert events.count("database.too_few_connections") == warnings
+
+
 async def test_a_process_without_http_asks_no_redis(tmp_path: Path) -> None:
     gone = SecretStr(f"unix://{tmp_path / 'nothing.sock'}")
     settings = cast("Settings", SimpleNamespace(roles=("operator",), redis_url=gone))

@@ -39,7 +39,7 @@ async def test_a_database_crash_loses_no_event(one_instance: Instance) -> None:
         await more_events(load)
         server = psutil.Process(one_instance.service_pids()["postgres"])
         backend = await one_instance.ask(
-            "SELECT pid FROM pg_stat_activity WHERE application_name = 'ltzd' LIMIT 1"
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'ltzd operator' LIMIT 1"
         )
         os.kill(backend, signal.SIGKILL)
         await more_events(load)

@@ -4,7 +4,6 @@ The tests mine the blocks and set the base fee of each.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -13,29 +12,12 @@ import pytest_asyncio
 
 from tests.support.chain.tester import GWEI
 from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.fees import lane_shows, mine_at, mined_by_hand
 from tests.support.instances.instance import Answer, Instance
 from tests.support.waiting import until
 
 CAP = 100 * GWEI
 CALM = 2 * GWEI
-
-
-async def mine_at(instance: Instance, base_fee: int) -> None:
-    """Mines a block with this base fee; an empty block lowers the next base fee by an eighth."""
-    await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(base_fee))
-    await instance.rpc("evm_mine")
-    history = await instance.rpc("eth_feeHistory", "0x1", "latest", [])
-    await lane_shows(instance, 'base_fee_wei{kind="mint"}', int(history["baseFeePerGas"][-1], 16))
-
-
-@asynccontextmanager
-async def mined_by_hand(instance: Instance) -> AsyncIterator[None]:
-    await instance.rpc("evm_setAutomine", False)
-    try:
-        yield
-    finally:
-        await instance.rpc("evm_setAutomine", True)
-        await mine_at(instance, GWEI)
 
 
 @pytest_asyncio.fixture
@@ -44,17 +26,6 @@ async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
     async with mined_by_hand(instance):
         await mine_at(instance, CALM)
         yield instance
-
-
-async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
-    async def shows_it() -> bool:
-        url = f"http://127.0.0.1:{instance.admin_port}/metrics"
-        async with instance.http.get(url) as reply:
-            shown = await reply.text()
-        lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
-        return [float(line.split()[-1]) for line in lines] == [wanted]
-
-    await until(shows_it, 20.0)
 
 
 async def post(instance: Instance) -> Answer:

@@ -45,7 +45,7 @@ async def node() -> FakeNode:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     """A follower whose second look at a short head counts at once."""
-    policy = replace(FOLLOW, second_look_seconds=0.0)
+    policy = replace(FOLLOW, second_look_seconds=0.0, broken_after_seconds=0.0)
     chain = await follow(pool, node)
     follower = Follower(pool, database_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
     async with session(pool) as connection:
@@ -147,11 +147,20 @@ async def test_the_indexer_does_not_wait_for_a_node_that_syncs_another_chain(
     node.mine(20)
     await follower.step()
     await follower.step()
+    fork = node.blocks[5].hash
     node.blocks = [
-        replace(block, hash=a_hash(f"other {block.number}")) if block.number > 5 else block
+        replace(
+            block,
+            hash=a_hash(f"other {block.number}"),
+            parent_hash=a_hash(f"other {block.number - 1}") if block.number > 6 else fork,
+        )
+        if block.number > 5
+        else block
         for block in node.blocks[:10]
     ]
-    await follower.step()
+    for _ in range(2):
+        with pytest.raises(NodeUnavailable, match="says one node"):
+            await follower.step()
     with pytest.raises(Broken, match="below the final block"):
         await follower.step()
 

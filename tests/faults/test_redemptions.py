@@ -332,7 +332,10 @@ async def test_pages_list_each_token_once_while_tokens_are_moved_and_claimed(
 ) -> None:
     async with an_event_surface(database_url, tmp_path) as surface:
         keys = (await surface.brand()).keys
-        brand, ledger = Brand(keys.brand_id, keys.security_key), PerkLedger(surface.daemon.pool)
+        brand, ledger = (
+            Brand(keys.brand_id, keys.security_key),
+            PerkLedger(surface.daemon.pools.http),
+        )
         tokens = [token_of(7, serial) for serial in range(1, TOKENS + 1)]
         await ledger.block(
             perk_ledger.made(7, address_of(brand.id)),

@@ -46,6 +46,8 @@ NEAR = IndexerPolicy(
 """Reads whole blocks, as near the head."""
 IMPATIENT = replace(NEAR, second_look_seconds=0.0)
 """Lets the second read of a lower head count at once."""
+CERTAIN = replace(NEAR, broken_after_seconds=0.0)
+"""Believes a single node that denies final blocks at its third answer."""
 FAR = IndexerPolicy(poll_seconds=0.01, head_blocks=2, range_blocks=20)
 """Reads final blocks by ranges."""
 
@@ -397,12 +399,16 @@ async def test_a_reorg_below_finality_is_followed_if_the_policy_allows_it(
 async def test_otherwise_a_reorg_below_finality_stops_the_follower_and_changes_nothing(
     following: IndexedChain, node: FakeNode
 ) -> None:
+    following = await following.another(CERTAIN)
     node.final_depth = 3
     node.mine(10, logs=[given_to(ANN, 10)])
     await following.catch_up()
     before = await following.cursor()
 
     node.reorg(4)
+    for _ in range(2):
+        with pytest.raises(NodeUnavailable, match="says one node"):
+            await following.step()
     with pytest.raises(Broken, match="below the final block 7"):
         await following.step()
 
@@ -413,12 +419,20 @@ async def test_otherwise_a_reorg_below_finality_stops_the_follower_and_changes_n
 async def test_a_node_that_shares_no_block_is_another_chain(
     following: IndexedChain, node: FakeNode
 ) -> None:
+    following = await following.another(CERTAIN)
     node.mine(3)
     await following.catch_up()
     node.blocks = [
-        replace(block, hash=a_hash(f"other {block.number}"), parent_hash=a_hash("other"))
+        replace(
+            block,
+            hash=a_hash(f"other {block.number}"),
+            parent_hash=a_hash(f"other {block.number - 1}"),
+        )
         for block in node.blocks
     ]
+    for _ in range(2):
+        with pytest.raises(NodeUnavailable, match="says one node"):
+            await following.step()
     with pytest.raises(Broken, match="another chain"):
         await following.step()
 

@@ -9,6 +9,7 @@ import pytest
 from ltzd.errors import Broken, LaneLost
 from ltzd.indexer.contracts import IndexedContract, indexed_contracts
 from ltzd.indexer.follower import Follower
+from ltzd.indexer.looks import look_at
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
@@ -192,12 +193,12 @@ async def test_a_repeated_commit_of_a_block_is_refused_and_changes_nothing(
     async with session(following.pool) as connection:
         before = await chains.cursor(connection, CHAIN_ID)
     live(node)
-    head, _ = await node.node.head_and_final()
-    await following.follower._advance(before, head, None)
+    look = await look_at(node.node, before, CONTRACTS, 0)
+    await following.follower._advance(node.node, before, look)
     seen = await following.tables(*DERIVED, *FACTS)
 
     with pytest.raises(LaneLost):
-        await following.follower._advance(before, head, None)
+        await following.follower._advance(node.node, before, look)
 
     assert await following.tables(*DERIVED, *FACTS) == seen
 

@@ -3,7 +3,7 @@
 from typing import cast
 from uuid import UUID
 
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.policy import MintTarget
 from ltzd.store.operator.rewards import QueuedReward
@@ -18,7 +18,7 @@ class LimitedNode:
     def __init__(self) -> None:
         self.left = 1_000
 
-    async def view(self, _to: Address, _data: bytes) -> bytes:
+    async def view(self, _to: Address, _data: bytes, _at: object = None) -> bytes:
         return b"".join(
             number.to_bytes(32, "big") for number in (1_000 * LTZ, 86_400, self.left * LTZ)
         )
@@ -32,11 +32,12 @@ async def test_the_limit_of_rewards_left_out_of_a_mint_is_not_reserved_for_a_lar
     """Batches are small after a refused mint; otherwise nine tenths of each would be reserved."""
     node = LimitedNode()
     target = MintTarget(31337, B)
-    mint_limit = MintLimitTracker(cast("Node", node), target, B)
+    mint_limit = MintLimitTracker(target, B)
+    view = cast("ChainView", node)
     large = a_reward(0, A, 1_000)
     small = [a_reward(number, B, 1) for number in range(1, 5_000)]
     for _ in range(20):
-        await mint_limit.refresh()
+        await mint_limit.refresh(view)
         waiting = [small[0], large, *small[1:99]]
         selected = mint_limit.select(waiting, 0)
         batch, left_out = selected[:10], selected[10:]

@@ -256,8 +256,10 @@ class Relayer:
             if request.idempotency_key is None:
                 raise
             return replace(new, failure=str(failed.details["reason"]))
-        fees = await self._simulator.fees()
-        return replace(new, gas_limit=gas_limit, max_cost_wei=gas_limit * fees.max_fee_per_gas)
+        fees, l1_costs = await self._simulator.fees(), await self._simulator.l1_costs()
+        l1_fee_wei = l1_costs.max_fee_wei(len(plan.data), gas_limit)
+        max_cost_wei = gas_limit * fees.max_fee_per_gas + l1_fee_wei
+        return replace(new, gas_limit=gas_limit, max_cost_wei=max_cost_wei)
 
     async def _check_claims_again(
         self, request: RelayRequest, claim: RequestedClaim | None

@@ -10,6 +10,7 @@ from contextlib import suppress
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.gas_prices import plausible_gas_price
+from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
@@ -21,6 +22,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.sendable import intrinsic_gas
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayPlan
@@ -36,6 +38,7 @@ class RelaySimulator:
         self._node = node
         self._policy = policy
         self._gas_price = CachedValue(self._read_gas_price, clock)
+        self._l1_costs = CachedValue(L1CostReader(node, clock).read, clock)
         self._estimates = GasEstimateCache()
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
 
@@ -53,14 +56,20 @@ class RelaySimulator:
             return max(least, await self._sufficient_gas(plan, sender))
         if requested >= least and await self._passes_with(plan, sender, requested):
             return requested
-        needed = max(least, await self._estimate(plan, sender))
+        l1_costs = await self._l1_costs.get()
+        needed = max(least, await self._estimate(plan, sender)) + l1_costs.gas(len(plan.data))
         raise ValidationFailed(
             "gasLimit is too small for this call", gasLimit=requested, neededGas=needed
         )
 
     def prefetch(self) -> None:
-        """Start reading the gas price, for a call of `fees` that will follow."""
+        """Start reading the prices, for a call of `fees` that will follow."""
         self._gas_price.prefetch()
+        self._l1_costs.prefetch()
+
+    async def l1_costs(self) -> L1Costs:
+        """Return what a rollup charges for the data of a transaction; zero elsewhere."""
+        return await self._l1_costs.get()
 
     async def max_fee(self) -> int:
         """Return the wei per gas of `fees`, or the cap if they are above it or unknown."""
@@ -140,7 +149,16 @@ class RelaySimulator:
         return needed
 
     async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
-        return await self._node.simulate_call(plan.to, plan.data, sender, gas=gas) is None
+        """Whether the call passes with this gas limit, less what a rollup takes of it for data.
+
+        Nodes do not agree whether a simulation pays for data, and a call that was simulated with
+        more gas than it has on chain fails there.
+        """
+        l1_gas = (await self._l1_costs.get()).gas(len(plan.data))
+        own_gas = gas - l1_gas
+        if own_gas < intrinsic_gas(plan.data):
+            return False
+        return await self._node.simulate_call(plan.to, plan.data, sender, gas=own_gas) is None
 
 
 def _with_margin(needed: int) -> int:

@@ -67,6 +67,11 @@ def mint_gas_limit(count: int) -> int:
     return 200_000 if count == 1 else 200_000 + 40_000 * count
 
 
+def mint_call_bytes(count: int) -> int:
+    """The size of `mint_call` for so many rewards."""
+    return 4 + 96 if count == 1 else 4 + 64 + 96 * count
+
+
 def ref_word_call(word: int) -> bytes:
     return REF_WORD + word.to_bytes(32, "big")
 

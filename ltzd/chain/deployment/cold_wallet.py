@@ -11,11 +11,11 @@ from typing import Any
 
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import Rpc, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.values import Address, Hash32, checksummed, hex_of
 

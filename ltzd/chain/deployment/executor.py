@@ -27,11 +27,11 @@ from ltzd.chain.deployment.plan import (
     wanted_grants,
 )
 from ltzd.chain.node.node import Header, Node
-from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
 from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
 

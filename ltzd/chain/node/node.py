@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
-from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
+from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
@@ -20,7 +21,10 @@ _METHOD_NOT_FOUND = -32601
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """`base_fee` and `gas_limit` are None on a chain whose blocks lack them."""
+    """`base_fee` and `gas_limit` are None on a chain whose blocks lack them.
+
+    `transactions` counts the block's transactions; None if the node does not list them.
+    """
 
     number: int
     hash: Hash32
@@ -29,6 +33,7 @@ class Header:
     bloom: bytes
     base_fee: int | None
     gas_limit: int | None = None
+    transactions: int | None = None
 
 
 BlockRef: TypeAlias = Header | int | str
@@ -37,12 +42,20 @@ BlockRef: TypeAlias = Header | int | str
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
+    """`effective_gas_price` is None if the node tells none, as clients from before EIP-1559 do.
+
+    On an OP-stack chain `l1_fee_wei` was paid beside the gas, and an operator fee if the receipt
+    has one.
+    """
+
     transaction_hash: Hash32
     block_number: int
     block_hash: Hash32
     succeeded: bool
     gas_used: int
-    effective_gas_price: int
+    effective_gas_price: int | None
+    l1_fee_wei: int = 0
+    has_operator_fee: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,13 @@ class Node:
         """
         return [Node(rpc) for rpc in self._rpc.others(at_least)]
 
+    def publishers(self) -> list["Node"]:
+        """The nodes that a transaction is published to at once, at least one.
+
+        Raises NodeUnavailable if no node may be asked.
+        """
+        return [Node(rpc) for rpc in self._rpc.publishers()]
+
     @property
     def is_alone(self) -> bool:
         """Whether no other node is usable: then time alone can confirm this node's answers."""
@@ -108,11 +128,38 @@ class Node:
                 ("eth_getBlockByNumber", ("finalized", False)),
             ]
         )
-        header = _header(_checked(head))
-        if header is None:
-            raise NodeUnavailable("The node has no latest block")
-        finalized = None if isinstance(final, RpcError) else _header(final)
-        return header, finalized.number if finalized else None
+        return _newest(head), _finalized(final)
+
+    async def head_and_block(self, number: int) -> tuple[Header, Header | None]:
+        """The newest header, and the canonical one at a height, in one batch."""
+        head, block = await self._rpc.batch(
+            [
+                ("eth_getBlockByNumber", ("latest", False)),
+                ("eth_getBlockByNumber", (hex(number), False)),
+            ]
+        )
+        return _newest(head), _header(_checked(block))
+
+    async def head_and_next(
+        self, first: int, last: int, *contracts: Address
+    ) -> tuple[Header, int | None, list[Header | None], list[dict[str, Any]]]:
+        """As `head_and_final` and `headers_and_logs`, in one batch.
+
+        The logs are empty if the node refuses this range, for example because it lacks the blocks.
+        """
+        head, final, *headers, logs = await self._rpc.batch(
+            [
+                ("eth_getBlockByNumber", ("latest", False)),
+                ("eth_getBlockByNumber", ("finalized", False)),
+                *_range_calls(first, last, contracts),
+            ]
+        )
+        return (
+            _newest(head),
+            _finalized(final),
+            [_header(None if isinstance(each, RpcError) else each) for each in headers],
+            [] if isinstance(logs, RpcError) else _log_list(logs),
+        )
 
     async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
         """Canonical headers at these heights, in one batch, or None for a block the node lacks."""
@@ -125,11 +172,7 @@ class Node:
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
         """Headers of a range and the contracts' logs in it, in one batch."""
-        calls: list[RpcCall] = [
-            ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
-        ]
-        calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
-        *headers, logs = await self._rpc.batch(calls)
+        *headers, logs = await self._rpc.batch(_range_calls(first, last, contracts))
         return [_header(_checked(header)) for header in headers], _log_list(_checked(logs))
 
     async def logs_up_to(
@@ -215,9 +258,7 @@ class Node:
         head, history, tip = await self._rpc.batch(
             [("eth_getBlockByNumber", ("latest", False)), *_MARKET]
         )
-        header = _header(_checked(head))
-        if header is None:
-            raise NodeUnavailable("The node has no latest block")
+        header = _newest(head)
         if header.base_fee is None:
             return await self._price_without_base_fee()
         return await self._price(header.base_fee, history, tip)
@@ -438,6 +479,15 @@ def _block(at: BlockRef) -> str | dict[str, object]:
     return at if isinstance(at, str) else hex(at)
 
 
+def _range_calls(first: int, last: int, contracts: Sequence[Address]) -> list[RpcCall]:
+    """The headers of a range, then the contracts' logs in it."""
+    calls: list[RpcCall] = [
+        ("eth_getBlockByNumber", (hex(number), False)) for number in range(first, last + 1)
+    ]
+    calls.append(("eth_getLogs", (_log_filter(contracts, first, last),)))
+    return calls
+
+
 def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str, Any]:
     addresses = [hex_of(contract) for contract in contracts]
     return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
@@ -472,11 +522,25 @@ def _log_list(answer: Any) -> list[dict[str, Any]]:
     return answer
 
 
+def _newest(answer: Any) -> Header:
+    header = _header(_checked(answer))
+    if header is None:
+        raise NodeUnavailable("The node has no latest block", kind="malformed")
+    return header
+
+
+def _finalized(answer: Any) -> int | None:
+    """Nodes without finality answer null, or an error: -32000, -39001 or -32602."""
+    header = None if isinstance(answer, RpcError) else _header(answer)
+    return header.number if header else None
+
+
 def _header(answer: Any) -> Header | None:
     if answer is None:
         return None
     try:
         base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
+        listed = answer.get("transactions")
         return Header(
             number=int(answer["number"], 16),
             hash=hash_of(answer["hash"]),
@@ -485,6 +549,7 @@ def _header(answer: Any) -> Header | None:
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
             base_fee=int(base_fee, 16) if base_fee else None,
             gas_limit=int(gas_limit, 16) if gas_limit else None,
+            transactions=len(listed) if isinstance(listed, list) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed", kind="malformed") from error
@@ -496,6 +561,13 @@ def _seconds(text: str) -> int:
     if seconds >= _YEAR_10000:
         raise ValueError("the block's time is not in seconds")
     return seconds
+
+
+_OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
+
+
+def _optional(number: str | None) -> int | None:
+    return None if number is None else int(number, 16)
 
 
 def _receipt(answer: Any) -> Receipt | None:
@@ -510,7 +582,9 @@ def _receipt(answer: Any) -> Receipt | None:
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
             gas_used=int(answer["gasUsed"], 16),
-            effective_gas_price=int(answer["effectiveGasPrice"], 16),
+            effective_gas_price=_optional(answer.get("effectiveGasPrice")),
+            l1_fee_wei=_optional(answer.get("l1Fee")) or 0,
+            has_operator_fee=any(_optional(answer.get(name)) for name in _OPERATOR_FEE_FIELDS),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's receipt is malformed", kind="malformed") from error

@@ -6,25 +6,9 @@ self-transfer.
 """
 
 import re
-from enum import Enum
 
 from ltzd.chain.node.rpc import RpcError
-
-
-class PublishOutcome(Enum):
-    """A single transaction without an answer raises NodeUnavailable instead of UNKNOWN."""
-
-    ACCEPTED = "accepted"
-    NONCE_TOO_LOW = "nonce_too_low"
-    UNDERPRICED = "underpriced"
-    """The fees are too low for the node, or for replacing its transaction with this nonce."""
-    UNAFFORDABLE = "unaffordable"
-    REFUSED = "refused"
-    """The node does not take it now: its pool is full, an earlier nonce is missing, …"""
-    REFUSED_FOR_GOOD = "refused_for_good"
-    """The node will never take these bytes."""
-    UNKNOWN = "unknown"
-    """Published together with others, this transaction has no answer."""
+from ltzd.rules.nodes.publications import PublishOutcome
 
 
 def _any_of(*patterns: str) -> re.Pattern[str]:

@@ -89,39 +89,39 @@ class PoolClient:
     async def _race(self, members: Sequence[Member], send: Send[Answer]) -> Answer:
         """The first answer; each failure, and each pause without an answer, asks one node more."""
         waiting = list(members)
-        asked: dict[asyncio.Task[Answer], tuple[Member, float]] = {}
+        requests: dict[asyncio.Task[Answer], tuple[Member, float]] = {}
         fault: NodeUnavailable | None = None
         clock, hedge_after = self._pool.clock, self._pool.policy.hedge_after
         try:
-            while waiting or asked:
+            while waiting or requests:
                 if waiting:
                     member = waiting.pop(0)
                     answer = member.measured(send(member.clients[self._role]))
-                    asked[asyncio.ensure_future(answer)] = (member, clock())
+                    requests[asyncio.ensure_future(answer)] = (member, clock())
                 done, _ = await asyncio.wait(
-                    asked,
+                    requests,
                     timeout=hedge_after if waiting else None,
                     return_when=asyncio.FIRST_COMPLETED,
                 )
                 for task in done:
-                    del asked[task]
+                    del requests[task]
                     error = task.exception()
                     if not isinstance(error, NodeUnavailable):
-                        _note_overtaken(asked.values(), clock() - hedge_after)
+                        _note_overtaken(requests.values(), clock() - hedge_after)
                         return task.result()
                     fault = error
         finally:
-            for task in asked:
+            for task in requests:
                 task.cancel()
         assert fault is not None, "no node was asked"
         raise fault
 
 
-def _note_overtaken(asked: Iterable[tuple[Member, float]], asked_before: float) -> None:
-    """A node that was asked long before the one that answered counts as hung."""
-    for member, at in asked:
-        if at <= asked_before:
-            member.failed("timeout", "The node has not answered a request that another has")
+def _note_overtaken(requests: Iterable[tuple[Member, float]], sent_before: float) -> None:
+    """A node that was asked long before the node that answered may hang, or is slow."""
+    for member, sent_at in requests:
+        if sent_at <= sent_before:
+            member.overtaken()
 
 
 class PinnedClient:

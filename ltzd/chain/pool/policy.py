@@ -22,6 +22,8 @@ class NodePoolPolicy:
     """A transaction is published to so many nodes at once."""
     watch_pause: float = 2.0
     """Between two looks at a node's head."""
+    tolerance_seconds: float = 5.0
+    """A node is behind once its head is this far below the others', or `choice` blocks if more."""
     compare_pause: float = 15.0
     """Between two comparisons of the nodes' blocks at one height."""
     compare_depth: int = 4

@@ -1,5 +1,6 @@
 """The nodes of one chain as one: who is asked first, and the state of each node."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -49,7 +50,9 @@ class NodePool:
                 for role in ROLES:
                     limits = RpcPolicy(self.policy.timeout, self.policy.connections)
                     clients[role] = await stack.enter_async_context(Rpc(url, limits))
-                self.members.append(Member(name, clients, self.policy, self.clock))
+                has_peers = len(self._urls) > 1
+                member = Member(name, clients, self.policy, self.clock, has_peers=has_peers)
+                self.members.append(member)
             self._stack = stack.pop_all()
         return self
 
@@ -81,7 +84,8 @@ class NodePool:
         used = self._in_use.get(role)
         in_use = next((i for i, member in enumerate(members) if id(member) == used), None)
         observations = [member.observation() for member in members]
-        order = ranking(observations, in_use, self.policy.choice)
+        policy = replace(self.policy.choice, tolerance_blocks=self.tolerance_blocks)
+        order = ranking(observations, in_use, policy)
         self._in_use[role] = id(members[order[0]])
         return [members[position] for position in order]
 
@@ -118,11 +122,22 @@ class NodePool:
             for member in self.members
             if member.head is not None and self._may_be_asked(member) and not member.is_distrusted
         ]
-        return credible_height(heights, self.policy.choice.tolerance_blocks)
+        return credible_height(heights, self.tolerance_blocks)
+
+    @property
+    def tolerance_blocks(self) -> int:
+        """How far a node's head may be below the others' without being behind.
+
+        Nodes are looked at one after the other, and a fast chain moves on meanwhile.
+        """
+        measured = [member.block_times.seconds() for member in self.members]
+        fastest = min((seconds for seconds in measured if seconds), default=None)
+        blocks = 0 if fastest is None else math.ceil(self.policy.tolerance_seconds / fastest)
+        return max(self.policy.choice.tolerance_blocks, blocks)
 
     def _is_behind(self, member: Member) -> bool:
         height = member.head.number if member.head else None
-        return is_behind(height, self.credible_height, self.policy.choice.tolerance_blocks)
+        return is_behind(height, self.credible_height, self.tolerance_blocks)
 
     # The chain
 

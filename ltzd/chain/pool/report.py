@@ -1,4 +1,4 @@
-"""What a pool tells of each of its nodes, for status pages, metrics and alarms."""
+"""The state of each node of a pool, for status pages, metrics and alarms."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Unfit(Enum):
     HUNG = "hung"
     """The node accepts requests and never answers."""
     RATE_LIMITED = "rate_limited"
-    """The node refuses requests because there are too many."""
+    """The node has refused requests of the last seconds because there are too many."""
     BEHIND = "behind"
     """The node's head is below the other nodes'."""
     DISAGREES = "disagrees"

@@ -7,11 +7,11 @@ from pathlib import Path
 from ltzd.chain.contracts import ltz_state
 from ltzd.chain.contracts.ltz_state import LtzState
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
 from ltzd.cli.books import views as books_views
 from ltzd.cli.books.views import BrandFigures, Report
 from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.chain_targets import resolve_chain_target
+from ltzd.cli.command_node import first_answering
 from ltzd.cli.output import print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured, NodeUnavailable
@@ -117,7 +117,7 @@ async def _with_chain(
 async def _read_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
     if indexed.number < indexed.first_block:
         raise NodeUnavailable("the indexer has not read any block of LTZ yet")
-    async with Rpc(resolve_chain_target(data_dir, config).rpc_url) as rpc:
+    async with first_answering(resolve_chain_target(data_dir, config).rpc_urls) as rpc:
         chain_id = await Node(rpc).chain_id()
         if chain_id != indexed.chain_id:
             raise NodeUnavailable(

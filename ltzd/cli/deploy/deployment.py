@@ -11,8 +11,8 @@ from ltzd.chain.deployment import deployed_file
 from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
 from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
+from ltzd.cli.command_node import first_answering
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
 from ltzd.daemon.settings.settings import read_node
@@ -122,20 +122,20 @@ def deploy(
     """Raises Misconfigured, Unavailable."""
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
-    rpc_url = read_node(target.config).first_url
+    urls = read_node(target.config).plain_urls()
     send_mode = SendMode(fees=FeePolicy(cap=_parse_max_fee(max_fee_gwei)))
-    asyncio.run(_deploy(target, Rpc(rpc_url), signer, terms, send_mode, is_dry_run))
+    asyncio.run(_deploy(target, urls, signer, terms, send_mode, is_dry_run))
 
 
 async def _deploy(
     target: DeploymentTarget,
-    rpc: Rpc,
+    urls: Sequence[str],
     signer: Signer,
     terms: DeploymentTerms,
     send_mode: SendMode,
     is_dry_run: bool,
 ) -> None:
-    async with rpc:
+    async with first_answering(urls) as rpc:
         before = await _read_progress(target, Node(rpc), signer.address)
         executor = DeploymentExecutor(
             rpc,

@@ -13,6 +13,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.cli.chain_targets import ChainTarget
+from ltzd.cli.command_node import first_answering
 from ltzd.cli.offers.options import parse_sender
 from ltzd.cli.output import print_json, print_message
 from ltzd.daemon.keys import read_key
@@ -105,7 +106,7 @@ class TransactionSender:
 async def open_sender(
     target: ChainTarget, signing: SigningOptions
 ) -> AsyncIterator[TransactionSender]:
-    async with Rpc(target.rpc_url) as rpc:
+    async with first_answering(target.rpc_urls) as rpc:
         yield TransactionSender(rpc, target, signing)
 
 

@@ -13,8 +13,8 @@ from ltzd.chain.contracts.offers import (
     ItemSettings,
     OfferReader,
 )
-from ltzd.chain.node.rpc import Rpc
 from ltzd.cli.chain_targets import ChainTarget
+from ltzd.cli.command_node import first_answering
 from ltzd.cli.output import plain_text, print_json, print_message, print_page
 from ltzd.rules.amounts import ltz_of
 from ltzd.values import Address, checksummed
@@ -76,7 +76,7 @@ def list_businesses(target: ChainTarget, *, as_json: bool) -> None:
 
 def _read(target: ChainTarget, query: Callable[[OfferReader], Awaitable[T]]) -> T:
     async def read() -> T:
-        async with Rpc(target.rpc_url) as rpc:
+        async with first_answering(target.rpc_urls) as rpc:
             return await query(OfferReader(rpc, target.contracts))
 
     return asyncio.run(read())

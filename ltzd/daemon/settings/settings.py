@@ -53,6 +53,7 @@ from ltzd.daemon.settings.value_types import (
 )
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
+from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
@@ -91,10 +92,29 @@ class NodeSettings(Section):
         """At least one."""
         return self.urls or ((self.rpc_url,) if self.rpc_url is not None else ())
 
-    @property
-    def first_url(self) -> str:
-        """The node of commands that need only one."""
-        return self.all_urls()[0].get_secret_value()
+    def plain_urls(self) -> tuple[str, ...]:
+        """The URLs with the secrets that they may hold."""
+        return tuple(url.get_secret_value() for url in self.all_urls())
+
+
+class DatabaseSettings(Section):
+    """The most connections of each role of a process."""
+
+    http_connections: Annotated[int, Field(ge=2, le=1000)] = 10
+    operator_connections: Annotated[int, Field(ge=2, le=1000)] = 8
+    indexer_connections: Annotated[int, Field(ge=2, le=100)] = 2
+    deliveries_connections: Annotated[int, Field(ge=2, le=1000)] = 4
+    http_wait_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
+    """How long an HTTP request waits for a free connection, before the answer 503."""
+
+    def policy(self) -> PoolPolicy:
+        return PoolPolicy(
+            http=self.http_connections,
+            operator=self.operator_connections,
+            indexer=self.indexer_connections,
+            deliveries=self.deliveries_connections,
+            http_wait_seconds=self.http_wait_seconds,
+        )
 
 
 class HttpSettings(ListenerSettings):
@@ -281,6 +301,7 @@ class Settings(Section):
     """Old master keys: they decrypt existing rows and encrypt no new ones."""
     roles: Roles = ROLES
     explorer_url: WebUrl | None = None
+    database: DatabaseSettings = DatabaseSettings()
     node: NodeSettings
     contracts: ContractSettings
     identity: IdentitySettings

@@ -7,10 +7,11 @@ holds one lock, which sending a transaction does not take. The callbacks in `hea
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev.tester_chain.block_tree import BlockTree, HeadChange
 from ltzd.dev.tester_chain.clock import ChainClock
 from ltzd.dev.tester_chain.errors import refused
@@ -27,6 +28,8 @@ from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
+# py-evm executes the pool anew for each change of it that a reader of "pending" sees.
+_PENDING_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class TesterChain:
         self._snapshots: dict[int, ChainSnapshot] = {}
         self._snapshots_made = 0
         self._base_fee_set: int | None = None
+        self._pending: tuple[object, asyncio.Task[MinedBlock]] | None = None
 
     def close(self) -> None:
         self.evm.closing.set()
@@ -96,32 +100,32 @@ class TesterChain:
             return self._base_fee_set
         return next_base_fee(self.block_tree.head.header)
 
-    def executable(self) -> list[EvmTransaction]:
-        waiting = self.pool.executable(self.nonce_of, self.base_fee())
-        return list(islice(waiting, _CANDIDATES_AT_MOST))
-
     async def call(
         self,
         block: MinedBlock,
         request: TransactionFields,
         sender: Address,
-        *,
-        pending: bool = False,
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
-        """Executes a call on the state after `block`, or with `pending` in the block after it."""
-        at = self.clock.next_timestamp(block.timestamp) if pending else None
-        job = partial(self.evm.call, block, request, sender, at, overrides)
-        return await self._readers.run(job)
+        """Executes a call after the transactions of `block`, as part of it."""
+        return await self._readers.run(partial(self.evm.call, block, request, sender, overrides))
+
+    async def pending_block(self) -> MinedBlock:
+        """The block that would be mined now, with as much of the pool as executes in time."""
+        plan = self._next_plan(_PENDING_SECONDS)
+        key = (replace(plan, transactions=()), plan.parent.state_root, self.pool.version)
+        if self._pending is None or self._pending[0] != key or _has_failed(self._pending[1]):
+            building = asyncio.create_task(self._readers.run(partial(self.evm.build_pending, plan)))
+            self._pending = (key, building)
+        return await asyncio.shield(self._pending[1])
 
     # Sending
 
     def send(self, transaction: EvmTransaction) -> Hash32:
         """Adds a transaction to the pool. Raises JsonRpcError."""
         state = self.state(self.block_tree.head)
-        self.pool.add(
-            transaction, state.nonce(transaction.sender), state.balance(transaction.sender)
-        )
+        nonce, balance = state.nonce(transaction.sender), state.balance(transaction.sender)
+        self.pool.add(transaction, nonce, balance, self.base_fee(), loop_time())
         for callback in self.transaction_pooled:
             callback(transaction)
         self.work.set()
@@ -137,8 +141,7 @@ class TesterChain:
     ) -> MinedBlock | None:
         """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
-            head = self.block_tree.head
-            plan = self._plan(head, self.base_fee(), self.executable(), seconds_at_most)
+            plan = self._next_plan(seconds_at_most)
             if not plan.transactions and not even_empty:
                 return None
             built = await self._builder.run(partial(self.evm.build, plan))
@@ -149,6 +152,7 @@ class TesterChain:
             self.clock.mined()
             self._base_fee_set = None
             self._set_head(built.block)
+            self.pool.expire(loop_time(), self.nonce_of, self.base_fee())
             return built.block
 
     # Rollbacks and reorgs
@@ -226,6 +230,11 @@ class TesterChain:
             )
         return block
 
+    def _next_plan(self, seconds_at_most: float) -> BlockPlan:
+        waiting = self.pool.executable(self.nonce_of, self.base_fee())
+        transactions = list(islice(waiting, _CANDIDATES_AT_MOST))
+        return self._plan(self.block_tree.head, self.base_fee(), transactions, seconds_at_most)
+
     def _plan(
         self,
         parent: MinedBlock,
@@ -251,3 +260,7 @@ class TesterChain:
         for callback in self.head_changed:
             callback(change)
         self.work.set()
+
+
+def _has_failed(building: asyncio.Task[MinedBlock]) -> bool:
+    return building.done() and (building.cancelled() or building.exception() is not None)

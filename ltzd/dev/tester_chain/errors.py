@@ -7,7 +7,7 @@ revert, whose `data` is 0x-hex.
 from eth_abi.abi import decode
 from eth_abi.exceptions import DecodingError
 
-from ltzd.values import hex_of
+from ltzd.values import Address, checksummed, hex_of
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -38,6 +38,20 @@ class JsonRpcError(Exception):
 
 def refused(message: str) -> JsonRpcError:
     return JsonRpcError(SERVER_ERROR, message)
+
+
+def cap_too_low(sender: Address, cap: int, base_fee: int) -> JsonRpcError:
+    return refused(
+        "max fee per gas less than block base fee: "
+        f"address {checksummed(sender)}, maxFeePerGas: {cap}, baseFee: {base_fee}"
+    )
+
+
+def tip_above_cap(sender: Address, tip: int, cap: int) -> JsonRpcError:
+    return refused(
+        "max priority fee per gas higher than max fee per gas: "
+        f"address {checksummed(sender)}, maxPriorityFeePerGas: {tip}, maxFeePerGas: {cap}"
+    )
 
 
 def invalid_parameter(name: str, reason: str) -> JsonRpcError:

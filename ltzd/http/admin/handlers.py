@@ -64,11 +64,12 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class AdminSources:
-    """`facts` raises DatabaseUnavailable."""
+    """`facts` raises DatabaseUnavailable; `measure` sets gauges before they are read."""
 
     roles: tuple[str, ...]
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
+    measure: Callable[[], None] = lambda: None
 
 
 def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
@@ -131,6 +132,7 @@ class AdminHandlers:
 
     async def metrics(self, _request: Request) -> Reply:
         facts = await self._facts()
+        self._sources.measure()
         if facts is not None:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)

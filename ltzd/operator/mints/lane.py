@@ -3,12 +3,14 @@
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.signing import Signer
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomeSink
+from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
@@ -54,7 +56,8 @@ class MintLane(WalletLane):
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, context.lane)
             last_brand = await rewards.last_brand(connection, self._next_seq)
-        simulator = MintSimulator(context, self._target, must_simulate=has_reverted)
+        gas = MintGas(context, self._target, signer)
+        simulator = MintSimulator(context, self._target, gas, must_simulate=has_reverted)
         counters = MintCounters(next_nonce, self._next_seq, last_brand)
         return MintSigner(
             context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
@@ -81,24 +84,24 @@ class MintLane(WalletLane):
 
         Without a counter (a new database on a used LTZ) counting begins above every used reference.
         """
+        view = await ChainView.newest(self._node)
         if next_seq is None:
             word = 0
-            while await self._ref_word(word):
+            while await self._ref_word(view, word):
                 word += 1
             return word * 256
         word = next_seq // 256
-        above = await self._ref_word(word) >> (next_seq % 256)
-        if above or await self._ref_word(word + 1):
+        above = await self._ref_word(view, word) >> (next_seq % 256)
+        if above or await self._ref_word(view, word + 1):
             raise Stopped(
                 f"LTZ has minted references from {next_seq} on, which the database has not "
                 "given out: the database is an old copy"
             )
         return next_seq
 
-    async def _ref_word(self, word: int) -> int:
+    async def _ref_word(self, view: ChainView, word: int) -> int:
         try:
-            return int.from_bytes(
-                await self._node.view(self._target.ltz, ltz.ref_word_call(word)), "big"
-            )
+            answer = await view.view(self._target.ltz, ltz.ref_word_call(word))
+            return int.from_bytes(answer, "big")
         except RpcError as error:
             raise NodeUnavailable(f"refWord: {error.message}") from error

@@ -11,8 +11,8 @@ from uuid import UUID
 import structlog
 
 from ltzd.chain.contracts import ltz
-from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
@@ -29,10 +29,7 @@ _PUT_BACK_AT_ONCE = 1_000
 
 
 class MintLimitTracker:
-    def __init__(
-        self, node: Node, target: MintTarget, minter: Address, clock: Clock = loop_time
-    ) -> None:
-        self._node = node
+    def __init__(self, target: MintTarget, minter: Address, clock: Clock = loop_time) -> None:
         self._target = target
         self._minter = minter
         self._clock = clock
@@ -49,10 +46,10 @@ class MintLimitTracker:
         """The large reward that a share of the bucket is kept for, if there is one."""
         return self._reserve.saving_for
 
-    async def refresh(self) -> None:
-        """Read the limit from the chain. Raises NodeUnavailable."""
+    async def refresh(self, view: ChainView) -> None:
+        """Read the limit as of a view. Raises NodeUnavailable."""
         try:
-            answer = await self._node.view(self._target.ltz, ltz.mint_limit_call(self._minter))
+            answer = await view.view(self._target.ltz, ltz.mint_limit_call(self._minter))
             capacity, self._window_seconds, self._available = ltz.decode_mint_limit(answer)
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
@@ -69,9 +70,8 @@ class MintSigner:
         self._guard = guard
         self._signer = signer
         self._target = target
-        self._mint_limit = MintLimitTracker(
-            context.node, target, context.lane.wallet, context.clock
-        )
+        self._mint_limit = MintLimitTracker(target, context.lane.wallet, context.clock)
+        self._gas = simulator.gas
         self._simulator = simulator
         self._hooks = hooks
         self._next_nonce = counters.next_nonce
@@ -88,10 +88,11 @@ class MintSigner:
             if self.max_batch == 0:
                 self._guard.pause(Obstacle.BLOCK_GAS.value)
                 return 0
-            gas = ltz.mint_gas_limit(self.max_batch)
+            gas = self._gas.limit(self.max_batch)
             if not self._guard.is_soon_mined(gas):
                 return 0
-            if not self._guard.can_afford(gas * fees.max_fee_per_gas):
+            l1_fee_wei = self._signer.l1_costs.max_fee_wei(ltz.mint_call_bytes(self.max_batch), gas)
+            if not self._guard.can_afford(gas * fees.max_fee_per_gas + l1_fee_wei):
                 self._guard.pause(BALANCE)
                 return 0
             return await self._sign(fees, at_least)
@@ -102,8 +103,10 @@ class MintSigner:
     def end_term(self) -> None:
         self._guard.resume()
 
-    async def refresh(self) -> None:
-        await self._mint_limit.refresh()
+    async def refresh(self, view: ChainView) -> None:
+        await self._gas.refresh()
+        await self._mint_limit.refresh(view)
+        self._simulator.view = view
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""
@@ -118,7 +121,7 @@ class MintSigner:
 
         A node that serves at all takes a batch of ten, so batches never get smaller than that here.
         """
-        size = next(n for n in _SIZES if n == 1 or ltz.mint_gas_limit(n) <= tx.gas_limit)
+        size = next(n for n in _SIZES if n == 1 or self._gas.limit(n) <= tx.gas_limit)
         self._ceiling = max(_SMALL_BATCH, size // 2)
         self._ceiling_until = self._context.clock() + _CEILING_SECONDS
 
@@ -127,7 +130,7 @@ class MintSigner:
         is_under_ceiling = self._context.clock() < self._ceiling_until
         most = self._ceiling if is_under_ceiling else ltz.MAX_BATCH
         gas = self._signer.max_gas_limit
-        return next((n for n in _SIZES if n <= most and ltz.mint_gas_limit(n) <= gas), 0)
+        return next((n for n in _SIZES if n <= most and self._gas.limit(n) <= gas), 0)
 
     async def _sign(self, fees: Fees, at_least: int) -> int:
         async with session(self._context.pool) as connection:
@@ -205,7 +208,7 @@ class MintSigner:
             nonce=self._next_nonce,
             to=self._target.ltz,
             data=encode_mint(batch, seqs),
-            gas_limit=ltz.mint_gas_limit(len(batch)),
+            gas_limit=self._gas.limit(len(batch)),
             ltz=sum(reward.ltz for reward in batch),
             rewards=[reward.id for reward in batch],
             seqs=seqs,

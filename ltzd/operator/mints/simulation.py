@@ -12,10 +12,13 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.contracts import ltz, reverts
+from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Revert
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
+from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.policy import MintTarget
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
@@ -34,13 +37,18 @@ _TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", "RefAlreadyUsed"}
 class MintSimulator:
     """`must_simulate`: a mint has reverted, so batches are simulated until one passes whole."""
 
-    def __init__(self, context: LaneContext, target: MintTarget, *, must_simulate: bool) -> None:
+    def __init__(
+        self, context: LaneContext, target: MintTarget, gas: MintGas, *, must_simulate: bool
+    ) -> None:
         self._context = context
         self._target = target
+        self.gas = gas
         self._pauses = context.policy.pauses.simulation
         self._next_at = 0.0
         self._pause = self._pauses.first
         self._must_simulate = must_simulate
+        self.view: ChainView | None = None
+        """The node and block of the mint limit: simulations run there, too."""
 
     def require_simulation(self) -> None:
         """A mint has reverted: simulate each batch until one passes whole."""
@@ -123,9 +131,12 @@ class MintSimulator:
 
     async def _simulate(self, parts: Sequence[Batch], next_seq: int) -> list[Revert | None]:
         calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
-        gas = [ltz.mint_gas_limit(len(part)) for part in parts]
+        gas = [self.gas.limit(len(part)) for part in parts]
         wallet = self._context.lane.wallet
-        return await self._context.node.simulate(self._target.ltz, calls, wallet, gas)
+        if self.view is None:
+            raise NodeUnavailable("No block has been read yet")
+        node, head = self.view.node, self.view.head
+        return await node.simulate(self._target.ltz, calls, wallet, gas, head)
 
 
 def _was_signed_or_failed(reward: QueuedReward) -> bool:

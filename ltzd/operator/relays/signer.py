@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import BALANCE
@@ -88,7 +89,7 @@ class RelaySigner:
     def end_term(self) -> None:
         self._guard.resume()
 
-    async def refresh(self) -> None:
+    async def refresh(self, view: ChainView) -> None:
         """Does nothing: the chain limits no relays."""
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
@@ -115,7 +116,7 @@ class RelaySigner:
             call = _call(relay)
             obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is None:
-                reserved_wei += call.max_cost_wei(fees)
+                reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
                 sendable.append(relay)
             elif obstacle.is_permanent:
                 refused[relay.id] = self._reason(obstacle, call)
@@ -138,7 +139,7 @@ class RelaySigner:
         for nonce, relay in enumerate(sendable, start=self._next_nonce):
             call = _call(relay)
             attempts.append(self._signer.sign(nonce, call, fees, reserved_wei))
-            reserved_wei += call.max_cost_wei(fees)
+            reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
         return await relays.store_signed(
             connection, self._context.lane, sendable, attempts, self._next_nonce
         )

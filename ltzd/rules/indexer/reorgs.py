@@ -1,16 +1,12 @@
-"""Compares a node's head with the follower's cursor: decides whether the chain was reorganised.
+"""Compares a node's head with the follower's cursor.
 
-Another hash at the cursor's height is a reorg. A head below the cursor is a stale node at first,
-and a reorg if the node still has no block at the cursor's height some seconds later.
+A single node that contradicts the cursor proves nothing yet: `disputes` weighs the nodes' answers.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 
 from ltzd.values import Hash32
-
-SECOND_LOOK_SECONDS = 2.0
 
 
 class CursorVerdict(Enum):
@@ -18,39 +14,21 @@ class CursorVerdict(Enum):
     """The node has no new block."""
     BEHIND = "behind"
     """The node has blocks above the cursor. The first block's parent shows if they continue it."""
-    REORGED = "reorged"
-    """The cursor's block is no longer canonical."""
-    STALE = "stale"
-    """The node is behind the cursor, or there may be a reorg: ask again later."""
-
-
-@dataclass(frozen=True, slots=True)
-class HeadObservation:
-    """A node's head, and its block at the cursor's height, or None if it has none there."""
-
-    head_number: int
-    hash_at_cursor: Hash32 | None
-    at_seconds: float
+    CONTRADICTED = "contradicted"
+    """The node has another block at the cursor's height."""
+    SHORT = "short"
+    """The node has no block at the cursor's height: it is stale, or there was a reorg."""
 
 
 def compare(
-    cursor_number: int,
-    cursor_hash: Hash32,
-    head: HeadObservation,
-    first_short: float | None,
-    second_look_seconds: float = SECOND_LOOK_SECONDS,
+    cursor_number: int, cursor_hash: Hash32, head_number: int, hash_at_cursor: Hash32 | None
 ) -> CursorVerdict:
-    """`first_short` is when the head was first below the cursor, on the clock of `head`.
-
-    A head that is still below it `second_look_seconds` later is a reorg.
-    """
-    if head.hash_at_cursor is not None:
-        if head.hash_at_cursor != cursor_hash:
-            return CursorVerdict.REORGED
-        return CursorVerdict.BEHIND if head.head_number > cursor_number else CursorVerdict.CURRENT
-    if first_short is not None and head.at_seconds - first_short >= second_look_seconds:
-        return CursorVerdict.REORGED
-    return CursorVerdict.STALE
+    """`hash_at_cursor` is the node's block at the cursor's height, or None if it has none there."""
+    if hash_at_cursor is None:
+        return CursorVerdict.SHORT
+    if hash_at_cursor != cursor_hash:
+        return CursorVerdict.CONTRADICTED
+    return CursorVerdict.BEHIND if head_number > cursor_number else CursorVerdict.CURRENT
 
 
 def fork_point(

@@ -12,7 +12,7 @@ class BreakerPolicy:
     failures: int = 2
     """So many failures in a row open the circuit; a timeout counts for all of them."""
     first_pause: float = 0.5
-    longest_pause: float = 30.0
+    longest_pause: float = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,9 +26,6 @@ class Breaker:
     @property
     def is_open(self) -> bool:
         return self.probe_at is not None
-
-    def is_probe_due(self, now: float) -> bool:
-        return self.probe_at is not None and now >= self.probe_at
 
 
 CLOSED = Breaker()

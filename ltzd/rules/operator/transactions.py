@@ -36,11 +36,19 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class GasCost:
-    """Which attempt was mined, and its cost. The price is in wei per gas."""
+    """Which attempt was mined, and its cost. The price is in wei per gas.
+
+    `l1_fee_wei` is what a rollup took beside the gas.
+    """
 
     transaction_hash: Hash32
     gas_used: int
     effective_gas_price: int
+    l1_fee_wei: int = 0
+
+    @property
+    def wei(self) -> int:
+        return self.gas_used * self.effective_gas_price + self.l1_fee_wei
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ Every statement that changes a state names the state it expects; zero rows is a 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 from uuid import UUID
 
 import asyncpg
@@ -237,6 +238,7 @@ async def save(
                mined_attempt = new.attempt,
                gas_used = new.gas_used,
                effective_gas_price = new.gas_price,
+               l1_fee_wei = new.l1_fee_wei,
                is_cancelled = new.is_cancelled,
                mined_at = CASE WHEN new.state = 'mined' THEN now()
                                WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
@@ -244,9 +246,10 @@ async def save(
                                                     'cancelled')
                                  THEN now() END
           FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
-                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[])
+                      $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[],
+                      $14::numeric[])
                AS new (id, was_mined, state, succeeded, block_number, block_hash,
-                       attempt, gas_used, gas_price, is_cancelled)
+                       attempt, gas_used, gas_price, is_cancelled, l1_fee_wei)
          WHERE t.id = new.id
            AND CASE WHEN new.was_mined THEN t.state = 'mined'
                     ELSE t.state IN ('signed', 'published') END
@@ -268,6 +271,7 @@ async def save(
         [gas_cost.gas_used if gas_cost else None for gas_cost in gas_costs],
         [gas_cost.effective_gas_price if gas_cost else None for gas_cost in gas_costs],
         [inclusion is not None and inclusion.is_cancellation for inclusion in inclusions],
+        [Decimal(gas_cost.l1_fee_wei if gas_cost else 0) for gas_cost in gas_costs],
     )
     if len(done) != len(transitions):
         raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
@@ -453,4 +457,6 @@ def _gas_cost(row: asyncpg.Record) -> GasCost | None:
     attempt = row["mined_attempt"]
     if attempt is None:
         return None
-    return GasCost(Hash32(attempt), row["gas_used"], row["effective_gas_price"])
+    return GasCost(
+        Hash32(attempt), row["gas_used"], row["effective_gas_price"], int(row["l1_fee_wei"])
+    )

@@ -280,7 +280,8 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
                       ELSE 'mined' END AS state,
                  CASE WHEN r.gas_day IS NULL THEN NULL
                       WHEN t.state = 'displaced' THEN 0
-                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price, r.max_cost_wei)
+                      ELSE coalesce(t.gas_used::numeric * t.effective_gas_price + t.l1_fee_wei,
+                                    r.max_cost_wei)
                  END AS wei
             FROM relays r
             JOIN transactions t ON t.id = r.transaction_id

@@ -59,6 +59,7 @@ class Script:
         self.answers: dict[str, Any] = {
             "eth_estimateGas": hex(80_000),
             "eth_call": "0x",
+            "eth_getCode": "0x",
             "eth_getBlockByNumber": HEAD,
             "eth_feeHistory": {"baseFeePerGas": [hex(9 * GWEI), hex(10 * GWEI)]},
             "eth_maxPriorityFeePerGas": hex(2 * GWEI),
@@ -138,8 +139,9 @@ async def test_a_call_above_the_blocks_gas_limit_is_refused(text: str) -> None:
 async def test_a_requested_gas_limit_is_used_if_the_call_passes_with_it() -> None:
     script = Script(eth_estimateGas=node_error("never asked"))
     assert await gas_limit(script, wanted=90_001) == 90_001
-    ((method, (call, block)),) = script.requests
-    assert (method, call["gas"], block) == ("eth_call", hex(90_001), "latest")
+    assert script.count("eth_estimateGas") == 0
+    ((call, block),) = (params for method, params in script.requests if method == "eth_call")
+    assert (call["gas"], block) == (hex(90_001), "latest")
     assert call["from"] == hex_of(RELAYER.address)
 
 

@@ -9,8 +9,8 @@ import pytest_asyncio
 from ltzd.chain.contracts import offers, web3_contracts
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.contracts import Contracts, Party, deployed_contracts

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.publish_outcomes import PublishOutcome
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, hex_of
 from tests.support.chain.scripted_node import Respond, a_server, always, error, refusing, result
@@ -162,6 +162,29 @@ async def test_a_reverted_view_raises_its_data() -> None:
         with pytest.raises(RpcError) as raised:
             await Node(rpc).view(LTZ, b"")
     assert raised.value.data == b"\x01"
+
+
+async def test_a_receipt_holds_what_an_op_stack_chain_took_beside_the_gas() -> None:
+    bedrock: dict[str, object] = {"l1Fee": "0x64", "l1GasUsed": "0x640", "l1FeeScalar": None}
+    free: dict[str, object] = {"operatorFeeScalar": "0x0", "operatorFeeConstant": "0x0"}
+    for extra, l1_fee_wei, has_operator_fee in (
+        (bedrock, 100, False),
+        (bedrock | free, 100, False),
+        (bedrock | free | {"operatorFeeConstant": "0x1"}, 100, True),
+        ({"l1Fee": None, "gasUsedForL1": "0x5", "l1BlockNumber": "0x1"}, 0, False),
+    ):
+        async with a_server(always(A_RECEIPT | extra)) as rpc:
+            (receipt,) = await Node(rpc).receipts([PARENT])
+        assert receipt is not None
+        assert (receipt.l1_fee_wei, receipt.has_operator_fee) == (l1_fee_wei, has_operator_fee)
+
+
+async def test_a_receipt_of_a_client_from_before_eip_1559_has_no_price() -> None:
+    without = {name: value for name, value in A_RECEIPT.items() if name != "effectiveGasPrice"}
+    async with a_server(always(without)) as rpc:
+        (receipt,) = await Node(rpc).receipts([PARENT])
+    assert receipt is not None
+    assert receipt.effective_gas_price is None
 
 
 A_HEAD = Header(16, HASH, PARENT, 101, bytes(256), base_fee=7, gas_limit=30_000_000)
@@ -317,7 +340,8 @@ NONSENSE: list[object] = [
     A_BLOCK | {"gasLimit": 7},
     A_RECEIPT | {"status": None},
     A_RECEIPT | {"gasUsed": None},
-    {name: value for name, value in A_RECEIPT.items() if name != "effectiveGasPrice"},
+    A_RECEIPT | {"effectiveGasPrice": 5},
+    A_RECEIPT | {"l1Fee": 5},
     A_RECEIPT | {"blockHash": 5},
     [A_LOG | {"blockHash": None}],
     [A_LOG | {"blockNumber": 5}],

@@ -2,8 +2,9 @@
 
 import pytest
 
-from ltzd.chain.node.publish_outcomes import PublishOutcome, classify_publish_error
+from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.rpc import RpcError
+from ltzd.rules.nodes.publications import PublishOutcome
 
 ACCEPTED = PublishOutcome.ACCEPTED
 FOR_GOOD = PublishOutcome.REFUSED_FOR_GOOD

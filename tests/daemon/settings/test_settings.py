@@ -12,6 +12,7 @@ from ltzd.daemon.main import warn_of_unbounded_gas
 from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySettings
 from ltzd.daemon.settings.settings import RelaySettings, Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
+from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from tests.support.secret_files import write_secret
 
@@ -100,6 +101,17 @@ def test_the_example_is_right(folder: Path) -> None:
     assert settings.http.own_origins == ("https://app.example",)
     assert vendor_of(settings).secret().get_secret_value() == "hunter2"
     settings.refuse_dev_providers()
+
+
+def test_each_role_has_a_bound_of_its_own_for_database_connections(folder: Path) -> None:
+    assert read_settings(a_file(folder)).database.policy() == PoolPolicy()
+    section = "[database]\nhttp_connections = 30\nhttp_wait_seconds = 2.5\n"
+    settings = read_settings(a_file(folder, SHORT.replace("[identity]", f"{section}[identity]")))
+    assert settings.database.policy() == PoolPolicy(http=30, http_wait_seconds=2.5)
+    for name in ("http", "operator", "indexer", "deliveries"):
+        wrong = SHORT.replace("[identity]", f"[database]\n{name}_connections = 1\n[identity]")
+        (fault,) = faults_of(a_file(folder, wrong))
+        assert f"database.{name}_connections" in fault
 
 
 def test_gas_budgets_are_told_in_wei(folder: Path) -> None:

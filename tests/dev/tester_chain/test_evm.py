@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from eth.abc import ComputationAPI
 from eth.db.trie import make_trie_root_and_nodes
-from eth.vm.forks.cancun.computation import CancunComputation
+from eth.vm.forks.prague.computation import PragueComputation
 from eth.vm.message import Message
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -53,7 +53,7 @@ _STEPS = st.one_of(
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_STEPS, max_size=40).map(b"".join), st.integers(0, 30_000))
 def test_any_code_ends_as_in_py_evm_with_the_same_gas(code: bytes, gas: int) -> None:
-    assert _ending(QuickComputation, code, gas) == _ending(CancunComputation, code, gas)
+    assert _ending(QuickComputation, code, gas) == _ending(PragueComputation, code, gas)
 
 
 def test_the_stack_has_1024_places_as_in_py_evm() -> None:
@@ -61,11 +61,11 @@ def test_the_stack_has_1024_places_as_in_py_evm() -> None:
     doubling = b"\x5b\x60\x01\x80\x60\x00\x56"
     for code in (loop, doubling):
         assert _ending(QuickComputation, code, 100_000) == (
-            _ending(CancunComputation, code, 100_000)
+            _ending(PragueComputation, code, 100_000)
         )
 
 
-def _ending(kind: type[CancunComputation], code: bytes, gas: int) -> tuple[Any, ...]:
+def _ending(kind: type[PragueComputation], code: bytes, gas: int) -> tuple[Any, ...]:
     state: Any = EVM.state_after(EVM.genesis)._inner
     message = Message(gas=gas, to=CONTRACT, sender=SENDER, value=0, data=b"\x07" * 40, code=code)  # type: ignore[arg-type]
     context = state.get_transaction_context_class()(gas_price=1, origin=SENDER)

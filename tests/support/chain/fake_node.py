@@ -217,6 +217,10 @@ class FakeNode(Rpc):
 
     simulated = 0
     is_down = False
+    is_hung = False
+    """True: the node accepts every request and never answers."""
+    hanging = 0
+    """Requests that wait for an answer of a hung node."""
     block_gas_limit = 300_000_000
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
@@ -331,6 +335,12 @@ class FakeNode(Rpc):
         """Replaces the newest blocks by other blocks and one more, all without the pool."""
         self.forget_blocks(depth, forgets_transactions=forgets_transactions)
         self.mine(depth + 1, takes_pool=False)
+
+    def sibling(self) -> "FakeNode":
+        """Returns another node of the same chain and pool, with faults and counts of its own."""
+        other = type(self)()
+        other.blocks, other.pool = self.blocks, self.pool
+        return other
 
     def use_nonce(self, wallet: Signer) -> SentTransaction:
         """Mines a foreign transaction, signed with the wallet's key, and returns it."""
@@ -492,6 +502,12 @@ class FakeNode(Rpc):
     async def _answer(self, method: str, params: Sequence[Any]) -> Any:
         await asyncio.sleep(0)
         self.call_counts[method] += 1
+        if self.is_hung:
+            self.hanging += 1
+            try:
+                await asyncio.Event().wait()
+            finally:
+                self.hanging -= 1
         if self.is_down:
             raise NodeUnavailable("The node does not answer: ClientConnectorError")
         happening = self.before.pop(method, None)
@@ -537,10 +553,9 @@ class FakeNode(Rpc):
     def _block_by_number(self, tag: str, full: bool) -> Any:
         block = self._at(tag)
         header = _header(block)
-        if header is not None and block is not None:
+        if full and header is not None and block is not None:
             header["transactions"] = [
-                _transaction_fields(done.sent, block) if full else hex_of(done.sent.hash)
-                for done in block.transactions
+                _transaction_fields(done.sent, block) for done in block.transactions
             ]
         return header
 
@@ -754,6 +769,13 @@ def _rewards(data: bytes) -> list[tuple[bytes, int, bytes]]:
     return [(address_of(to), amount, reference) for to, amount, reference in rows]
 
 
+def _transaction_hashes(block: Block) -> list[str]:
+    """The pool's transactions, and the unnamed ones that a test's logs are of."""
+    hashes = [done.sent.hash for done in block.transactions]
+    hashes += [hash_ for hash_, _ in block.logs()]
+    return [hex_of(hash_) for hash_ in dict.fromkeys(hashes)]
+
+
 def _header(block: Block | None) -> Any:
     if block is None:
         return None
@@ -768,6 +790,7 @@ def _header(block: Block | None) -> Any:
         "logsBloom": f"0x{int(bloom):0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),
+        "transactions": _transaction_hashes(block),
     }
 
 

@@ -10,14 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from uuid import UUID
 
-import asyncpg
 import pytest_asyncio
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePauses, LanePolicy, MintTarget, PauseBackoff
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
@@ -167,9 +166,7 @@ async def stop_of(lane: MintLane) -> str:
 
 @pytest_asyncio.fixture
 async def observer(database_url: str) -> AsyncIterator[Pool]:
-    pool = await asyncpg.create_pool(
-        database_url, min_size=1, max_size=4, server_settings={"application_name": "test"}
-    )
+    pool = await open_pool(database_url, name="test", size=4)
     yield pool
     pool.terminate()
 

@@ -46,13 +46,16 @@ class NodeProxy:
         if self._session is None:
             connector = aiohttp.TCPConnector(limit=0)
             self._session = aiohttp.ClientSession(connector=connector)
-        app = web.Application(client_max_size=64 * 1024 * 1024)
-        app.router.add_post("/", self._pass_on)
         self._runner = web.AppRunner(
-            app, shutdown_timeout=0, access_log=None, handler_cancellation=True
+            self._application(), shutdown_timeout=0, access_log=None, handler_cancellation=True
         )
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", self._port, reuse_address=True).start()
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/", self._pass_on)
+        return app
 
     async def cut(self) -> None:
         """Drops every connection and refuses new ones."""
@@ -65,13 +68,13 @@ class NodeProxy:
         if self._session is not None:
             await self._session.close()
 
-    async def _pass_on(self, request: web.Request) -> web.Response:
+    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
         body = await request.json()
         if self.bad_gateway:
             return web.Response(status=502, text="<html>Bad Gateway</html>")
         if self.delay_seconds:
             await asyncio.sleep(self.delay_seconds)
-        calls = _calls(body)
+        calls = calls_of(body)
         raws = [
             call["params"][0] for call in calls if call["method"] == PUBLISH and self._takes(call)
         ]
@@ -90,7 +93,7 @@ class NodeProxy:
 
     async def _answered(self, body: Any) -> tuple[bytes, int]:
         """Returns the node's answer, with refusals for the calls that were not forwarded."""
-        refusals = [self._refusal(call) for call in _calls(body) if not self._takes(call)]
+        refusals = [self._refusal(call) for call in calls_of(body) if not self._takes(call)]
         if not refusals:
             return await self._forward(body)
         if not isinstance(body, list):
@@ -116,7 +119,8 @@ class NodeProxy:
             await asyncio.Event().wait()  # aiohttp cancels this handler with its connection
 
 
-def _calls(body: Any) -> list[Mapping[str, Any]]:
+def calls_of(body: Any) -> list[Mapping[str, Any]]:
+    """The calls of a batch, or a single call, as a list."""
     return body if isinstance(body, list) else [body]
 
 

@@ -140,14 +140,14 @@ class EventSurface:
 
     async def apply(self, brand: Brand) -> NewKeys | None:
         """Put the configuration in force at once. A new brand gets keys."""
-        async with transaction(self.daemon.pool) as connection:
+        async with transaction(self.daemon.pools.http) as connection:
             applied = await brands.apply(connection, brand, self.sealer)
         await self.refresh()
         return applied.keys
 
     async def refresh(self) -> None:
         """Make this process read the brands that are committed."""
-        async with session(self.daemon.pool) as connection:
+        async with session(self.daemon.pools.http) as connection:
             await self.daemon.brands.refresh(connection)
 
     async def brand(self, *events: dict[str, Any], **changes: Any) -> "LiveBrand":
@@ -168,7 +168,7 @@ class EventSurface:
         return cast("int", await self.value(f"SELECT count(*) FROM {what}"))
 
     async def value(self, query: str, *arguments: object) -> Any:
-        async with session(self.daemon.pool) as connection:
+        async with session(self.daemon.pools.http) as connection:
             return await connection.fetchval(query, *arguments)
 
 
@@ -213,7 +213,7 @@ class LiveBrand:
 
     async def let_time_pass(self, seconds: float) -> None:
         """Move the claims of this brand's users into the past by this time."""
-        async with transaction(self.surface.daemon.pool) as connection:
+        async with transaction(self.surface.daemon.pools.http) as connection:
             await connection.execute(
                 """
                 UPDATE event_claims SET last_event_at = last_event_at - make_interval(secs => $2)

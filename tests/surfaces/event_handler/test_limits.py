@@ -471,7 +471,7 @@ async def test_a_key_before_its_rotation_still_signs_and_a_revoked_one_does_not(
     old = brand.keys.security_key
 
     async def rotate(*, revoke: bool) -> str:
-        async with transaction(event_surface.daemon.pool) as connection:
+        async with transaction(event_surface.daemon.pools.http) as connection:
             rotation = await brand_keys.rotate(
                 connection, brand.brand.address, "security_key", event_surface.sealer, revoke=revoke
             )

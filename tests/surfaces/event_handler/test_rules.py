@@ -186,7 +186,7 @@ async def test_automation_that_is_off_is_403_and_on_again_within_the_change(
 
 
 async def switch(brand: LiveBrand, name: brand_records.Switch, *, on: bool) -> None:
-    async with transaction(brand.surface.daemon.pool) as connection:
+    async with transaction(brand.surface.daemon.pools.http) as connection:
         await brand_records.switch(connection, brand.brand.address, name, on=on)
     await brand.surface.refresh()
 
@@ -786,7 +786,7 @@ async def test_minus_one_and_999999_are_no_limit(
     brand = await event_surface.brand(unlimited_rule(max_claims_per_user=unlimited))
     email = new_email()
     await brand.post(email)
-    async with event_surface.daemon.pool.acquire() as connection:
+    async with event_surface.daemon.pools.http.acquire() as connection:
         await connection.execute(
             "UPDATE event_claims SET claims = 5000000 WHERE brand_id = $1", brand.brand.address
         )
@@ -799,7 +799,7 @@ async def test_a_limit_beside_999999_is_a_limit(event_surface: EventSurface, lim
     brand = await event_surface.brand(unlimited_rule(max_claims_per_user=limit))
     email = new_email()
     await brand.post(email)
-    async with event_surface.daemon.pool.acquire() as connection:
+    async with event_surface.daemon.pools.http.acquire() as connection:
         await connection.execute(
             "UPDATE event_claims SET claims = $2 WHERE brand_id = $1", brand.brand.address, limit
         )

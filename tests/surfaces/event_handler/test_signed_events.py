@@ -214,7 +214,7 @@ async def test_after_a_rotation_the_new_key_signs_and_the_old_one_still_does(
     event_surface: EventSurface,
 ) -> None:
     brand = await a_signing_brand(event_surface)
-    async with transaction(event_surface.daemon.pool) as connection:
+    async with transaction(event_surface.daemon.pools.http) as connection:
         rotation = await brand_keys.rotate(
             connection, brand.brand.address, "security_key", event_surface.sealer, revoke=False
         )

@@ -167,17 +167,17 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
         sites = HostSiteClient(SHORT)
         stack.push_async_callback(sites.close)
         members = SiteMembers(
-            daemon.pool,
+            daemon.pools.http,
             daemon.brands,
-            UserRegistration(daemon.pool, daemon.identity),
+            UserRegistration(daemon.pools.http, daemon.identity),
             sites,
             SitePolicy(sandbox.site_url),
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
         owners = TokenAuthenticator(
-            tokens, daemon.identity, WalletMigration(daemon.pool, daemon.identity)
+            tokens, daemon.identity, WalletMigration(daemon.pools.http, daemon.identity)
         )
-        links = SiteLinks(daemon.pool, members, owners, SEALER)
+        links = SiteLinks(daemon.pools.http, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)
         app = http_app(replace(daemon, site=site), is_dev=False)
         yield await stack.enter_async_context(serving(app))

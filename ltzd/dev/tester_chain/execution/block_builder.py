@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from eth.abc import ComputationAPI
 from eth.exceptions import VMError
-from eth.vm.forks.cancun import CancunVM
-from eth.vm.forks.cancun.blocks import CancunBlockHeader
+from eth.vm.forks.prague.blocks import PragueBlockHeader
 from eth_utils.exceptions import ValidationError
 
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, MinedReceipt
@@ -124,17 +123,19 @@ class _BlockFiller:
 
     def _include(self, transaction: EvmTransaction) -> None:
         try:
-            computation = self._state.run(transaction)
+            execution = self._state.run(transaction)
         except (VMError, ValidationError, RecursionError) as error:
             raise _UnrunnableError(transaction) from error
-        gas_used = int(CancunVM.finalize_gas_used(transaction, computation))  # type: ignore[arg-type]
-        self._gas_used += gas_used
+        computation = execution.computation
+        self._gas_used += execution.gas_used
         logs = self._logs(computation)
         self._log_count += len(logs)
         created = None if transaction.to else created_address(transaction.sender, transaction.nonce)
         self._included.append(transaction)
         self._receipts.append(
-            MinedReceipt(not computation.is_error, gas_used, self._gas_used, logs, created)
+            MinedReceipt(
+                not computation.is_error, execution.gas_used, self._gas_used, logs, created
+            )
         )
 
     def _logs(self, computation: ComputationAPI) -> tuple[MinedLog, ...]:
@@ -151,7 +152,7 @@ class _BlockFiller:
 
 
 def _new_header(plan: BlockPlan) -> Header:
-    header: Header = CancunBlockHeader
+    header: Header = PragueBlockHeader
     return header(
         difficulty=0,
         block_number=plan.parent.number + 1,

@@ -56,9 +56,19 @@ class TransactionFields:
         )
 
     @property
-    def min_gas_limit(self) -> int:
+    def charged_gas(self) -> int:
+        """The intrinsic gas with EIP-3860's initcode price."""
         initcode_words = 0 if self.to else (len(self.data) + 31) // 32
         return self.intrinsic_gas + 2 * initcode_words
+
+    @property
+    def floor_gas(self) -> int:
+        """EIP-7623: the least gas that a transaction with this data pays for."""
+        return 21_000 + 10 * (4 * len(self.data) - 3 * self.data.count(0))
+
+    @property
+    def min_gas_limit(self) -> int:
+        return max(self.charged_gas, self.floor_gas)
 
     @property
     def cost(self) -> int:

@@ -25,15 +25,33 @@ class CallRequest:
     max_fee_per_gas: int | None
     max_priority_fee_per_gas: int | None
     access_list: AccessList
+    chain_id: int | None = None
 
     @property
     def fee_cap(self) -> int:
         """The named maximum price per gas; zero if the caller names none."""
         return self.gas_price or self.max_fee_per_gas or 0
 
+    def as_call(self, chain_id: int, gas: int) -> TransactionFields:
+        """The transaction that eth_call executes; fees that the caller does not name are zero."""
+        self._check_chain(chain_id)
+        return TransactionFields(
+            type_id=2,
+            chain_id=chain_id,
+            nonce=0,
+            max_priority_fee_per_gas=self.gas_price or self.max_priority_fee_per_gas or 0,
+            max_fee_per_gas=self.fee_cap,
+            gas=gas,
+            to=self.to,
+            value=self.value,
+            data=self.data,
+            access_list=self.access_list,
+        )
+
     def as_unsigned(
         self, *, chain_id: int, nonce: int, gas: int, base_fee: int, tip: int
     ) -> TransactionFields:
+        self._check_chain(chain_id)
         type_id, priority, cap = self._fees(base_fee, tip)
         return TransactionFields(
             type_id=type_id,
@@ -47,6 +65,10 @@ class CallRequest:
             data=self.data,
             access_list=self.access_list,
         )
+
+    def _check_chain(self, chain_id: int) -> None:
+        if self.chain_id not in {None, chain_id}:
+            raise refused(f"chainId does not match node's (have={self.chain_id}, want={chain_id})")
 
     def _fees(self, base_fee: int, tip: int) -> tuple[int, int, int]:
         """The transaction type that these fees need, the tip and the cap."""
@@ -79,6 +101,7 @@ def call_request(
         max_fee_per_gas=max_fee,
         max_priority_fee_per_gas=tip,
         access_list=_access_list(fields.get("accessList")),
+        chain_id=_optional(fields, "chainId"),
     )
 
 

@@ -1,6 +1,6 @@
 """Blocks, transactions, receipts and logs as JSON objects in geth's format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock, MinedLog
@@ -36,38 +36,12 @@ def block_object(block: MinedBlock, *, full: bool) -> JsonObject:
         "blobGasUsed": hex(header.blob_gas_used),
         "excessBlobGas": hex(header.excess_blob_gas),
         "parentBeaconBlockRoot": hex_of(header.parent_beacon_block_root),
+        "requestsHash": hex_of(header.requests_hash),
         "uncles": [],
         "withdrawals": [],
         "transactions": [
             transaction_object(transaction, block, index) if full else hex_of(transaction.hash)
             for index, transaction in enumerate(block.transactions)
-        ],
-    }
-
-
-def pending_block_object(
-    head: MinedBlock,
-    timestamp: int,
-    base_fee: int,
-    waiting: Sequence[EvmTransaction],
-    *,
-    full: bool,
-) -> JsonObject:
-    """The next block as it would be mined now; fields known only after mining are null."""
-    return {
-        **block_object(head, full=False),
-        "number": hex(head.number + 1),
-        "hash": None,
-        "nonce": None,
-        "miner": None,
-        "logsBloom": None,
-        "parentHash": hex_of(head.hash),
-        "timestamp": hex(timestamp),
-        "baseFeePerGas": hex(base_fee),
-        "gasUsed": "0x0",
-        "transactions": [
-            transaction_object(transaction) if full else hex_of(transaction.hash)
-            for transaction in waiting
         ],
     }
 

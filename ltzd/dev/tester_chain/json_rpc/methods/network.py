@@ -7,7 +7,7 @@ from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, pool_object
 from ltzd.dev.tester_chain.json_rpc.params import Params
 from ltzd.values import hex_of
 
-CLIENT = "ltzd-tester/py-evm-cancun"
+CLIENT = "ltzd-tester/py-evm-prague"
 
 
 @method("eth_chainId")

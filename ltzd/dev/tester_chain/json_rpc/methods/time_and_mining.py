@@ -112,17 +112,16 @@ async def set_next_base_fee(context: MethodContext, params: Params) -> None:
 
 async def _mine(context: MethodContext, count: int, interval_seconds: int) -> None:
     for number in range(count):
-        if number and interval_seconds > 1:
-            # From the head's timestamp, since the wall clock has moved on during mining.
-            head = context.chain.block_tree.head
-            context.chain.clock.set_to(head.timestamp + interval_seconds)
+        if interval_seconds:
+            # The first from the clock, the others from the head: the wall clock has moved on.
+            clock, head = context.chain.clock, context.chain.block_tree.head
+            last = head.timestamp if number else max(clock.now(), head.timestamp)
+            clock.set_to(last + interval_seconds)
         await context.chain.mine(even_empty=True)
 
 
 def _set_next_timestamp(context: MethodContext, timestamp: int) -> None:
     last = context.chain.block_tree.head.timestamp
-    if timestamp <= last:
-        raise invalid_parameter(
-            "timestamp", f"{timestamp} is not later than the last block's {last}"
-        )
+    if timestamp < last:
+        raise invalid_parameter("timestamp", f"{timestamp} is lower than the last block's {last}")
     context.chain.clock.set_next(timestamp)

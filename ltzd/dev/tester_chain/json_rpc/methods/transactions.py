@@ -57,7 +57,7 @@ async def completed(
 async def _filled(context: MethodContext, request: CallRequest) -> TransactionFields:
     gas = request.gas
     if gas is None:
-        gas = await gas_needed(context, context.chain.block_tree.head, request)
+        gas = await gas_needed(context, await context.chain.pending_block(), request)
     # The nonce is read after the estimate, so concurrent callers never get the same one.
     nonce = request.nonce
     if nonce is None:

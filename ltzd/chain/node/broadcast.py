@@ -1,0 +1,99 @@
+"""Publishes transactions to several nodes at once, so that no single node can withhold them.
+
+The outcomes of the nodes are merged by `rules/nodes/publications.py`.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Self, TypeAlias
+
+from ltzd.chain.node.node import Node
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome, merged
+
+Publication: TypeAlias = tuple[PublishOutcome, str]
+"""An outcome, and the node's error message for logs."""
+
+_Answer: TypeAlias = list[Publication] | NodeUnavailable
+
+
+class Broadcast:
+    """Use it as an async context manager: it owns the requests that outlast a publication.
+
+    `kept` is how many of them go on at most; the oldest is cancelled for another one.
+    """
+
+    def __init__(self, node: Node, kept: int = 16) -> None:
+        self._node = node
+        self._kept = kept
+        self._going_on: dict[asyncio.Task[_Answer], None] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        going_on = list(self._going_on)
+        for task in going_on:
+            task.cancel()
+        await asyncio.gather(*going_on, return_exceptions=True)
+
+    async def publish_all(self, raws: Sequence[bytes]) -> list[Publication]:
+        """Sends signed bytes in order; returns as soon as one node has accepted them all.
+
+        The other nodes get the bytes all the same. Without such a node every answer is awaited.
+        Raises NodeUnavailable if no node answers: the bytes may have arrived.
+        """
+        publishers = self._node.publishers()
+        if len(publishers) == 1:
+            return await publishers[0].publish_all(raws)
+        waiting = {asyncio.create_task(_send(node, raws)) for node in publishers}
+        answers: list[_Answer] = []
+        try:
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                answers += [task.result() for task in done]
+                accepted = next(filter(_accepts_all, answers), None)
+                if isinstance(accepted, list):
+                    return accepted
+        finally:
+            self._keep(waiting)
+        return _merged(answers, len(raws))
+
+    def _keep(self, tasks: set[asyncio.Task[_Answer]]) -> None:
+        for task in tasks:
+            self._going_on[task] = None
+            task.add_done_callback(lambda done: self._going_on.pop(done, None))
+        for task in list(self._going_on)[: -self._kept]:
+            task.cancel()
+
+
+async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:
+    try:
+        return await node.publish_all(raws)
+    except NodeUnavailable as error:
+        return error
+
+
+def _accepts_all(answer: _Answer) -> bool:
+    return isinstance(answer, list) and all(
+        outcome is PublishOutcome.ACCEPTED for outcome, _ in answer
+    )
+
+
+def _merged(answers: Sequence[_Answer], count: int) -> list[Publication]:
+    """Raises the first node's NodeUnavailable if every node was silent."""
+    silent = [answer for answer in answers if isinstance(answer, NodeUnavailable)]
+    if len(silent) == len(answers):
+        raise silent[0]
+    by_node = [
+        [(PublishOutcome.UNKNOWN, answer.message)] * count
+        if isinstance(answer, NodeUnavailable)
+        else answer
+        for answer in answers
+    ]
+    return [_decided(of_nodes) for of_nodes in zip(*by_node, strict=True)]
+
+
+def _decided(publications: Sequence[Publication]) -> Publication:
+    outcome = merged([outcome for outcome, _ in publications])
+    return next(each for each in publications if each[0] is outcome)

@@ -1,0 +1,60 @@
+"""One node and one of its blocks: everything that one decision reads comes from there.
+
+Two nodes, or two blocks, would show a balance, a nonce and a mint limit that never were true at the
+same time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from ltzd.chain.node.node import Header, Node
+from ltzd.errors import NodeUnavailable
+from ltzd.values import Address
+
+HEAD_BELOW_BLOCK = "head_below_block"
+"""A node shows a block above the head that it claims."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainView:
+    """`node` is pinned. Every call raises NodeUnavailable once the node has lost the block."""
+
+    node: Node
+    head: Header
+
+    @classmethod
+    async def newest(cls, node: Node) -> Self:
+        """The best node's newest block. Raises NodeUnavailable."""
+        pinned = node.pinned()
+        head = await pinned.block("latest")
+        if head is None:
+            raise NodeUnavailable("The node has no latest block", kind="malformed")
+        return cls(pinned, head)
+
+    async def reaching(self, block_number: int) -> "ChainView":
+        """A view of the same node whose block is at least this high.
+
+        Raises NodeUnavailable, and reports the node, if it shows blocks above its head.
+        """
+        if self.head.number >= block_number:
+            return self
+        view = await ChainView.newest(self.node)
+        if view.head.number < block_number:
+            self.node.report_contradiction(HEAD_BELOW_BLOCK)
+            raise NodeUnavailable("The node shows a block above its head", kind="malformed")
+        return view
+
+    async def balance(self, wallet: Address) -> int:
+        return await self.node.balance(wallet, self.head)
+
+    async def nonce(self, wallet: Address) -> int:
+        return await self.node.nonce(wallet, self.head)
+
+    async def view(self, to: Address, data: bytes) -> bytes:
+        """The result of a call. Raises RpcError with the revert data."""
+        return await self.node.view(to, data, self.head)
+
+    async def views(self, calls: Sequence[tuple[Address, bytes]]) -> list[bytes]:
+        """The results of calls (to, data). Raises RpcError for the first call that reverts."""
+        return await self.node.views(calls, self.head)

@@ -1,0 +1,79 @@
+"""Finds out how far the chain is final: the nodes' `finalized`, or ltzd's own rule.
+
+The decisions are in `rules/indexer/finality`.
+"""
+
+import asyncio
+
+from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock
+from ltzd.errors import NodeUnavailable
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.rules.indexer.finality import final_height, is_plausible
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import Cursor
+
+FINALITY = "finality"
+"""The kind of a node's contradiction with itself: its `finalized` is above its head."""
+
+
+class FinalityTracker:
+    """Remembers whether the nodes report finality at all, and when they were last compared."""
+
+    def __init__(self, pool: Pool, policy: IndexerPolicy, clock: Clock) -> None:
+        self._pool = pool
+        self._policy = policy
+        self._clock = clock
+        self._nodes_have_finality = False
+        self._compared_at: float | None = None
+
+    def checked(self, node: Node, claim: int | None, head_number: int) -> int | None:
+        """The node's `finalized`, or None if the node's own head contradicts it."""
+        if is_plausible(claim, head_number):
+            return claim
+        node.report_contradiction(FINALITY)
+        return None
+
+    async def new_height(self, node: Node, claim: int | None, cursor: Cursor) -> int | None:
+        """The height that counts as final from now on, or None if it stays as it is.
+
+        `claim` is the checked `finalized` of `node`. Asks the other nodes, but not at every block.
+        """
+        # Once a node has reported finality, the tag counts even while it is missing: our own rule
+        # might run ahead of it.
+        self._nodes_have_finality = self._nodes_have_finality or claim is not None
+        if claim is None:
+            height = None if self._nodes_have_finality else await self._by_own_rule()
+        elif claim <= cursor.final_number:
+            return None
+        elif node.is_alone:
+            height = claim
+        else:
+            height = await self._compared(node, claim)
+        return height if height is not None and height > cursor.final_number else None
+
+    async def _compared(self, node: Node, claim: int) -> int | None:
+        now = self._clock()
+        pause = self._policy.finality_pause_seconds
+        if self._compared_at is not None and now - self._compared_at < pause:
+            return None
+        self._compared_at = now
+        answers = await asyncio.gather(*(self._claim_of(other) for other in node.others()))
+        claims = [other for has_answered, other in answers if has_answered]
+        return final_height([claim, *claims], await self._by_own_rule())
+
+    async def _claim_of(self, node: Node) -> tuple[bool, int | None]:
+        """Whether the node answered, and its `finalized`."""
+        try:
+            async with asyncio.timeout(self._policy.opinion_seconds):
+                head, claim = await node.head_and_final()
+        except (NodeUnavailable, TimeoutError):
+            return False, None
+        return True, self.checked(node, claim, head.number)
+
+    async def _by_own_rule(self) -> int | None:
+        async with session(self._pool) as connection:
+            return await chains.settled_number(
+                connection, self._policy.final_depth, self._policy.final_seconds
+            )

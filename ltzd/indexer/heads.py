@@ -1,0 +1,22 @@
+"""Announcements of new heads, which end the follower's pause between two looks at the head."""
+
+import asyncio
+from typing import Protocol
+
+
+class HeadAnnouncements(Protocol):
+    """Heads that nodes announce by themselves. An announcement is a hint, never a fact."""
+
+    async def wait(self, seconds: float) -> int | None:
+        """The highest height announced since the last call, at once if there is one.
+
+        Returns None if none is announced within `seconds`.
+        """
+
+
+class NoAnnouncements:
+    """For nodes that announce nothing: every head is found by polling."""
+
+    async def wait(self, seconds: float) -> int | None:
+        await asyncio.sleep(seconds)
+        return None

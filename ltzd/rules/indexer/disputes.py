@@ -1,0 +1,132 @@
+"""Weighs nodes that do not show an indexed block: is the block gone, or is a node stale or wrong?
+
+A dispute is about the lowest indexed block that some node does not show. Each node's answer is an
+`Opinion`, which counts as a vote for the block that the node shows at this height. Times are
+seconds on one clock.
+
+- The block with the most votes wins. A block with two votes, or with the vote of the only node,
+  wins at once; with one vote beside silent nodes it wins at the second look.
+- A node without a block at this height votes for nothing. The indexed block is gone without a
+  successor only if no node shows any block there at two looks `second_look_seconds` apart.
+- Of branches with equal votes, the branch whose head grows wins over branches whose heads have
+  stood still for `stall_seconds`. While several grow, or none, nothing is decided: neither the
+  database nor a claim of finality is evidence, because a wrong node may have caused both.
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from ltzd.values import Hash32
+
+SECOND_LOOK_SECONDS = 2.0
+_LEAST_GROWTH = 2
+"""Blocks. A branch that won by one block could have lost by one."""
+
+
+class DisputeVerdict(Enum):
+    HOLDS = "holds"
+    """The indexed block is canonical."""
+    GONE = "gone"
+    """The indexed block is not canonical any more."""
+    WAITING = "waiting"
+    """Too little was seen: look again."""
+    TIED = "tied"
+    """Nodes contradict each other, and nothing tells which of them is right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opinion:
+    """A node's head, and its block at the disputed height, or None if it has none there."""
+
+    head_number: int
+    block_hash: Hash32 | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchHead:
+    """The highest head of the nodes of one branch, when it last grew, and by how much in all."""
+
+    number: int
+    grew_at: float
+    growth: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Dispute:
+    """`ours` is the indexed block at height `number`."""
+
+    number: int
+    ours: Hash32
+    since: float
+    looks: int = 0
+    branches: Mapping[Hash32, BranchHead] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class DisputePolicy:
+    second_look_seconds: float = SECOND_LOOK_SECONDS
+    stall_seconds: float = 6.0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """`winner` is the canonical block; it is None if nothing is decided or no node has a block."""
+
+    verdict: DisputeVerdict
+    winner: Hash32 | None = None
+    votes: int = 0
+
+
+def count_votes(
+    dispute: Dispute, opinions: Sequence[Opinion | None], now: float, policy: DisputePolicy
+) -> tuple[Dispute, Decision]:
+    """The dispute after one look at all nodes; a node without an answer has None."""
+    answers = [opinion for opinion in opinions if opinion is not None]
+    dispute = _after_look(dispute, answers, now)
+    is_second_look = dispute.looks > 1 and now - dispute.since >= policy.second_look_seconds
+    votes = Counter(answer.block_hash for answer in answers if answer.block_hash is not None)
+    if not votes:
+        is_gone = bool(answers) and is_second_look
+        verdict = DisputeVerdict.GONE if is_gone else DisputeVerdict.WAITING
+        return dispute, Decision(verdict)
+    most = max(votes.values())
+    leaders = [block_hash for block_hash, count in votes.items() if count == most]
+    winner = leaders[0] if len(leaders) == 1 else _growing_alone(dispute, leaders, now, policy)
+    if winner is None:
+        return dispute, Decision(DisputeVerdict.TIED)
+    if winner == dispute.ours:
+        return dispute, Decision(DisputeVerdict.HOLDS, winner, most)
+    has_witness = most > 1 or len(opinions) == 1 or len(leaders) > 1
+    if not has_witness and not is_second_look:
+        return dispute, Decision(DisputeVerdict.WAITING)
+    return dispute, Decision(DisputeVerdict.GONE, winner, most)
+
+
+def _after_look(dispute: Dispute, answers: Sequence[Opinion], now: float) -> Dispute:
+    branches = dict(dispute.branches)
+    for answer in answers:
+        if answer.block_hash is None:
+            continue
+        seen = branches.get(answer.block_hash)
+        if seen is None:
+            branches[answer.block_hash] = BranchHead(answer.head_number, now)
+        elif answer.head_number > seen.number:
+            growth = seen.growth + answer.head_number - seen.number
+            branches[answer.block_hash] = BranchHead(answer.head_number, now, growth)
+    return replace(dispute, looks=dispute.looks + 1, branches=branches)
+
+
+def _growing_alone(
+    dispute: Dispute, leaders: Sequence[Hash32], now: float, policy: DisputePolicy
+) -> Hash32 | None:
+    """The only leader whose head grows, if the heads of all others have stopped."""
+    moving = [
+        block_hash
+        for block_hash in leaders
+        if now - dispute.branches[block_hash].grew_at < policy.stall_seconds
+    ]
+    if len(moving) != 1 or dispute.branches[moving[0]].growth < _LEAST_GROWTH:
+        return None
+    return moving[0]

@@ -1,0 +1,62 @@
+"""The price of a transaction's data on a chain that posts it to another chain, its L1.
+
+An OP-stack chain takes a fee in wei beside the gas. Arbitrum adds gas, which counts in the gas
+limit and in the gas used. Both depend on the size of the data, and both are read for no data and
+for a sample. Between these two they grow with the size in a straight line, or in a curve below it.
+
+L1's price may rise while a transaction waits, and nothing in the transaction bounds what it pays
+for it, so reserves and gas limits hold twice the price of now: at an eighth a block L1's base fee
+needs six blocks, 72 s, to double.
+
+Units: bytes; wei; gas.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+SAMPLE_BYTES: Final = 16_384
+ENVELOPE_BYTES: Final = 200
+"""At least the bytes of a signed transaction beside its data."""
+OPERATOR_FEE_SAMPLE: Final = 1_000_000
+"""The gas for which an OP-stack chain's operator fee is read."""
+MAX_EXTRA_GAS: Final = 8_000_000
+"""More is never added to a gas limit, whatever a node says: a block would not hold it."""
+
+_MARGIN: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class L1Costs:
+    """All zero on a chain that is no rollup."""
+
+    fee_without_data: int = 0
+    fee_of_sample: int = 0
+    gas_without_data: int = 0
+    gas_of_sample: int = 0
+    operator_fee_without_gas: int = 0
+    operator_fee_of_sample: int = 0
+
+    def max_fee_wei(self, data_bytes: int, gas_limit: int) -> int:
+        """The most that a transaction should cost beside its gas."""
+        l1_fee = _at(self.fee_without_data, self.fee_of_sample, data_bytes, SAMPLE_BYTES)
+        return _MARGIN * (l1_fee + self.operator_fee_wei(gas_limit))
+
+    def operator_fee_wei(self, gas: int) -> int:
+        """The OP-stack's operator fee of a transaction that uses this gas (Isthmus and later)."""
+        without_gas, of_sample = self.operator_fee_without_gas, self.operator_fee_of_sample
+        return _at(without_gas, of_sample, gas, OPERATOR_FEE_SAMPLE)
+
+    def gas(self, data_bytes: int) -> int:
+        """The gas that the chain adds now to the gas that a call uses."""
+        return _at(self.gas_without_data, self.gas_of_sample, data_bytes, SAMPLE_BYTES)
+
+    def extra_gas(self, data_bytes: int) -> int:
+        """The gas to add to the gas limit of a call."""
+        return min(MAX_EXTRA_GAS, _MARGIN * self.gas(data_bytes))
+
+
+NO_L1_COSTS: Final = L1Costs()
+
+
+def _at(at_zero: int, at_sample: int, size: int, sample: int) -> int:
+    return at_zero + -(-max(0, at_sample - at_zero) * size // sample)

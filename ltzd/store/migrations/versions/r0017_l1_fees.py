@@ -1,0 +1,10 @@
+"""What a rollup took beside the gas of a mined transaction."""
+
+from ltzd.store.migrations import plain_sql
+
+revision = "0017"
+down_revision = "0015"
+
+
+def upgrade() -> None:
+    plain_sql.run("0017_l1_fees.sql")

@@ -1,0 +1,65 @@
+"""The database connections of one process: a pool for each role, and a small one beside them.
+
+Requests of HTTP can hold all connections of their own pool and none of another one, so lanes,
+indexer and deliveries continue. Locks and LISTEN hold connections outside the pools.
+"""
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, fields
+
+from ltzd import telemetry
+from ltzd.rules.database_connections import PoolPolicy
+from ltzd.store import database
+from ltzd.store.database import Pool
+
+
+@dataclass(frozen=True, slots=True)
+class RolePools:
+    """`admin` serves the admin port, the health endpoints and the loops that every process has."""
+
+    http: Pool
+    operator: Pool
+    indexer: Pool
+    deliveries: Pool
+    admin: Pool
+
+    def measure(self) -> None:
+        """Set the gauges of the pools."""
+        for field in fields(self):
+            pool: Pool = getattr(self, field.name)
+            telemetry.POOL_CONNECTIONS_IN_USE.labels(field.name).set(pool.in_use)
+            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.get_max_size())
+
+
+@asynccontextmanager
+async def open_role_pools(
+    url: str, roles: Collection[str], policy: PoolPolicy
+) -> AsyncIterator[RolePools]:
+    """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
+
+    At the end of the block the connections are dropped at once: every loop has ended, and a lost
+    server must not delay the end. Raises DatabaseUnavailable, Misconfigured.
+    """
+
+    async def opened(role: str, wait_seconds: float, at_start: int = 0) -> Pool:
+        return await database.open_pool(
+            url,
+            name=f"ltzd {role}",
+            size=getattr(policy, role),
+            open_at_start=at_start,
+            wait_seconds=wait_seconds,
+        )
+
+    pools = RolePools(
+        http=await opened("http", policy.http_wait_seconds, 2 if "http" in roles else 0),
+        operator=await opened("operator", policy.role_wait_seconds),
+        indexer=await opened("indexer", policy.role_wait_seconds),
+        deliveries=await opened("deliveries", policy.role_wait_seconds),
+        admin=await opened("admin", policy.http_wait_seconds),
+    )
+    try:
+        yield pools
+    finally:
+        for field in fields(pools):
+            getattr(pools, field.name).terminate()

@@ -1,0 +1,107 @@
+"""Publication to two nodes at once: one that takes the bytes is enough, and neither is left out."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from ltzd.chain.node.broadcast import Broadcast
+from ltzd.chain.signing import UnsignedTransaction
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.nodes.publications import PublishOutcome
+from ltzd.rules.operator.fees import GWEI
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
+from tests.support.chain.fake_pool import QUICK, a_fake_pool
+from tests.support.chain.mint_world import true
+from tests.support.rows.core import MINTER
+from tests.support.waiting import until
+
+ACCEPTED = PublishOutcome.ACCEPTED
+FOR_GOOD = "oversized data"
+
+
+def signed(count: int = 3) -> list[bytes]:
+    return [
+        MINTER.sign(
+            UnsignedTransaction(CHAIN_ID, nonce, GWEI, 3 * GWEI, 60_000, LTZ_AT, 0, b"")
+        ).raw
+        for nonce in range(count)
+    ]
+
+
+def two_nodes() -> tuple[FakeNode, FakeNode]:
+    first = FakeNode()
+    first.mine()
+    return first, first.sibling()
+
+
+async def publish(first: FakeNode, second: FakeNode, raws: Sequence[bytes]) -> list[PublishOutcome]:
+    async with a_fake_pool(first, second) as pool, Broadcast(pool.node()) as broadcast:
+        return [outcome for outcome, _ in await broadcast.publish_all(raws)]
+
+
+async def test_both_nodes_get_the_bytes() -> None:
+    first, second = two_nodes()
+    raws = signed()
+    async with a_fake_pool(first, second) as pool, Broadcast(pool.node()) as broadcast:
+        answers = await broadcast.publish_all(raws)
+        await until(lambda: true(first.arrived == second.arrived == raws))
+    assert [outcome for outcome, _ in answers] == [ACCEPTED] * 3
+    assert first.together == second.together == [3]
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_a_hung_node_delays_no_publication(bad: int) -> None:
+    nodes = two_nodes()
+    async with a_fake_pool(*nodes) as pool, Broadcast(pool.node()) as broadcast:
+        nodes[bad].is_hung = True
+        async with asyncio.timeout(0.25):  # less than the patience with a hung node
+            answers = await broadcast.publish_all(signed())
+    assert [outcome for outcome, _ in answers] == [ACCEPTED] * 3
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_a_node_that_refuses_for_good_is_outweighed_by_one_that_accepts(bad: int) -> None:
+    nodes = two_nodes()
+    nodes[bad].refuses = lambda _sent: FOR_GOOD
+    assert await publish(*nodes, signed()) == [ACCEPTED] * 3
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_a_refusal_for_good_counts_only_if_no_node_is_silent(bad: int) -> None:
+    nodes = two_nodes()
+    for node in nodes:
+        node.refuses = lambda _sent: FOR_GOOD
+    assert await publish(*nodes, signed()) == [PublishOutcome.REFUSED_FOR_GOOD] * 3
+    nodes[bad].lost_requests = 100
+    assert await publish(*nodes, signed()) == [PublishOutcome.UNKNOWN] * 3
+
+
+async def test_each_transaction_needs_one_node_that_accepts_it() -> None:
+    first, second = two_nodes()
+    first.refuses = lambda sent: sent.nonce == 0
+    second.refuses = lambda sent: sent.nonce == 2
+    assert await publish(first, second, signed()) == [ACCEPTED] * 3
+
+
+async def test_without_any_answer_nothing_is_known() -> None:
+    first, second = two_nodes()
+    first.lost_replies = second.lost_requests = 100
+    with pytest.raises(NodeUnavailable):
+        await publish(first, second, signed())
+
+
+async def test_requests_that_go_on_are_bounded_and_end_with_the_broadcast() -> None:
+    first, second = two_nodes()
+    raws = signed(40)
+    patient = replace(QUICK, pinned_timeout=60.0)
+    async with a_fake_pool(first, second, policy=patient) as pool:
+        second.is_hung = True
+        async with Broadcast(pool.node(), kept=5) as broadcast:
+            for raw in raws:
+                assert await broadcast.publish_all([raw])
+            # One look of the watch waits, too.
+            await until(lambda: true(4 <= second.hanging <= 6))
+        await until(lambda: true(second.hanging <= 1))
+    assert first.arrived == raws

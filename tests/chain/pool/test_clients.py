@@ -1,0 +1,168 @@
+"""A pool's clients: the choice of a node, failover, hedged requests, pinned requests."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from ltzd.chain.pool.pool import NodePool
+from ltzd.chain.pool.report import Unfit
+from ltzd.errors import NodeUnavailable
+from tests.support.chain.node_fleet import FleetNode, a_fleet
+from tests.support.waiting import until
+
+
+async def answering(pool: NodePool, role: str = "operator") -> Any:
+    """The name of the node that answers the next request."""
+    return await pool.client(role).call("who")
+
+
+async def test_a_dead_node_is_replaced_within_the_same_request() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        name = await answering(fleet.pool)
+        used = first if name == "first" else second
+        await fleet.kill(used)
+        assert await answering(fleet.pool) != name
+
+
+async def test_a_hung_node_is_overtaken_by_another_and_then_left_alone() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        name = await answering(fleet.pool)
+        hung = first if name == "first" else second
+        hung.mode = "hung"
+        for _ in range(3):
+            assert await answering(fleet.pool) != name
+        (report,) = [each for each in fleet.pool.reports() if each.reason is not None]
+        assert report.reason is Unfit.HUNG
+        assert report.errors["timeout"] >= 1
+
+
+@pytest.mark.parametrize("method", ["call", "batch", "outcomes", "batched_call"])
+async def test_every_kind_of_request_fails_over(method: str) -> None:
+    first, second = FleetNode("first", mode="http_500"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        client = fleet.pool.client("http")
+        if method in {"call", "batched_call"}:
+            assert await getattr(client, method)("who") == "second"
+        else:
+            assert await getattr(client, method)([("who", ())]) == ["second"]
+
+
+async def test_requests_stay_with_a_node_while_nothing_speaks_against_it() -> None:
+    nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
+    async with a_fleet(*nodes, is_watched=True) as fleet:
+        names = {await answering(fleet.pool) for _ in range(30)}
+    assert len(names) == 1
+
+
+async def test_a_node_that_falls_behind_is_left_for_one_that_does_not() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        name = await answering(fleet.pool)
+        other = second if name == "first" else first
+        other.height += 10
+        await fleet.watch.look_at_all()
+        assert await answering(fleet.pool) == other.name
+        assert {report.reason for report in fleet.pool.reports()} == {None, Unfit.BEHIND}
+
+
+async def test_a_node_that_is_behind_is_still_asked_when_all_others_are_dead() -> None:
+    first, second = FleetNode("first", height=50), FleetNode("second", height=100)
+    async with a_fleet(first, second) as fleet:
+        assert await answering(fleet.pool) == "second"
+        await fleet.kill(second)
+        assert await answering(fleet.pool) == "first"
+
+
+async def test_without_any_answer_the_last_fault_is_raised() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        await fleet.kill(first)
+        await fleet.kill(second)
+        with pytest.raises(NodeUnavailable):
+            await answering(fleet.pool)
+
+
+async def test_an_error_object_is_an_answer_and_asks_no_second_node() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        head = await fleet.pool.client("http").call("eth_getBlockByNumber", "0xffff", False)
+        assert head is None
+        assert sum(node.requests.count("eth_getBlockByNumber") for node in fleet.nodes) == 2 * 2 + 1
+
+
+async def test_a_pinned_client_never_turns_to_another_node() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        pinned = fleet.pool.client("operator").pinned()
+        name = await pinned.call("who")
+        used = first if name == "first" else second
+        used.mode = "hung"
+        with pytest.raises(NodeUnavailable) as raised:
+            await pinned.call("who")
+        assert raised.value.kind == "timeout"
+        assert await fleet.pool.client("operator").pinned().call("who") != name
+
+
+async def test_others_are_the_usable_nodes_at_or_past_a_height() -> None:
+    nodes = [FleetNode("a", height=100), FleetNode("b", height=101), FleetNode("c", height=10)]
+    async with a_fleet(*nodes) as fleet:
+        pinned = fleet.pool.client("operator").pinned()
+        name = await pinned.call("who")
+        assert name in {"a", "b"}
+        others = [await rpc.call("who") for rpc in pinned.others(0)]
+        assert others == [({"a", "b"} - {name}).pop()]
+        assert pinned.others(102) == []
+        assert not pinned.is_alone
+
+
+async def test_a_node_without_usable_others_is_alone() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        await fleet.kill(second)
+        for _ in range(3):
+            await fleet.watch.look_at_all()
+        assert fleet.pool.client("operator").pinned().is_alone
+
+
+async def test_a_transaction_is_published_to_two_nodes_even_of_three() -> None:
+    nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
+    async with a_fleet(*nodes) as fleet:
+        publishers = fleet.pool.client("operator").publishers()
+        names = {await rpc.call("who") for rpc in publishers}
+        assert len(names) == 2
+
+
+async def test_a_cancelled_request_says_nothing_about_its_node() -> None:
+    async with a_fleet(FleetNode("a"), FleetNode("b")) as fleet:
+        for node in fleet.nodes:
+            node.delay_seconds = 30.0
+        request = asyncio.create_task(answering(fleet.pool))
+        await until(lambda: _asked(fleet.nodes))
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        assert all(not report.errors for report in fleet.pool.reports())
+
+
+async def _asked(nodes: list[FleetNode]) -> bool:
+    return any("who" in node.requests for node in nodes)
+
+
+async def test_a_node_that_contradicts_itself_is_asked_last() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        pinned = fleet.pool.client("operator").pinned()
+        name = await pinned.call("who")
+        pinned.report_contradiction("nonce")
+        assert await answering(fleet.pool) != name
+        assert Unfit.DISAGREES in {report.reason for report in fleet.pool.reports()}
+
+
+async def test_nodes_of_one_host_have_distinct_names_without_path_or_password() -> None:
+    urls = ["https://me:hunter2@node.example/v2/key", "https://node.example/v2/other", "ws://h:1"]
+    async with NodePool(urls) as pool:
+        names = [report.name for report in pool.reports()]
+    assert names == ["node.example:443", "node.example:443 #2", "h:1"]

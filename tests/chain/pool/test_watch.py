@@ -1,0 +1,103 @@
+"""The watch of a pool's nodes: foreign, dead, hung, invented and contradicting nodes."""
+
+import pytest
+
+from ltzd.chain.pool.report import NodeReport, Unfit
+from ltzd.errors import NodeUnavailable
+from tests.support.chain.node_fleet import QUICK, Fleet, FleetNode, a_fleet
+from tests.support.waiting import until
+
+
+def report_of(fleet: Fleet, position: int) -> NodeReport:
+    return fleet.pool.reports()[position]
+
+
+async def reason_is(fleet: Fleet, position: int, reason: Unfit | None) -> None:
+    async def holds() -> bool:
+        return report_of(fleet, position).reason is reason
+
+    await until(holds)
+
+
+@pytest.mark.parametrize(
+    ("foreign", "reason"),
+    [
+        (FleetNode("other", chain_id=1), Unfit.OTHER_CHAIN),
+        (FleetNode("other", branch="x"), Unfit.OTHER_CHAIN),
+        (FleetNode("other", code="0x"), Unfit.NO_CONTRACT),
+        (FleetNode("other", code="0x6002"), Unfit.NO_CONTRACT),
+    ],
+)
+async def test_a_node_of_another_chain_is_never_asked(foreign: FleetNode, reason: Unfit) -> None:
+    foreign.requests.clear()
+    async with a_fleet(FleetNode("ours"), foreign) as fleet:
+        if reason is Unfit.NO_CONTRACT and report_of(fleet, 0).reason is not None:
+            pytest.skip("the foreign code was seen first")
+        assert report_of(fleet, 1).reason is reason
+        await fleet.kill(fleet.nodes[0])
+        with pytest.raises(NodeUnavailable):
+            await fleet.pool.client("http").call("who")
+        assert "who" not in foreign.requests
+
+
+async def test_a_node_that_moves_to_another_chain_is_found_after_it_was_away() -> None:
+    moving = FleetNode("moving")
+    async with a_fleet(FleetNode("ours"), moving, is_watched=True) as fleet:
+        moving.mode = "http_500"
+        await reason_is(fleet, 1, Unfit.UNREACHABLE)
+        moving.chain_id, moving.mode = 1, "ok"
+        await reason_is(fleet, 1, Unfit.OTHER_CHAIN)
+
+
+async def test_a_hung_node_is_found_and_used_again_once_it_answers() -> None:
+    hung = FleetNode("hung")
+    async with a_fleet(FleetNode("ours"), hung, is_watched=True) as fleet:
+        hung.mode = "hung"
+        await reason_is(fleet, 1, Unfit.HUNG)
+        hung.mode = "ok"
+        await reason_is(fleet, 1, None)
+        assert report_of(fleet, 1).is_usable
+
+
+async def test_a_node_that_was_dead_at_the_start_joins_later() -> None:
+    late = FleetNode("late", mode="http_500")
+    async with a_fleet(FleetNode("ours"), late, is_watched=True) as fleet:
+        assert not report_of(fleet, 1).is_usable
+        late.mode = "ok"
+        await reason_is(fleet, 1, None)
+
+
+async def test_a_node_that_invents_a_head_makes_no_honest_node_look_behind() -> None:
+    liar = FleetNode("liar")
+    async with a_fleet(FleetNode("honest"), liar) as fleet:
+        liar.height, liar.invents_head = 1_000_000, True
+        await fleet.watch.look_at_all()
+        assert report_of(fleet, 0).is_usable
+        assert report_of(fleet, 1).reason is Unfit.DISAGREES
+        assert await fleet.pool.client("indexer").call("who") == "honest"
+
+
+async def test_one_node_of_three_on_another_branch_is_distrusted() -> None:
+    nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
+    async with a_fleet(*nodes) as fleet:
+        nodes[1].branch, nodes[1].branch_from = "fork", 90
+        await fleet.watch.compare()
+        reasons = [report.reason for report in fleet.pool.reports()]
+        assert reasons == [None, Unfit.DISAGREES, None]
+
+
+async def test_two_nodes_that_contradict_each_other_are_both_reported() -> None:
+    nodes = [FleetNode("a"), FleetNode("b")]
+    async with a_fleet(*nodes) as fleet:
+        nodes[1].branch, nodes[1].branch_from = "fork", 90
+        await fleet.watch.compare()
+        assert {report.reason for report in fleet.pool.reports()} == {Unfit.DISAGREES}
+        assert await fleet.pool.client("http").call("who") in {"a", "b"}
+
+
+async def test_branches_that_differ_near_the_head_are_no_contradiction() -> None:
+    nodes = [FleetNode("a"), FleetNode("b")]
+    async with a_fleet(*nodes) as fleet:
+        nodes[1].branch, nodes[1].branch_from = "fork", 100 - QUICK.compare_depth + 1
+        await fleet.watch.compare()
+        assert {report.reason for report in fleet.pool.reports()} == {None}

@@ -1,0 +1,28 @@
+"""The node of a command: the first that answers."""
+
+import pytest
+
+from ltzd.cli.command_node import first_answering
+from ltzd.errors import NodeUnavailable
+from tests.support.chain.node_fleet import FleetNode, serving
+
+
+async def test_a_command_uses_the_first_node_that_answers() -> None:
+    dead, second, third = FleetNode("dead", mode="http_500"), FleetNode("b"), FleetNode("c")
+    async with (
+        serving(dead),
+        serving(second),
+        serving(third),
+        first_answering([dead.url, second.url, third.url]) as rpc,
+    ):
+        assert await rpc.call("who") == "b"
+
+
+async def test_a_command_without_any_node_names_them_all_without_their_paths() -> None:
+    first, second = FleetNode("a", mode="http_500"), FleetNode("b", mode="http_500")
+    async with serving(first), serving(second):
+        with pytest.raises(NodeUnavailable) as raised:
+            async with first_answering([f"{first.url}/hunter2", second.url]):
+                pass
+    assert first.url.removeprefix("http://") in raised.value.message
+    assert "hunter2" not in raised.value.message

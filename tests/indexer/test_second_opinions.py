@@ -1,0 +1,533 @@
+"""With several nodes, one stale or lying node undoes, finalizes and leaves out nothing."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from ltzd.errors import Broken, NodeUnavailable
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import Cursor
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import ZERO_ADDRESS, Address
+from tests.support.chain.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    OTHERS_AT,
+    FakeNode,
+    Log,
+    token_moved_log,
+    transfer_log,
+)
+from tests.support.chain.node_group import NodeGroup
+from tests.support.rows.core import a_wallet, follow, value
+
+ANN, BOB = a_wallet(1), a_wallet(2)
+POLICY = IndexerPolicy(
+    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=2.0, stall_seconds=6.0
+)
+
+
+def given_to(wallet: Address, amount: int) -> Log:
+    return transfer_log(ZERO_ADDRESS, wallet, amount)
+
+
+@dataclass
+class Watched:
+    """A follower of several nodes, with a clock that only the test moves."""
+
+    pool: Pool
+    nodes: NodeGroup
+    follower: Follower
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    async def step(self, after: float = 0.0) -> bool:
+        self.now[0] += after
+        return await self.follower.step()
+
+    async def steps(self, count: int, each: float = 0.5) -> None:
+        for _ in range(count):
+            await self.step(each)
+
+    async def cursor(self) -> Cursor:
+        async with session(self.pool) as connection:
+            return await chains.cursor(connection, CHAIN_ID)
+
+    async def balance(self, wallet: Address) -> int:
+        query = "SELECT coalesce(sum(amount), 0) FROM balances WHERE wallet = $1"
+        async with session(self.pool) as connection:
+            return int(await connection.fetchval(query, wallet))
+
+
+Watch = Callable[..., Any]
+
+
+@pytest.fixture
+def watch(pool: Pool, database_url: str) -> Watch:
+    async def watch(nodes: NodeGroup, policy: IndexerPolicy = POLICY) -> Watched:
+        now = [0.0]
+        follower = Follower(
+            pool,
+            database_url,
+            nodes.node,
+            await follow(pool, nodes.nodes[0]),
+            CONTRACTS,
+            WakeupHub(""),
+            policy,
+            clock=lambda: now[0],
+        )
+        await follower.begin_term()
+        return Watched(pool, nodes, follower, now)
+
+    return watch
+
+
+# --- reorganised ------------------------------------------------------------------------------
+
+
+async def test_a_stale_node_undoes_nothing_while_another_has_the_blocks(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].lag = 3
+    nodes.nodes[1].mine(logs=[given_to(ANN, 10)])
+
+    await watched.steps(20)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert await watched.balance(ANN) == 10
+    assert nodes.reported == []
+
+
+async def test_a_head_that_all_nodes_have_lost_is_gone_at_the_second_look(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    for node in nodes.nodes:
+        node.forget_blocks(2)
+
+    await watched.steps(4)
+    assert (await watched.cursor()).number == 5
+    await watched.step(0.5)
+
+    assert (await watched.cursor()).number == 3
+
+
+async def test_a_reorg_that_a_second_node_shows_is_followed_at_once(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].reorg(2)
+    nodes.share(0)
+
+    assert await watched.step()
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[0].head.hash
+
+
+async def test_a_reorg_that_the_other_node_does_not_know_yet_waits_for_it(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    before = await watched.cursor()
+    nodes.nodes[0].reorg(2)
+
+    await watched.steps(3)
+    assert await watched.cursor() == before
+    nodes.share(0)
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[0].head.hash
+    assert nodes.reported == []
+
+
+async def test_a_swapped_tip_that_two_others_deny_is_not_believed(watch: Watch) -> None:
+    nodes = NodeGroup.of(3, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].forget_blocks(1)
+    nodes.nodes[0].mine(logs=[given_to(BOB, 66)])
+    nodes.nodes[1].mine(logs=[given_to(ANN, 10)])
+    nodes.share(1, 2)
+
+    await watched.step()
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash, "the majority is followed"
+    await watched.steps(14)
+
+    assert (await watched.balance(ANN), await watched.balance(BOB)) == (10, 0)
+    assert nodes.reported == [(0, "branch")]
+
+
+async def test_while_two_nodes_contradict_each_other_nothing_is_written(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    before = await watched.cursor()
+    nodes.nodes[0].reorg(1)
+    await watched.step()
+
+    for position in range(40):
+        for node in nodes.nodes:
+            node.mine(logs=[given_to(ANN, 1)])
+        nodes.in_use = position % 2
+        await watched.step(0.5)
+
+    assert await watched.cursor() == before
+    assert nodes.reported == [], "neither is trusted over the other"
+
+
+async def test_a_pool_that_distrusts_both_sides_makes_neither_of_them_right(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    before = await watched.cursor()
+    nodes.nodes[0].reorg(1)
+    await watched.step()
+    nodes.distrusted = {0, 1}
+
+    for _ in range(20):
+        for node in nodes.nodes:
+            node.mine()
+        await watched.step(0.5)
+
+    assert await watched.cursor() == before
+
+
+@pytest.mark.parametrize("grows", [0, 1])
+async def test_of_two_contradicting_nodes_the_one_that_goes_on_is_followed(
+    watch: Watch, grows: int
+) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].reorg(1)
+    await watched.step()
+
+    for _ in range(16):
+        nodes.nodes[grows].mine(logs=[given_to(ANN, 1)])
+        await watched.step(0.5)
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[grows].head.hash
+    assert await watched.balance(ANN) == 16
+
+
+async def test_one_liar_about_final_blocks_does_not_stop_the_indexer(watch: Watch) -> None:
+    nodes = NodeGroup.of(3)
+    for node in nodes.nodes:
+        node.final_depth = 2
+    nodes.nodes[0].mine(10)
+    nodes.share(0)
+    watched = await watch(nodes)
+    await watched.steps(3)
+    assert (await watched.cursor()).final_number == 8
+    nodes.nodes[0].reorg(6)
+
+    for _ in range(20):
+        nodes.nodes[1].mine()
+        nodes.share(1, 2)
+        await watched.step(10)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+
+
+async def test_two_nodes_that_deny_final_blocks_stop_the_indexer(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    for node in nodes.nodes:
+        node.final_depth = 2
+    nodes.nodes[0].mine(10)
+    nodes.share(0)
+    watched = await watch(nodes)
+    await watched.steps(3)
+    nodes.nodes[0].reorg(6)
+    nodes.share(0)
+
+    with pytest.raises(Broken, match="below the final block 8"):
+        await watched.step()
+
+
+async def test_a_single_node_that_denies_final_blocks_for_a_moment_stops_nothing(
+    watch: Watch,
+) -> None:
+    nodes = NodeGroup.of(1)
+    node = nodes.nodes[0]
+    node.final_depth = 2
+    node.mine(10)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    real = list(node.blocks)
+    node.reorg(6)
+
+    for _ in range(5):
+        with pytest.raises(NodeUnavailable, match="says one node"):
+            await watched.step(10)
+    node.blocks = real
+    await watched.step(10)
+    node.mine()
+    await watched.steps(3)
+    assert (await watched.cursor()).hash == node.head.hash
+
+    node.reorg(6)
+    for _ in range(6):
+        with pytest.raises(NodeUnavailable, match="says one node"):
+            await watched.step(10)
+    with pytest.raises(Broken, match="below the final block"):
+        await watched.step(10)
+
+
+async def test_a_node_that_dies_during_a_dispute_leaves_the_decision_to_the_others(
+    watch: Watch,
+) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].reorg(1)
+    await watched.step()
+    nodes.nodes[1].is_down = True
+
+    await watched.steps(8)
+
+    assert (await watched.cursor()).hash == nodes.nodes[0].head.hash
+
+
+# --- logs are empty ---------------------------------------------------------------------------
+
+
+def omit_logs(node: FakeNode) -> None:
+    """The node answers without any log: by range, by hash, and in receipts."""
+    node.unheard = {CONTRACTS[0].address, *OTHERS_AT}
+    node.is_blind_by_hash = True
+    node._methods["eth_getBlockReceipts"] = lambda _hash: [{"logs": []}]
+
+
+async def test_a_second_node_has_the_logs_that_the_first_leaves_out(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    omit_logs(nodes.nodes[0])
+
+    await watched.step()
+
+    assert await watched.balance(ANN) == 10
+    assert nodes.reported == [(0, "logs")]
+
+
+async def test_an_empty_answer_waits_for_a_node_that_has_the_block(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    omit_logs(nodes.nodes[0])
+
+    await watched.steps(3)
+    assert (await watched.cursor()).number == 0
+    nodes.share(0)
+    await watched.step()
+
+    assert await watched.balance(ANN) == 10
+
+
+async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    omit_logs(nodes.nodes[0])
+
+    await watched.steps(6)
+
+    assert (await watched.cursor()).number == 1
+
+
+async def test_a_single_nodes_receipts_decide(watch: Watch) -> None:
+    nodes = NodeGroup.of(1)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    nodes.nodes[0].empty_answers = 1
+    nodes.nodes[0].is_blind_by_hash = True
+
+    await watched.step()
+
+    assert await watched.balance(ANN) == 10
+
+
+async def test_a_second_node_fills_an_empty_range_far_from_the_head(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    for node in nodes.nodes:
+        node.final_depth = 0
+    nodes.nodes[0].mine(5, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    omit_logs(nodes.nodes[0])
+    watched = await watch(nodes, replace(POLICY, head_blocks=2))
+
+    await watched.step()
+
+    assert await watched.balance(ANN) == 10
+    assert nodes.reported == [(0, "logs")]
+
+
+def leave_blooms_zero(node: FakeNode) -> None:
+    real = node._methods["eth_getBlockByNumber"]
+
+    def without_bloom(tag: str, full: bool) -> Any:
+        block = real(tag, full)
+        return block and block | {"logsBloom": "0x" + "00" * 256}
+
+    node._methods["eth_getBlockByNumber"] = without_bloom
+
+
+@pytest.mark.parametrize("knows", [False, True])
+async def test_on_a_chain_without_blooms_an_empty_answer_is_checked(
+    watch: Watch, knows: bool
+) -> None:
+    """`knows`: a block with logs and a zero bloom came before."""
+    nodes = NodeGroup.of(1)
+    (node,) = nodes.nodes
+    leave_blooms_zero(node)
+    watched = await watch(nodes)
+    if knows:
+        node.mine(logs=[given_to(ANN, 1)])
+        await watched.step()
+    node.mine(logs=[given_to(BOB, 10)])
+    node.empty_answers = 1
+
+    await watched.step()
+
+    assert await watched.balance(BOB) == 10
+
+
+async def test_on_a_chain_without_blooms_empty_blocks_cost_nothing(watch: Watch) -> None:
+    nodes = NodeGroup.of(1)
+    (node,) = nodes.nodes
+    leave_blooms_zero(node)
+    watched = await watch(nodes)
+    node.mine(5)
+
+    await watched.step()
+
+    assert node.call_counts["eth_getLogs"] == 1
+
+
+async def test_a_forged_log_that_no_contract_of_ours_writes_stops_nothing(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[1].mine(logs=[given_to(ANN, 10)])
+    nodes.nodes[0].mine(logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
+
+    with pytest.raises(NodeUnavailable, match="impossible"):
+        await watched.step()
+    await watched.step()
+
+    assert await watched.balance(ANN) == 10
+    assert nodes.reported == [(0, "logs")]
+
+
+# --- finality ---------------------------------------------------------------------------------
+
+
+async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(watch: Watch) -> None:
+    nodes = NodeGroup.of(3, blocks=20)
+    nodes.nodes[0].final_depth = 0
+    nodes.nodes[1].final_depth = 10
+    nodes.nodes[2].final_depth = 12
+    watched = await watch(nodes)
+
+    await watched.steps(4, each=3)
+
+    assert (await watched.cursor()).final_number == 10
+
+
+async def test_a_node_whose_finality_is_above_its_head_is_reported(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=20)
+    nodes.nodes[0].final_depth = -5
+    real = nodes.nodes[0]._methods["eth_getBlockByNumber"]
+
+    def from_the_future(tag: str, full: bool) -> Any:
+        block = real("latest" if tag == "finalized" else tag, full)
+        return block | {"number": hex(99)} if tag == "finalized" else block
+
+    nodes.nodes[0]._methods["eth_getBlockByNumber"] = from_the_future
+    watched = await watch(nodes)
+
+    await watched.step()
+
+    assert (await watched.cursor()).final_number == 0
+    assert nodes.reported == [(0, "finality")]
+
+
+# --- random nodes -----------------------------------------------------------------------------
+
+lies = st.lists(
+    st.one_of(
+        st.tuples(st.just("mine"), st.integers(1, 3)),
+        st.tuples(st.just("reorg"), st.integers(1, 4)),
+        st.tuples(st.just("fork"), st.integers(1, 4)),
+        st.tuples(st.just("lag"), st.integers(0, 4)),
+        st.tuples(st.just("follow"), st.just(1)),
+        st.tuples(st.just("use"), st.integers(0, 2)),
+        st.tuples(st.just("steps"), st.integers(1, 3)),
+    ),
+    max_size=25,
+)
+
+
+def happen(nodes: NodeGroup, what: str, count: int) -> None:
+    """The first node is the liar; the two others are always of one mind."""
+    liar, honest, _ = nodes.nodes
+    match what:
+        case "mine":
+            honest.mine(count, logs=[given_to(ANN, 7)])
+            nodes.share(1, 2)
+        case "reorg":
+            honest.reorg(min(count, honest.head.number))
+            nodes.share(1, 2)
+        case "fork":
+            liar.reorg(min(count, liar.head.number))
+            liar.mine(count, logs=[given_to(BOB, 66)])
+        case "lag":
+            liar.lag = count
+        case "follow":
+            nodes.share(1, 0)
+        case "use":
+            nodes.in_use = count
+    liar.lag = min(liar.lag, liar.head.number)
+
+
+@given(lies)
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+async def test_with_one_liar_of_three_the_store_follows_the_honest_two(
+    pool: Pool, watch: Watch, happened: list[tuple[str, int]]
+) -> None:
+    async with session(pool) as connection:
+        await connection.execute("TRUNCATE transfers, mints, balances, blocks, chains")
+    nodes = NodeGroup.of(3, blocks=6)
+    honest = nodes.nodes[1]
+    deep = replace(POLICY, follows_deep_reorgs=True)
+    watched = await watch(nodes, deep)
+    for what, count in happened:
+        if what == "steps":
+            await watched.steps(count)
+        else:
+            happen(nodes, what, count)
+    nodes.in_use, nodes.distrusted = 1, set()
+    for _ in range(30):
+        honest.mine()
+        nodes.share(1, 2)
+        await watched.step(0.5)
+    for _ in range(3):
+        await watched.step(0.5)
+
+    assert (await watched.cursor()).hash == honest.head.hash
+    assert await value(pool, "SELECT count(*) FROM transfers") == sum(
+        len(list(block.logs())) for block in honest.blocks
+    )
