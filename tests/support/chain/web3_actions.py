@@ -64,15 +64,17 @@ async def web3_outcomes(url: str) -> list[Outcome]:
 
 async def _scene(web3: Any) -> _Scene:
     account = (await web3.eth.accounts)[0]
-    contracts = []
-    for creation in (EMITTER, REVERTER):
-        sent = await web3.eth.send_transaction({"from": account, "data": creation})
-        receipt = await web3.eth.wait_for_transaction_receipt(sent, poll_latency=0.02)
-        contracts.append(receipt["contractAddress"])
-    scene = _Scene(web3, account, *contracts, sent=None)
+    emitter, reverter = [await _deployed(web3, account, code) for code in (EMITTER, REVERTER)]
+    scene = _Scene(web3, account, emitter, reverter, sent=None)
     scene.sent = await web3.eth.send_transaction(scene.emission())
     await web3.eth.wait_for_transaction_receipt(scene.sent, poll_latency=0.02)
     return scene
+
+
+async def _deployed(web3: Any, account: str, creation: str) -> str:
+    sent = await web3.eth.send_transaction({"from": account, "data": creation})
+    receipt = await web3.eth.wait_for_transaction_receipt(sent, poll_latency=0.02)
+    return str(receipt["contractAddress"])
 
 
 def _actions(scene: _Scene) -> Mapping[str, Act]:
