@@ -73,7 +73,7 @@ class RpcClient(Protocol):
 
     @property
     def traits(self) -> NodeTraits:
-        """What this client has learned of its node; a pool's client shares one record."""
+        """The peculiarities of the node that this client has learned."""
 
     def report_contradiction(self, kind: str) -> None:
         """Tells that this node contradicts itself or others; a pool then prefers its other nodes.

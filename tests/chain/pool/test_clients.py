@@ -140,14 +140,14 @@ async def test_a_cancelled_request_says_nothing_about_its_node() -> None:
         for node in fleet.nodes:
             node.delay_seconds = 30.0
         request = asyncio.create_task(answering(fleet.pool))
-        await until(lambda: _asked(fleet.nodes))
+        await until(lambda: _a_node_was_asked(fleet.nodes))
         request.cancel()
         with pytest.raises(asyncio.CancelledError):
             await request
         assert all(not report.errors for report in fleet.pool.reports())
 
 
-async def _asked(nodes: list[FleetNode]) -> bool:
+async def _a_node_was_asked(nodes: list[FleetNode]) -> bool:
     return any("who" in node.requests for node in nodes)
 
 
