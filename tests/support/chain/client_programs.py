@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +15,7 @@ START_SECONDS = 120.0
 
 async def answers_of(program: str, *arguments: str) -> Any:
     """The JSON that a program of tests/clients prints."""
-    process = await _start("node", program, *arguments)
+    process = await _start("node", program, *arguments, output=PIPE)
     try:
         async with asyncio.timeout(START_SECONDS):
             output, errors = await process.communicate()
@@ -28,17 +28,17 @@ async def answers_of(program: str, *arguments: str) -> Any:
 @asynccontextmanager
 async def running(*command: str) -> AsyncIterator[Process]:
     """A program of tests/clients that runs until the context ends."""
-    process = await _start(*command)
+    process = await _start(*command, output=DEVNULL)
     try:
         yield process
     finally:
         await _ended(process)
 
 
-async def _start(*command: str) -> Process:
+async def _start(*command: str, output: int) -> Process:
     script = ROOT / "scripts" / "with-node"
     return await asyncio.create_subprocess_exec(
-        str(script), "--in", "tests/clients", *command, stdout=PIPE, stderr=PIPE
+        str(script), "--in", "tests/clients", *command, stdout=output, stderr=output
     )
 
 

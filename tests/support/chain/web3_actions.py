@@ -3,6 +3,7 @@
 The counterpart of `tests/clients/viem.mjs`, with the same form of outcomes.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +98,6 @@ def _actions(scene: _Scene) -> Mapping[str, Act]:
         "eth.chain_id": lambda: eth.chain_id,
         "eth.block_number": lambda: eth.block_number,
         "eth.accounts": lambda: eth.accounts,
-        "eth.coinbase": lambda: eth.coinbase,
         "eth.syncing": lambda: eth.syncing,
         "eth.gas_price": lambda: eth.gas_price,
         "eth.max_priority_fee": lambda: eth.max_priority_fee,
@@ -110,7 +110,6 @@ def _actions(scene: _Scene) -> Mapping[str, Act]:
         "eth.get_transaction_count": lambda: eth.get_transaction_count(account, "pending"),
         "eth.get_code": lambda: eth.get_code(emitter),
         "eth.get_storage_at": lambda: eth.get_storage_at(emitter, 0),
-        "eth.get_proof": lambda: eth.get_proof(emitter, [0]),
         "eth.get_transaction": lambda: eth.get_transaction(scene.sent),
         "eth.get_transaction (unknown)": lambda: eth.get_transaction(topic(7)),
         "eth.get_transaction_receipt": lambda: eth.get_transaction_receipt(scene.sent),
@@ -128,15 +127,15 @@ def _actions(scene: _Scene) -> Mapping[str, Act]:
         "eth.uninstall_filter": lambda: eth.uninstall_filter(block_filter[0].filter_id),
         "eth.filter (logs)": new_log_filter,
         "eth.sign": lambda: eth.sign(account, text="hello"),
-        "eth.sign_typed_data": lambda: eth.sign_typed_data(account, TYPED_DATA),
+        "eth.sign_typed_data": lambda: eth.sign_typed_data(account, json.dumps(TYPED_DATA)),
         "eth.send_transaction": lambda: eth.send_transaction(scene.emission()),
         "eth.send_transaction (unknown account)": lambda: eth.send_transaction(
             {"from": SOMEBODY, "to": account, "gas": 21_000}
         ),
         "eth.send_raw_transaction (malformed)": lambda: eth.send_raw_transaction("0x02c0"),
-        "geth.txpool.status": lambda: scene.web3.geth.txpool.status(),
-        "geth.txpool.content": lambda: scene.web3.geth.txpool.content(),
-        "geth.txpool.inspect": lambda: scene.web3.geth.txpool.inspect(),
+        "geth.txpool.status": scene.web3.geth.txpool.status,
+        "geth.txpool.content": scene.web3.geth.txpool.content,
+        "geth.txpool.inspect": scene.web3.geth.txpool.inspect,
     }
 
 
@@ -148,7 +147,8 @@ async def _outcome(provider: _RecordingProvider, action: str, act: Act) -> Outco
     except Web3RPCError as error:
         response: Any = error.rpc_response or {}
         code = response.get("error", {}).get("code")
-        answer = {"refusal": f"refuses with {code}"}
+        name = type(error).__name__
+        answer = {"refusal": f"fails with {name}" if code is None else f"refuses with {code}"}
     except Exception as error:  # noqa: BLE001 - the class is the outcome
         answer = {"refusal": f"fails with {type(error).__name__}"}
     return {"action": action, "methods": list(provider.methods), **answer}

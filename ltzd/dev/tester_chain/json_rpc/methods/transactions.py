@@ -75,7 +75,7 @@ async def by_hash(context: MethodContext, params: Params) -> JsonObject | None:
     return None if waiting is None else transaction_object(waiting)
 
 
-@method("eth_getRawTransactionByHash", params_at_most=1)
+@method("eth_getRawTransactionByHash", "debug_getRawTransaction", params_at_most=1)
 async def raw_by_hash(context: MethodContext, params: Params) -> str:
     transaction_hash = params.hash32(0, "hash")
     if (inclusion := context.chain.block_tree.mined(transaction_hash)) is not None:
