@@ -371,6 +371,15 @@ NODE_DISAGREEMENTS = _counter(
     "Contradictions of nodes with others or themselves",
     "kind",
 )
+HEADS_ANNOUNCED = _counter(
+    "ltzd_chain_heads_announced_total", "Heads that nodes announced over WebSocket"
+)
+HEAD_SOCKETS_OPEN = _gauge(
+    "ltzd_chain_head_sockets_open", "WebSockets on which nodes announce heads"
+)
+HEAD_SOCKETS_LOST = _counter(
+    "ltzd_chain_head_sockets_lost_total", "WebSockets for heads that were lost", "reason"
+)
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
 )

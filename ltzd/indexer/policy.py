@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
 
+SLOWEST_POLL_SECONDS = 2.0
+"""Reads follow a reorg within 3 s (choices.md, Reorgs), also where no node announces heads."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:
@@ -15,7 +18,7 @@ class IndexerPolicy:
 
     poll_seconds: float = 1.0
     """The shortest pause between two looks at the head; an announced head ends it."""
-    slowest_poll_seconds: float = 2.0
+    slowest_poll_seconds: float = SLOWEST_POLL_SECONDS
     """The longest pause: half a block time lies between both."""
     retry_seconds: float = 0.05
     """The pause before an announced head is looked for again that the node in use lacks."""

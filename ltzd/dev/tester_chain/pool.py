@@ -18,6 +18,7 @@ LIFETIME_SECONDS = 3 * 3_600.0
 _LEAST_BUMP_PERCENT = 10
 _INITCODE_BYTES_AT_MOST = 49_152
 _NONCE_LIMIT = 2**64 - 1
+_SET_CODE = 4
 
 NonceOf = Callable[[Address], int]
 
@@ -131,6 +132,10 @@ class TransactionPool:
                 transaction.max_priority_fee_per_gas,
                 transaction.max_fee_per_gas,
             )
+        if transaction.type_id == _SET_CODE and not transaction.to:
+            raise refused("set code transaction must not be a create transaction")
+        if transaction.type_id == _SET_CODE and not transaction.authorization_list:
+            raise refused("set code tx must have at least one authorization tuple")
         if not transaction.to and len(transaction.data) > _INITCODE_BYTES_AT_MOST:
             raise refused(
                 "max initcode size exceeded: "

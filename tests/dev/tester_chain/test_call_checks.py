@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from ltzd.values import bytes_of
 from tests.support.chain.either_chain import BothChains
 from tests.support.chain.tester import EMITTER, ETHER, GWEI, Rpc, RpcRefusedError, word
 
@@ -162,3 +163,40 @@ async def test_as_in_geth_a_price_below_the_base_fee_runs_no_call(
     call = {"from": await node.dev_account(), "to": POOR, "gasPrice": "0x1"}
     with pytest.raises(RpcRefusedError, match="max fee per gas less than block base fee"):
         await node(method, call, "latest")
+
+
+async def test_an_account_gives_itself_code_and_takes_it_away(node: Rpc) -> None:
+    """EIP-7702; half of an authorization's 25,000 gas is refunded for an account that exists."""
+    emitter, sponsor, account = (
+        await node.deploy(EMITTER),
+        await node.funded(),
+        await node.funded(),
+    )
+
+    async def receipt_of(nonce: int, **fields: Any) -> Any:
+        raw = sponsor.signed(nonce, to=account.address, gas=100_000, **fields)
+        return await node.receipt(await node("eth_sendRawTransaction", raw))
+
+    async def delegated(nonce: int, authorized_nonce: int, to: str) -> Any:
+        chain_id, code = node.chain_id, bytes_of(to)
+        authorization = account.account.sign_authorization(
+            {"chainId": chain_id, "address": code, "nonce": authorized_nonce}
+        )
+        receipt = await receipt_of(nonce, authorizationList=[authorization])
+        assert (receipt["status"], receipt["type"]) == ("0x1", "0x4")
+        return receipt
+
+    receipt = await delegated(0, 0, emitter)
+    # The emitter's code runs at once, for 23,265.
+    assert receipt["gasUsed"] == hex(21_000 + 25_000 + 23_265 - 12_500)
+    transaction = await node("eth_getTransactionByHash", receipt["transactionHash"])
+    assert transaction["authorizationList"][0]["address"] == emitter
+    code = await node("eth_getCode", account.address, "latest")
+    assert code == "0xef0100" + emitter.removeprefix("0x")
+    assert await node("eth_getTransactionCount", account.address, "latest") == "0x1"
+
+    called = await receipt_of(1, data="0x" + word(1) + word(2))
+    assert [log["address"] for log in called["logs"]] == [account.address]
+    receipt = await delegated(2, 1, "0x" + "00" * 20)
+    assert receipt["gasUsed"] == hex(46_000 - 46_000 // 5)
+    assert await node("eth_getCode", account.address, "latest") == "0x"

@@ -16,7 +16,7 @@ from typing import Any
 from coincurve import PrivateKey
 from eth.db.atomic import AtomicDB
 from eth.db.batch import BatchDB
-from eth.exceptions import Revert, VMError
+from eth.exceptions import OutOfGas, Revert, VMError
 from eth.vm.execution_context import ExecutionContext
 from eth.vm.forks.prague import PragueVM
 from eth_tester.backends.pyevm.main import PyEVMBackend
@@ -35,6 +35,19 @@ from ltzd.dev.tester_chain.execution.transaction import (
 from ltzd.values import Address, Hash32
 
 BLOCK_GAS_LIMIT = 60_000_000
+
+_ERROR_TEXTS = {
+    "OutOfGas": "out of gas",
+    "InvalidInstruction": "invalid opcode",
+    "InvalidJumpDestination": "invalid jump destination",
+    "InsufficientStack": "stack underflow",
+    "FullStack": "stack limit reached 1024",
+    "OutOfBoundsRead": "return data out of bounds",
+    "WriteProtection": "write protection",
+    "ContractCreationCollision": "contract address collision",
+    "InsufficientFunds": "insufficient balance for transfer",
+    "StackDepthLimit": "max call depth exceeded",
+}
 
 
 @dataclass(frozen=True)
@@ -94,7 +107,7 @@ class Evm:
         state = self._state(header, block)
         overrides.apply(state)
         message = EvmTransaction(
-            type_id=2,
+            type_id=request.type_id,
             chain_id=self.chain_id,
             nonce=state.nonce(sender),
             max_priority_fee_per_gas=request.max_priority_fee_per_gas,
@@ -104,6 +117,7 @@ class Evm:
             value=request.value,
             data=request.data,
             access_list=request.access_list,
+            authorization_list=request.authorization_list,
             sender=sender,
         )
         try:
@@ -181,5 +195,6 @@ def _outcome(execution: Execution, accessed: AccessList) -> CallOutcome:
 
 def _error_text(error: Exception) -> str:
     """geth's message where one is known, else py-evm's class name and message."""
-    messages = {"OutOfGas": "out of gas", "InvalidInstruction": "invalid opcode"}
-    return messages.get(type(error).__name__, f"{type(error).__name__}: {error}")
+    if isinstance(error, OutOfGas) and "size" in str(error):
+        return "max code size exceeded"
+    return _ERROR_TEXTS.get(type(error).__name__, f"{type(error).__name__}: {error}")

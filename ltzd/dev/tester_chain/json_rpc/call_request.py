@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
+from ltzd.dev.tester_chain.execution.authorizations import Authorization
 from ltzd.dev.tester_chain.execution.transaction import AccessList, TransactionFields
 from ltzd.dev.tester_chain.json_rpc.params import address, data, hash32, quantity
 from ltzd.values import ZERO_ADDRESS, Address
@@ -26,6 +27,7 @@ class CallRequest:
     max_priority_fee_per_gas: int | None
     access_list: AccessList
     chain_id: int | None = None
+    authorization_list: tuple[Authorization, ...] = ()
 
     @property
     def fee_cap(self) -> int:
@@ -36,7 +38,7 @@ class CallRequest:
         """The transaction that eth_call executes; fees that the caller does not name are zero."""
         self._check_chain(chain_id)
         return TransactionFields(
-            type_id=2,
+            type_id=4 if self.authorization_list else 2,
             chain_id=chain_id,
             nonce=0,
             max_priority_fee_per_gas=self.gas_price or self.max_priority_fee_per_gas or 0,
@@ -46,6 +48,7 @@ class CallRequest:
             value=self.value,
             data=self.data,
             access_list=self.access_list,
+            authorization_list=self.authorization_list,
         )
 
     def as_unsigned(
@@ -64,6 +67,7 @@ class CallRequest:
             value=self.value,
             data=self.data,
             access_list=self.access_list,
+            authorization_list=self.authorization_list,
         )
 
     def _check_chain(self, chain_id: int) -> None:
@@ -78,7 +82,7 @@ class CallRequest:
         if priority is None:
             priority = tip if self.max_fee_per_gas is None else min(tip, self.max_fee_per_gas)
         cap = priority + 2 * base_fee if self.max_fee_per_gas is None else self.max_fee_per_gas
-        return 2, priority, cap
+        return (4 if self.authorization_list else 2), priority, cap
 
 
 def call_request(
@@ -102,6 +106,7 @@ def call_request(
         max_priority_fee_per_gas=tip,
         access_list=_access_list(fields.get("accessList")),
         chain_id=_optional(fields, "chainId"),
+        authorization_list=_authorization_list(fields.get("authorizationList")),
     )
 
 
@@ -126,6 +131,28 @@ def _access_list(value: object) -> AccessList:
     if not isinstance(value, list):
         raise invalid_parameter("accessList", "expected a list")
     return tuple(_access(entry) for entry in value)
+
+
+def _authorization_list(value: object) -> tuple[Authorization, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise invalid_parameter("authorizationList", "expected a list")
+    return tuple(_authorization(entry) for entry in value)
+
+
+def _authorization(entry: object) -> Authorization:
+    if not isinstance(entry, dict):
+        raise invalid_parameter("authorizationList", "expected objects")
+    parity = entry.get("yParity", entry.get("v"))
+    return Authorization(
+        quantity(entry.get("chainId"), "authorizationList.chainId"),
+        address(entry.get("address"), "authorizationList.address"),
+        quantity(entry.get("nonce"), "authorizationList.nonce"),
+        quantity(parity, "authorizationList.yParity"),
+        quantity(entry.get("r"), "authorizationList.r"),
+        quantity(entry.get("s"), "authorizationList.s"),
+    )
 
 
 def _access(entry: object) -> tuple[Address, tuple[int, ...]]:

@@ -76,9 +76,21 @@ def transaction_object(
     if transaction.type_id:
         answer["yParity"] = hex(transaction.v)
         answer["accessList"] = access_list_object(transaction.access_list)
-    if transaction.type_id == 2:
+    if transaction.type_id >= 2:
         answer["maxFeePerGas"] = hex(transaction.max_fee_per_gas)
         answer["maxPriorityFeePerGas"] = hex(transaction.max_priority_fee_per_gas)
+    if transaction.type_id == 4:
+        answer["authorizationList"] = [
+            {
+                "chainId": hex(each.chain_id),
+                "address": hex_of(each.address),
+                "nonce": hex(each.nonce),
+                "yParity": hex(each.y_parity),
+                "r": hex(each.r),
+                "s": hex(each.s),
+            }
+            for each in transaction.authorization_list
+        ]
     return answer
 
 
