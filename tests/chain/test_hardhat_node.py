@@ -73,7 +73,7 @@ async def test_refused_transactions_have_the_outcomes_that_the_operator_acts_on(
         "funds": await _published(contracts, poor),
         "gas": await _published(contracts, rich, nonce=1, gas_limit=20_000),
         "chain": await _published(contracts, rich, nonce=1, chain_id=contracts.chain_id + 1),
-        "block": await _published(contracts, rich, nonce=1, gas_limit=10**9),
+        "most gas": await _published(contracts, rich, nonce=1, gas_limit=2**24 + 1),
     }
     assert outcomes == {
         "mined": PublishOutcome.NONCE_TOO_LOW,
@@ -81,7 +81,7 @@ async def test_refused_transactions_have_the_outcomes_that_the_operator_acts_on(
         "funds": PublishOutcome.UNAFFORDABLE,
         "gas": PublishOutcome.REFUSED_FOR_GOOD,
         "chain": PublishOutcome.REFUSED_FOR_GOOD,
-        "block": PublishOutcome.REFUSED,
+        "most gas": PublishOutcome.REFUSED_FOR_GOOD,
     }
 
 
