@@ -49,6 +49,8 @@ class FleetNode:
     mode: Literal["ok", "hung", "http_500"] = "ok"
     delay_seconds: float = 0.0
     invents_head: bool = False
+    hung_methods: frozenset[str] = frozenset()
+    """Methods that the node never answers while it answers all others."""
     requests: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -87,7 +89,7 @@ class FleetNode:
         body = await request.json()
         calls = body if isinstance(body, list) else [body]
         self.requests += [call["method"] for call in calls]
-        if self.mode == "hung":
+        if self.mode == "hung" or self.hung_methods & {call["method"] for call in calls}:
             await asyncio.Event().wait()
         if self.mode == "http_500":
             return web.Response(status=500, text="<html>no</html>")
