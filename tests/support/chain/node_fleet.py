@@ -25,6 +25,8 @@ QUICK = NodePoolPolicy(
     hedge_after=0.2,
     pinned_timeout=0.5,
     watch_pause=0.05,
+    shortest_pause=0.02,
+    witness_seconds=0.5,
     compare_pause=0.1,
     distrust_first=60.0,
     breaker=BreakerPolicy(first_pause=0.05, longest_pause=0.2),
