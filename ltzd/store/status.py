@@ -12,8 +12,8 @@ from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
 
-BLOCKS_MEASURED = 32
-"""The newest blocks that tell the chain's block time."""
+_MEASURED_BLOCKS = 32
+"""The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
 
@@ -26,25 +26,9 @@ class ChainFacts:
     cursor_number: int
     final_number: int
     idle_seconds: float
-    """Since the cursor row last changed. A quiet chain lets it grow, which is no fault."""
+    """Since the indexer's last commit of blocks. A chain that mines on demand lets it grow."""
     block_seconds: float | None = None
-    """The block time over the newest indexed blocks; None if they are too few or irregular."""
-
-    @property
-    def lag_blocks(self) -> int:
-        return max(0, self.head_number - self.cursor_number)
-
-    @property
-    def lag_seconds(self) -> float | None:
-        """The age of the newest indexed block against the head; None without a block time."""
-        return None if self.block_seconds is None else self.lag_blocks * self.block_seconds
-
-    @property
-    def final_lag_seconds(self) -> float | None:
-        """The age of the newest final block against the head; None without a block time."""
-        if self.block_seconds is None:
-            return None
-        return max(0, self.head_number - self.final_number) * self.block_seconds
+    """The measured block time, or None for a chain without a regular one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,9 +120,9 @@ async def _block_seconds(connection: Connection) -> float | None:
          ORDER BY number DESC
          LIMIT $1
         """,
-        BLOCKS_MEASURED,
+        _MEASURED_BLOCKS,
     )
-    return BlockTimes([HeadTime(*row) for row in reversed(rows)]).seconds()
+    return BlockTimes(tuple(HeadTime(*row) for row in reversed(rows))).seconds()
 
 
 async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
