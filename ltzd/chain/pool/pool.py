@@ -97,15 +97,26 @@ class NodePool:
         return member.is_verified
 
     def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other usable nodes that have reached a height, the best first."""
-        others = [each for each in self.members if each is not member and self.is_usable(each)]
+        """The other nodes that have reached a height and may confirm this one, the best first."""
+        others = [each for each in self.members if self._may_confirm(each, member)]
         return sorted(
             (each for each in others if each.head is not None and each.head.number >= at_least),
             key=lambda each: each.latency or 0.0,
         )
 
     def is_alone(self, member: Member) -> bool:
-        return not any(self.is_usable(each) for each in self.members if each is not member)
+        return not any(self._may_confirm(each, member) for each in self.members)
+
+    def _may_confirm(self, other: Member, member: Member) -> bool:
+        """Whether `other` is usable, or as distrusted as `member`.
+
+        Nodes that contradict each other are all distrusted. Then none of them may count as alone,
+        or its word would be taken.
+        """
+        if other is member or self.is_usable(other):
+            return other is not member
+        is_equal = member.is_distrusted and other.is_distrusted and self._may_be_asked(other)
+        return is_equal and not other.is_open and not self._is_behind(other)
 
     def is_usable(self, member: Member) -> bool:
         """Whether nothing speaks against asking the node first."""
