@@ -102,8 +102,10 @@ class NodePool:
         return member.is_verified
 
     def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other usable nodes that have reached a height, the best first."""
-        others = [each for each in self.members if each is not member and self.is_usable(each)]
+        """The other nodes that have reached a height and may confirm this one, the best first."""
+        others = [
+            each for each in self.members if each is not member and self._may_confirm(each, member)
+        ]
         return sorted(
             (each for each in others if each.head is not None and each.head.number >= at_least),
             key=lambda each: each.latency or 0.0,
@@ -111,7 +113,22 @@ class NodePool:
 
     def is_alone(self, member: Member) -> bool:
         """Whether no other node can be a witness, now or in a moment."""
-        return not any(self._may_witness(each) for each in self.members if each is not member)
+        return not any(
+            self._may_witness(each) or self._may_confirm(each, member)
+            for each in self.members
+            if each is not member
+        )
+
+    def _may_confirm(self, other: Member, member: Member) -> bool:
+        """Whether `other` is usable, or as distrusted as `member`.
+
+        Nodes that contradict each other are all distrusted. Then none of them may count as alone,
+        or its word would be taken.
+        """
+        if self.is_usable(other):
+            return True
+        is_equal = member.is_distrusted and other.is_distrusted and self._may_be_asked(other)
+        return is_equal and not other.is_open and not self._is_behind(other)
 
     def _may_witness(self, member: Member) -> bool:
         """Whether the node is usable, or has failed so lately that it may be back at once.

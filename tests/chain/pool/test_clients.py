@@ -153,6 +153,25 @@ async def test_the_only_node_left_is_looked_at_at_once() -> None:
         await until(answers)
 
 
+async def test_of_two_nodes_that_contradict_each_other_neither_is_alone() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        for member in fleet.pool.members:
+            member.distrust("block_hash")
+        pinned = fleet.pool.client("operator").pinned()
+        assert not pinned.is_alone
+        assert len(pinned.others(0)) == 1
+
+
+async def test_a_trusted_node_is_not_confirmed_by_a_distrusted_one() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        fleet.pool.members[1].distrust("nonce")
+        pinned = fleet.pool.client("operator").pinned()
+        assert pinned.is_alone
+        assert pinned.others(0) == []
+
+
 async def test_a_transaction_is_published_to_two_nodes_even_of_three() -> None:
     nodes = [FleetNode("a"), FleetNode("b"), FleetNode("c")]
     async with a_fleet(*nodes) as fleet:

@@ -1,4 +1,4 @@
-"""docs/dev-chain.md tells what both dev chains answer to viem and web3.py."""
+"""docs/dev-chain.md tells what both dev chains answer to five clients."""
 
 from collections.abc import AsyncIterator
 
