@@ -63,9 +63,9 @@ class UntrustedNodes:
     def rpc(self) -> Rpc:
         return self.instance.rpc
 
-    async def begin(self, stack: AsyncExitStack) -> None:
-        """Starts the instance with one healthy node, and gives users 100 LTZ each."""
-        await self.start_with(1)
+    async def begin(self, stack: AsyncExitStack, count: int) -> None:
+        """Starts the instance with so many healthy nodes, and gives users 100 LTZ each."""
+        await self.start_with(count)
         self._relays = await stack.enter_async_context(relays_of(self.instance))
         self.users = await self.relays.all_welcomed(_USERS)
         # Nodes that show an older state must know the users' balances, too.
@@ -199,7 +199,9 @@ class Sites:
         It is started again only if it has other nodes or distrusts one.
         """
         if kind not in self._by_kind:
-            site = await self._stack.enter_async_context(untrusted_nodes(kind, self._databases))
+            site = await self._stack.enter_async_context(
+                untrusted_nodes(kind, self._databases, count)
+            )
             self._by_kind[kind] = site
         site = self._by_kind[kind]
         await site.recover()
@@ -209,7 +211,9 @@ class Sites:
 
 
 @asynccontextmanager
-async def untrusted_nodes(kind: Kind, databases: Databases) -> AsyncIterator[UntrustedNodes]:
+async def untrusted_nodes(
+    kind: Kind, databases: Databases, count: int
+) -> AsyncIterator[UntrustedNodes]:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         database = await enter(databases.fresh())
@@ -217,7 +221,7 @@ async def untrusted_nodes(kind: Kind, databases: Databases) -> AsyncIterator[Unt
         nodes = await enter(faulty_nodes(chain.rpc_url, NODES))
         instance = await enter(an_instance("--database-url", database, started=False))
         site = UntrustedNodes(kind, nodes, instance, chain.rpc_url)
-        await site.begin(stack)
+        await site.begin(stack, count)
         yield site
         await site.recover()
 
