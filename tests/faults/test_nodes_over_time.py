@@ -58,24 +58,7 @@ def _reorgs(site: UntrustedNodes) -> int:
     return site.instance.printed().count('"event": "indexer.reorg"')
 
 
-# --- older views --------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("kind", ["tester", "anvil"] if CAMPAIGN_MINUTES else ["tester"])
-async def test_a_stale_head_of_one_of_two_nodes_undoes_nothing(sites: Sites, kind: Any) -> None:
-    site = await sites.of(kind, 2)
-    (answer,) = await site.post()
-    await site.indexed(answer, SECONDS)
-    undone = Undone.since_now(site)
-    async with site.blocks():
-        node = await site.in_use()
-        node.faults = Faults(behind=10)
-        await asyncio.sleep(STALE_SECONDS)
-        (during,) = await site.post()
-        await site.indexed(during, SECONDS)
-        node.heal()
-    assert undone.reorgs() == 0
-    await site.settle(SETTLED_SECONDS)
+# --- one node -------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", OLDER_VIEWS if CAMPAIGN_MINUTES else OLDER_VIEWS[:1])
@@ -110,6 +93,65 @@ async def test_an_instance_that_starts_on_an_older_state_follows_when_the_node_c
         await site.settle(SETTLED_SECONDS)
 
 
+@pytest.mark.parametrize("limits", SMALL_LIMITS if CAMPAIGN_MINUTES else SMALL_LIMITS[:1])
+async def test_a_catch_up_ends_behind_an_only_node_with_small_limits(
+    sites: Sites, limits: Limits
+) -> None:
+    site = await sites.of("tester", 1)
+    (node,) = site.nodes
+    await site.post(5)
+    await site.instance.kill9()
+    users = site.users
+    for number in range(60):
+        await site.transfer_on_chain(users[number % 2], users[(number + 1) % 2])
+    await site.rpc("anvil_mine", hex(300))
+    node.faults = Faults(limits=limits)
+    node.forget()
+
+    await site.restart()
+
+    async with site.blocks():
+        (answer,) = await site.post()
+        await site.indexed(answer, SETTLED_SECONDS)
+        await site.settle(SETTLED_SECONDS)
+    assert node.refused_by_size, "the node refused nothing: its limits were not reached"
+    assert node.repeated == []
+
+
+@pytest.mark.parametrize("count", [1, 2] if CAMPAIGN_MINUTES else [1])
+async def test_null_receipts_of_executed_relays_change_no_outcome(sites: Sites, count: int) -> None:
+    site = await sites.of("tester", count)
+    async with site.blocks():
+        node = await site.in_use()
+        node.faults = Faults(lies=(lies.null_receipts,))
+        asks = [await site.a_transfer() for _ in range(2)]
+        asking = [asyncio.create_task(ask.outcome(site.relays, SETTLED_SECONDS)) for ask in asks]
+        await asyncio.sleep(STALE_SECONDS)
+        node.heal()
+        assert all(await asyncio.gather(*asking))
+        await site.settle(SETTLED_SECONDS)
+
+
+# --- two nodes ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["tester", "anvil"] if CAMPAIGN_MINUTES else ["tester"])
+async def test_a_stale_head_of_one_of_two_nodes_undoes_nothing(sites: Sites, kind: Any) -> None:
+    site = await sites.of(kind, 2)
+    (answer,) = await site.post()
+    await site.indexed(answer, SECONDS)
+    undone = Undone.since_now(site)
+    async with site.blocks():
+        node = await site.in_use()
+        node.faults = Faults(behind=10)
+        await asyncio.sleep(STALE_SECONDS)
+        (during,) = await site.post()
+        await site.indexed(during, SECONDS)
+        node.heal()
+    assert undone.reorgs() == 0
+    await site.settle(SETTLED_SECONDS)
+
+
 async def test_a_reorg_is_followed_while_one_of_two_nodes_stays_on_the_old_branch(
     sites: Sites,
 ) -> None:
@@ -139,54 +181,6 @@ async def test_a_reorg_is_followed_while_one_of_two_nodes_stays_on_the_old_branc
         await site.rpc("evm_setAutomine", True)
 
 
-# --- sizes --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("limits", SMALL_LIMITS if CAMPAIGN_MINUTES else SMALL_LIMITS[:1])
-async def test_a_catch_up_ends_behind_an_only_node_with_small_limits(
-    sites: Sites, limits: Limits
-) -> None:
-    site = await sites.of("tester", 1)
-    (node,) = site.nodes
-    await site.post(5)
-    await site.instance.kill9()
-    users = site.users
-    for number in range(60):
-        await site.transfer_on_chain(users[number % 2], users[(number + 1) % 2])
-    await site.rpc("anvil_mine", hex(300))
-    node.faults = Faults(limits=limits)
-    node.forget()
-
-    await site.restart()
-
-    async with site.blocks():
-        (answer,) = await site.post()
-        await site.indexed(answer, SETTLED_SECONDS)
-        await site.settle(SETTLED_SECONDS)
-    assert node.refused_by_size, "the node refused nothing: its limits were not reached"
-    assert node.repeated == []
-
-
-# --- lies of an only node ------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("count", [1, 2] if CAMPAIGN_MINUTES else [1])
-async def test_null_receipts_of_executed_relays_change_no_outcome(sites: Sites, count: int) -> None:
-    site = await sites.of("tester", count)
-    async with site.blocks():
-        node = await site.in_use()
-        node.faults = Faults(lies=(lies.null_receipts,))
-        asks = [await site.a_transfer() for _ in range(2)]
-        asking = [asyncio.create_task(ask.outcome(site.relays, SETTLED_SECONDS)) for ask in asks]
-        await asyncio.sleep(STALE_SECONDS)
-        node.heal()
-        assert all(await asyncio.gather(*asking))
-        await site.settle(SETTLED_SECONDS)
-
-
-# --- nodes that are gone -------------------------------------------------------------------------
-
-
 async def test_after_all_nodes_were_dead_for_a_while_everything_goes_on(sites: Sites) -> None:
     site = await sites.of("tester", 2)
     for node in site.nodes:
@@ -199,6 +193,10 @@ async def test_after_all_nodes_were_dead_for_a_while_everything_goes_on(sites: S
             await site.indexed(answer, SECONDS)
         await site.recovered()
         await site.settle(SETTLED_SECONDS)
+
+
+async def _is_left_alone(site: UntrustedNodes) -> bool:
+    return not await site.trusts_all()
 
 
 async def test_a_node_that_follows_another_chain_is_left_out_until_it_is_back(
@@ -225,8 +223,7 @@ async def test_a_node_that_follows_another_chain_is_left_out_until_it_is_back(
         await site.settle(SETTLED_SECONDS)
 
 
-async def _is_left_alone(site: UntrustedNodes) -> bool:
-    return not await site.trusts_all()
+# --- three nodes ----------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("fault", ["dead", "hung"] if CAMPAIGN_MINUTES else ["dead"])
