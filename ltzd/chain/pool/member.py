@@ -189,7 +189,7 @@ class Member:
 
     def distrust(self, kind: str) -> None:
         """Records a contradiction: for a growing while the node is asked only as the last."""
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         if self.is_distrusted:
             return
@@ -205,7 +205,7 @@ class Member:
 
         The node stays as good as the other, also for second opinions.
         """
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         self.detail = f"contradiction: {kind}"
         self._contested_until = self._clock() + seconds

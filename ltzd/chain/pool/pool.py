@@ -75,6 +75,8 @@ class NodePool:
         members = [member for member in self.members if self._may_be_asked(member)]
         if len(members) > 1:
             members = self._sorted(role, members)
+        elif members:
+            self._in_use[role] = id(members[0])
         if not members:
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
             raise NodeUnavailable(f"No node can be used: {faults}")
