@@ -20,7 +20,7 @@ from tests.chain.contracts.test_contract_lives import (
     test_any_account_can_return_an_expired_deal_to_its_user,
 )
 from tests.support.chain.contracts import Contracts, Party, contracts_deployed_at
-from tests.support.chain.hardhat import a_hardhat_node
+from tests.support.clients.hardhat import a_hardhat_node
 
 __all__ = [
     "test_a_perk_is_claimed_with_a_permit_in_one_transaction_and_redeemed_to_zero",
