@@ -18,7 +18,7 @@ from ltzd.dev.tester_chain.json_rpc.methods import METHODS
 from tests.support.chain.chains import a_chain
 from tests.support.clients.cast_actions import cast_outcomes
 from tests.support.clients.method_names import ANVIL_METHODS
-from tests.support.clients.programs import ROOT, answers_of
+from tests.support.clients.programs import ROOT, answers_of, install
 from tests.support.clients.web3_actions import Outcome, web3_outcomes
 
 PAGE: Final = ROOT / "docs" / "dev-chain.md"
@@ -71,6 +71,7 @@ class Comparison:
 
 
 async def compared() -> Comparison:
+    await install()
     async with _chains() as (ours, theirs):
         actions = await _actions(ours, theirs)
     methods = {name for pairs in actions.values() for pair in pairs for name in _methods(pair)}
