@@ -160,7 +160,8 @@ def _progress(facts: dict[str, Any]) -> Table:
         table.add_row(
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
-            f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), final {chain['final']}",
+            f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), "
+            f"final {chain['final']}{_finality(chain)}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -180,7 +181,15 @@ def _progress(facts: dict[str, Any]) -> Table:
 
 
 def _lag(seconds: float | None) -> str:
-    return f", {seconds:.0f} s" if seconds else ""
+    if not seconds:
+        return ""
+    return f", {seconds:.0f} s" if seconds < 120 else f", {seconds / 60:.0f} min"
+
+
+def _finality(chain: dict[str, Any]) -> str:
+    """How far the newest final block is below the head, where the block time is known."""
+    lag = _lag(chain.get("finalLagSeconds"))
+    return f" ({chain['head'] - chain['final']} below the head{lag})" if lag else ""
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:

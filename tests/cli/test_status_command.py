@@ -62,7 +62,7 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
     text = console.export_text()
     for expected in (
         "ready",
-        "head 12, followed to 10 (2 behind, 4 s), final 5",
+        "head 12, followed to 10 (2 behind, 4 s), final 5 (7 below the head, 14 s)",
         "7 queued (oldest 1 s), 6 in flight, about 100 minted",
         "9 in the last minute",
         CHECKSUMMED_WALLET,

@@ -18,6 +18,7 @@ import {
 import { generatePrivateKey, privateKeyToAccount } from "viem/accounts";
 import { setTimeout } from "node:timers/promises";
 import { outcomesOf } from "./outcomes.mjs";
+import { CLAIM, EMITTER, SIGNATURES, REVERTER, SOMEBODY, word } from "./scene.mjs";
 
 const url = process.argv[2];
 const node = http(url, { retryCount: 0 })({});
@@ -50,17 +51,8 @@ const listener = createPublicClient({ transport: socket });
 const aside = createTestClient({ transport: http(url), chain, mode: "anvil" });
 const [account] = await wallet.getAddresses();
 const local = privateKeyToAccount(generatePrivateKey());
-const somebody = "0x00000000000000000000000000000000000000a1";
-const word = (number) => `0x${number.toString(16).padStart(64, "0")}`;
-
-// Counts its calls in slot 0 and logs its calldata with the first two words as topics.
-const emitter = "0x601a80600b6000396000f3366000600037600160005401600055602035600035366000a200";
-// Reverts with its calldata.
-const reverter = "0x600a80600b6000396000f3366000600037366000fd";
-const abi = parseAbi([
-  "function emitted(uint256 first, uint256 second)",
-  "function Error(string reason)",
-]);
+const somebody = SOMEBODY;
+const abi = parseAbi(SIGNATURES);
 const reason = {
   abi,
   functionName: "Error",
@@ -68,7 +60,7 @@ const reason = {
 };
 const typedData = {
   domain: { name: "LTZ", version: "1", chainId },
-  types: { Claim: [{ name: "user", type: "address" }, { name: "ids", type: "uint256[]" }] },
+  types: { Claim: CLAIM },
   primaryType: "Claim",
   message: { user: account, ids: [1n, 2n] },
 };
@@ -118,8 +110,8 @@ async function nextMined(watch) {
   }
 }
 
-const emitterAddress = await deployed(emitter);
-const reverterAddress = await deployed(reverter);
+const emitterAddress = await deployed(EMITTER);
+const reverterAddress = await deployed(REVERTER);
 const sent = await emit();
 await reader.waitForTransactionReceipt({ hash: sent });
 const block = await reader.getBlock();
@@ -193,7 +185,7 @@ const writes = [
   ["signMessage (unknown account)", () => wallet.signMessage({ account: somebody, message: "hello" })],
   ["signTypedData", () => wallet.signTypedData({ ...typedData, account })],
   ["signTransaction", () => wallet.signTransaction({ account, to: somebody, value: 1n, gas: 21_000n, nonce: 1_000 })],
-  ["deployContract", () => wallet.deployContract({ abi, account, bytecode: emitter })],
+  ["deployContract", () => wallet.deployContract({ abi, account, bytecode: EMITTER })],
   ["writeContract", () => wallet.writeContract({ abi, account, address: emitterAddress, functionName: "emitted", args: [1n, 2n] })],
 ];
 

@@ -90,6 +90,7 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "lagBlocks": 2,
         "lagSeconds": 4.0,
         "final": 5,
+        "finalLagSeconds": 14.0,
         "idleSeconds": 0.5,
         "blockSeconds": 2.0,
     }
@@ -124,6 +125,14 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
 
 
+async def test_many_blocks_of_a_fast_chain_are_young() -> None:
+    fast = replace(CHAIN, head_number=100, block_seconds=0.25)
+    status, answer = await get(Behind(replace(FACTS, chain=fast)), "/status")
+    chain = answer["chain"]
+    assert (status, answer["ready"]) == (200, True)
+    assert (chain["lagBlocks"], chain["lagSeconds"], chain["finalLagSeconds"]) == (90, 22.5, 23.8)
+
+
 async def test_without_a_database_status_says_so_and_no_more() -> None:
     status, answer = await get(Behind(facts=None), "/status")
     assert status == 200
@@ -139,7 +148,7 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
         (Behind(replace(FACTS, chain=None)), "The indexer has not begun to follow the chain"),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
-            "The indexer is 90 blocks behind the head",
+            "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),
@@ -155,7 +164,7 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
         ),
         (
             Behind(nodes=(replace(NODE, height=100),)),
-            "The indexer is 90 blocks behind the head",
+            "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(lanes=(replace(HELD, is_held=False),)),

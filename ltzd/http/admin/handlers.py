@@ -51,6 +51,8 @@ class AdminPolicy:
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
     max_lag_blocks: int = 32
+    max_lag_seconds: float = 60.0
+    """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
     standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
     mines_on_demand: bool = False
     """A dev chain, whose blocks may stop to come at any time."""
@@ -194,8 +196,11 @@ class AdminHandlers:
         progress = self._progress(chain)
         if stands_still(progress, self._policy.standstill):
             return [f"The indexer has committed no block for {progress.idle_seconds:.0f} s"]
-        if progress.lag_blocks > self._policy.max_lag_blocks:
-            return [f"The indexer is {progress.lag_blocks} blocks behind the head"]
+        lag_seconds = progress.lag_seconds
+        is_old = lag_seconds is None or lag_seconds > self._policy.max_lag_seconds
+        if progress.lag_blocks > self._policy.max_lag_blocks and is_old:
+            about = "" if lag_seconds is None else f", about {lag_seconds:.0f} s,"
+            return [f"The indexer is {progress.lag_blocks} blocks{about} behind the head"]
         return []
 
     def _progress(self, chain: ChainFacts) -> IndexProgress:
@@ -244,9 +249,17 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "lagBlocks": progress.lag_blocks,
         "lagSeconds": _rounded(progress.lag_seconds),
         "final": chain.final_number,
+        "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
         "idleSeconds": round(chain.idle_seconds, 1),
         "blockSeconds": _rounded(progress.block_seconds),
     }
+
+
+def _final_lag_seconds(chain: ChainFacts, progress: IndexProgress) -> float | None:
+    """The age of the newest final block against the head; None without a block time."""
+    if progress.block_seconds is None:
+        return None
+    return max(0, progress.head_number - chain.final_number) * progress.block_seconds
 
 
 def _node_status(report: NodeReport) -> dict[str, Any]:

@@ -1,10 +1,10 @@
-"""docs/dev-chain.md tells what both dev chains answer to viem and web3.py."""
+"""docs/dev-chain.md tells what both dev chains answer to five clients."""
 
 from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.support.chain.method_page import PAGE, Comparison, compared
+from tests.support.clients.method_page import PAGE, Comparison, compared
 
 REFUSED_BY_ALL = {"setMinGasPrice"}
 

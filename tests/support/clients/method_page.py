@@ -1,7 +1,7 @@
 """The generated part of docs/dev-chain.md: methods of the tester chain beside anvil's.
 
-viem and web3.py run the same actions on a new chain of each kind, and every known method is called
-on both. `python -m tests.support.chain.method_page` writes the page anew.
+Every client runs the same actions on a new chain of each kind, and every known method is called
+on both. `python -m tests.support.clients.method_page` writes the page anew.
 """
 
 import asyncio
@@ -16,9 +16,10 @@ from ltzd.dev.services.chain import Kind
 from ltzd.dev.tester_chain.errors import METHOD_NOT_FOUND
 from ltzd.dev.tester_chain.json_rpc.methods import METHODS
 from tests.support.chain.chains import a_chain
-from tests.support.chain.client_programs import ROOT, answers_of
-from tests.support.chain.method_names import ANVIL_METHODS
-from tests.support.chain.web3_actions import Outcome, web3_outcomes
+from tests.support.clients.cast_actions import cast_outcomes
+from tests.support.clients.method_names import ANVIL_METHODS
+from tests.support.clients.programs import ROOT, answers_of, install
+from tests.support.clients.web3_actions import Outcome, web3_outcomes
 
 PAGE: Final = ROOT / "docs" / "dev-chain.md"
 BEGIN: Final = "<!-- Generated: `make dev-chain-page` writes what follows. -->\n"
@@ -28,6 +29,9 @@ TITLES: Final = {
     "writes": "viem: transactions and signatures",
     "settings": "viem: the test client",
     "web3": "web3.py",
+    "ethers": "ethers",
+    "web3js": "web3.js",
+    "cast": "cast",
 }
 _SUBSCRIPTIONS: Final = ("eth_subscribe", "eth_unsubscribe")
 Pair = tuple[Outcome, Outcome]
@@ -53,7 +57,7 @@ class Comparison:
             yield "| action | methods | the tester chain beside anvil |"
             yield "|---|---|---|"
             for ours, theirs in pairs:
-                methods = ", ".join(f"`{name}`" for name in ours["methods"])
+                methods = ", ".join(f"`{name}`" for name in sorted(ours["methods"]))
                 yield f"| {ours['action']} | {methods} | {difference(ours, theirs)} |"
             yield ""
 
@@ -67,6 +71,7 @@ class Comparison:
 
 
 async def compared() -> Comparison:
+    await install()
     async with _chains() as (ours, theirs):
         actions = await _actions(ours, theirs)
     methods = {name for pairs in actions.values() for pair in pairs for name in _methods(pair)}
@@ -79,11 +84,19 @@ async def compared() -> Comparison:
 
 
 async def _actions(ours: str, theirs: str) -> dict[str, list[Pair]]:
-    viem = await asyncio.gather(*(answers_of("viem.mjs", url) for url in (ours, theirs)))
-    async with _chains() as urls:
-        web3 = await asyncio.gather(*map(web3_outcomes, urls))
-    first, second = ({**answers, "web3": own} for answers, own in zip(viem, web3, strict=True))
+    first, second = await asyncio.gather(_outcomes(ours), _outcomes(theirs))
     return {group: list(zip(first[group], second[group], strict=True)) for group in TITLES}
+
+
+async def _outcomes(url: str) -> dict[str, list[Outcome]]:
+    """viem comes last, since its actions change the chain's settings."""
+    return {
+        "web3": await web3_outcomes(url),
+        "ethers": await answers_of("ethers.mjs", url),
+        "web3js": await answers_of("web3js.mjs", url),
+        "cast": await cast_outcomes(url),
+        **await answers_of("viem.mjs", url),
+    }
 
 
 def difference(ours: Outcome, theirs: Outcome) -> str:

@@ -143,7 +143,7 @@ async def _outcome(provider: _RecordingProvider, action: str, act: Act) -> Outco
     provider.methods.clear()
     answer: Outcome
     try:
-        answer = {"shape": _shape(await act())}
+        answer = {"shape": shape_of(await act())}
     except Web3RPCError as error:
         response: Any = error.rpc_response or {}
         code = response.get("error", {}).get("code")
@@ -154,14 +154,14 @@ async def _outcome(provider: _RecordingProvider, action: str, act: Act) -> Outco
     return {"action": action, "methods": list(provider.methods), **answer}
 
 
-def _shape(value: Any) -> Any:
+def shape_of(value: Any) -> Any:
     match value:
         case None:
             return "nothing"
         case Mapping():
-            return {str(name): _shape(value[name]) for name in sorted(value)}
+            return {str(name): shape_of(value[name]) for name in sorted(value)}
         case list() | tuple():
-            return [_shape(value[0])] if value else []
+            return [shape_of(value[0])] if value else []
         case bytes():
             return "hex"
         case str():
