@@ -66,7 +66,7 @@ mutants: ## Break the contracts on purpose; tests must notice (20 minutes); ARGS
 	@scripts/with-node npm run mutants --silent -- $(ARGS)
 
 dev-chain-page: setup ## Ask both dev chains for the generated part of docs/dev-chain.md
-	@.venv/bin/python -m tests.support.chain.method_page
+	@.venv/bin/python -m tests.support.clients.method_page
 
 slither: ## Compare what slither finds in the contracts with contracts/slither.md
 	@$(SLITHER)
