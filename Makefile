@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check contracts mutants slither bench lock clean
+.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench campaign-nodes lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,6 +30,7 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 	@status=0; \
 	scripts/with-node npm test --silent || status=1; \
 	scripts/test-tools; \
+	scripts/with-node --in tests/clients true; \
 	$(PYTEST) $(ARGS) || status=1; \
 	exit $$status
 
@@ -52,11 +53,20 @@ check: setup ## Check format, lint, types, import rules, compiled contracts, sli
 	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
 	exit $$status
 
+MINUTES ?= 10
+
+campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=10; SEED=… repeats a run
+	@LTZD_CAMPAIGN_MINUTES=$(MINUTES) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
+		tests/faults/test_untrusted_nodes.py tests/faults/test_nodes_over_time.py $(ARGS)
+
 contracts: ## Compile the contracts into ltzd/chain/compiled
 	@scripts/with-node npm run build --silent
 
 mutants: ## Break the contracts on purpose; tests must notice (20 minutes); ARGS=LTZ.sol for one source
 	@scripts/with-node npm run mutants --silent -- $(ARGS)
+
+dev-chain-page: setup ## Ask both dev chains for the generated part of docs/dev-chain.md
+	@.venv/bin/python -m tests.support.clients.method_page
 
 slither: ## Compare what slither finds in the contracts with contracts/slither.md
 	@$(SLITHER)
@@ -73,5 +83,5 @@ lock: setup ## Make the lock files anew; ARGS=--upgrade takes newer versions
 	@scripts/lock $(ARGS)
 
 clean: ## Delete what the targets made; the dev instance's data in .ltzd stays
-	rm -rf .venv .tools contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .tools contracts/node_modules contracts/out contracts/cache tests/clients/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

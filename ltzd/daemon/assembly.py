@@ -27,6 +27,7 @@ from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.actions.users.wallet_migration import WalletMigration
 from ltzd.cache.rate_limits import RateLimits
+from ltzd.chain.node.new_heads import NewHeads
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.chain_check import ExpectedChain
 from ltzd.chain.pool.pool import NodePool
@@ -34,6 +35,7 @@ from ltzd.chain.pool.watch import NodeWatch
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.chain.signing import Signer
 from ltzd.daemon.chain_identity import chain_of
+from ltzd.daemon.follower import build_follower, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
@@ -43,9 +45,7 @@ from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.errors import Misconfigured
 from ltzd.http.services import SiteServices
-from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
@@ -67,9 +67,6 @@ from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
 log = structlog.get_logger()
-
-DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
-"""Chains of one machine, where a reorg below finality is followed (choices.md, Reorgs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +93,7 @@ class Daemon:
     payments: Payments
     site: SiteServices
     lanes: tuple[WalletLane, ...]
+    heads: NewHeads
     follower: Follower | None
     sender: Sender | None
     cleanup: Cleanup | None
@@ -128,6 +126,7 @@ async def open_daemon(
         watch = NodeWatch(nodes)
         await watch.look_at_all()
         node = Node(nodes.client("http"))
+        heads = NewHeads(head_urls(settings.node.plain_urls(), is_dev=is_dev))
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
@@ -213,8 +212,13 @@ async def open_daemon(
                 hashes,
                 identity,
             ),
-            follower=_follower(
-                settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups
+            heads=heads,
+            follower=(
+                build_follower(
+                    settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups, heads
+                )
+                if "indexer" in settings.roles
+                else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
@@ -345,25 +349,4 @@ def _lanes(
     return (
         MintLane(pool, url, node, minter, target, wakeups, policy, process),
         RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
-    )
-
-
-def _follower(
-    settings: Settings, pool: Pool, node: Node, chain: ChainIdentity, wakeups: WakeupHub
-) -> Follower | None:
-    if "indexer" not in settings.roles:
-        return None
-    return Follower(
-        pool,
-        settings.database_url.get_secret_value(),
-        node,
-        chain,
-        indexed_contracts(settings.contracts.addresses()),
-        wakeups,
-        IndexerPolicy(
-            poll_seconds=settings.node.poll_seconds,
-            final_depth=settings.node.final_depth,
-            final_seconds=settings.node.final_seconds,
-            follows_deep_reorgs=chain.chain_id in DEV_CHAIN_IDS,
-        ),
     )

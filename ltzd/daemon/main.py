@@ -176,7 +176,7 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
     loops += [lane.run() for lane in daemon.lanes]
     if daemon.follower is not None:
-        loops.append(daemon.follower.run())
+        loops += [daemon.follower.run(), daemon.heads.run()]
     if daemon.sender is not None:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:

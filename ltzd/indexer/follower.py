@@ -125,15 +125,15 @@ class Follower:
         An announced head that the node in use lacks is looked for again soon, with growing pauses.
         """
         policy = self._policy
-        is_missing = self._cursor is not None and self._announced > self._cursor.number
-        if is_missing and self._retry_seconds < policy.poll_seconds:
+        if self._cursor is not None and self._announced > self._cursor.number:
             await asyncio.sleep(self._retry_seconds)
-            self._retry_seconds *= 2
+            if self._retry_seconds >= policy.poll_seconds:
+                self._announced = 0
+            self._retry_seconds = min(2 * self._retry_seconds, policy.poll_seconds)
         else:
             block_time = self._block_times.seconds()
             seconds = poll_seconds(block_time, policy.poll_seconds, policy.slowest_poll_seconds)
             self._announced = await self._heads.wait(seconds) or 0
-            self._retry_seconds = policy.retry_seconds
         self._expected = self._announced
 
     async def begin_term(self) -> None:
@@ -201,6 +201,7 @@ class Follower:
         self._block_times = self._block_times.with_head(look.head.number, look.head.timestamp, now)
         if look.head.number > self._head_number or self._head_seen_at is None:
             self._head_number, self._head_seen_at = look.head.number, now
+        self._heads.observe(look.head.number, look.head.timestamp)
         self._measure(cursor, look.head)
         return replace(look, final=final)
 
@@ -213,6 +214,7 @@ class Follower:
             self._note_misfit(node)
             return False
         self._misfits, self._has_doubted = 0, False
+        self._retry_seconds = self._policy.retry_seconds
         cursor = await self._commit(cursor, block_range, look.head.number)
         await self._finalize(node, cursor, look.final)
         self._expected = look.head.number

@@ -13,6 +13,9 @@ class HeadAnnouncements(Protocol):
         Returns None if none is announced within `seconds`.
         """
 
+    def observe(self, number: int, timestamp: int) -> None:
+        """Tells of a head that the follower has read from a node. `timestamp`: Unix seconds."""
+
 
 class NoAnnouncements:
     """For nodes that announce nothing: every head is found by polling."""
@@ -20,3 +23,6 @@ class NoAnnouncements:
     async def wait(self, seconds: float) -> int | None:
         await asyncio.sleep(seconds)
         return None
+
+    def observe(self, number: int, timestamp: int) -> None:
+        pass

@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS, DisputePolicy
 
+SLOWEST_POLL_SECONDS = 2.0
+"""Reads follow a reorg within 3 s (choices.md, Reorgs), also where no node announces heads."""
+
 
 @dataclass(frozen=True, slots=True)
 class IndexerPolicy:
@@ -15,7 +18,7 @@ class IndexerPolicy:
 
     poll_seconds: float = 1.0
     """The shortest pause between two looks at the head; an announced head ends it."""
-    slowest_poll_seconds: float = 2.0
+    slowest_poll_seconds: float = SLOWEST_POLL_SECONDS
     """The longest pause: half a block time lies between both."""
     retry_seconds: float = 0.05
     """The pause before an announced head is looked for again that the node in use lacks."""
@@ -31,10 +34,11 @@ class IndexerPolicy:
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
-    """How long blocks must be missing, or be denied by one of several nodes, before they count as
-    gone; and how long an empty answer for logs waits for a second node."""
+    """How long blocks must be missing before they count as gone, and how long an empty answer for
+    logs waits for a second node."""
     stall_seconds: float = 6.0
-    """How long a branch may stand still before another branch that grows wins over it."""
+    """How long a second node may be silent before one node's word counts, and how long a branch may
+    stand still before another branch that grows wins over it."""
     opinion_seconds: float = 4.0
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0

@@ -10,13 +10,12 @@ from typing import Any, TypeAlias
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
 from ltzd.chain.node.publish_outcomes import classify_publish_error
+from ltzd.chain.node.refusals import RefusalKind, classify_error
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
-
-_METHOD_NOT_FOUND = -32601
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +226,8 @@ class Node:
         try:
             return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
-            if error.code != _METHOD_NOT_FOUND:
+            refusal = classify_error(error.code, error.message)
+            if refusal is None or refusal.kind is not RefusalKind.UNSUPPORTED:
                 raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
         answers = await self._rpc.batch(

@@ -233,7 +233,8 @@ def classify_status(
         return None
     text = text[:_TEXT_LENGTH]
     kind = _STATUSES.get(status)
-    if kind is RefusalKind.RATE:
+    if kind is RefusalKind.RATE or (status == 503 and retry_after is not None):
+        kind = RefusalKind.RATE
         pause = retry_after_seconds(retry_after, now)
         return Refusal(kind, retry_after_seconds=_pause_in(text) if pause is None else pause)
     return _byte_refusal(text) or _batch_refusal(text) or (Refusal(kind) if kind else None)

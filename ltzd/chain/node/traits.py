@@ -1,4 +1,4 @@
-"""What a client has learned of its node, so that a node's lack is found out once.
+"""The peculiarities of a node that a client has learned, so that a lack is found out once.
 
 Sizes and rates that a node accepts are learned elsewhere: see `rules/nodes`.
 """

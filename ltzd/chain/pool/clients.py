@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
+from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.rpc import RpcCall, RpcClient
 from ltzd.chain.node.traits import NodeTraits
 from ltzd.chain.pool.member import Member
@@ -76,6 +77,11 @@ class PoolClient:
     def traits(self) -> NodeTraits:
         """Of all nodes together: what one node lacks, no request to the pool relies on."""
         return self._traits
+
+    @property
+    def limits(self) -> NodeLimits:
+        """Of the best node now. Raises NodeUnavailable if no node may be asked."""
+        return self._pool.ranked(self._role)[0].clients[self._role].limits
 
     def report_contradiction(self, kind: str) -> None:
         self._pool.ranked(self._role)[0].distrust(kind)
@@ -162,6 +168,10 @@ class PinnedClient:
     @property
     def traits(self) -> NodeTraits:
         return self._rpc.traits
+
+    @property
+    def limits(self) -> NodeLimits:
+        return self._rpc.limits
 
     def report_contradiction(self, kind: str) -> None:
         self._member.distrust(kind)

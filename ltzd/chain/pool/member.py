@@ -10,11 +10,12 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
-from ltzd.chain.node.rpc import RpcClient
+from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.report import Unfit
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
+from ltzd.rules.indexer.block_times import BlockTimes
 from ltzd.rules.nodes import breaker
 from ltzd.rules.nodes.breaker import CLOSED, Breaker
 from ltzd.rules.nodes.choice import NodeObservation
@@ -26,14 +27,17 @@ Answer = TypeVar("Answer")
 _LATENCY_WEIGHT = 0.2
 """Of the newest answer in the average of latencies."""
 
-_REASONS = {"timeout": Unfit.HUNG, "rate_limited": Unfit.RATE_LIMITED}
+_LIMITED_SECONDS = 10.0
+"""So long a node counts as limiting the rate of requests after it refused one for that."""
+_ANSWERS = frozenset(("rate_limited", "behind"))
+"""Kinds of faults of a node that answers."""
 
 
 class Member:
     """`clients` holds a client per role. `has_peers`: the pool has other nodes to turn to.
 
     A node whose circuit has opened must prove its chain again: another node may have taken its
-    address meanwhile.
+    address meanwhile. `look_due` is set then, for the watch.
     """
 
     def __init__(
@@ -53,14 +57,18 @@ class Member:
         self._breaker: Breaker = CLOSED
         self._failure = Unfit.UNREACHABLE
         self._distrusted_until = 0.0
+        self._contested_until = 0.0
+        self._limited_until = 0.0
         self._distrust = 0.0
         self._verdict: Unfit | None = Unfit.UNVERIFIED
         self.head: Header | None = None
+        self.block_times = BlockTimes()
         self.latency: float | None = None
         self.answered_at: float | None = None
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.detail = ""
+        self.look_due = asyncio.Event()
 
     @property
     def is_verified(self) -> bool:
@@ -86,7 +94,11 @@ class Member:
             return self._verdict
         if self.is_open:
             return self._failure
-        return Unfit.DISAGREES if self.is_distrusted else self._verdict
+        if self.is_distrusted or self._clock() < self._contested_until:
+            return Unfit.DISAGREES
+        if self._verdict is None and self._clock() < self._limited_until:
+            return Unfit.RATE_LIMITED
+        return self._verdict
 
     def observation(self) -> NodeObservation:
         return NodeObservation(
@@ -110,9 +122,7 @@ class Member:
         except NodeUnavailable as error:
             self.failed(error.kind, error.message)
             raise
-        except asyncio.CancelledError:
-            raise
-        except Exception:
+        except RpcError:
             self._answered(self._clock() - begun)  # An error object is an answer, too.
             raise
         finally:
@@ -121,9 +131,8 @@ class Member:
         return result
 
     def _answered(self, seconds: float) -> None:
-        if self._breaker.is_open:
-            log.info("node.recovered", node=self.name)
-        self._breaker = CLOSED
+        if not self.is_open:
+            self._breaker = CLOSED  # Forgets a single failure. Only `verified` closes the circuit.
         self.answered_at = self._clock()
         previous = seconds if self.latency is None else self.latency
         self.latency = previous + _LATENCY_WEIGHT * (seconds - previous)
@@ -133,41 +142,54 @@ class Member:
         self._count_failure("timeout", "The node is slower than another by far", 1)
 
     def failed(self, kind: str, detail: str) -> None:
-        """Counts a failed request; a timeout opens the circuit at once if there are other nodes."""
+        """Counts a failed request; a timeout opens the circuit at once if there are other nodes.
+
+        A node that limits the rate of requests or lacks a block answers, so its circuit stays
+        closed: the request goes to the next node.
+        """
+        if kind in _ANSWERS:
+            self._count(kind, detail)
+            if kind == "rate_limited":
+                self._limited_until = self._clock() + _LIMITED_SECONDS
+            return
         is_certain = kind == "timeout" and self._has_peers
         self._count_failure(kind, detail, self._policy.breaker.failures if is_certain else 1)
 
-    def _count_failure(self, kind: str, detail: str, weight: int) -> None:
+    def _count(self, kind: str, detail: str) -> None:
         self.errors[kind] += 1
         self.detail = detail
         telemetry.NODE_ERRORS.labels(self.name, kind).inc()
+
+    def _count_failure(self, kind: str, detail: str, weight: int) -> None:
+        self._count(kind, detail)
         was_open = self._breaker.is_open
-        self._failure = _REASONS.get(kind, Unfit.UNREACHABLE)
+        self._failure = Unfit.HUNG if kind == "timeout" else Unfit.UNREACHABLE
         policy = self._policy.breaker
         self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
-        if self._breaker.is_open and self._verdict is None:
-            self._verdict = Unfit.UNVERIFIED
         if self._breaker.is_open and not was_open:
+            self._verdict = Unfit.UNVERIFIED
+            self.look_due.set()
             log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
 
     def observe_head(self, head: Header) -> None:
         self.head = head
+        self.block_times = self.block_times.with_head(head.number, head.timestamp, self._clock())
 
     def verified(self) -> None:
         if self._verdict is not None:
             log.info("node.verified", node=self.name)
-        self._verdict = None
+        self._verdict, self._breaker = None, CLOSED
 
     def rejected(self, verdict: Unfit, detail: str) -> None:
         """Records that the node does not belong to the chain; nothing is read from it."""
         if self._verdict is not verdict:
             log.critical("node.rejected", node=self.name, kind=verdict.value, reason=detail)
-        self._verdict = verdict
+        self._verdict, self._breaker = verdict, CLOSED
         self.detail = detail
 
     def distrust(self, kind: str) -> None:
-        """Records a contradiction: for a growing while the node is asked only as the last."""
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        """Records a contradiction: for growing times the node is asked only as the last."""
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         if self.is_distrusted:
             return
@@ -177,6 +199,17 @@ class Member:
         self._distrusted_until = self._clock() + self._distrust
         self.detail = f"contradiction: {kind}"
         log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
+
+    def contest(self, kind: str, seconds: float) -> None:
+        """Records a contradiction with another node when nobody can tell which of them is right.
+
+        The node stays as good as the other, also for second opinions.
+        """
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
+        self.errors[f"disagreement_{kind}"] += 1
+        self.detail = f"contradiction: {kind}"
+        self._contested_until = self._clock() + seconds
+        log.critical("node.contested", node=self.name, kind=kind)
 
 
 def name_of(url: str) -> str:

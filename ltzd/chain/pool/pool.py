@@ -1,10 +1,12 @@
 """The nodes of one chain as one: who is asked first, and the state of each node."""
 
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
+from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc, RpcPolicy
 from ltzd.chain.pool.chain_check import ChainMismatch, ExpectedChain, check_chain
@@ -45,10 +47,12 @@ class NodePool:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             for name, url in zip(_distinct_names(self._urls), self._urls, strict=True):
-                clients = {}
-                for role in ROLES:
-                    limits = RpcPolicy(self.policy.timeout, self.policy.connections)
-                    clients[role] = await stack.enter_async_context(Rpc(url, limits))
+                policy = RpcPolicy(self.policy.timeout, self.policy.connections)
+                limits = NodeLimits(name, clock=self.clock)
+                clients = {
+                    role: await stack.enter_async_context(Rpc(url, policy, limits))
+                    for role in ROLES
+                }
                 has_peers = len(self._urls) > 1
                 member = Member(name, clients, self.policy, self.clock, has_peers=has_peers)
                 self.members.append(member)
@@ -74,7 +78,11 @@ class NodePool:
         members = [member for member in self.members if self._may_be_asked(member)]
         if len(members) > 1:
             members = self._sorted(role, members)
+        elif members:
+            self._in_use[role] = id(members[0])
         if not members:
+            for member in self.members:
+                member.look_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
             raise NodeUnavailable(f"No node can be used: {faults}")
         return members
@@ -83,7 +91,8 @@ class NodePool:
         used = self._in_use.get(role)
         in_use = next((i for i, member in enumerate(members) if id(member) == used), None)
         observations = [member.observation() for member in members]
-        order = ranking(observations, in_use, self.policy.choice)
+        policy = replace(self.policy.choice, tolerance_blocks=self.tolerance_blocks)
+        order = ranking(observations, in_use, policy)
         self._in_use[role] = id(members[order[0]])
         return [members[position] for position in order]
 
@@ -93,15 +102,46 @@ class NodePool:
         return member.is_verified
 
     def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other usable nodes that have reached a height, the best first."""
-        others = [each for each in self.members if each is not member and self.is_usable(each)]
+        """The other nodes that have reached a height and may confirm this one, the best first."""
+        others = [
+            each for each in self.members if each is not member and self._may_confirm(each, member)
+        ]
         return sorted(
             (each for each in others if each.head is not None and each.head.number >= at_least),
             key=lambda each: each.latency or 0.0,
         )
 
     def is_alone(self, member: Member) -> bool:
-        return not any(self.is_usable(each) for each in self.members if each is not member)
+        """Whether no other node can be a witness, now or in a moment."""
+        return not any(
+            self._may_witness(each) or self._may_confirm(each, member)
+            for each in self.members
+            if each is not member
+        )
+
+    def _may_confirm(self, other: Member, member: Member) -> bool:
+        """Whether `other` is usable, or as distrusted as `member`.
+
+        Nodes that contradict each other are all distrusted. Then none of them may count as alone,
+        or its word would be taken.
+        """
+        if self.is_usable(other):
+            return True
+        is_equal = member.is_distrusted and other.is_distrusted and self._may_be_asked(other)
+        return is_equal and not other.is_open and not self._is_behind(other)
+
+    def _may_witness(self, member: Member) -> bool:
+        """Whether the node is usable, or has failed so lately that it may be back at once.
+
+        A liar must not be believed because the other node is away for a moment.
+        """
+        if member.is_excluded or member.is_distrusted:
+            return False
+        answered_at = member.answered_at
+        is_recent = (
+            answered_at is not None and self.clock() - answered_at < self.policy.witness_seconds
+        )
+        return self.is_usable(member) or (member.is_open and is_recent)
 
     def is_usable(self, member: Member) -> bool:
         """Whether nothing speaks against asking the node first."""
@@ -120,11 +160,22 @@ class NodePool:
             for member in self.members
             if member.head is not None and self._may_be_asked(member) and not member.is_distrusted
         ]
-        return credible_height(heights, self.policy.choice.tolerance_blocks)
+        return credible_height(heights, self.tolerance_blocks)
+
+    @property
+    def tolerance_blocks(self) -> int:
+        """How far a node's head may be below the others' without being behind.
+
+        Nodes are looked at one after the other, and a fast chain moves on meanwhile.
+        """
+        measured = [member.block_times.seconds() for member in self.members]
+        fastest = min((seconds for seconds in measured if seconds), default=None)
+        blocks = 0 if fastest is None else math.ceil(self.policy.tolerance_seconds / fastest)
+        return max(self.policy.choice.tolerance_blocks, blocks)
 
     def _is_behind(self, member: Member) -> bool:
         height = member.head.number if member.head else None
-        return is_behind(height, self.credible_height, self.policy.choice.tolerance_blocks)
+        return is_behind(height, self.credible_height, self.tolerance_blocks)
 
     # The chain
 

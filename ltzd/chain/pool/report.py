@@ -19,7 +19,7 @@ class Unfit(Enum):
     HUNG = "hung"
     """The node accepts requests and never answers."""
     RATE_LIMITED = "rate_limited"
-    """The node refuses requests because there are too many."""
+    """The node has refused requests of the last seconds because there are too many."""
     BEHIND = "behind"
     """The node's head is below the other nodes'."""
     DISAGREES = "disagrees"

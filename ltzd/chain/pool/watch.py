@@ -5,6 +5,7 @@ whose circuit is open gets one look after each of its growing pauses.
 """
 
 import asyncio
+import contextlib
 
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
@@ -55,10 +56,17 @@ class NodeWatch:
 
     async def _watch(self, member: Member) -> None:
         while True:
-            await asyncio.sleep(member.seconds_to_probe())
             await self.look(member)
-            if not member.is_open:
-                await asyncio.sleep(self._policy.watch_pause)
+            await self._pause(member)
+
+    async def _pause(self, member: Member) -> None:
+        """Waits until the next look is due: sooner if the circuit opens, or if no node is left."""
+        member.look_due.clear()
+        await asyncio.sleep(self._policy.shortest_pause)
+        seconds = member.seconds_to_probe() if member.is_open else self._policy.watch_pause
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await member.look_due.wait()
 
     async def look(self, member: Member) -> None:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
@@ -82,7 +90,7 @@ class NodeWatch:
         """
         others = [each for each in self._pool.members if each is not member and each.head]
         highest = max((each.head.number for each in others if each.head), default=None)
-        tolerance = self._policy.choice.tolerance_blocks
+        tolerance = self._pool.tolerance_blocks
         if highest is None or head.number <= highest + tolerance:
             return True
         below = await member.measured(node.block(head.number - 1))
@@ -103,9 +111,11 @@ class NodeWatch:
     async def compare(self) -> None:
         """Compares the nodes' blocks at one height below the head; dissenters are distrusted.
 
-        Two nodes that disagree are both reported, since nobody can tell which one is right.
+        Nodes that disagree without a majority are all reported and stay in use: nobody can tell
+        which of them is right, and each remains a witness against the others.
         """
-        height = self._pool.credible_height - self._policy.compare_depth
+        depth = max(self._policy.compare_depth, 2 * self._pool.tolerance_blocks)
+        height = self._pool.credible_height - depth
         members = [member for member in self._pool.members if self._pool.is_usable(member)]
         if height <= 0 or len(members) < 2:
             return
@@ -117,10 +127,14 @@ class NodeWatch:
         ]
         wrong = dissenters([hash_ for _, hash_ in known])
         for position in wrong:
-            member, _ = known[position]
+            member, shown = known[position]
             # A reorg may have been under way between the answers: ask once more.
-            if await self._hash_at(member, height) == known[position][1]:
+            if await self._hash_at(member, height) != shown:
+                continue
+            if len(wrong) < len(known):
                 member.distrust(BLOCK_HASH)
+            else:
+                member.contest(BLOCK_HASH, 3 * self._policy.compare_pause)
 
     async def _hash_at(self, member: Member, height: int) -> Hash32 | None:
         try:

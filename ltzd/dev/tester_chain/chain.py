@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
+from ltzd.concurrency.clock import loop_time
 from ltzd.dev.tester_chain.block_tree import BlockTree, HeadChange
 from ltzd.dev.tester_chain.clock import ChainClock
 from ltzd.dev.tester_chain.errors import refused
@@ -21,6 +22,7 @@ from ltzd.dev.tester_chain.execution.fees import next_base_fee
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.dev.tester_chain.pending import PendingBlocks
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
@@ -57,6 +59,7 @@ class TesterChain:
         self._snapshots: dict[int, ChainSnapshot] = {}
         self._snapshots_made = 0
         self._base_fee_set: int | None = None
+        self._pending = PendingBlocks(self.evm, self.pool, self._readers, self._next_plan)
 
     def close(self) -> None:
         self.evm.closing.set()
@@ -96,32 +99,27 @@ class TesterChain:
             return self._base_fee_set
         return next_base_fee(self.block_tree.head.header)
 
-    def executable(self) -> list[EvmTransaction]:
-        waiting = self.pool.executable(self.nonce_of, self.base_fee())
-        return list(islice(waiting, _CANDIDATES_AT_MOST))
-
     async def call(
         self,
         block: MinedBlock,
         request: TransactionFields,
         sender: Address,
-        *,
-        pending: bool = False,
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
-        """Executes a call on the state after `block`, or with `pending` in the block after it."""
-        at = self.clock.next_timestamp(block.timestamp) if pending else None
-        job = partial(self.evm.call, block, request, sender, at, overrides)
-        return await self._readers.run(job)
+        """Executes a call after the transactions of `block`, as part of it."""
+        return await self._readers.run(partial(self.evm.call, block, request, sender, overrides))
+
+    async def pending_block(self) -> MinedBlock:
+        """The block that would be mined now, with as much of the pool as executes in time."""
+        return await self._pending.block()
 
     # Sending
 
     def send(self, transaction: EvmTransaction) -> Hash32:
         """Adds a transaction to the pool. Raises JsonRpcError."""
         state = self.state(self.block_tree.head)
-        self.pool.add(
-            transaction, state.nonce(transaction.sender), state.balance(transaction.sender)
-        )
+        nonce, balance = state.nonce(transaction.sender), state.balance(transaction.sender)
+        self.pool.add(transaction, nonce, balance, self.base_fee(), loop_time())
         for callback in self.transaction_pooled:
             callback(transaction)
         self.work.set()
@@ -137,8 +135,7 @@ class TesterChain:
     ) -> MinedBlock | None:
         """Mines one block from the pool; returns None for an empty one unless `even_empty`."""
         async with self._head_lock:
-            head = self.block_tree.head
-            plan = self._plan(head, self.base_fee(), self.executable(), seconds_at_most)
+            plan = self._next_plan(seconds_at_most)
             if not plan.transactions and not even_empty:
                 return None
             built = await self._builder.run(partial(self.evm.build, plan))
@@ -149,6 +146,7 @@ class TesterChain:
             self.clock.mined()
             self._base_fee_set = None
             self._set_head(built.block)
+            self.pool.expire(loop_time(), self.nonce_of, self.base_fee())
             return built.block
 
     # Rollbacks and reorgs
@@ -225,6 +223,11 @@ class TesterChain:
                 f"current height {height}, depth {depth}"
             )
         return block
+
+    def _next_plan(self, seconds_at_most: float) -> BlockPlan:
+        waiting = self.pool.executable(self.nonce_of, self.base_fee())
+        transactions = list(islice(waiting, _CANDIDATES_AT_MOST))
+        return self._plan(self.block_tree.head, self.base_fee(), transactions, seconds_at_most)
 
     def _plan(
         self,

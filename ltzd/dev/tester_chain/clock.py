@@ -1,7 +1,7 @@
 """The chain's time: the wall clock plus an offset that tools set, in whole Unix seconds.
 
-Timestamps grow with every block, so blocks mined faster than one a second run ahead of the wall
-clock until it catches up.
+Timestamps never fall from a block to the next. Blocks of the same second have the same timestamp,
+as in anvil and on chains with several blocks a second.
 """
 
 import time
@@ -41,7 +41,7 @@ class ChainClock:
             timestamp = parent_timestamp + self.interval_seconds
         else:
             timestamp = self.now()
-        return max(timestamp, parent_timestamp + 1)
+        return max(timestamp, parent_timestamp)
 
     def reset(self) -> None:
         """Returns to the wall clock."""

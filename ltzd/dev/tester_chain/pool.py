@@ -8,20 +8,27 @@ import heapq
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import count
 
-from ltzd.dev.tester_chain.errors import refused
+from ltzd.dev.tester_chain.errors import cap_too_low, refused, tip_above_cap
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
-from ltzd.values import Address, Hash32, checksummed
+from ltzd.values import Address, Hash32
 
 CAPACITY = 200_000
+# geth's default.
+LIFETIME_SECONDS = 3 * 3_600.0
 _LEAST_BUMP_PERCENT = 10
 _INITCODE_BYTES_AT_MOST = 49_152
 _NONCE_LIMIT = 2**64 - 1
+_SET_CODE = 4
 
 NonceOf = Callable[[Address], int]
 
 
 class TransactionPool:
-    def __init__(self, chain_id: int, gas_limit: int) -> None:
+    def __init__(
+        self, chain_id: int, gas_limit: int, lifetime_seconds: float = LIFETIME_SECONDS
+    ) -> None:
+        self.removals = 0
+        self._lifetime_seconds = lifetime_seconds
         self._chain_id = chain_id
         self.gas_limit = gas_limit
         self._by_hash: dict[Hash32, EvmTransaction] = {}
@@ -29,6 +36,7 @@ class TransactionPool:
         self._cost_of: dict[Address, int] = {}
         self._arrival: dict[Hash32, int] = {}
         self._arrivals = count()
+        self._arrived_at: dict[Hash32, float] = {}
 
     def __len__(self) -> int:
         return len(self._by_hash)
@@ -36,8 +44,18 @@ class TransactionPool:
     def find(self, transaction_hash: Hash32) -> EvmTransaction | None:
         return self._by_hash.get(transaction_hash)
 
-    def add(self, transaction: EvmTransaction, next_nonce: int, balance: int) -> None:
-        """Adds a transaction whose sender has this nonce and balance. Raises JsonRpcError."""
+    def add(
+        self,
+        transaction: EvmTransaction,
+        next_nonce: int,
+        balance: int,
+        base_fee: int,
+        now: float,
+    ) -> None:
+        """Adds a transaction whose sender has this nonce and balance. Raises JsonRpcError.
+
+        `base_fee` is the next block's. A higher one that comes later leaves the transaction here.
+        """
         if transaction.hash in self._by_hash:
             raise refused("already known")
         self._check_form(transaction)
@@ -47,12 +65,14 @@ class TransactionPool:
             raise refused(f"nonce too low: next nonce {next_nonce}, tx nonce {transaction.nonce}")
         replaced = self._by_sender.get(transaction.sender, {}).get(transaction.nonce)
         self._check_funds(transaction, balance, replaced)
+        if transaction.max_fee_per_gas < base_fee:
+            raise cap_too_low(transaction.sender, transaction.max_fee_per_gas, base_fee)
         if replaced is not None:
             _check_bump(replaced, transaction)
             self._remove(replaced)
         elif len(self) >= CAPACITY:
             raise refused("txpool is full")
-        self._insert(transaction)
+        self._insert(transaction, now)
 
     def next_nonce(self, sender: Address, nonce: int) -> int:
         """The first nonce from `nonce` on that is not in the pool."""
@@ -81,6 +101,18 @@ class TransactionPool:
         waiting = self._by_sender.get(sender, {})
         self.forget([each for each in waiting.values() if each.nonce < nonce])
 
+    def expire(self, now: float, nonce_of: NonceOf, base_fee: int) -> None:
+        """Drops what has waited for too long and cannot be executed now, as geth does.
+
+        Such a transaction has a nonce gap, or a cap below the base fee.
+        """
+        oldest = next(iter(self._arrived_at.values()), now)
+        if now - oldest <= self._lifetime_seconds:
+            return
+        executable = {each.hash for each in self.executable(nonce_of, base_fee)}
+        old = [key for key, at in self._arrived_at.items() if now - at > self._lifetime_seconds]
+        self.forget([self._by_hash[key] for key in old if key not in executable])
+
     def clear(self) -> None:
         self.forget(list(self._by_hash.values()))
 
@@ -94,12 +126,15 @@ class TransactionPool:
                 f"have {transaction.chain_id} want {self._chain_id}"
             )
         if transaction.max_priority_fee_per_gas > transaction.max_fee_per_gas:
-            raise refused(
-                "max priority fee per gas higher than max fee per gas: "
-                f"address {checksummed(transaction.sender)}, "
-                f"maxPriorityFeePerGas: {transaction.max_priority_fee_per_gas}, "
-                f"maxFeePerGas: {transaction.max_fee_per_gas}"
+            raise tip_above_cap(
+                transaction.sender,
+                transaction.max_priority_fee_per_gas,
+                transaction.max_fee_per_gas,
             )
+        if transaction.type_id == _SET_CODE and not transaction.to:
+            raise refused("set code transaction must not be a create transaction")
+        if transaction.type_id == _SET_CODE and not transaction.authorization_list:
+            raise refused("set code tx must have at least one authorization tuple")
         if not transaction.to and len(transaction.data) > _INITCODE_BYTES_AT_MOST:
             raise refused(
                 "max initcode size exceeded: "
@@ -107,10 +142,15 @@ class TransactionPool:
             )
         if transaction.gas > self.gas_limit:
             raise refused("exceeds block gas limit")
-        if transaction.gas < transaction.min_gas_limit:
+        if transaction.gas < transaction.charged_gas:
             raise refused(
                 f"intrinsic gas too low: gas {transaction.gas}, "
-                f"minimum needed {transaction.min_gas_limit}"
+                f"minimum needed {transaction.charged_gas}"
+            )
+        if transaction.gas < transaction.floor_gas:
+            raise refused(
+                f"insufficient gas for floor data gas cost: gas {transaction.gas}, "
+                f"minimum needed {transaction.floor_gas}"
             )
 
     def _check_funds(
@@ -130,17 +170,20 @@ class TransactionPool:
                 f"overshot {queued + transaction.cost - balance}"
             )
 
-    def _insert(self, transaction: EvmTransaction) -> None:
+    def _insert(self, transaction: EvmTransaction, now: float) -> None:
         self._by_hash[transaction.hash] = transaction
         self._by_sender.setdefault(transaction.sender, {})[transaction.nonce] = transaction
         self._cost_of[transaction.sender] = (
             self._cost_of.get(transaction.sender, 0) + transaction.cost
         )
         self._arrival[transaction.hash] = next(self._arrivals)
+        self._arrived_at[transaction.hash] = now
 
     def _remove(self, transaction: EvmTransaction) -> None:
+        self.removals += 1
         del self._by_hash[transaction.hash]
         del self._arrival[transaction.hash]
+        del self._arrived_at[transaction.hash]
         self._cost_of[transaction.sender] -= transaction.cost
         waiting = self._by_sender[transaction.sender]
         del waiting[transaction.nonce]

@@ -2,10 +2,10 @@
 
 A `Limit` is a size: calls of a batch, bytes of a request, blocks or results of an `eth_getLogs`.
 A refusal halves it, or sets it to the size that the node names. Each request of the full size that
-succeeds raises it by a step. Below a size that was refused lately the limit rises by half of the
-distance at most, and it reaches that very size only after `patience` full-size successes; each such
-attempt doubles `patience`. So a node that accepts up to L gets requests between L/2 and L, and the
-number of its refusals grows with the logarithm of the number of requests.
+succeeds raises it by a step, at most to the double. Below a size that was refused lately the limit
+rises by half of the distance at most, and it reaches that very size only after `patience` full-size
+successes; each such attempt doubles `patience`. So a node that accepts up to L gets requests
+between L/2 and L, and its refusals grow with the logarithm of the number of requests.
 
 The caller keeps one limit for each node and kind of request, and passes the size of each request.
 """
@@ -68,7 +68,7 @@ def after_success(limit: Limit, size: int) -> Limit:
     if size < limit.size:
         return limit
     if limit.refused is None:
-        grown = min(limit.most, limit.size + limit.step)
+        grown = min(limit.most, limit.size + min(limit.step, limit.size))
         return replace(limit, size=grown, accepted=max(limit.accepted, size), patience=PATIENCE)
     accepted = max(limit.accepted, min(size, limit.refused - 1))
     reachable = accepted + (limit.refused - accepted) // 2

@@ -1,4 +1,4 @@
-"""What rollups charge for data is read from their own contracts, once in ten seconds."""
+"""The costs of data on rollups are read from their own contracts, once in ten seconds."""
 
 from typing import Any
 

@@ -1,59 +1,68 @@
-"""The tester chain executes with exactly the given gas and refuses as geth does."""
+"""Gas limits: below what a transaction costs nothing runs, on the tester chain and on anvil."""
 
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
-from tests.support.chain.tester import Rpc, RpcRefusedError, a_tester
+from tests.support.chain.tester import Rpc, RpcRefusedError
 
 THERE = "0x" + "11" * 20
+DATA = "0x" + "01" * 1_000
+FLOOR = 61_000
+ALLOWANCE = "gas required exceeds allowance"
 
 
-@pytest.fixture
-async def rpc() -> AsyncIterator[Rpc]:
-    async with a_tester() as rpc:
-        yield rpc
-
-
-@pytest.mark.parametrize("method", ["eth_call", "eth_estimateGas"])
 @pytest.mark.parametrize(
-    ("gas", "data", "least"),
+    ("gas", "data"),
     [
-        (0, "0x", 21_000),
-        (1, "0x", 21_000),
-        (20_999, "0x", 21_000),
-        (0, "0x0001", 21_020),
-        (21_000, "0x0001", 21_020),
-        (21_019, "0x0001", 21_020),
+        (0, "0x"),
+        (1, "0x"),
+        (20_999, "0x"),
+        (0, "0x0001"),
+        (21_019, "0x0001"),
+        (21_049, "0x0001"),
+        (37_000, DATA),
+        (FLOOR - 1, DATA),
     ],
 )
-async def test_below_intrinsic_gas_nothing_runs(
-    rpc: Rpc, method: str, gas: int, data: str, least: int
-) -> None:
-    call = {"to": THERE, "gas": hex(gas), "data": data}
-    with pytest.raises(RpcRefusedError) as refused:
-        await rpc(method, call, "latest")
-    assert refused.value.message == f"intrinsic gas too low: have {gas}, want {least}"
+async def test_below_the_least_gas_no_call_runs(node: Rpc, gas: int, data: str) -> None:
+    with pytest.raises(RpcRefusedError, match=r"intrinsic gas|floor data gas") as refused:
+        await node("eth_call", {"to": THERE, "gas": hex(gas), "data": data}, "latest")
     assert refused.value.code == -32000
+
+
+@pytest.mark.parametrize("gas", [0, 1, 21_000, FLOOR - 1])
+async def test_no_estimate_exceeds_the_gas_that_its_caller_names(node: Rpc, gas: int) -> None:
+    with pytest.raises(RpcRefusedError, match=ALLOWANCE) as refused:
+        await node("eth_estimateGas", {"to": THERE, "gas": hex(gas), "data": DATA})
+    assert str(gas) in refused.value.message
 
 
 @pytest.mark.parametrize(
     "call",
-    [{"gas": hex(21_020)}, {"gas": hex(10**9)}, {"gas": None}, {}],
+    [{"gas": hex(FLOOR)}, {"gas": hex(10**12)}, {"gas": None}, {}],
     ids=["just enough", "more than a block", "null", "none named"],
 )
-async def test_with_enough_gas_or_none_named_it_runs(rpc: Rpc, call: dict[str, Any]) -> None:
-    request = call | {"to": THERE, "data": "0x0001"}
-    assert await rpc("eth_call", request, "latest") == "0x"
-    estimate = int(await rpc("eth_estimateGas", request), 16)
-    assert 21_020 <= estimate <= 21_020 * 1.015
+async def test_with_enough_gas_or_none_named_it_runs(node: Rpc, call: dict[str, Any]) -> None:
+    request = call | {"to": THERE, "data": DATA}
+    assert await node("eth_call", request, "latest") == "0x"
+    estimate = int(await node("eth_estimateGas", request), 16)
+    assert FLOOR <= estimate <= FLOOR * 1.015
 
 
-async def test_signed_bytes_below_intrinsic_gas_are_refused(rpc: Rpc) -> None:
-    wallet = await rpc.funded()
+async def test_the_floor_of_the_data_is_what_a_transaction_pays(node: Rpc) -> None:
+    wallet = await node.funded()
+    before = int(await node("eth_getBalance", wallet.address, "latest"), 16)
+    sent = await node("eth_sendRawTransaction", wallet.signed(0, data=DATA, gas=70_000))
+    receipt = await node.receipt(sent)
+    assert int(receipt["gasUsed"], 16) == FLOOR
+    paid = before - int(await node("eth_getBalance", wallet.address, "latest"), 16)
+    assert paid == FLOOR * int(receipt["effectiveGasPrice"], 16) + 1
+
+
+async def test_signed_bytes_below_intrinsic_gas_are_refused(node: Rpc) -> None:
+    wallet = await node.funded()
     for gas in (0, 1, 20_999):
-        with pytest.raises(RpcRefusedError, match="intrinsic gas too low") as refused:
-            await rpc("eth_sendRawTransaction", wallet.signed(0, gas=gas))
-        assert refused.value.message.endswith(f"gas {gas}, minimum needed 21000")
-    assert await rpc("eth_getTransactionCount", wallet.address, "pending") == "0x0"
+        with pytest.raises(RpcRefusedError, match="intrinsic gas too low"):
+            await node("eth_sendRawTransaction", wallet.signed(0, gas=gas))
+    assert await node("eth_getTransactionCount", wallet.address, "pending") == "0x0"

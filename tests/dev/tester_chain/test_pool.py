@@ -6,6 +6,10 @@ from typing import Any
 
 import pytest
 
+from ltzd.dev.tester_chain import DEFAULT_CHAIN_ID
+from ltzd.dev.tester_chain.execution.transaction import decode_raw
+from ltzd.dev.tester_chain.pool import TransactionPool
+from ltzd.values import bytes_of
 from tests.support.chain.tester import (
     BURNER,
     ETHER,
@@ -70,6 +74,11 @@ async def test_the_higher_tip_goes_first(rpc: Rpc) -> None:
         ({"gas": 60_000_001}, "exceeds block gas limit"),
         ({"maxPriorityFeePerGas": 11 * GWEI}, "max priority fee per gas higher than max fee"),
         ({"data": "0x" + "00" * 49_153, "to": None}, "max initcode size exceeded"),
+        ({"data": "0x" + "01" * 1_000, "gas": 60_999}, "gas 60999, minimum needed 61000"),
+        (
+            {"maxFeePerGas": GWEI // 2, "maxPriorityFeePerGas": 1},
+            "max fee per gas less than block base fee: address 0x",
+        ),
     ],
 )
 async def test_a_refusal_is_spelt_as_geth_does(
@@ -173,16 +182,32 @@ async def test_a_transaction_that_can_no_longer_be_paid_is_dropped(rpc: Rpc) -> 
     assert await rpc("eth_getTransactionByHash", sent) is None
 
 
-async def test_a_cap_below_the_base_fee_waits_until_the_base_fee_falls(rpc: Rpc) -> None:
-    wallet = await rpc.funded()
-    cap = GWEI // 2
-    sent = await _send(rpc, wallet.signed(0, maxFeePerGas=cap, maxPriorityFeePerGas=1))
+async def test_a_base_fee_that_rises_above_a_cap_leaves_the_transaction_waiting(rpc: Rpc) -> None:
+    wallet, other = await rpc.funded(), await rpc.funded()
+    cap = 2 * GWEI
+    sent = await _send(rpc, wallet.signed(0, maxFeePerGas=cap, maxPriorityFeePerGas=2))
+    dearer = await _send(rpc, other.signed(0))
+    await rpc("anvil_setNextBlockBaseFeePerGas", hex(cap + 1))
     await rpc("evm_mine")
-    assert await rpc("eth_getTransactionReceipt", sent) is None
+    assert (await rpc.block())["transactions"] == [dearer]
+    assert (await rpc("eth_getTransactionByHash", sent))["blockHash"] is None
     await rpc("anvil_setNextBlockBaseFeePerGas", hex(cap - 1))
     await rpc("evm_mine")
     receipt = await rpc("eth_getTransactionReceipt", sent)
     assert receipt["effectiveGasPrice"] == hex(cap)
+
+
+def test_only_old_transactions_that_cannot_be_executed_expire() -> None:
+    """The second sender has a nonce gap; the third one's cap is below the base fee."""
+    pool = TransactionPool(DEFAULT_CHAIN_ID, 30_000_000, lifetime_seconds=60)
+    raws = [Wallet().signed(0), Wallet().signed(1), Wallet().signed(0, maxFeePerGas=2 * GWEI)]
+    transactions = [decode_raw(bytes_of(raw)) for raw in raws]
+    for transaction in transactions:
+        pool.add(transaction, 0, ETHER, GWEI, now=100.0)
+    pool.expire(160.0, lambda _: 0, base_fee=3 * GWEI)
+    assert len(pool) == 3
+    pool.expire(160.1, lambda _: 0, base_fee=3 * GWEI)
+    assert [pool.find(each.hash) for each in transactions] == [transactions[0], None, None]
 
 
 async def test_a_full_block_leaves_the_rest_for_the_next(rpc: Rpc) -> None:

@@ -153,8 +153,8 @@ async def test_anvil_loads_the_dump_and_its_own_is_loaded_here(rpc: Rpc) -> None
         "0x12",
         "0x1f8b",
         "0x" + b"{}".hex(),
-        "0x" + gzip.compress(b'{"accounts": {"0x12": {}}}').hex(),
-        "0x" + gzip.compress(b'{"accounts": {}}').hex()[:-8],
+        "0x" + gzip.compress(b'{"accounts": {"0x12": {}}}', mtime=0).hex(),
+        "0x" + gzip.compress(b'{"accounts": {}}', mtime=0).hex()[:-8],
     ],
 )
 async def test_a_malformed_dump_is_refused_and_changes_nothing(rpc: Rpc, dump: str) -> None:

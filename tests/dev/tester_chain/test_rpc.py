@@ -112,6 +112,32 @@ async def test_a_revert_has_code_3_the_reason_and_its_bytes_as_hex(rpc: Rpc) -> 
         )
 
 
+async def test_a_panic_is_told_by_its_meaning(node: Rpc) -> None:
+    reverter = await node.deploy(REVERTER)
+    for method in ("eth_call", "eth_estimateGas"):
+        with pytest.raises(RpcRefusedError, match="arithmetic underflow or overflow") as fault:
+            await node(method, {"to": reverter, "data": "0x4e487b71" + word(0x11)})
+        assert fault.value.code == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("0x600056", "invalid jump destination"),
+        ("0x01", "stack underflow"),
+        ("0x0c", "invalid opcode"),
+        ("0x5b6001600056", "stack limit reached 1024"),
+        ("0x6170006000f3", "max code size exceeded"),
+        ("0x6020600060003e", "return data out of bounds"),
+    ],
+)
+async def test_a_fault_of_code_has_geths_words(rpc: Rpc, code: str, message: str) -> None:
+    for method in ("eth_call", "eth_estimateGas"):
+        with pytest.raises(RpcRefusedError) as fault:
+            await rpc(method, {"data": code, "gas": hex(8_000_000)})
+        assert (fault.value.code, fault.value.message) == (-32000, message)
+
+
 async def test_a_revert_without_a_reason_keeps_its_bytes(rpc: Rpc) -> None:
     reverter = await rpc.deploy(REVERTER)
     with pytest.raises(RpcRefusedError) as fault:

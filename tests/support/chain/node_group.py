@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient
 from ltzd.chain.node.traits import NodeTraits
@@ -109,6 +110,10 @@ class _Client:
     @property
     def traits(self) -> NodeTraits:
         return self._node.traits
+
+    @property
+    def limits(self) -> NodeLimits:
+        return self._node.limits
 
     def report_contradiction(self, kind: str) -> None:
         self._pool.reported.append((self._at, kind))

@@ -2,16 +2,28 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from typing import Any
 
 from aiohttp import web
 
+from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.rpc import Rpc, RpcPolicy
 
 Respond = Callable[[Any], object]
 """From the request's JSON to the answer: an object, or bytes to be sent as they are."""
+
+
+@dataclass(frozen=True)
+class HttpAnswer:
+    """An answer with its status and headers; bytes are sent as they are."""
+
+    body: object
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict)
+
 
 NEVER = object()
 """An answer that comes after the client's timeout."""
@@ -19,23 +31,31 @@ NEVER = object()
 
 @asynccontextmanager
 async def a_server(
-    respond: Respond, *, status: int = 200, timeout_seconds: float = 2.0
+    respond: Respond,
+    *,
+    status: int = 200,
+    timeout_seconds: float = 2.0,
+    policy: RpcPolicy | None = None,
+    limits: NodeLimits | None = None,
 ) -> AsyncIterator[Rpc]:
     async def answer(request: web.Request) -> web.Response:
         answer = respond(await request.json())
         if answer is NEVER:
             await asyncio.sleep(timeout_seconds * 5)
-        body = answer if isinstance(answer, bytes) else json.dumps(answer).encode()
-        return web.Response(body=body, status=status, content_type="application/json")
+            answer = None
+        http = answer if isinstance(answer, HttpAnswer) else HttpAnswer(answer, status)
+        body = http.body if isinstance(http.body, bytes) else json.dumps(http.body).encode()
+        headers = {"Content-Type": "application/json", **http.headers}
+        return web.Response(body=body, status=http.status, headers=headers)
 
-    application = web.Application()
+    application = web.Application(client_max_size=64 * 1024 * 1024)
     application.router.add_post("/", answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    policy = RpcPolicy(timeout_seconds=timeout_seconds)
+    policy = policy or RpcPolicy(timeout_seconds=timeout_seconds)
     try:
-        async with Rpc(f"http://127.0.0.1:{runner.addresses[0][1]}", policy) as rpc:
+        async with Rpc(f"http://127.0.0.1:{runner.addresses[0][1]}", policy, limits) as rpc:
             yield rpc
     finally:
         await runner.cleanup()

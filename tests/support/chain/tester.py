@@ -44,6 +44,7 @@ class RpcRefusedError(Exception):
 class Rpc:
     url: str
     http: aiohttp.ClientSession
+    chain_id: int = DEFAULT_CHAIN_ID
 
     async def __call__(self, method: str, *params: object) -> Any:
         reply = await self.post({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -80,7 +81,7 @@ class Rpc:
         return str((await self.receipt(sent))["contractAddress"])
 
     async def funded(self, ether: int = 100) -> "Wallet":
-        wallet = Wallet()
+        wallet = Wallet(chain_id=self.chain_id)
         await self("anvil_setBalance", wallet.address, hex(ether * ETHER))
         return wallet
 
@@ -88,6 +89,7 @@ class Rpc:
 @dataclass
 class Wallet:
     account: LocalAccount = field(default_factory=Account.create)
+    chain_id: int = DEFAULT_CHAIN_ID
 
     @property
     def address(self) -> str:
@@ -96,7 +98,7 @@ class Wallet:
     def signed(self, nonce: int, **changes: Any) -> str:
         """Signs a transfer of 1 wei to an arbitrary address; `fields` replace the defaults."""
         settings: dict[str, Any] = {
-            "chainId": DEFAULT_CHAIN_ID,
+            "chainId": self.chain_id,
             "nonce": nonce,
             "to": "0x" + "11" * 20,
             "value": 1,

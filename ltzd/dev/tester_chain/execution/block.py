@@ -17,7 +17,7 @@ from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32
 
 Header = Any
-"""py-evm's CancunBlockHeader; Any because its type declares every field optional."""
+"""py-evm's PragueBlockHeader; Any because its type declares every field optional."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,8 @@ class MinedBlock:
         self.base_fee = int(header.base_fee_per_gas)
         self.bloom = int(header.bloom)
         self.state_root = Hash32(header.state_root)
+        self.database: Any = None
+        """Where the state is, for a block whose state is not in the chain's database."""
 
     @cached_property
     def logs(self) -> tuple[MinedLog, ...]:

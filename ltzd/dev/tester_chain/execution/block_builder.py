@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 
 from eth.abc import ComputationAPI
 from eth.exceptions import VMError
-from eth.vm.forks.cancun import CancunVM
-from eth.vm.forks.cancun.blocks import CancunBlockHeader
+from eth.vm.forks.prague.blocks import PragueBlockHeader
 from eth_utils.exceptions import ValidationError
 
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, MinedReceipt
@@ -44,12 +43,18 @@ class _UnrunnableError(Exception):
         self.transaction = transaction
 
 
-def build(plan: BlockPlan, state_for: Callable[[Header], EvmState]) -> BuiltBlock:
-    """Executes each candidate once; `state_for` gives the state that a header starts from."""
+def build(
+    plan: BlockPlan, state_for: Callable[[Header], EvmState], begun: MinedBlock | None = None
+) -> BuiltBlock:
+    """Executes each candidate once; `state_for` gives the state that a header starts from.
+
+    The block holds what `begun` holds, whose state is then the one to start from.
+    """
     unrunnable: list[EvmTransaction] = []
     while True:
-        header = _new_header(plan)
-        filling = _BlockFiller(state_for(header), header, time.monotonic() + plan.seconds_at_most)
+        header = _new_header(plan) if begun is None else begun.header.copy(timestamp=plan.timestamp)
+        until = time.monotonic() + plan.seconds_at_most
+        filling = _BlockFiller(state_for(header), header, until, begun)
         try:
             filling.fill(plan.transactions)
         except _UnrunnableError as error:
@@ -62,14 +67,16 @@ def build(plan: BlockPlan, state_for: Callable[[Header], EvmState]) -> BuiltBloc
 
 
 class _BlockFiller:
-    def __init__(self, state: EvmState, header: Header, until_monotonic: float) -> None:
+    def __init__(
+        self, state: EvmState, header: Header, until_monotonic: float, begun: MinedBlock | None
+    ) -> None:
         self._state = state
         self._header = header
         self._until = until_monotonic
-        self._gas_used = 0
-        self._log_count = 0
-        self._included: list[EvmTransaction] = []
-        self._receipts: list[MinedReceipt] = []
+        self._included = [] if begun is None else list(begun.transactions)
+        self._receipts = [] if begun is None else list(begun.receipts)
+        self._gas_used = 0 if begun is None else int(begun.header.gas_used)
+        self._log_count = sum(len(receipt.logs) for receipt in self._receipts)
         self.dropped: list[EvmTransaction] = []
 
     def fill(self, candidates: Sequence[EvmTransaction]) -> None:
@@ -124,17 +131,19 @@ class _BlockFiller:
 
     def _include(self, transaction: EvmTransaction) -> None:
         try:
-            computation = self._state.run(transaction)
+            execution = self._state.run(transaction)
         except (VMError, ValidationError, RecursionError) as error:
             raise _UnrunnableError(transaction) from error
-        gas_used = int(CancunVM.finalize_gas_used(transaction, computation))  # type: ignore[arg-type]
-        self._gas_used += gas_used
+        computation = execution.computation
+        self._gas_used += execution.gas_used
         logs = self._logs(computation)
         self._log_count += len(logs)
         created = None if transaction.to else created_address(transaction.sender, transaction.nonce)
         self._included.append(transaction)
         self._receipts.append(
-            MinedReceipt(not computation.is_error, gas_used, self._gas_used, logs, created)
+            MinedReceipt(
+                not computation.is_error, execution.gas_used, self._gas_used, logs, created
+            )
         )
 
     def _logs(self, computation: ComputationAPI) -> tuple[MinedLog, ...]:
@@ -151,7 +160,7 @@ class _BlockFiller:
 
 
 def _new_header(plan: BlockPlan) -> Header:
-    header: Header = CancunBlockHeader
+    header: Header = PragueBlockHeader
     return header(
         difficulty=0,
         block_number=plan.parent.number + 1,

@@ -1,4 +1,4 @@
-"""py-evm's Cancun computation with faster PUSH, DUP, SWAP, POP and jumps; results are the same.
+"""py-evm's Prague computation with faster PUSH, DUP, SWAP, POP and jumps; results are the same.
 
 Three quarters of the opcodes that a contract executes move stack items, and py-evm charges gas for
 each through three calls. Here these opcodes use the stack and the gas meter directly, and valid
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from eth.exceptions import FullStack, InsufficientStack, OutOfGas
 from eth.vm import opcode_values
-from eth.vm.forks.cancun.computation import CancunComputation
+from eth.vm.forks.prague.computation import PragueComputation
 
 Step = Callable[[Any], None]
 
@@ -26,7 +26,7 @@ def _jump_targets(_code: bytes) -> tuple[set[int], set[int]]:
     return set(), set()
 
 
-class QuickComputation(CancunComputation):
+class QuickComputation(PragueComputation):
     def __init__(self, state: Any, message: Any, transaction_context: Any) -> None:
         super().__init__(state, message, transaction_context)
         self.meter = self._gas_meter
@@ -127,6 +127,6 @@ def _quick(code: int, opcode: Any) -> Step:
 
 
 _QUICK: Final[dict[int, Any]] = {
-    code: _quick(code, opcode) for code, opcode in CancunComputation.opcodes.items()
+    code: _quick(code, opcode) for code, opcode in PragueComputation.opcodes.items()
 }
 QuickComputation.opcodes = _QUICK

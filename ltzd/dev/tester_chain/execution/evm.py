@@ -14,10 +14,11 @@ from threading import Event
 from typing import Any
 
 from coincurve import PrivateKey
-from eth.abc import ComputationAPI
-from eth.exceptions import Revert, VMError
+from eth.db.atomic import AtomicDB
+from eth.db.batch import BatchDB
+from eth.exceptions import OutOfGas, Revert, VMError
 from eth.vm.execution_context import ExecutionContext
-from eth.vm.forks.cancun import CancunVM
+from eth.vm.forks.prague import PragueVM
 from eth_tester.backends.pyevm.main import PyEVMBackend
 from eth_utils.exceptions import ValidationError
 
@@ -25,7 +26,7 @@ from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.proofs import AccountProof, account_proof
-from ltzd.dev.tester_chain.execution.state import EvmState, created_address
+from ltzd.dev.tester_chain.execution.state import EvmState, Execution, created_address
 from ltzd.dev.tester_chain.execution.transaction import (
     AccessList,
     EvmTransaction,
@@ -34,6 +35,19 @@ from ltzd.dev.tester_chain.execution.transaction import (
 from ltzd.values import Address, Hash32
 
 BLOCK_GAS_LIMIT = 60_000_000
+
+_ERROR_TEXTS = {
+    "OutOfGas": "out of gas",
+    "InvalidInstruction": "invalid opcode",
+    "InvalidJumpDestination": "invalid jump destination",
+    "InsufficientStack": "stack underflow",
+    "FullStack": "stack limit reached 1024",
+    "OutOfBoundsRead": "return data out of bounds",
+    "WriteProtection": "write protection",
+    "ContractCreationCollision": "contract address collision",
+    "InsufficientFunds": "insufficient balance for transfer",
+    "StackDepthLimit": "max call depth exceeded",
+}
 
 
 @dataclass(frozen=True)
@@ -71,43 +85,53 @@ class Evm:
     def build(self, plan: BlockPlan) -> BuiltBlock:
         return build(plan, partial(self._state, parent=plan.parent))
 
+    def build_pending(self, plan: BlockPlan, begun: MinedBlock | None) -> MinedBlock:
+        """A block whose state is in a layer over the database, released with the block.
+
+        With `begun` the block has the transactions of that pending block before its own.
+        """
+        layer = AtomicDB(BatchDB(self._db)) if begun is None else begun.database
+        state_for = partial(self._state, parent=begun or plan.parent, database=layer)
+        block = build(plan, state_for, begun).block
+        block.database = layer
+        return block
+
     def call(
         self,
         block: MinedBlock,
         request: TransactionFields,
         sender: Address,
-        next_timestamp: int | None,
         overrides: Overrides = NO_OVERRIDES,
     ) -> CallOutcome:
-        """Executes without keeping changes, in `block` or in the next one at `next_timestamp`.
+        """Executes after the transactions of `block`, as part of it, without keeping changes.
 
-        Fees are not charged, as in geth for a call that names none.
+        The sender pays the fees that the request names. Balance and fees have been checked.
         """
-        header = block.header.copy(base_fee_per_gas=0)
-        if next_timestamp is not None:
-            header = header.copy(block_number=block.number + 1, timestamp=next_timestamp)
-        state = self._state(overrides.changed(header), block)
+        header = overrides.changed(block.header)
+        state = self._state(header, block)
         overrides.apply(state)
-        free = EvmTransaction(
-            type_id=2,
+        message = EvmTransaction(
+            type_id=request.type_id,
             chain_id=self.chain_id,
             nonce=state.nonce(sender),
-            max_priority_fee_per_gas=0,
-            max_fee_per_gas=0,
+            max_priority_fee_per_gas=request.max_priority_fee_per_gas,
+            max_fee_per_gas=request.max_fee_per_gas,
             gas=request.gas,
             to=request.to,
             value=request.value,
             data=request.data,
             access_list=request.access_list,
+            authorization_list=request.authorization_list,
             sender=sender,
         )
         try:
-            return _outcome(free, state.run(free), _accessed(free, state, header.coinbase))
+            execution = state.run(message)
+            return _outcome(execution, _accessed(message, state, header.coinbase))
         except (VMError, ValidationError) as error:
             return CallOutcome(b"", request.gas, 0, _error_text(error), is_revert=False)
 
     def proof(self, block: MinedBlock, address: Address, slots: Sequence[int]) -> AccountProof:
-        return account_proof(self._db, block.state_root, address, slots)
+        return account_proof(self._database(block), block.state_root, address, slots)
 
     def change_state(self, block: MinedBlock, change: Callable[[EvmState], None]) -> Hash32:
         """Applies a change to the state after `block`; returns the new root."""
@@ -116,8 +140,13 @@ class Evm:
         state.persist()
         return state.root
 
-    def _state(self, header: Header, parent: MinedBlock) -> EvmState:
+    def _database(self, block: MinedBlock) -> Any:
+        return self._db if block.database is None else block.database
+
+    def _state(self, header: Header, parent: MinedBlock, database: Any = None) -> EvmState:
         """The state after `parent`, as executed in `header`: a later block, or parent itself."""
+        if database is None:
+            database = self._database(parent)
         ancestors = parent if parent.number < header.block_number else parent.parent
         context = ExecutionContext(
             coinbase=header.coinbase,
@@ -131,7 +160,7 @@ class Evm:
             base_fee_per_gas=header.base_fee_per_gas,
             excess_blob_gas=0,
         )
-        return EvmState(self._db, context, parent.state_root, self.closing, self.written)
+        return EvmState(database, context, parent.state_root, self.closing, self.written)
 
 
 def _backend() -> Any:
@@ -140,7 +169,7 @@ def _backend() -> Any:
     genesis = backend.generate_genesis_params(
         {"gas_limit": BLOCK_GAS_LIMIT, "extra_data": os.urandom(32)}
     )
-    return backend(genesis_parameters=genesis, vm_configuration=((0, CancunVM),))
+    return backend(genesis_parameters=genesis, vm_configuration=((0, PragueVM),))
 
 
 def _hashes(newest: MinedBlock | None) -> Any:
@@ -156,15 +185,12 @@ def _accessed(transaction: EvmTransaction, state: EvmState, coinbase: Address) -
     )
 
 
-def _outcome(
-    transaction: EvmTransaction, computation: ComputationAPI, accessed: AccessList
-) -> CallOutcome:
-    used = transaction.gas - computation.get_gas_remaining()
+def _outcome(execution: Execution, accessed: AccessList) -> CallOutcome:
+    computation, used = execution.computation, execution.gas_used
     if not computation.is_error:
-        refund = min(computation.get_gas_refund(), used // 5)
-        gas_used = used - refund
+        refunded = execution.gas_refunded
         return CallOutcome(
-            computation.output, gas_used, refund, None, is_revert=False, accessed=accessed
+            computation.output, used, refunded, None, is_revert=False, accessed=accessed
         )
     is_revert = isinstance(computation.error, Revert)
     text = "execution reverted" if is_revert else _error_text(computation.error)
@@ -173,5 +199,6 @@ def _outcome(
 
 def _error_text(error: Exception) -> str:
     """geth's message where one is known, else py-evm's class name and message."""
-    messages = {"OutOfGas": "out of gas", "InvalidInstruction": "invalid opcode"}
-    return messages.get(type(error).__name__, f"{type(error).__name__}: {error}")
+    if isinstance(error, OutOfGas) and "size" in str(error):
+        return "max code size exceeded"
+    return _ERROR_TEXTS.get(type(error).__name__, f"{type(error).__name__}: {error}")

@@ -4,12 +4,13 @@ A state object belongs to one thread. Nothing reaches the database before `persi
 """
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from threading import Event
 from typing import Any, cast
 
 from eth._utils.address import generate_contract_address
 from eth.abc import ComputationAPI, MessageAPI
-from eth.vm.forks.cancun.state import CancunState, CancunTransactionExecutor
+from eth.vm.forks.prague.state import PragueState, PragueTransactionExecutor
 from eth.vm.message import Message
 
 from ltzd.dev.tester_chain.execution.computation import QuickComputation
@@ -17,9 +18,11 @@ from ltzd.dev.tester_chain.execution.transaction import AccessList, EvmTransacti
 from ltzd.values import Address, Hash32
 
 _NO_ADDRESS: Any = None
+# EIP-3529: at most a fifth of the gas is refunded.
+_REFUND_SHARE = 5
 
 
-class _Executor(CancunTransactionExecutor):
+class _Executor(PragueTransactionExecutor):
     """py-evm's executor without its second signature check and its log texts per message."""
 
     def validate_transaction(self, transaction: Any) -> None:
@@ -29,21 +32,32 @@ class _Executor(CancunTransactionExecutor):
         state, sender = self.vm_state, transaction.sender
         state.delta_balance(sender, -transaction.gas * state.get_gas_price(transaction))
         state.increment_nonce(sender)
+        refund = self.calc_message_refund(transaction)
         creates = not transaction.to
+        code, delegate = (
+            (transaction.data, None) if creates else self.get_code_at_address(transaction.to)
+        )
         return Message(
             gas=transaction.gas - transaction.intrinsic_gas,
             to=transaction.to,
             sender=sender,
             value=transaction.value,
             data=b"" if creates else transaction.data,
-            code=transaction.data if creates else state.get_code(transaction.to),
+            code=code,
             create_address=(
                 generate_contract_address(sender, transaction.nonce) if creates else _NO_ADDRESS
             ),
+            refund=refund,
+            is_delegation=delegate is not None,
         )
 
+    @staticmethod
+    def calc_data_floor_gas(transaction: Any, gas_used: int, gas_refund: int) -> int:
+        """The gas by which the floor exceeds what the execution costs."""
+        return max(0, int(transaction.floor_gas) - (gas_used - gas_refund))
 
-class _CancunState(CancunState):
+
+class _State(PragueState):
     computation_class = QuickComputation
     transaction_executor_class = _Executor
 
@@ -79,8 +93,20 @@ class _CancunState(CancunState):
         self.accessed.setdefault(address, set()).add(slot)
         super().mark_storage_warm(address, slot)
 
+    def get_tip(self, transaction: Any) -> int:
+        """Nothing for a call without a price, which py-evm would make the coinbase pay for."""
+        return max(0, super().get_tip(transaction))
+
     def set_system_contracts(self) -> None:
         """Installs nothing: a dev chain has no beacon chain whose roots a contract would store."""
+
+
+@dataclass(frozen=True)
+class Execution:
+    computation: ComputationAPI
+    gas_used: int
+    """The gas that the sender pays for: less the refund, at least the data's floor (EIP-7623)."""
+    gas_refunded: int
 
 
 class EvmState:
@@ -96,7 +122,7 @@ class EvmState:
 
         Adds each address and slot that it writes to `written`.
         """
-        self._inner: Any = _CancunState(database, context, root)  # type: ignore[arg-type]
+        self._inner: Any = _State(database, context, root)  # type: ignore[arg-type]
         self._inner.closing = closing
         self._inner.written = written
         self._inner.accessed = {}
@@ -143,11 +169,13 @@ class EvmState:
     def clear_storage(self, address: Address) -> None:
         self._inner.delete_storage(address)
 
-    def run(self, transaction: EvmTransaction) -> ComputationAPI:
+    def run(self, transaction: EvmTransaction) -> Execution:
         """Executes a transaction and charges its gas; earlier changes can no longer be reverted."""
         self._inner.lock_changes()
         computation: ComputationAPI = self._inner.apply_transaction(transaction)
-        return computation
+        spent = transaction.gas - computation.get_gas_remaining()
+        refund = min(computation.get_gas_refund(), spent // _REFUND_SHARE)
+        return Execution(computation, max(spent - refund, transaction.floor_gas), refund)
 
     def persist(self) -> None:
         self._inner.persist()

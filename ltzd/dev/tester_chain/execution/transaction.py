@@ -1,4 +1,4 @@
-"""Transactions of types 0 (legacy), 1 (access list) and 2 (dynamic fee): decoding and signing.
+"""Transactions of types 0 (legacy), 1 (access list), 2 (dynamic fee) and 4 (set code).
 
 The field names are those that py-evm's executor reads, so that it executes a `EvmTransaction`
 without conversion. Amounts are in wei, fees in wei per gas.
@@ -13,12 +13,13 @@ from coincurve import PrivateKey, PublicKey
 from eth_hash.auto import keccak
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
+from ltzd.dev.tester_chain.execution.authorizations import GAS_EACH, Authorization
 from ltzd.dev.tester_chain.execution.rlp_codec import Rlp, RlpFault, decode, encode
 from ltzd.values import Address, Hash32
 
 _GROUP_ORDER = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD0364141
 _LEGACY_FIELDS = 9
-_FIELDS_OF_TYPE = {1: 11, 2: 12}
+_FIELDS_OF_TYPE = {1: 11, 2: 12, 4: 13}
 
 AccessList = tuple[tuple[Address, tuple[int, ...]], ...]
 
@@ -41,6 +42,7 @@ class TransactionFields:
     value: int
     data: bytes
     access_list: AccessList = ()
+    authorization_list: tuple[Authorization, ...] = ()
 
     @property
     def intrinsic_gas(self) -> int:
@@ -53,12 +55,23 @@ class TransactionFields:
             + 16 * (len(self.data) - zeros)
             + 2_400 * len(self.access_list)
             + 1_900 * slots
+            + GAS_EACH * len(self.authorization_list)
         )
 
     @property
-    def min_gas_limit(self) -> int:
+    def charged_gas(self) -> int:
+        """The intrinsic gas with EIP-3860's initcode price."""
         initcode_words = 0 if self.to else (len(self.data) + 31) // 32
         return self.intrinsic_gas + 2 * initcode_words
+
+    @property
+    def floor_gas(self) -> int:
+        """EIP-7623: the least gas that a transaction with this data pays for."""
+        return 21_000 + 10 * (4 * len(self.data) - 3 * self.data.count(0))
+
+    @property
+    def min_gas_limit(self) -> int:
+        return max(self.charged_gas, self.floor_gas)
 
     @property
     def cost(self) -> int:
@@ -70,7 +83,7 @@ class TransactionFields:
     def fields(self) -> list[object]:
         """The unsigned RLP fields in the order of the transaction's type."""
         fees: list[object]
-        if self.type_id == 2:
+        if self.type_id >= 2:
             fees = [self.max_priority_fee_per_gas, self.max_fee_per_gas]
         else:
             fees = [self.max_fee_per_gas]
@@ -81,7 +94,10 @@ class TransactionFields:
             [address, [key.to_bytes(32, "big") for key in keys]]
             for address, keys in self.access_list
         ]
-        return [self.chain_id, *body, accesses]
+        if self.type_id < 4:
+            return [self.chain_id, *body, accesses]
+        authorizations = [each.fields() for each in self.authorization_list]
+        return [self.chain_id, *body, accesses, authorizations]
 
     def signing_hash(self) -> bytes:
         if self.type_id:
@@ -136,6 +152,10 @@ def sign_as(unsigned: TransactionFields, sender: Address) -> EvmTransaction:
     return _signed(unsigned, _v_of(unsigned, 0), int.from_bytes(sender, "big") or 1, 1, sender)
 
 
+def without_signature(unsigned: TransactionFields, sender: Address) -> EvmTransaction:
+    return _signed(unsigned, 0, 0, 0, sender)
+
+
 def _v_of(unsigned: TransactionFields, parity: int) -> int:
     if unsigned.type_id:
         return parity
@@ -154,6 +174,7 @@ def _signed(unsigned: TransactionFields, v: int, r: int, s: int, sender: Address
         unsigned.value,
         unsigned.data,
         unsigned.access_list,
+        unsigned.authorization_list,
         v,
         r,
         s,
@@ -200,7 +221,9 @@ def _legacy(fields: list[Rlp]) -> EvmTransaction:
 
 
 def _typed(type_id: int, fields: list[Rlp]) -> EvmTransaction:
-    chain_id, nonce, *fees, gas, to, value, data, accesses, parity, r, s = fields
+    *head, parity, r, s = fields
+    authorizations = _authorizations(head.pop()) if type_id == 4 else ()
+    chain_id, nonce, *fees, gas, to, value, data, accesses = head
     return EvmTransaction(
         type_id=type_id,
         chain_id=_integer(chain_id),
@@ -212,6 +235,7 @@ def _typed(type_id: int, fields: list[Rlp]) -> EvmTransaction:
         value=_integer(value),
         data=_bytes(data),
         access_list=_access_list(accesses),
+        authorization_list=authorizations,
         v=_integer(parity),
         r=_integer(r),
         s=_integer(s),
@@ -258,6 +282,26 @@ def _recipient(field: Rlp) -> bytes:
     if len(raw) not in {0, 20}:
         raise UndecodableError("the recipient is neither empty nor 20 bytes")
     return raw
+
+
+def _authorizations(field: Rlp) -> tuple[Authorization, ...]:
+    if not isinstance(field, list):
+        raise UndecodableError("the authorization list is not a list")
+    return tuple(_authorization(entry) for entry in field)
+
+
+def _authorization(entry: Rlp) -> Authorization:
+    match entry:
+        case [chain_id, bytes(address), nonce, parity, r, s] if len(address) == 20:
+            return Authorization(
+                _integer(chain_id),
+                address,
+                _integer(nonce),
+                _integer(parity),
+                _integer(r),
+                _integer(s),
+            )
+    raise UndecodableError("an authorization does not have six fields")
 
 
 def _access_list(field: Rlp) -> AccessList:

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
+from ltzd.dev.tester_chain.execution.authorizations import Authorization
 from ltzd.dev.tester_chain.execution.transaction import AccessList, TransactionFields
 from ltzd.dev.tester_chain.json_rpc.params import address, data, hash32, quantity
 from ltzd.values import ZERO_ADDRESS, Address
@@ -25,15 +26,35 @@ class CallRequest:
     max_fee_per_gas: int | None
     max_priority_fee_per_gas: int | None
     access_list: AccessList
+    chain_id: int | None = None
+    authorization_list: tuple[Authorization, ...] = ()
 
     @property
     def fee_cap(self) -> int:
         """The named maximum price per gas; zero if the caller names none."""
         return self.gas_price or self.max_fee_per_gas or 0
 
+    def as_call(self, chain_id: int, gas: int) -> TransactionFields:
+        """The transaction that eth_call executes; fees that the caller does not name are zero."""
+        self._check_chain(chain_id)
+        return TransactionFields(
+            type_id=4 if self.authorization_list else 2,
+            chain_id=chain_id,
+            nonce=0,
+            max_priority_fee_per_gas=self.gas_price or self.max_priority_fee_per_gas or 0,
+            max_fee_per_gas=self.fee_cap,
+            gas=gas,
+            to=self.to,
+            value=self.value,
+            data=self.data,
+            access_list=self.access_list,
+            authorization_list=self.authorization_list,
+        )
+
     def as_unsigned(
         self, *, chain_id: int, nonce: int, gas: int, base_fee: int, tip: int
     ) -> TransactionFields:
+        self._check_chain(chain_id)
         type_id, priority, cap = self._fees(base_fee, tip)
         return TransactionFields(
             type_id=type_id,
@@ -46,7 +67,12 @@ class CallRequest:
             value=self.value,
             data=self.data,
             access_list=self.access_list,
+            authorization_list=self.authorization_list,
         )
+
+    def _check_chain(self, chain_id: int) -> None:
+        if self.chain_id not in {None, chain_id}:
+            raise refused(f"chainId does not match node's (have={self.chain_id}, want={chain_id})")
 
     def _fees(self, base_fee: int, tip: int) -> tuple[int, int, int]:
         """The transaction type that these fees need, the tip and the cap."""
@@ -56,7 +82,7 @@ class CallRequest:
         if priority is None:
             priority = tip if self.max_fee_per_gas is None else min(tip, self.max_fee_per_gas)
         cap = priority + 2 * base_fee if self.max_fee_per_gas is None else self.max_fee_per_gas
-        return 2, priority, cap
+        return (4 if self.authorization_list else 2), priority, cap
 
 
 def call_request(
@@ -79,6 +105,8 @@ def call_request(
         max_fee_per_gas=max_fee,
         max_priority_fee_per_gas=tip,
         access_list=_access_list(fields.get("accessList")),
+        chain_id=_optional(fields, "chainId"),
+        authorization_list=_authorization_list(fields.get("authorizationList")),
     )
 
 
@@ -103,6 +131,28 @@ def _access_list(value: object) -> AccessList:
     if not isinstance(value, list):
         raise invalid_parameter("accessList", "expected a list")
     return tuple(_access(entry) for entry in value)
+
+
+def _authorization_list(value: object) -> tuple[Authorization, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise invalid_parameter("authorizationList", "expected a list")
+    return tuple(_authorization(entry) for entry in value)
+
+
+def _authorization(entry: object) -> Authorization:
+    if not isinstance(entry, dict):
+        raise invalid_parameter("authorizationList", "expected objects")
+    parity = entry.get("yParity", entry.get("v"))
+    return Authorization(
+        quantity(entry.get("chainId"), "authorizationList.chainId"),
+        address(entry.get("address"), "authorizationList.address"),
+        quantity(entry.get("nonce"), "authorizationList.nonce"),
+        quantity(parity, "authorizationList.yParity"),
+        quantity(entry.get("r"), "authorizationList.r"),
+        quantity(entry.get("s"), "authorizationList.s"),
+    )
 
 
 def _access(entry: object) -> tuple[Address, tuple[int, ...]]:

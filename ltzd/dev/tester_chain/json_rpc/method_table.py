@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from ltzd.dev.tester_chain.chain import TesterChain
+from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.json_rpc.filters import Filters
-from ltzd.dev.tester_chain.json_rpc.params import Params
+from ltzd.dev.tester_chain.json_rpc.params import BlockChoice, Params
 from ltzd.dev.tester_chain.miner import Miner
 
 
@@ -15,6 +16,12 @@ class MethodContext:
     chain: TesterChain
     miner: Miner
     filters: Filters
+
+    async def block(self, choice: BlockChoice) -> MinedBlock:
+        """The chosen block; "pending" is built from the pool. Raises JsonRpcError if unknown."""
+        if choice.is_pending:
+            return await self.chain.pending_block()
+        return choice.existing(self.chain.block_tree)
 
 
 Handler = Callable[[MethodContext, Params], Awaitable[object]]

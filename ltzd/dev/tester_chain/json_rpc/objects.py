@@ -1,6 +1,6 @@
 """Blocks, transactions, receipts and logs as JSON objects in geth's format."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ltzd.dev.tester_chain.execution.block import MinedBlock, MinedLog
@@ -25,6 +25,7 @@ def block_object(block: MinedBlock, *, full: bool) -> JsonObject:
         "receiptsRoot": hex_of(header.receipt_root),
         "miner": hex_of(header.coinbase),
         "difficulty": "0x0",
+        "totalDifficulty": "0x0",
         "extraData": hex_of(header.extra_data),
         "size": hex(block.size_bytes),
         "gasLimit": hex(header.gas_limit),
@@ -35,38 +36,12 @@ def block_object(block: MinedBlock, *, full: bool) -> JsonObject:
         "blobGasUsed": hex(header.blob_gas_used),
         "excessBlobGas": hex(header.excess_blob_gas),
         "parentBeaconBlockRoot": hex_of(header.parent_beacon_block_root),
+        "requestsHash": hex_of(header.requests_hash),
         "uncles": [],
         "withdrawals": [],
         "transactions": [
             transaction_object(transaction, block, index) if full else hex_of(transaction.hash)
             for index, transaction in enumerate(block.transactions)
-        ],
-    }
-
-
-def pending_block_object(
-    head: MinedBlock,
-    timestamp: int,
-    base_fee: int,
-    waiting: Sequence[EvmTransaction],
-    *,
-    full: bool,
-) -> JsonObject:
-    """The next block as it would be mined now; fields known only after mining are null."""
-    return {
-        **block_object(head, full=False),
-        "number": hex(head.number + 1),
-        "hash": None,
-        "nonce": None,
-        "miner": None,
-        "logsBloom": None,
-        "parentHash": hex_of(head.hash),
-        "timestamp": hex(timestamp),
-        "baseFeePerGas": hex(base_fee),
-        "gasUsed": "0x0",
-        "transactions": [
-            transaction_object(transaction) if full else hex_of(transaction.hash)
-            for transaction in waiting
         ],
     }
 
@@ -94,14 +69,28 @@ def transaction_object(
         "r": hex(transaction.r),
         "s": hex(transaction.s),
     }
+    if block is not None:
+        answer["blockTimestamp"] = hex(block.timestamp)
     if transaction.chain_id is not None:
         answer["chainId"] = hex(transaction.chain_id)
     if transaction.type_id:
         answer["yParity"] = hex(transaction.v)
         answer["accessList"] = access_list_object(transaction.access_list)
-    if transaction.type_id == 2:
+    if transaction.type_id >= 2:
         answer["maxFeePerGas"] = hex(transaction.max_fee_per_gas)
         answer["maxPriorityFeePerGas"] = hex(transaction.max_priority_fee_per_gas)
+    if transaction.type_id == 4:
+        answer["authorizationList"] = [
+            {
+                "chainId": hex(each.chain_id),
+                "address": hex_of(each.address),
+                "nonce": hex(each.nonce),
+                "yParity": hex(each.y_parity),
+                "r": hex(each.r),
+                "s": hex(each.s),
+            }
+            for each in transaction.authorization_list
+        ]
     return answer
 
 
@@ -132,6 +121,7 @@ def receipt_object(block: MinedBlock, index: int) -> JsonObject:
         "gasUsed": hex(receipt.gas_used),
         "cumulativeGasUsed": hex(receipt.cumulative_gas_used),
         "effectiveGasPrice": hex(transaction.price(block.base_fee)),
+        "blobGasPrice": "0x1",
         "logsBloom": hex_of(receipt.bloom.to_bytes(256, "big")),
         "logs": [log_object(block, log) for log in receipt.logs],
     }

@@ -68,9 +68,11 @@ class Params:
             raise invalid_parameter(name, "expected an object")
         return cast("dict[str, object]", value)
 
-    def block(self, position: int, name: str = "block") -> "BlockChoice":
+    def block(
+        self, position: int, name: str = "block", *, default: str = "latest"
+    ) -> "BlockChoice":
         value = self.given(position)
-        return BlockChoice(tag="latest") if value is None else block_choice(value, name)
+        return BlockChoice(tag=default) if value is None else block_choice(value, name)
 
 
 @dataclass(frozen=True)
@@ -101,12 +103,16 @@ class BlockChoice:
                 return block_tree.finalized
         return block_tree.head
 
+    def allows(self, block_tree: BlockTree, block: MinedBlock) -> bool:
+        """False for an orphaned block if the caller requires a canonical one (EIP-1898)."""
+        return not self.must_be_canonical or block_tree.is_canonical(block)
+
     def existing(self, block_tree: BlockTree) -> MinedBlock:
         block = self.find(block_tree)
         if block is None:
             what = "header not found" if self.hash is None else "header for hash not found"
             raise refused(what)
-        if self.must_be_canonical and not block_tree.is_canonical(block):
+        if not self.allows(block_tree, block):
             raise refused("hash is not currently canonical")
         return block
 
@@ -157,6 +163,10 @@ def block_choice(value: object, name: str) -> BlockChoice:
 def _block_object(value: Mapping[str, object], name: str) -> BlockChoice:
     """EIP-1898: a block by `blockHash` or `blockNumber`."""
     if (block_hash := value.get("blockHash")) is not None:
+        if value.get("blockNumber") is not None:
+            raise invalid_parameter(
+                name, "cannot specify both blockHash and blockNumber, choose one or the other"
+            )
         return BlockChoice(
             hash=hash32(block_hash, f"{name}.blockHash"),
             must_be_canonical=value.get("requireCanonical") is True,

@@ -1,4 +1,4 @@
-"""What a rollup took beside the gas of a mined transaction."""
+"""The fee that a rollup took beside the gas of a mined transaction."""
 
 from ltzd.store.migrations import plain_sql
 

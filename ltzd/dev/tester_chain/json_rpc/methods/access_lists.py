@@ -21,13 +21,10 @@ async def create_access_list(context: MethodContext, params: Params) -> JsonObje
     A transaction that fails has an `error` beside its list.
     """
     request = call_request(params.mapping(0, "transaction"))
-    choice, assumed = params.block(1), overrides(params, 2)
-    block = choice.existing(context.chain.block_tree)
+    block, assumed = await context.block(params.block(1)), overrides(params, 2)
     for _ in range(_RUNS_AT_MOST):
         gas = gas_given(context, request)
-        outcome = await run(
-            context, block, request, gas, pending=choice.is_pending, assumed=assumed
-        )
+        outcome = await run(context, block, request, gas, assumed)
         if _is_same(outcome.accessed, request.access_list):
             break
         request = replace(request, access_list=outcome.accessed)

@@ -6,7 +6,7 @@ from ltzd.dev.tester_chain.json_rpc.params import Params
 from ltzd.values import hex_of
 
 
-@method("eth_accounts")
+@method("eth_accounts", "eth_requestAccounts")
 async def accounts(context: MethodContext, _: Params) -> list[str]:
     return [hex_of(address) for address in context.chain.evm.dev_keys]
 
@@ -14,7 +14,7 @@ async def accounts(context: MethodContext, _: Params) -> list[str]:
 @method("eth_getBalance", params_at_most=2)
 async def balance(context: MethodContext, params: Params) -> str:
     address = params.address(0)
-    return hex(_state(context, params, 1).balance(address))
+    return hex((await _state(context, params, 1)).balance(address))
 
 
 @method("eth_getTransactionCount", params_at_most=2)
@@ -22,22 +22,21 @@ async def transaction_count(context: MethodContext, params: Params) -> str:
     address = params.address(0)
     if params.block(1).is_pending:
         return hex(context.chain.next_nonce(address))
-    return hex(_state(context, params, 1).nonce(address))
+    return hex((await _state(context, params, 1)).nonce(address))
 
 
 @method("eth_getCode", params_at_most=2)
 async def code(context: MethodContext, params: Params) -> str:
     address = params.address(0)
-    return hex_of(_state(context, params, 1).code(address))
+    return hex_of((await _state(context, params, 1)).code(address))
 
 
 @method("eth_getStorageAt", params_at_most=3)
 async def storage_at(context: MethodContext, params: Params) -> str:
     address, slot = params.address(0), params.quantity(1, "slot")
-    value = _state(context, params, 2).storage(address, slot)
+    value = (await _state(context, params, 2)).storage(address, slot)
     return hex_of(value.to_bytes(32, "big"))
 
 
-def _state(context: MethodContext, params: Params, position: int) -> EvmState:
-    block = params.block(position).existing(context.chain.block_tree)
-    return context.chain.state(block)
+async def _state(context: MethodContext, params: Params, position: int) -> EvmState:
+    return context.chain.state(await context.block(params.block(position)))

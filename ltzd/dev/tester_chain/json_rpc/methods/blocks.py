@@ -5,11 +5,11 @@ from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.objects import (
     JsonObject,
     block_object,
-    pending_block_object,
     receipt_object,
     transaction_object,
 )
-from ltzd.dev.tester_chain.json_rpc.params import Params
+from ltzd.dev.tester_chain.json_rpc.params import BlockChoice, Params
+from ltzd.values import hex_of
 
 
 @method("eth_blockNumber")
@@ -19,17 +19,9 @@ async def block_number(context: MethodContext, _: Params) -> str:
 
 @method("eth_getBlockByNumber", params_at_most=2)
 async def by_number(context: MethodContext, params: Params) -> JsonObject | None:
-    params.required(0, "block")
-    choice = params.block(0)
+    choice = _choice(params)
     full = params.flag(1, "full", default=False)
-    if choice.is_pending:
-        chain = context.chain
-        head = chain.block_tree.head
-        timestamp = chain.clock.next_timestamp(head.timestamp)
-        return pending_block_object(
-            head, timestamp, chain.base_fee(), chain.executable(), full=full
-        )
-    block = choice.find(context.chain.block_tree)
+    block = await _chosen_block(context, choice)
     return None if block is None else block_object(block, full=full)
 
 
@@ -42,8 +34,9 @@ async def by_hash(context: MethodContext, params: Params) -> JsonObject | None:
 
 @method("eth_getBlockReceipts", params_at_most=1)
 async def receipts(context: MethodContext, params: Params) -> list[JsonObject] | None:
-    block = _block_in(context, params)
-    if block is None:
+    choice = _choice(params)
+    block = None if choice.is_pending else choice.find(context.chain.block_tree)
+    if block is None or not choice.allows(context.chain.block_tree, block):
         return None
     return [receipt_object(block, index) for index in range(len(block.transactions))]
 
@@ -52,13 +45,19 @@ async def receipts(context: MethodContext, params: Params) -> list[JsonObject] |
     "eth_getBlockTransactionCountByNumber", "eth_getBlockTransactionCountByHash", params_at_most=1
 )
 async def transaction_count(context: MethodContext, params: Params) -> str | None:
-    block = _block_in(context, params)
+    block = await _chosen_block(context, _choice(params))
     return None if block is None else hex(len(block.transactions))
 
 
 @method("eth_getUncleCountByBlockNumber", "eth_getUncleCountByBlockHash", params_at_most=1)
 async def uncle_count(context: MethodContext, params: Params) -> str | None:
-    return None if _block_in(context, params) is None else "0x0"
+    return None if await _chosen_block(context, _choice(params)) is None else "0x0"
+
+
+@method("eth_getUncleByBlockNumberAndIndex", "eth_getUncleByBlockHashAndIndex", params_at_most=2)
+async def uncle(_context: MethodContext, params: Params) -> None:
+    """No block here has uncles."""
+    _choice(params)
 
 
 @method(
@@ -67,13 +66,32 @@ async def uncle_count(context: MethodContext, params: Params) -> str | None:
     params_at_most=2,
 )
 async def transaction_at(context: MethodContext, params: Params) -> JsonObject | None:
-    block = _block_in(context, params)
+    block = await _chosen_block(context, _choice(params))
     index = params.quantity(1, "index")
     if block is None or index >= len(block.transactions):
         return None
     return transaction_object(block.transactions[index], block, index)
 
 
-def _block_in(context: MethodContext, params: Params) -> MinedBlock | None:
+@method(
+    "eth_getRawTransactionByBlockNumberAndIndex",
+    "eth_getRawTransactionByBlockHashAndIndex",
+    params_at_most=2,
+)
+async def raw_transaction_at(context: MethodContext, params: Params) -> str | None:
+    block = await _chosen_block(context, _choice(params))
+    index = params.quantity(1, "index")
+    if block is None or index >= len(block.transactions):
+        return None
+    return hex_of(block.transactions[index].raw)
+
+
+def _choice(params: Params) -> BlockChoice:
     params.required(0, "block")
-    return params.block(0).find(context.chain.block_tree)
+    return params.block(0)
+
+
+async def _chosen_block(context: MethodContext, choice: BlockChoice) -> MinedBlock | None:
+    if choice.is_pending:
+        return await context.chain.pending_block()
+    return choice.find(context.chain.block_tree)

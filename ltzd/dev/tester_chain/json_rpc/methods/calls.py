@@ -1,6 +1,14 @@
 """Execution without keeping changes: eth_call and eth_estimateGas."""
 
-from ltzd.dev.tester_chain.errors import refused, reverted
+from dataclasses import replace
+
+from ltzd.dev.tester_chain.errors import (
+    JsonRpcError,
+    cap_too_low,
+    refused,
+    reverted,
+    tip_above_cap,
+)
 from ltzd.dev.tester_chain.execution.block import MinedBlock
 from ltzd.dev.tester_chain.execution.evm import CallOutcome
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
@@ -21,23 +29,17 @@ _TOLERANCE = 0.015
 @method("eth_call", params_at_most=4)
 async def call(context: MethodContext, params: Params) -> str:
     request = call_request(params.mapping(0, "transaction"))
-    choice = params.block(1)
-    block = choice.existing(context.chain.block_tree)
-    outcome = await run(
-        context,
-        block,
-        request,
-        gas_given(context, request),
-        pending=choice.is_pending,
-        assumed=overrides(params, 2),
-    )
+    block = await context.block(params.block(1))
+    gas = gas_given(context, request)
+    outcome = await run(context, block, request, gas, overrides(params, 2))
     return hex_of(_output(outcome))
 
 
 @method("eth_estimateGas", params_at_most=4)
 async def estimate_gas(context: MethodContext, params: Params) -> str:
+    """By default for the next block, after the transactions of the pool, as in anvil."""
     request = call_request(params.mapping(0, "transaction"))
-    block = params.block(1).existing(context.chain.block_tree)
+    block = await context.block(params.block(1, default="pending"))
     return hex(await gas_needed(context, block, request, overrides(params, 2)))
 
 
@@ -48,22 +50,30 @@ async def gas_needed(
     assumed: Overrides = NO_OVERRIDES,
 ) -> int:
     """The least gas, within 1.5 %, with which the transaction succeeds. Raises JsonRpcError."""
-    state = context.chain.assumed_state(block, assumed)
+    chain, sender = context.chain, request.sender
+    state = chain.assumed_state(block, assumed)
     highest = _allowance(state, request, gas_given(context, request))
-    _check(state, request, _unsigned(context, request, highest))
+    fields = request.as_call(chain.chain_id, highest)
+    if highest < fields.min_gas_limit:
+        raise refused(f"gas required exceeds allowance ({highest})")
+    try:
+        _check(state, _base_fee(block, assumed), fields, sender)
+    except JsonRpcError as error:
+        raise refused(f"failed with {highest} gas: {error.message}") from error
     if not request.data and request.to and not state.code(Address(request.to)):
         return _TRANSFER_GAS
-    first = await run(context, block, request, highest, assumed=assumed)
+    first = await chain.call(block, fields, sender, assumed)
     if first.error == "out of gas":
         raise refused(f"gas required exceeds allowance ({highest})")
     _output(first)
-    lowest = max(first.gas_used - 1, _TRANSFER_GAS - 1)
+    lowest = first.gas_used - 1
     # EIP-150 withholds a 64th of the gas at each nested call.
     guess = (first.gas_used + first.gas_refunded + _CALL_STIPEND) * 64 // 63
     while lowest + 1 < highest and (highest - lowest) / highest > _TOLERANCE:
         middle = guess if lowest < guess < highest else (lowest + highest) // 2
         guess = 0
-        if (await run(context, block, request, middle, assumed=assumed)).error is None:
+        attempt = await chain.call(block, replace(fields, gas=middle), sender, assumed)
+        if attempt.error is None:
             highest = middle
         else:
             lowest = middle
@@ -75,19 +85,17 @@ async def run(
     block: MinedBlock,
     request: CallRequest,
     gas: int,
-    *,
-    pending: bool = False,
     assumed: Overrides = NO_OVERRIDES,
 ) -> CallOutcome:
-    unsigned = _unsigned(context, request, gas)
-    _check(context.chain.assumed_state(block, assumed), request, unsigned)
-    return await context.chain.call(
-        block, unsigned, request.sender, pending=pending, overrides=assumed
-    )
-
-
-def _unsigned(context: MethodContext, request: CallRequest, gas: int) -> TransactionFields:
-    return request.as_unsigned(chain_id=context.chain.chain_id, nonce=0, gas=gas, base_fee=0, tip=0)
+    """Executes after the transactions of `block`. Raises JsonRpcError if no node would run it."""
+    chain = context.chain
+    fields = request.as_call(chain.chain_id, gas)
+    state = chain.assumed_state(block, assumed)
+    try:
+        _check(state, _base_fee(block, assumed), fields, request.sender)
+    except JsonRpcError as error:
+        raise refused(f"err: {error.message} (supplied gas {gas})") from error
+    return await chain.call(block, fields, request.sender, assumed)
 
 
 def gas_given(context: MethodContext, request: CallRequest) -> int:
@@ -96,15 +104,29 @@ def gas_given(context: MethodContext, request: CallRequest) -> int:
     return limit if request.gas is None else min(request.gas, limit)
 
 
-def _check(state: EvmState, request: CallRequest, unsigned: TransactionFields) -> None:
-    balance = state.balance(request.sender)
-    if balance < request.value:
+def _base_fee(block: MinedBlock, assumed: Overrides) -> int:
+    return int(assumed.changed(block.header).base_fee_per_gas)
+
+
+def _check(state: EvmState, base_fee: int, fields: TransactionFields, sender: Address) -> None:
+    """The checks of a transaction, in geth's order, except for nonce and signature."""
+    cap, tip = fields.max_fee_per_gas, fields.max_priority_fee_per_gas
+    if tip > cap:
+        raise tip_above_cap(sender, tip, cap)
+    if 0 < cap < base_fee:
+        raise cap_too_low(sender, cap, base_fee)
+    balance = state.balance(sender)
+    if balance < fields.cost:
         raise refused(
             "insufficient funds for gas * price + value: "
-            f"address {checksummed(request.sender)} have {balance} want {request.value}"
+            f"address {checksummed(sender)} have {balance} want {fields.cost}"
         )
-    if unsigned.gas < unsigned.min_gas_limit:
-        raise refused(f"intrinsic gas too low: have {unsigned.gas}, want {unsigned.min_gas_limit}")
+    if fields.gas < fields.charged_gas:
+        raise refused(f"intrinsic gas too low: have {fields.gas}, want {fields.charged_gas}")
+    if fields.gas < fields.floor_gas:
+        raise refused(
+            f"insufficient gas for floor data gas cost: have {fields.gas}, want {fields.floor_gas}"
+        )
 
 
 def _allowance(state: EvmState, request: CallRequest, gas: int) -> int:
@@ -112,10 +134,9 @@ def _allowance(state: EvmState, request: CallRequest, gas: int) -> int:
     if not request.fee_cap:
         return gas
     balance = state.balance(request.sender)
-    affordable = max(0, balance - request.value) // request.fee_cap
-    if affordable < _TRANSFER_GAS:
-        raise refused(f"gas required exceeds allowance ({affordable})")
-    return min(gas, affordable)
+    if balance < request.value:
+        raise refused("insufficient funds for transfer")
+    return min(gas, (balance - request.value) // request.fee_cap)
 
 
 def _output(outcome: CallOutcome) -> bytes:

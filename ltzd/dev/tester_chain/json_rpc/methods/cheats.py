@@ -124,7 +124,7 @@ async def node_info(context: MethodContext, _: Params) -> JsonObject:
         "currentBlockNumber": head.number,
         "currentBlockTimestamp": head.timestamp,
         "currentBlockHash": hex_of(head.hash),
-        "hardFork": "cancun",
+        "hardFork": "prague",
         "transactionOrder": "fees",
         "environment": {
             "baseFee": context.chain.base_fee(),

@@ -7,7 +7,7 @@ from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, pool_object
 from ltzd.dev.tester_chain.json_rpc.params import Params
 from ltzd.values import hex_of
 
-CLIENT = "ltzd-tester/py-evm-cancun"
+CLIENT = "ltzd-tester/py-evm-prague"
 
 
 @method("eth_chainId")
@@ -15,7 +15,7 @@ async def chain_id(context: MethodContext, _: Params) -> str:
     return hex(context.chain.chain_id)
 
 
-@method("net_version")
+@method("net_version", "eth_networkId")
 async def version(context: MethodContext, _: Params) -> str:
     return str(context.chain.chain_id)
 

@@ -16,7 +16,7 @@ async def proof(context: MethodContext, params: Params) -> JsonObject:
     address, slots = params.address(0), params.required(1, "storageKeys")
     if not isinstance(slots, list) or len(slots) > _SLOTS_AT_MOST:
         raise invalid_parameter("storageKeys", f"expected a list of at most {_SLOTS_AT_MOST}")
-    block = params.block(2).existing(context.chain.block_tree)
+    block = await context.block(params.block(2))
     numbers = [quantity(slot, "storageKeys") for slot in slots]
     proven = _proof(context, block, address, *numbers)
     return {
@@ -40,7 +40,7 @@ async def proof(context: MethodContext, params: Params) -> JsonObject:
 
 @method("eth_getAccount", params_at_most=2)
 async def account(context: MethodContext, params: Params) -> JsonObject:
-    block = params.block(1).existing(context.chain.block_tree)
+    block = await context.block(params.block(1))
     proven = _proof(context, block, params.address(0))
     return {
         "nonce": hex(proven.nonce),
@@ -52,7 +52,7 @@ async def account(context: MethodContext, params: Params) -> JsonObject:
 
 @method("eth_getAccountInfo", params_at_most=2)
 async def account_info(context: MethodContext, params: Params) -> JsonObject:
-    block, address = params.block(1).existing(context.chain.block_tree), params.address(0)
+    block, address = await context.block(params.block(1)), params.address(0)
     state = context.chain.state(block)
     return {
         "nonce": hex(state.nonce(address)),

@@ -4,6 +4,7 @@ from typing import cast
 
 from ltzd.dev.tester_chain.errors import INVALID_PARAMS, JsonRpcError, invalid_parameter
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
+from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, block_object
 from ltzd.dev.tester_chain.json_rpc.params import Params, quantity
 
 _BLOCKS_AT_MOST = 100_000
@@ -28,6 +29,15 @@ async def mine_one(context: MethodContext, params: Params) -> str:
     count = 1 if blocks is None else quantity(blocks, "blocks", at_most=_BLOCKS_AT_MOST)
     await _mine(context, count, 0)
     return "0x0"
+
+
+@method("evm_mine_detailed", "anvil_mine_detailed", params_at_most=1)
+async def mine_and_tell(context: MethodContext, params: Params) -> list[JsonObject]:
+    """Mines as evm_mine does; returns the blocks with their transactions."""
+    before = context.chain.block_tree.head.number
+    await mine_one(context, params)
+    blocks = context.chain.block_tree.chain[before + 1 :]
+    return [block_object(block, full=True) for block in blocks]
 
 
 @method("evm_setAutomine", "anvil_setAutomine", params_at_most=1)
@@ -71,14 +81,14 @@ async def set_next_block_timestamp(context: MethodContext, params: Params) -> No
     _set_next_timestamp(context, params.quantity(0, "timestamp", at_most=_SECONDS_AT_MOST))
 
 
-@method("anvil_setBlockTimestampInterval", "evm_setBlockTimestampInterval", params_at_most=1)
+@method("anvil_setBlockTimestampInterval", params_at_most=1)
 async def set_block_timestamp_interval(context: MethodContext, params: Params) -> None:
     """Sets the seconds from each block's timestamp to the next one's."""
     seconds = params.quantity(0, "seconds", at_most=_SECONDS_AT_MOST)
     context.chain.clock.interval_seconds = seconds
 
 
-@method("anvil_removeBlockTimestampInterval", "evm_removeBlockTimestampInterval")
+@method("anvil_removeBlockTimestampInterval")
 async def remove_block_timestamp_interval(context: MethodContext, _: Params) -> bool:
     """Returns whether an interval was set."""
     was_set = context.chain.clock.interval_seconds is not None
@@ -112,17 +122,16 @@ async def set_next_base_fee(context: MethodContext, params: Params) -> None:
 
 async def _mine(context: MethodContext, count: int, interval_seconds: int) -> None:
     for number in range(count):
-        if number and interval_seconds > 1:
-            # From the head's timestamp, since the wall clock has moved on during mining.
-            head = context.chain.block_tree.head
-            context.chain.clock.set_to(head.timestamp + interval_seconds)
+        if interval_seconds:
+            # The first from the clock, the others from the head: the wall clock has moved on.
+            clock, head = context.chain.clock, context.chain.block_tree.head
+            last = head.timestamp if number else max(clock.now(), head.timestamp)
+            clock.set_to(last + interval_seconds)
         await context.chain.mine(even_empty=True)
 
 
 def _set_next_timestamp(context: MethodContext, timestamp: int) -> None:
     last = context.chain.block_tree.head.timestamp
-    if timestamp <= last:
-        raise invalid_parameter(
-            "timestamp", f"{timestamp} is not later than the last block's {last}"
-        )
+    if timestamp < last:
+        raise invalid_parameter("timestamp", f"{timestamp} is lower than the last block's {last}")
     context.chain.clock.set_next(timestamp)

@@ -1,0 +1,232 @@
+"""Heads that nodes announce over WebSocket: `eth_subscribe` for `newHeads`, a socket for each node.
+
+An announcement is a hint to look at once. Nothing is decided by it, so it is not checked, and
+polling finds every head that a socket omits. A socket that stays silent while the chain goes on is
+closed and opened again: after three block times, or once another source has shown a higher head for
+as long. Times are seconds on the clock of `asyncio` loops.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import aiohttp
+import msgspec
+import structlog
+
+from ltzd import telemetry
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
+
+log = structlog.get_logger()
+
+_SUBSCRIBE = '{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}'
+_PING_SECONDS = 20.0
+_CLOSING = aiohttp.ClientWSTimeout(ws_close=0.5)
+"""A silent node does not answer a close, either."""
+_LARGEST_JUMP = 1_000
+"""Blocks. An announced head that is higher above every known head is not passed on."""
+
+_Loss: TypeAlias = Literal["closed", "malformed", "refused", "silent", "unsupported"]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSocketPolicy:
+    connect_seconds: float = 10.0
+    """The longest wait for a connection, and for the answer to the subscription."""
+    first_pause_seconds: float = 0.2
+    longest_pause_seconds: float = 30.0
+    unsupported_pause_seconds: float = 300.0
+    """Before a node is asked again that does not know the subscription."""
+    least_silence_seconds: float = 1.0
+    """No socket counts as silent sooner, however fast the chain is."""
+    unknown_silence_seconds: float = 5.0
+    """Used instead of three block times while the chain has no known block time."""
+
+
+class _SocketLost(Exception):
+    def __init__(self, reason: _Loss) -> None:
+        super().__init__(reason)
+        self.reason: _Loss = reason
+
+
+class NewHeads:
+    """`run` keeps a socket open to each URL; `wait` returns what the sockets announce."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        policy: HeadSocketPolicy | None = None,
+        clock: Clock = loop_time,
+    ) -> None:
+        self._policy = policy or HeadSocketPolicy()
+        self._clock = clock
+        self._times = BlockTimes()
+        self._highest = 0
+        self._announced: int | None = None
+        self._is_announced = asyncio.Event()
+        self.sockets = [_HeadSocket(url, self._policy, clock, self._receive) for url in urls]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for socket in self.sockets:
+                group.create_task(socket.run())
+
+    async def wait(self, seconds: float) -> int | None:
+        """The highest height announced since the last call, at once if there is one.
+
+        Returns None if none is announced within `seconds`.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._is_announced.wait()
+        except TimeoutError:
+            return None
+        self._is_announced.clear()
+        announced, self._announced = self._announced, None
+        return announced
+
+    def observe(self, number: int, timestamp: int) -> None:
+        """Tells of a head that was read from a node: sockets that omit it count as silent."""
+        if number < self._highest - _LARGEST_JUMP:
+            self._highest = 0  # The first announcement was absurd, or the chain is another one.
+        self._note(number, timestamp)
+
+    def _receive(self, number: int, timestamp: int) -> None:
+        if self._highest and number > self._highest + _LARGEST_JUMP:
+            return
+        telemetry.HEADS_ANNOUNCED.inc()
+        if self._announced is None or number > self._announced:
+            self._announced = number
+            self._is_announced.set()
+        self._note(number, timestamp)
+
+    def _note(self, number: int, timestamp: int) -> None:
+        if number <= self._highest:
+            return
+        self._highest = number
+        self._times = self._times.with_head(number, timestamp, self._clock())
+        limit = silence_seconds(self._times.seconds(), self._policy.least_silence_seconds)
+        for socket in self.sockets:
+            socket.expect(number, limit)
+
+
+class _HeadSocket:
+    def __init__(
+        self,
+        url: str,
+        policy: HeadSocketPolicy,
+        clock: Clock,
+        receive: Callable[[int, int], None],
+    ) -> None:
+        self._url = url
+        self._policy = policy
+        self._clock = clock
+        self._receive = receive
+        self._pause = policy.first_pause_seconds
+        self._newest = 0
+        """The highest head that this socket has announced."""
+        self._limit: float | None = None
+        """Three block times, if the chain has a block time."""
+        self._deadline: asyncio.Timeout | None = None
+        """Expires when the socket has been silent for too long; is None while it is not open."""
+        self.is_open = False
+
+    async def run(self) -> None:
+        """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
+        while True:
+            try:
+                async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+                    await self._listen(session)
+            except _SocketLost as loss:
+                reason = loss.reason
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                reason = "refused"
+            telemetry.HEAD_SOCKETS_LOST.labels(reason).inc()
+            pause = self._pause
+            if reason == "unsupported":
+                pause = self._policy.unsupported_pause_seconds
+            log.info("node.head_socket_lost", reason=reason, again_in_seconds=pause)
+            await asyncio.sleep(pause)
+            self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
+
+    def expect(self, number: int, limit: float | None) -> None:
+        """Tells of the highest known head; the socket must announce it, or be silent too long."""
+        self._limit = limit
+        if self._deadline is None or self._deadline.expired() or number <= self._newest:
+            return
+        patience = limit if limit is not None else self._policy.unknown_silence_seconds
+        until = self._deadline.when()
+        self._deadline.reschedule(min(until or float("inf"), self._clock() + patience))
+
+    async def _listen(self, session: aiohttp.ClientSession) -> None:
+        """Announces heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
+        async with asyncio.timeout(self._policy.connect_seconds):
+            socket = await session.ws_connect(self._url, heartbeat=_PING_SECONDS, timeout=_CLOSING)
+        async with socket:
+            async with asyncio.timeout(self._policy.connect_seconds):
+                await self._subscribe(socket)
+            self.is_open = True
+            telemetry.HEAD_SOCKETS_OPEN.inc()
+            try:
+                async with asyncio.timeout(None) as self._deadline:
+                    self._wait_for_next()
+                    while True:
+                        self._announce(_subscription(await _message(socket)))
+            except TimeoutError:
+                raise _SocketLost("silent") from None
+            finally:
+                self._closed()
+
+    async def _subscribe(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        await socket.send_str(_SUBSCRIBE)
+        while True:
+            message = await _message(socket)
+            if message.get("id") == 1:
+                break
+        if not isinstance(message.get("result"), str):
+            raise _SocketLost("unsupported")
+
+    def _announce(self, head: tuple[int, int] | None) -> None:
+        if head is None:
+            return
+        number, timestamp = head
+        self._newest = number  # Lower after a reorg: its next head is expected again.
+        self._pause = self._policy.first_pause_seconds
+        self._wait_for_next()
+        self._receive(number, timestamp)
+
+    def _wait_for_next(self) -> None:
+        assert self._deadline is not None
+        when = None if self._limit is None else self._clock() + self._limit
+        self._deadline.reschedule(when)
+
+    def _closed(self) -> None:
+        if self.is_open:
+            telemetry.HEAD_SOCKETS_OPEN.dec()
+        self.is_open, self._deadline = False, None
+
+
+async def _message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
+    message = await socket.receive()
+    if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
+        raise _SocketLost("closed")
+    try:
+        content = msgspec.json.decode(message.data)
+    except msgspec.DecodeError as error:
+        raise _SocketLost("malformed") from error
+    if not isinstance(content, dict):
+        raise _SocketLost("malformed")
+    return content
+
+
+def _subscription(message: dict[str, Any]) -> tuple[int, int] | None:
+    """Height and timestamp of an announced head, or None for another message."""
+    if message.get("method") != "eth_subscription":
+        return None
+    try:
+        head = message["params"]["result"]
+        return int(head["number"], 16), int(head["timestamp"], 16)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _SocketLost("malformed") from error

@@ -1,0 +1,66 @@
+"""Builds the indexer from the settings: its policy, and the nodes that announce heads."""
+
+from collections.abc import Sequence
+from urllib.parse import urlsplit
+
+from ltzd.chain.node.new_heads import NewHeads
+from ltzd.chain.node.node import Node
+from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.settings.value_types import is_loopback
+from ltzd.indexer.contracts import indexed_contracts
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import SLOWEST_POLL_SECONDS, IndexerPolicy
+from ltzd.store.database import Pool
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.wakeups import WakeupHub
+
+DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
+"""Chains of one machine, where a reorg below finality is followed (choices.md, Reorgs)."""
+
+
+def head_urls(urls: Sequence[str], *, is_dev: bool) -> list[str]:
+    """The WebSocket URLs among the nodes' URLs.
+
+    In dev mode a node of this machine is also asked at its HTTP URL: dev chains take WebSockets on
+    the same port.
+    """
+    sockets = [url for url in urls if urlsplit(url).scheme in {"ws", "wss"}]
+    if is_dev:
+        sockets += [f"ws{url.removeprefix('http')}" for url in urls if _is_local_http(url)]
+    return sockets
+
+
+def build_follower(
+    settings: Settings,
+    pool: Pool,
+    node: Node,
+    chain: ChainIdentity,
+    wakeups: WakeupHub,
+    heads: NewHeads,
+) -> Follower:
+    is_dev_chain = chain.chain_id in DEV_CHAIN_IDS
+    poll_seconds = settings.node.poll_seconds
+    policy = IndexerPolicy(
+        poll_seconds=poll_seconds,
+        # A dev chain's block time says nothing about when its next block comes.
+        slowest_poll_seconds=poll_seconds if is_dev_chain else SLOWEST_POLL_SECONDS,
+        final_depth=settings.node.final_depth,
+        final_seconds=settings.node.final_seconds,
+        follows_deep_reorgs=is_dev_chain,
+    )
+    follower = Follower(
+        pool,
+        settings.database_url.get_secret_value(),
+        node,
+        chain,
+        indexed_contracts(settings.contracts.addresses()),
+        wakeups,
+        policy,
+    )
+    follower.listen_to(heads)
+    return follower
+
+
+def _is_local_http(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "http" and is_loopback(parts.hostname or "")
