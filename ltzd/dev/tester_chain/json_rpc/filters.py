@@ -1,8 +1,8 @@
 """Filters that clients poll: new blocks, logs, and pooled transactions since the last poll.
 
 The next block deletes a filter that its client has not polled for five minutes, or for which more
-entries wait than a client could want. After a reorg a log filter tells the orphaned logs again with `removed`
-set, newest block first. Times are in seconds of the event loop's clock.
+entries wait than a client could want. After a reorg a log filter tells the orphaned logs again with
+`removed` set, newest block first. Times are in seconds of the event loop's clock.
 """
 
 import secrets
