@@ -143,7 +143,9 @@ class _SocketTransport:
         has_answered = False
         reason = "its socket closed"
         try:
-            async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+            async with aiohttp.ClientSession(
+                cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[_without_redirects()]
+            ) as session:
                 async with asyncio.timeout(self._policy.timeout_seconds):
                     socket = await session.ws_connect(
                         self._url,
@@ -206,6 +208,17 @@ class _SocketTransport:
     def _only_request(self) -> asyncio.Future[Any] | None:
         futures = set(self._waiting.values())
         return futures.pop() if len(futures) == 1 else None
+
+
+def _without_redirects() -> aiohttp.TraceConfig:
+    """Redirects are not followed: they might lead to another chain's node."""
+
+    async def refuse(*_: object) -> None:
+        raise aiohttp.ClientConnectionError("redirected")
+
+    config = aiohttp.TraceConfig()
+    config.on_request_redirect.append(refuse)
+    return config
 
 
 def _is_anonymous_error(replies: Sequence[Any]) -> bool:
