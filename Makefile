@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check contracts mutants slither bench lock clean
+.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -30,6 +30,7 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 	@status=0; \
 	scripts/with-node npm test --silent || status=1; \
 	scripts/test-tools; \
+	scripts/with-node --in tests/clients true; \
 	$(PYTEST) $(ARGS) || status=1; \
 	exit $$status
 
@@ -58,6 +59,9 @@ contracts: ## Compile the contracts into ltzd/chain/compiled
 mutants: ## Break the contracts on purpose; tests must notice (20 minutes); ARGS=LTZ.sol for one source
 	@scripts/with-node npm run mutants --silent -- $(ARGS)
 
+dev-chain-page: setup ## Ask both dev chains for the generated part of docs/dev-chain.md
+	@.venv/bin/python -m tests.support.clients.method_page
+
 slither: ## Compare what slither finds in the contracts with contracts/slither.md
 	@$(SLITHER)
 
@@ -73,5 +77,5 @@ lock: setup ## Make the lock files anew; ARGS=--upgrade takes newer versions
 	@scripts/lock $(ARGS)
 
 clean: ## Delete what the targets made; the dev instance's data in .ltzd stays
-	rm -rf .venv .tools contracts/node_modules contracts/out contracts/cache
+	rm -rf .venv .tools contracts/node_modules contracts/out contracts/cache tests/clients/node_modules
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

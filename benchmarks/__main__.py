@@ -9,6 +9,7 @@ import uvloop
 from benchmarks import (
     bulk,
     gas,
+    head_latency,
     intake,
     leaderboard,
     minting,
@@ -32,6 +33,7 @@ SECONDS = {
     "pregeneration": 0.0,
     "webhooks": 5.0,
     "leaderboard": 3.0,
+    "head-latency": 0.0,
 }
 """The default seconds of each side in each round; 0 for a benchmark of a fixed amount of work."""
 
@@ -60,6 +62,9 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "head-latency": lambda _, options: head_latency.run(
+        rounds=options.rounds, in_document=options.record
+    ),
 }
 
 

@@ -253,6 +253,12 @@ HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The newest block that the node r
 SYNC_BLOCK = _gauge("ltzd_indexer_sync_block", "The newest block whose facts are stored")
 FINAL_BLOCK = _gauge("ltzd_indexer_final_block", "The newest block that counts as final")
 HEAD_LAG_BLOCKS = _gauge("ltzd_indexer_head_lag_blocks", "Head minus the newest stored block")
+INDEX_IDLE_SECONDS = _gauge(
+    "ltzd_indexer_idle_seconds", "Since the last commit of blocks, by any process"
+)
+INDEX_STANDS_STILL = _gauge(
+    "ltzd_indexer_stands_still", "1 if blocks are due and none has been committed for a minute"
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",
@@ -368,8 +374,29 @@ NODE_ERRORS = _counter(
 )
 NODE_DISAGREEMENTS = _counter(
     "ltzd_chain_node_disagreements_total",
-    "Contradictions of nodes with others or themselves",
+    "Contradictions of a node with others or itself",
+    "node",
     "kind",
+)
+NODE_USABLE = _gauge("ltzd_chain_node_usable", "1 while nothing speaks against the node", "node")
+NODE_IN_USE = _gauge(
+    "ltzd_chain_node_in_use", "1 while a role of this process asks the node first", "node"
+)
+NODE_UNFIT = _gauge(
+    "ltzd_chain_node_unfit",
+    "1 for the reason why the node is not used, or only as the last resort",
+    "node",
+    "reason",
+)
+NODE_HEIGHT = _gauge("ltzd_chain_node_height", "The node's newest block", "node")
+NODE_LATENCY_SECONDS = _gauge(
+    "ltzd_chain_node_latency_seconds", "The mean time of the node's latest answers", "node"
+)
+NODE_SILENT_SECONDS = _gauge(
+    "ltzd_chain_node_silent_seconds", "Since the node's last answer", "node"
+)
+NODE_REQUESTS_IN_FLIGHT = _gauge(
+    "ltzd_chain_node_requests_in_flight", "Requests that the node has not answered yet", "node"
 )
 HEADS_ANNOUNCED = _counter(
     "ltzd_chain_heads_announced_total", "Heads that nodes announced over WebSocket"

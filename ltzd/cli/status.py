@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
@@ -17,6 +18,8 @@ from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
 TIMEOUT_SECONDS = 10.0
+_LAST_RESORTS = ("behind", "disagrees")
+"""Faults of nodes that are asked if no better one is left."""
 
 
 def status(
@@ -130,10 +133,14 @@ async def _refresh(
 
 def page(facts: dict[str, Any]) -> RenderableType:
     parts: list[RenderableType] = [_heading(facts)]
-    parts += [Text(f"  {reason}", style="yellow") for reason in facts["reasons"]]
+    lines = facts["reasons"] + facts.get("warnings", [])
+    parts += [Text(f"  {line}", style="yellow") for line in lines]
+    nodes = facts.get("nodes", [])  # a server of an older version tells of no nodes
     if facts["database"] == "connected":
         parts += _pauses(facts["lanes"])
-        parts += [_progress(facts), _lanes(facts["lanes"])]
+        parts += [_progress(facts), _nodes(nodes), _lanes(facts["lanes"])]
+    else:
+        parts.append(_nodes(nodes))
     return Group(*parts)
 
 
@@ -153,7 +160,8 @@ def _progress(facts: dict[str, Any]) -> Table:
         table.add_row(
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
-            f"({chain['lagBlocks']} behind), final {chain['final']}",
+            f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), "
+            f"final {chain['final']}{_finality(chain)}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -170,6 +178,18 @@ def _progress(facts: dict[str, Any]) -> Table:
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     return table
+
+
+def _lag(seconds: float | None) -> str:
+    if not seconds:
+        return ""
+    return f", {seconds:.0f} s" if seconds < 120 else f", {seconds / 60:.0f} min"
+
+
+def _finality(chain: dict[str, Any]) -> str:
+    """How far the newest final block is below the head, where the block time is known."""
+    lag = _lag(chain.get("finalLagSeconds"))
+    return f" ({chain['head'] - chain['final']} below the head{lag})" if lag else ""
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
@@ -190,6 +210,41 @@ def _above_limit(count: int) -> str:
 
 def _age(seconds: float | None) -> str:
     return "" if seconds is None else f" (oldest {seconds:.0f} s)"
+
+
+def _nodes(nodes: list[dict[str, Any]]) -> RenderableType:
+    """How this process sees each node. A node with a fault may be used if no better one is left."""
+    if not nodes:
+        return Group()
+    table = Table(
+        Column("node", min_width=9),
+        *(Column(title, no_wrap=True) for title in ("used", "height", "latency", "answered")),
+        Column("fault", no_wrap=True),
+        Column("errors"),
+        box=None,
+        padding=(0, 1),
+    )
+    for node in nodes:
+        table.add_row(
+            node["name"],
+            _use(node),
+            _dash(node["height"]),
+            _dash(node["latencySeconds"], lambda seconds: f"{seconds * 1000:.0f} ms"),
+            _dash(node["secondsSinceAnswer"], lambda seconds: f"{seconds:.0f} s ago"),
+            _dash(node["reason"]),
+            ", ".join(f"{kind} {count}" for kind, count in sorted(node["errors"].items())),
+        )
+    return table
+
+
+def _use(node: dict[str, Any]) -> str:
+    if node["isUsable"]:
+        return "yes" if node["inUse"] else "spare"
+    return "last" if node["reason"] in _LAST_RESORTS else "no"
+
+
+def _dash(value: Any, shown: Callable[[Any], str] = str) -> str:
+    return "-" if value is None else shown(value)
 
 
 def _lanes(lanes: list[dict[str, Any]]) -> Table:

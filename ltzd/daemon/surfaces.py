@@ -6,7 +6,10 @@ from dataclasses import replace
 
 import structlog
 
+from ltzd.chain.pool import health
+from ltzd.chain.pool.health import ChainState
 from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.errors import LtzdError
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.http.app import build_app
@@ -79,11 +82,13 @@ def admin_app(daemon: Daemon) -> App:
             roles=daemon.settings.roles,
             facts=lambda: _facts(daemon),
             lanes=lambda: _lanes(daemon),
-            measure=daemon.pools.measure,
+            nodes=daemon.nodes.reports,
+            measure=lambda: _measure(daemon),
         ),
         AdminPolicy(
             host=daemon.settings.admin.host,
             token=None if token is None else token.get_secret_value(),
+            mines_on_demand=daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS,
         ),
     )
 
@@ -100,13 +105,24 @@ def _lanes(daemon: Daemon) -> list[LaneState]:
     ]
 
 
+def _measure(daemon: Daemon) -> None:
+    daemon.pools.measure()
+    health.measure(daemon.nodes.reports())
+
+
 async def _health(daemon: Daemon) -> Health:
-    database, node, identity = await asyncio.gather(
+    """Takes two seconds at most, also if every node accepts requests and never answers."""
+    database, chain, identity = await asyncio.gather(
         _responds(_query_database(daemon)),
-        _responds(daemon.node.chain_id()),
+        health.probe(daemon.nodes, _HEALTH_SECONDS),
         daemon.identity.ping(),
     )
-    return Health(database, node, identity)
+    return Health(
+        database,
+        blockchain=chain is not ChainState.UNAVAILABLE,
+        identity_provider=identity,
+        nodes_disagree=chain is ChainState.DEGRADED,
+    )
 
 
 async def _query_database(daemon: Daemon) -> None:

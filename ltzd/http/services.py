@@ -252,11 +252,15 @@ class SiteServices:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The services that answered a moment ago."""
+    """The services that answered a moment ago.
+
+    `nodes_disagree`: each node that answers contradicts other nodes or itself.
+    """
 
     database: bool
     blockchain: bool
     identity_provider: bool
+    nodes_disagree: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ Cheap however large the tables grow, since it is read every second: only open ro
 count of minted rewards becomes an estimate once it is large.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
+from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.values import Address
 
+_MEASURED_BLOCKS = 32
+"""The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
 
@@ -23,11 +26,9 @@ class ChainFacts:
     cursor_number: int
     final_number: int
     idle_seconds: float
-    """Since the cursor row last changed. A quiet chain lets it grow, which is no fault."""
-
-    @property
-    def lag_blocks(self) -> int:
-        return max(0, self.head_number - self.cursor_number)
+    """Since the indexer's last commit of blocks. A chain that mines on demand lets it grow."""
+    block_seconds: float | None = None
+    """The measured block time, or None for a chain without a regular one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,22 @@ async def _chain(connection: Connection) -> ChainFacts | None:
          LIMIT 1
         """
     )
-    return None if row is None else ChainFacts(*row)
+    if row is None:
+        return None
+    return replace(ChainFacts(*row), block_seconds=await _block_seconds(connection))
+
+
+async def _block_seconds(connection: Connection) -> float | None:
+    rows = await connection.fetch(
+        """
+        SELECT number, extract(epoch FROM mined_at)::bigint, extract(epoch FROM seen_at)::float8
+          FROM blocks
+         ORDER BY number DESC
+         LIMIT $1
+        """,
+        _MEASURED_BLOCKS,
+    )
+    return BlockTimes(tuple(HeadTime(*row) for row in reversed(rows))).seconds()
 
 
 async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:

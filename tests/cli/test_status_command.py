@@ -3,6 +3,7 @@
 import asyncio
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,9 @@ import aiohttp
 import pytest
 from rich.console import Console
 
+from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.cli import status as command
-from ltzd.errors import Misconfigured, Unavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
@@ -24,7 +26,7 @@ from tests.support.surfaces.http_surface import CHECKSUMMED_WALLET, WALLET, serv
 from tests.support.waiting import until
 
 FACTS = StatusFacts(
-    ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5),
+    ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0),
     (LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.0),),
     RewardFacts(7, 1.0, 6, 100, True),
     RelayFacts(2, 0.5, 3),
@@ -60,13 +62,76 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
     text = console.export_text()
     for expected in (
         "ready",
-        "head 12, followed to 10 (2 behind), final 5",
+        "head 12, followed to 10 (2 behind, 4 s), final 5 (7 below the head, 14 s)",
         "7 queued (oldest 1 s), 6 in flight, about 100 minted",
         "9 in the last minute",
         CHECKSUMMED_WALLET,
         "41",
     ):
         assert expected in text
+
+
+async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
+    used = NodeReport("a.example:443", True, True, None, 12, 0.0123, 0.4, 1, {}, "")
+    hung = NodeReport(
+        "b.example:443",
+        False,
+        False,
+        Unfit.HUNG,
+        7,
+        0.5,
+        31.0,
+        2,
+        {"timeout": 4, "rate_limited": 1},
+        "",
+    )
+    spare = replace(used, name="c.example:443", is_preferred=False)
+    late = replace(
+        hung, name="d.example:443", reason=Unfit.UNVERIFIED, height=None, latency_seconds=None
+    )
+    liar = replace(hung, name="e.example:443", reason=Unfit.DISAGREES)
+    limited = replace(used, name="f.example:443", reason=Unfit.RATE_LIMITED)
+    nodes = (used, hung, spare, late, liar, limited)
+    sources = AdminSources(("http",), read, nodes=lambda: nodes)
+    app = build_admin_app(sources, AdminPolicy())
+    async with serving(app) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(command.page(facts))
+    lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
+
+    assert "a.example:443 yes 12 12 ms 0 s ago -" in lines
+    assert "b.example:443 no 7 500 ms 31 s ago hung rate_limited 1, timeout 4" in lines
+    assert "c.example:443 spare 12 12 ms 0 s ago -" in lines
+    assert "d.example:443 no - - 31 s ago unverified rate_limited 1, timeout 4" in lines
+    assert "e.example:443 last 7 500 ms 31 s ago disagrees rate_limited 1, timeout 4" in lines
+    assert "f.example:443 yes 12 12 ms 0 s ago rate_limited" in lines
+    assert (
+        "Node b.example:443 accepts requests and does not answer (its last answer was 31 s ago)"
+        in lines
+    )
+
+
+async def test_nodes_are_shown_while_the_database_is_away() -> None:
+    async def nothing() -> StatusFacts:
+        raise DatabaseUnavailable("gone")
+
+    used = NodeReport("a.example:443", True, True, None, 12, 0.01, 0.4, 1, {}, "")
+    app = build_admin_app(AdminSources(("http",), nothing, nodes=lambda: (used,)), AdminPolicy())
+    async with serving(app) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(command.page(facts))
+    assert "a.example:443" in console.export_text()
+
+
+async def test_a_server_that_tells_of_no_nodes_is_shown_without_them() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    del facts["nodes"], facts["warnings"]
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(command.page(facts))
+    assert "9 in the last minute" in console.export_text()
 
 
 async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds() -> None:

@@ -78,8 +78,9 @@ def test_a_lock_holds_no_address(lock: Path) -> None:
     assert not re.search(r"://|@ |--(index|extra-index|find-links)", lock.read_text())
 
 
-def test_the_npm_lock_names_no_place_to_download_from() -> None:
-    lock = (ROOT / "contracts" / "package-lock.json").read_text()
+@pytest.mark.parametrize("folder", ["contracts", "tests/clients"])
+def test_an_npm_lock_names_no_place_to_download_from(folder: str) -> None:
+    lock = (ROOT / folder / "package-lock.json").read_text()
     assert '"resolved"' not in lock
     assert '"integrity"' in lock
 

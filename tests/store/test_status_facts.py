@@ -94,8 +94,32 @@ async def test_the_cursors_lag_is_counted_in_blocks(connection: Connection) -> N
     chain = (await read_status(connection)).chain
     assert chain is not None
     assert (chain.chain_id, chain.head_number, chain.cursor_number) == (31337, 13, 10)
-    assert (chain.lag_blocks, chain.final_number) == (3, 4)
+    assert (chain.final_number, chain.block_seconds) == (4, None)
     assert 5 <= chain.idle_seconds < 10
+
+
+async def test_the_block_time_is_measured_over_the_newest_blocks(connection: Connection) -> None:
+    await connection.execute(
+        """
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block, cursor_number, cursor_hash,
+                            head_number, final_number, updated_at)
+        VALUES (8453, $1, $2, 1, 100, $1, 100, 4, now())
+        """,
+        b"\x01" * 32,
+        b"\x02" * 20,
+    )
+    await connection.execute(
+        """
+        INSERT INTO blocks (number, hash, parent_hash, mined_at)
+        SELECT number, int4send(number), int4send(number - 1),
+               CASE WHEN number < 60 THEN to_timestamp(number)
+                    ELSE to_timestamp(1700000000 + 2 * number) END
+          FROM generate_series(1, 100) AS number
+        """
+    )
+    chain = (await read_status(connection)).chain
+    assert chain is not None
+    assert chain.block_seconds == 2.0
 
 
 async def test_a_lane_counts_its_unsettled_transactions(connection: Connection) -> None:

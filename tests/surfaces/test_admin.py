@@ -10,25 +10,51 @@ from typing import Any
 import aiohttp
 import pytest
 
+from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
 from tests.support.surfaces.http_surface import WALLET, serving
 
-CHAIN = ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5)
+CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0)
+QUIET = replace(CHAIN, head_number=10, idle_seconds=86_400.0, block_seconds=None)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25, "mint_limit", SINCE)
 FACTS = StatusFacts(
     CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False, 4), RelayFacts(2, 0.75, 3), 9
 )
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
+NODE = NodeReport(
+    name="node.example:443",
+    is_usable=True,
+    is_preferred=True,
+    reason=None,
+    height=12,
+    latency_seconds=0.01234,
+    seconds_since_answer=0.42,
+    in_flight=3,
+    errors={"timeout": 2},
+    detail="",
+)
+
+
+def unfit(reason: Unfit, **changes: Any) -> NodeReport:
+    """A second node, which is not used first."""
+    report = replace(NODE, name="other.example:8545", is_usable=False, is_preferred=False)
+    return replace(report, reason=reason, **changes)
+
+
+DEAD = unfit(Unfit.UNREACHABLE)
+HUNG = unfit(Unfit.HUNG, seconds_since_answer=31.0)
 
 
 @dataclass
 class Behind:
     facts: StatusFacts | None = FACTS
     lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
+    nodes: Sequence[NodeReport] = field(default_factory=lambda: (NODE,))
+    roles: tuple[str, ...] = ("http", "operator")
 
     async def read(self) -> StatusFacts:
         if self.facts is None:
@@ -40,7 +66,9 @@ class Behind:
 async def a_door(
     behind: Behind, policy: AdminPolicy | None = None
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
-    sources = AdminSources(("http", "operator"), behind.read, lambda: behind.lanes)
+    sources = AdminSources(
+        behind.roles, behind.read, lambda: behind.lanes, nodes=lambda: behind.nodes
+    )
     app = build_admin_app(sources, policy or AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
         yield client, url
@@ -55,13 +83,16 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     status, answer = await get(Behind(), "/status")
     assert status == 200
     assert answer["chain"] == {
-        "chainId": 31337,
+        "chainId": 8453,
         "ltz": checksummed(CHAIN.ltz),
         "head": 12,
         "cursor": 10,
         "lagBlocks": 2,
+        "lagSeconds": 4.0,
         "final": 5,
+        "finalLagSeconds": 14.0,
         "idleSeconds": 0.5,
+        "blockSeconds": 2.0,
     }
     assert answer["lanes"] == [
         {
@@ -94,6 +125,14 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
 
 
+async def test_many_blocks_of_a_fast_chain_are_young() -> None:
+    fast = replace(CHAIN, head_number=100, block_seconds=0.25)
+    status, answer = await get(Behind(replace(FACTS, chain=fast)), "/status")
+    chain = answer["chain"]
+    assert (status, answer["ready"]) == (200, True)
+    assert (chain["lagBlocks"], chain["lagSeconds"], chain["finalLagSeconds"]) == (90, 22.5, 23.8)
+
+
 async def test_without_a_database_status_says_so_and_no_more() -> None:
     status, answer = await get(Behind(facts=None), "/status")
     assert status == 200
@@ -109,11 +148,23 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
         (Behind(replace(FACTS, chain=None)), "The indexer has not begun to follow the chain"),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
-            "The indexer is 90 blocks behind the head",
+            "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),
-            "The indexer has stood still for 90 s",
+            "The indexer has committed no block for 90 s",
+        ),
+        (
+            Behind(replace(FACTS, chain=replace(CHAIN, head_number=10, idle_seconds=90.0))),
+            "The indexer has committed no block for 90 s",
+        ),
+        (
+            Behind(replace(FACTS, chain=QUIET), nodes=(replace(NODE, height=11),)),
+            "The indexer has committed no block for 86400 s",
+        ),
+        (
+            Behind(nodes=(replace(NODE, height=100),)),
+            "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(lanes=(replace(HELD, is_held=False),)),
@@ -126,15 +177,130 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
     ],
 )
 async def test_readiness_names_what_is_missing(behind: Behind, reason: str) -> None:
-    assert await get(behind, "/readyz") == (503, {"ready": False, "reasons": [reason]})
+    assert await get(behind, "/readyz") == (503, unready(reason))
 
 
-async def test_a_quiet_chain_is_no_fault() -> None:
-    quiet = replace(CHAIN, head_number=10, idle_seconds=86_400.0)
-    assert await get(Behind(replace(FACTS, chain=quiet)), "/readyz") == (
-        200,
-        {"ready": True, "reasons": []},
-    )
+def unready(*reasons: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
+    return {"ready": False, "reasons": list(reasons), "warnings": list(warnings)}
+
+
+def ready(*warnings: str) -> dict[str, Any]:
+    return {"ready": True, "reasons": [], "warnings": list(warnings)}
+
+
+async def test_a_chain_that_mines_on_demand_may_be_quiet() -> None:
+    behind = Behind(replace(FACTS, chain=QUIET), nodes=(replace(NODE, height=10),))
+    assert await get(behind, "/readyz") == (200, ready())
+
+
+async def test_a_dev_chain_may_be_quiet_however_regularly_it_mined_before() -> None:
+    quiet = replace(QUIET, block_seconds=1.0)
+    behind = Behind(replace(FACTS, chain=quiet), nodes=(replace(NODE, height=10),))
+    async with a_door(behind, AdminPolicy(mines_on_demand=True)) as (client, url):
+        async with client.get(url + "/readyz") as answer:
+            assert (answer.status, await answer.json()) == (200, ready())
+        async with client.get(url + "/status") as answer:
+            assert (await answer.json())["chain"]["blockSeconds"] is None
+
+
+async def test_a_distrusted_nodes_height_is_no_lag() -> None:
+    liar = unfit(Unfit.DISAGREES, height=10**6)
+    status, answer = await get(Behind(nodes=(NODE, liar)), "/status")
+    assert (status, answer["chain"]["head"]) == (200, 12)
+
+
+# --- nodes ----------------------------------------------------------------------------------------
+
+
+async def test_status_tells_of_each_node_and_why_it_is_not_used() -> None:
+    long_text = "x" * 1000
+    hung = replace(HUNG, errors={"timeout": 4, "http_status": 1}, detail=long_text)
+    _, answer = await get(Behind(nodes=(NODE, hung)), "/status")
+    assert answer["nodes"] == [
+        {
+            "name": "node.example:443",
+            "isUsable": True,
+            "inUse": True,
+            "reason": None,
+            "detail": None,
+            "height": 12,
+            "latencySeconds": 0.0123,
+            "secondsSinceAnswer": 0.4,
+            "inFlight": 3,
+            "errors": {"timeout": 2},
+        },
+        {
+            "name": "other.example:8545",
+            "isUsable": False,
+            "inUse": False,
+            "reason": "hung",
+            "detail": long_text[:200],
+            "height": 12,
+            "latencySeconds": 0.0123,
+            "secondsSinceAnswer": 31.0,
+            "inFlight": 3,
+            "errors": {"timeout": 4, "http_status": 1},
+        },
+    ]
+    assert answer["ready"] is True
+    (warning,) = answer["warnings"]
+    assert warning.startswith("Node other.example:8545 accepts requests and does not answer")
+    assert warning.endswith("(its last answer was 31 s ago)")
+
+
+async def test_nodes_are_told_without_a_database_and_before_their_first_answer() -> None:
+    unknown = unfit(Unfit.UNVERIFIED, height=None, latency_seconds=None, seconds_since_answer=None)
+    _, answer = await get(Behind(facts=None, nodes=(unknown,)), "/status")
+    (node,) = answer["nodes"]
+    assert (node["height"], node["latencySeconds"], node["secondsSinceAnswer"]) == (None,) * 3
+
+
+@pytest.mark.parametrize("reason", list(Unfit))
+async def test_with_another_usable_node_a_fault_is_a_warning(reason: Unfit) -> None:
+    status, answer = await get(Behind(nodes=(NODE, unfit(reason))), "/readyz")
+    assert (status, answer["ready"], answer["reasons"]) == (200, True, [])
+    (warning,) = answer["warnings"]
+    assert warning.startswith("Node other.example:8545 ")
+
+
+@pytest.mark.parametrize("roles", [("operator",), ("indexer",), ("http", "indexer")])
+@pytest.mark.parametrize("nodes", [(DEAD,), (HUNG, DEAD), (unfit(Unfit.OTHER_CHAIN),)])
+async def test_lanes_and_indexer_without_a_node_that_answers_are_not_ready(
+    roles: tuple[str, ...], nodes: tuple[NodeReport, ...]
+) -> None:
+    status, answer = await get(Behind(nodes=nodes, roles=roles), "/readyz")
+    assert (status, answer["ready"]) == (503, False)
+    (reason,) = answer["reasons"]
+    assert reason == "No node can be used: " + "; ".join(answer["warnings"])
+    assert len(answer["warnings"]) == len(nodes)
+
+
+@pytest.mark.parametrize("roles", [("http",), ("deliveries",), ("http", "deliveries")])
+async def test_http_accepts_events_without_a_node_and_is_ready(roles: tuple[str, ...]) -> None:
+    status, answer = await get(Behind(nodes=(DEAD,), roles=roles), "/readyz")
+    assert (status, answer["ready"], len(answer["warnings"])) == (200, True, 1)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_nodes_that_contradict_are_used_and_warned_of(count: int) -> None:
+    nodes = (unfit(Unfit.DISAGREES),) * count
+    warning = "Node other.example:8545 contradicts other nodes or itself"
+    assert await get(Behind(nodes=nodes), "/readyz") == (200, ready(*[warning] * count))
+
+
+async def test_metrics_tell_of_an_index_that_stands_still() -> None:
+    for idle_seconds, expected in ((90.0, "1.0"), (9.0, "0.0")):
+        chain = replace(CHAIN, idle_seconds=idle_seconds)
+        async with (
+            a_door(Behind(replace(FACTS, chain=chain))) as (client, url),
+            client.get(url + "/metrics") as answer,
+        ):
+            text = await answer.text()
+        assert f"ltzd_indexer_stands_still {expected}" in text
+        assert f"ltzd_indexer_idle_seconds {idle_seconds}" in text
+
+
+# --- the rest -------------------------------------------------------------------------------------
 
 
 async def test_the_process_is_alive_even_without_a_database() -> None:

@@ -66,7 +66,7 @@ class NewHeads:
         self._highest = 0
         self._announced: int | None = None
         self._is_announced = asyncio.Event()
-        self.sockets = [_HeadSocket(url, self._policy, clock, self._hear) for url in urls]
+        self.sockets = [_HeadSocket(url, self._policy, clock, self._receive) for url in urls]
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -93,7 +93,7 @@ class NewHeads:
             self._highest = 0  # The first announcement was absurd, or the chain is another one.
         self._note(number, timestamp)
 
-    def _hear(self, number: int, timestamp: int) -> None:
+    def _receive(self, number: int, timestamp: int) -> None:
         if self._highest and number > self._highest + _LARGEST_JUMP:
             return
         telemetry.HEADS_ANNOUNCED.inc()
@@ -118,19 +118,19 @@ class _HeadSocket:
         url: str,
         policy: HeadSocketPolicy,
         clock: Clock,
-        hear: Callable[[int, int], None],
+        receive: Callable[[int, int], None],
     ) -> None:
         self._url = url
         self._policy = policy
         self._clock = clock
-        self._hear = hear
+        self._receive = receive
         self._pause = policy.first_pause_seconds
         self._newest = 0
         """The highest head that this socket has announced."""
         self._limit: float | None = None
         """Three block times, if the chain has a block time."""
         self._deadline: asyncio.Timeout | None = None
-        """Expires when the socket has been silent for too long; None while it is not open."""
+        """Expires when the socket has been silent for too long; is None while it is not open."""
         self.is_open = False
 
     async def run(self) -> None:
@@ -195,7 +195,7 @@ class _HeadSocket:
         self._newest = number  # Lower after a reorg: its next head is expected again.
         self._pause = self._policy.first_pause_seconds
         self._wait_for_next()
-        self._hear(number, timestamp)
+        self._receive(number, timestamp)
 
     def _wait_for_next(self) -> None:
         assert self._deadline is not None
@@ -222,7 +222,7 @@ async def _message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
 
 
 def _subscription(message: dict[str, Any]) -> tuple[int, int] | None:
-    """Height and timestamp of an announced head; None for another message."""
+    """Height and timestamp of an announced head, or None for another message."""
     if message.get("method") != "eth_subscription":
         return None
     try:

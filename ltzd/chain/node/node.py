@@ -17,8 +17,6 @@ from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
 
-_UNSUPPORTED = RefusalKind.UNSUPPORTED
-
 
 @dataclass(frozen=True, slots=True)
 class Header:
@@ -237,8 +235,8 @@ class Node:
         try:
             return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
-            is_unsupported = error.refusal is not None and error.refusal.kind is _UNSUPPORTED
-            if not is_unsupported and not is_too_large(error):
+            kind = error.refusal.kind if error.refusal is not None else None
+            if kind is not RefusalKind.UNSUPPORTED and not is_too_large(error):
                 raise _unavailable(error, "eth_getBlockReceipts: ") from error
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
         answers = await self._rpc.batch(

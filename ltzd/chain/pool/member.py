@@ -36,7 +36,7 @@ class Member:
     """`clients` holds a client per role. `has_peers`: the pool has other nodes to turn to.
 
     A node whose circuit has opened must prove its chain again: another node may have taken its
-    address meanwhile. `opened` is set then, for the watch.
+    address meanwhile. `look_due` is set then, for the watch.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Member:
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.detail = ""
-        self.opened = asyncio.Event()
+        self.look_due = asyncio.Event()
 
     @property
     def is_verified(self) -> bool:
@@ -167,7 +167,7 @@ class Member:
         self._breaker = breaker.after_failure(self._breaker, self._clock(), policy, weight)
         if self._breaker.is_open and not was_open:
             self._verdict = Unfit.UNVERIFIED
-            self.opened.set()
+            self.look_due.set()
             log.error("node.left_alone", node=self.name, kind=kind, reason=detail)
 
     def observe_head(self, head: Header) -> None:
@@ -187,8 +187,8 @@ class Member:
         self.detail = detail
 
     def distrust(self, kind: str) -> None:
-        """Records a contradiction: for a growing while the node is asked only as the last."""
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        """Records a contradiction: for growing times the node is asked only as the last."""
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         if self.is_distrusted:
             return
@@ -204,7 +204,7 @@ class Member:
 
         The node stays as good as the other, also for second opinions.
         """
-        telemetry.NODE_DISAGREEMENTS.labels(kind).inc()
+        telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         self.detail = f"contradiction: {kind}"
         self._contested_until = self._clock() + seconds

@@ -51,10 +51,10 @@ class NodePool:
                 has_peers = len(self._urls) > 1
                 policy = self.policy.rpc_policy(has_peers=has_peers)
                 limits = NodeLimits(name, clock=self.clock)
-                clients = {}
-                for role in ROLES:
-                    client = open_rpc(url, policy, limits)
-                    clients[role] = await stack.enter_async_context(client)
+                clients = {
+                    role: await stack.enter_async_context(open_rpc(url, policy, limits))
+                    for role in ROLES
+                }
                 member = Member(name, clients, self.policy, self.clock, has_peers=has_peers)
                 self.members.append(member)
             self._stack = stack.pop_all()
@@ -79,7 +79,11 @@ class NodePool:
         members = [member for member in self.members if self._may_be_asked(member)]
         if len(members) > 1:
             members = self._sorted(role, members)
+        elif members:
+            self._in_use[role] = id(members[0])
         if not members:
+            for member in self.members:
+                member.look_due.set()
             faults = ", ".join(f"{member.name} ({_reason(member)})" for member in self.members)
             raise NodeUnavailable(f"No node can be used: {faults}")
         return members
@@ -99,15 +103,46 @@ class NodePool:
         return member.is_verified
 
     def seconds(self, member: Member, at_least: int) -> list[Member]:
-        """The other usable nodes that have reached a height, the best first."""
-        others = [each for each in self.members if each is not member and self.is_usable(each)]
+        """The other nodes that have reached a height and may confirm this one, the best first."""
+        others = [
+            each for each in self.members if each is not member and self._may_confirm(each, member)
+        ]
         return sorted(
             (each for each in others if each.head is not None and each.head.number >= at_least),
             key=lambda each: each.latency or 0.0,
         )
 
     def is_alone(self, member: Member) -> bool:
-        return not any(self.is_usable(each) for each in self.members if each is not member)
+        """Whether no other node can be a witness, now or in a moment."""
+        return not any(
+            self._may_witness(each) or self._may_confirm(each, member)
+            for each in self.members
+            if each is not member
+        )
+
+    def _may_confirm(self, other: Member, member: Member) -> bool:
+        """Whether `other` is usable, or as distrusted as `member`.
+
+        Nodes that contradict each other are all distrusted. Then none of them may count as alone,
+        or its word would be taken.
+        """
+        if self.is_usable(other):
+            return True
+        is_equal = member.is_distrusted and other.is_distrusted and self._may_be_asked(other)
+        return is_equal and not other.is_open and not self._is_behind(other)
+
+    def _may_witness(self, member: Member) -> bool:
+        """Whether the node is usable, or has failed so lately that it may be back at once.
+
+        A liar must not be believed because the other node is away for a moment.
+        """
+        if member.is_excluded or member.is_distrusted:
+            return False
+        answered_at = member.answered_at
+        is_recent = (
+            answered_at is not None and self.clock() - answered_at < self.policy.witness_seconds
+        )
+        return self.is_usable(member) or (member.is_open and is_recent)
 
     def is_usable(self, member: Member) -> bool:
         """Whether nothing speaks against asking the node first."""

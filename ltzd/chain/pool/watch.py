@@ -5,6 +5,7 @@ whose circuit is open gets one look after each of its growing pauses.
 """
 
 import asyncio
+import contextlib
 
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
@@ -55,19 +56,17 @@ class NodeWatch:
 
     async def _watch(self, member: Member) -> None:
         while True:
-            await asyncio.sleep(member.seconds_to_probe())
             await self.look(member)
-            if not member.is_open:
-                await self._pause(member)
+            await self._pause(member)
 
     async def _pause(self, member: Member) -> None:
-        """Waits until the next look is due, or until the node's circuit opens."""
-        member.opened.clear()
-        try:
-            async with asyncio.timeout(self._policy.watch_pause):
-                await member.opened.wait()
-        except TimeoutError:
-            pass
+        """Waits until the next look is due: sooner if the circuit opens, or if no node is left."""
+        member.look_due.clear()
+        await asyncio.sleep(self._policy.shortest_pause)
+        seconds = member.seconds_to_probe() if member.is_open else self._policy.watch_pause
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await member.look_due.wait()
 
     async def look(self, member: Member) -> None:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""

@@ -16,6 +16,8 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sanic.request import Request
 
 from ltzd import __version__, telemetry
+from ltzd.chain.pool import health
+from ltzd.chain.pool.report import NodeReport
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
 from ltzd.http.errors import ErrorResponder, RequestError, path_of
 from ltzd.http.loopback import host_of, is_loopback
@@ -24,10 +26,12 @@ from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
+from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
+_DETAIL_CHARACTERS = 200
 OPEN_PATH = "/healthz"
 """The path that needs no token."""
 
@@ -47,8 +51,11 @@ class AdminPolicy:
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
     max_lag_blocks: int = 32
-    max_idle_seconds: float = 60.0
-    """How long the cursor may stand still while it is behind the head."""
+    max_lag_seconds: float = 60.0
+    """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
+    standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
+    mines_on_demand: bool = False
+    """A dev chain, whose blocks may stop to come at any time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +76,7 @@ class AdminSources:
     roles: tuple[str, ...]
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
+    nodes: Callable[[], Sequence[NodeReport]] = tuple
     measure: Callable[[], None] = lambda: None
 
 
@@ -112,7 +120,7 @@ class AdminHandlers:
 
     async def readyz(self, _request: Request) -> Reply:
         reasons = self._reasons(await self._facts())
-        body = {"ready": not reasons, "reasons": reasons}
+        body = {"ready": not reasons, "reasons": reasons, "warnings": self._warnings()}
         return json_reply(body, 503 if reasons else 200)
 
     async def status(self, _request: Request) -> Reply:
@@ -124,20 +132,31 @@ class AdminHandlers:
             "timestamp": iso(datetime.now(UTC)),
             "ready": not reasons,
             "reasons": reasons,
+            "warnings": self._warnings(),
             "database": "unavailable" if facts is None else "connected",
+            "nodes": [_node_status(report) for report in self._sources.nodes()],
         }
         if facts is not None:
             body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
+            if facts.chain is not None:
+                body["chain"] = _chain_status(facts.chain, self._progress(facts.chain))
         return json_reply(body)
 
     async def metrics(self, _request: Request) -> Reply:
         facts = await self._facts()
         self._sources.measure()
         if facts is not None:
+            self._measure_index(facts.chain)
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
+
+    def _measure_index(self, chain: ChainFacts | None) -> None:
+        if chain is not None:
+            is_still = stands_still(self._progress(chain), self._policy.standstill)
+            telemetry.INDEX_STANDS_STILL.set(is_still)
+            telemetry.INDEX_IDLE_SECONDS.set(chain.idle_seconds)
 
     async def _facts(self) -> StatusFacts | None:
         """Returns None while the database does not answer."""
@@ -156,17 +175,43 @@ class AdminHandlers:
                 reasons.append(f"{name} stopped: {lane.stopped}")
             elif not lane.is_held:
                 reasons.append(f"{name} is not held by this process")
-        return reasons
+        return reasons + self._nodes()
+
+    def _nodes(self) -> list[str]:
+        """The role operator or indexer without a node that answers."""
+        reports = self._sources.nodes()
+        if not reports or not health.needs_a_node(self._sources.roles):
+            return []
+        if any(health.is_serving(report) for report in reports):
+            return []
+        return ["No node can be used: " + "; ".join(health.faults(reports))]
+
+    def _warnings(self) -> list[str]:
+        """Faults that need a person although this process may be ready."""
+        return health.faults(self._sources.nodes())
 
     def _chain(self, chain: ChainFacts | None) -> list[str]:
         if chain is None:
             return ["The indexer has not begun to follow the chain"]
-        lag = chain.lag_blocks
-        if lag > self._policy.max_lag_blocks:
-            return [f"The indexer is {lag} blocks behind the head"]
-        if lag and chain.idle_seconds > self._policy.max_idle_seconds:
-            return [f"The indexer has stood still for {chain.idle_seconds:.0f} s"]
+        progress = self._progress(chain)
+        if stands_still(progress, self._policy.standstill):
+            return [f"The indexer has committed no block for {progress.idle_seconds:.0f} s"]
+        lag_seconds = progress.lag_seconds
+        is_old = lag_seconds is None or lag_seconds > self._policy.max_lag_seconds
+        if progress.lag_blocks > self._policy.max_lag_blocks and is_old:
+            about = "" if lag_seconds is None else f", about {lag_seconds:.0f} s,"
+            return [f"The indexer is {progress.lag_blocks} blocks{about} behind the head"]
         return []
+
+    def _progress(self, chain: ChainFacts) -> IndexProgress:
+        """The highest head is the one that the indexer has stored, or that a trusted node shows."""
+        heights = [report.height or 0 for report in self._sources.nodes() if report.is_usable]
+        return IndexProgress(
+            cursor_number=chain.cursor_number,
+            head_number=max([chain.head_number, *heights]),
+            idle_seconds=chain.idle_seconds,
+            block_seconds=None if self._policy.mines_on_demand else chain.block_seconds,
+        )
 
 
 def _refuse_foreign_host(request: Request) -> None:
@@ -186,7 +231,7 @@ def _require_token(token: str, request: Request) -> None:
 
 def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
     return {
-        "chain": None if facts.chain is None else _chain_status(facts.chain),
+        "chain": None,
         "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
         "rewards": _reward_status(facts.rewards),
         "relays": _relay_status(facts.relays),
@@ -194,15 +239,43 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
     }
 
 
-def _chain_status(chain: ChainFacts) -> dict[str, Any]:
+def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
+    """`lagSeconds` is None for a chain without a block time."""
     return {
         "chainId": chain.chain_id,
         "ltz": checksummed(chain.ltz),
-        "head": chain.head_number,
+        "head": progress.head_number,
         "cursor": chain.cursor_number,
-        "lagBlocks": chain.lag_blocks,
+        "lagBlocks": progress.lag_blocks,
+        "lagSeconds": _rounded(progress.lag_seconds),
         "final": chain.final_number,
+        "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
         "idleSeconds": round(chain.idle_seconds, 1),
+        "blockSeconds": _rounded(progress.block_seconds),
+    }
+
+
+def _final_lag_seconds(chain: ChainFacts, progress: IndexProgress) -> float | None:
+    """The age of the newest final block against the head; None without a block time."""
+    if progress.block_seconds is None:
+        return None
+    return max(0, progress.head_number - chain.final_number) * progress.block_seconds
+
+
+def _node_status(report: NodeReport) -> dict[str, Any]:
+    """The node as this process sees it; `detail` is its newest fault in words."""
+    latency = report.latency_seconds
+    return {
+        "name": report.name,
+        "isUsable": report.is_usable,
+        "inUse": report.is_preferred,
+        "reason": None if report.reason is None else report.reason.value,
+        "detail": report.detail[:_DETAIL_CHARACTERS] or None,
+        "height": report.height,
+        "latencySeconds": None if latency is None else round(latency, 4),
+        "secondsSinceAnswer": _rounded(report.seconds_since_answer),
+        "inFlight": report.in_flight,
+        "errors": dict(report.errors),
     }
 
 

@@ -186,7 +186,8 @@ def _now() -> str:
 def _status(health: Health) -> str:
     if not health.database:
         return "unavailable"
-    return "healthy" if health.blockchain and health.identity_provider else "degraded"
+    is_healthy = health.blockchain and health.identity_provider and not health.nodes_disagree
+    return "healthy" if is_healthy else "degraded"
 
 
 def _states(health: Health) -> models.ServiceStates:
@@ -195,7 +196,7 @@ def _states(health: Health) -> models.ServiceStates:
 
     return models.ServiceStates(
         database=state(health.database),
-        blockchain=state(health.blockchain),
+        blockchain="degraded" if health.nodes_disagree else state(health.blockchain),
         identity_provider=state(health.identity_provider),
     )
 

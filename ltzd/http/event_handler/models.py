@@ -222,11 +222,14 @@ class EventConfigResponse(ResponseModel):
 
 
 ServiceState = Literal["connected", "unavailable"]
+BlockchainState = Literal["connected", "degraded", "unavailable"]
 
 
 class ServiceStates(ResponseModel):
     database: ServiceState
-    blockchain: ServiceState
+    blockchain: BlockchainState = Field(
+        description="`degraded`: each node that answers contradicts other nodes or itself"
+    )
     identity_provider: ServiceState = Field(alias="identity-provider")
 
 

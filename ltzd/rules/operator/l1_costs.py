@@ -19,8 +19,10 @@ ENVELOPE_BYTES: Final = 200
 """At least the bytes of a signed transaction beside its data."""
 OPERATOR_FEE_SAMPLE: Final = 1_000_000
 """The gas for which an OP-stack chain's operator fee is read."""
-MAX_EXTRA_GAS: Final = 8_000_000
-"""More is never added to a gas limit, whatever a node says: a block would not hold it."""
+MAX_GAS: Final = 1_000_000
+MAX_GAS_PER_BYTE: Final = 5_000
+"""More is taken for a node's fault, so that a mint of one reward always fits into a block. At such
+prices the data of one reward would cost a hundred times the mint."""
 
 _MARGIN: Final = 2
 
@@ -48,11 +50,13 @@ class L1Costs:
 
     def gas(self, data_bytes: int) -> int:
         """The gas that the chain adds now to the gas that a call uses."""
-        return _at(self.gas_without_data, self.gas_of_sample, data_bytes, SAMPLE_BYTES)
+        at_zero = min(self.gas_without_data, MAX_GAS)
+        at_sample = min(self.gas_of_sample, at_zero + MAX_GAS_PER_BYTE * SAMPLE_BYTES)
+        return _at(at_zero, at_sample, data_bytes, SAMPLE_BYTES)
 
     def extra_gas(self, data_bytes: int) -> int:
         """The gas to add to the gas limit of a call."""
-        return min(MAX_EXTRA_GAS, _MARGIN * self.gas(data_bytes))
+        return _MARGIN * self.gas(data_bytes)
 
 
 NO_L1_COSTS: Final = L1Costs()

@@ -1,6 +1,7 @@
 """A pool's clients: the choice of a node, failover, hedged requests, pinned requests."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ import pytest
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.report import Unfit
 from ltzd.errors import NodeUnavailable
-from tests.support.chain.node_fleet import FleetNode, a_fleet
+from ltzd.rules.nodes.breaker import BreakerPolicy
+from tests.support.chain.node_fleet import QUICK, FleetNode, a_fleet
 from tests.support.waiting import until
 
 
@@ -124,7 +126,50 @@ async def test_a_node_without_usable_others_is_alone() -> None:
         await fleet.kill(second)
         for _ in range(3):
             await fleet.watch.look_at_all()
-        assert fleet.pool.client("operator").pinned().is_alone
+        pinned = fleet.pool.client("operator").pinned()
+        assert not pinned.is_alone, "the other node answered just now and may be back"
+
+        async def is_alone() -> bool:
+            return pinned.is_alone
+
+        await until(is_alone)
+
+
+async def test_the_only_node_left_is_looked_at_at_once() -> None:
+    slow = replace(QUICK, breaker=BreakerPolicy(first_pause=60.0, longest_pause=60.0))
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second, policy=slow, is_watched=True) as fleet:
+        first.mode = second.mode = "http_500"
+
+        async def answers() -> bool:
+            try:
+                return bool(await answering(fleet.pool))
+            except NodeUnavailable:
+                return False
+
+        for _ in range(5):
+            assert not await answers()
+        first.mode = "ok"
+        await until(answers)
+
+
+async def test_of_two_nodes_that_contradict_each_other_neither_is_alone() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        for member in fleet.pool.members:
+            member.distrust("block_hash")
+        pinned = fleet.pool.client("operator").pinned()
+        assert not pinned.is_alone
+        assert len(pinned.others(0)) == 1
+
+
+async def test_a_trusted_node_is_not_confirmed_by_a_distrusted_one() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        fleet.pool.members[1].distrust("nonce")
+        pinned = fleet.pool.client("operator").pinned()
+        assert pinned.is_alone
+        assert pinned.others(0) == []
 
 
 async def test_a_transaction_is_published_to_two_nodes_even_of_three() -> None:

@@ -3,14 +3,15 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.l1_costs import (
-    MAX_EXTRA_GAS,
     NO_L1_COSTS,
     OPERATOR_FEE_SAMPLE,
     SAMPLE_BYTES,
     L1Costs,
 )
 from ltzd.rules.operator.mint_gas import MOST_PERCENT, USUAL_PERCENT, gas_percent
+from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
 
 sizes = st.integers(0, 4 * SAMPLE_BYTES)
 amounts = st.integers(0, 10**15)
@@ -52,9 +53,13 @@ def test_more_data_never_costs_less(costs: L1Costs, size: int, more: int) -> Non
     assert costs.extra_gas(size + more) >= costs.extra_gas(size)
 
 
-@given(st.integers(0, 2**200), sizes)
-def test_no_node_adds_more_gas_than_a_block_holds(claimed: int, size: int) -> None:
-    assert L1Costs(gas_without_data=claimed).extra_gas(size) <= MAX_EXTRA_GAS
+@given(st.integers(0, 2**200), st.integers(0, 2**200))
+def test_whatever_a_node_says_a_mint_of_one_reward_fits_into_a_block(
+    without_data: int, of_sample: int
+) -> None:
+    costs = L1Costs(gas_without_data=without_data, gas_of_sample=of_sample)
+    limit = ltz.mint_gas_limit(1) * MOST_PERCENT // 100
+    assert limit + costs.extra_gas(ltz.mint_call_bytes(1)) <= TRANSACTION_GAS_CAP
 
 
 def test_the_operator_fee_is_exact_at_its_sample() -> None:

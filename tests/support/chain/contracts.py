@@ -157,7 +157,8 @@ class Contracts:
         return int(await self.view("LTZ", "balanceOf", of.address))
 
     async def give_gas_money(self, to: Party) -> None:
-        await self.rpc.call("anvil_setBalance", hex_of(to.address), hex(GAS_MONEY))
+        # A name that anvil, the tester chain and Hardhat share.
+        await self.rpc.call("hardhat_setBalance", hex_of(to.address), hex(GAS_MONEY))
 
     async def now(self) -> int:
         head, _ = await self.node.head_and_final()
@@ -226,7 +227,13 @@ class Contracts:
 
 @asynccontextmanager
 async def deployed_contracts(kind: Kind) -> AsyncIterator[Contracts]:
-    async with a_chain(kind) as chain, Rpc(chain.rpc_url) as rpc:
-        contracts = Contracts(rpc, chain.chain_id)
+    async with a_chain(kind) as chain, contracts_deployed_at(chain.rpc_url) as contracts:
+        yield contracts
+
+
+@asynccontextmanager
+async def contracts_deployed_at(rpc_url: str) -> AsyncIterator[Contracts]:
+    async with Rpc(rpc_url) as rpc:
+        contracts = Contracts(rpc, int(await rpc.call("eth_chainId"), 16))
         await contracts.deploy()
         yield contracts

@@ -173,13 +173,17 @@ class SentTransaction:
     data: bytes
 
     @property
+    def is_legacy(self) -> bool:
+        return self.raw[0] >= 0xC0
+
+    @property
     def call(self) -> tuple[Address, bytes, int]:
         """The call itself, without its fees."""
         return self.to, self.data, self.gas_limit
 
     @property
     def is_self_transfer(self) -> bool:
-        return self.call == (self.sender, b"", 21_000)
+        return (self.to, self.data) == (self.sender, b"")
 
 
 @dataclass(frozen=True)
@@ -428,7 +432,7 @@ class FakeNode(Rpc):
             elif sent.gas_limit > left:
                 return
             elif sent.nonce == nonces.get(sent.sender, 0) and sent.max_fee_per_gas >= self.base_fee:
-                left -= _gas_used(sent)
+                left -= self.gas_used(sent)
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
@@ -482,7 +486,36 @@ class FakeNode(Rpc):
             if to in self.bad_wallets:
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
 
+    def gas_used(self, sent: SentTransaction) -> int:
+        return min(
+            sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000
+        )
+
     # --- JSON-RPC -----------------------------------------------------------------------------
+
+    def block_json(self, block: Block, *, full: bool = False) -> dict[str, Any]:
+        """A block with its transactions, or with their hashes."""
+        if not full:
+            return _header(block)
+        transactions = [self.transaction_json(block, done) for done in block.transactions]
+        return _header(block) | {"transactions": transactions}
+
+    def transaction_json(self, block: Block, done: Done) -> dict[str, Any]:
+        return _transaction_fields(done.sent, block)
+
+    def receipt_json(self, block: Block, done: Done) -> dict[str, Any]:
+        return {
+            "transactionHash": hex_of(done.sent.hash),
+            "blockNumber": hex(block.number),
+            "blockHash": hex_of(block.hash),
+            "status": hex(done.succeeded),
+            "gasUsed": hex(50_000),
+            "effectiveGasPrice": hex(block.base_fee),
+        }
+
+    def receipts_json(self, block: Block) -> list[dict[str, Any]]:
+        """All receipts of a block; one holds the logs of all transactions."""
+        return [{"logs": logs_json(block, None)}]
 
     async def call(self, method: str, *params: object) -> Any:
         self._count([method])
@@ -554,22 +587,18 @@ class FakeNode(Rpc):
 
     def _block_by_number(self, tag: str, full: bool) -> Any:
         block = self._at(tag)
-        header = _header(block)
-        if full and header is not None and block is not None:
-            header["transactions"] = [
-                _transaction_fields(done.sent, block) for done in block.transactions
-            ]
-        return header
+        return None if block is None else self.block_json(block, full=full)
 
-    def _block_by_hash(self, block_hash: str, _full: bool) -> Any:
-        return _header(self._by_hash(block_hash))
+    def _block_by_hash(self, block_hash: str, full: bool) -> Any:
+        block = self._by_hash(block_hash)
+        return None if block is None else self.block_json(block, full=full)
 
     def _logs(self, where: dict[str, Any]) -> Any:
         if "blockHash" in where:
             block = self._by_hash(where["blockHash"])
             if block is None:
                 raise RpcError(-32000, "unknown block")
-            return [] if self.is_blind_by_hash else _logs_of(block, self._wanted(where))
+            return [] if self.is_blind_by_hash else logs_json(block, self._wanted(where))
         first, last = int(where["fromBlock"], 16), int(where["toBlock"], 16)
         if self.longest_range is not None and last - first + 1 > self.longest_range:
             raise RpcError(-32005, "query exceeds max results 10000")
@@ -580,7 +609,7 @@ class FakeNode(Rpc):
             log
             for block in self._seen()
             if first <= block.number <= last
-            for log in _logs_of(block, self._wanted(where) - self.unheard)
+            for log in logs_json(block, self._wanted(where) - self.unheard)
         ]
 
     def _wanted(self, where: dict[str, Any]) -> set[Address]:
@@ -588,7 +617,7 @@ class FakeNode(Rpc):
 
     def _block_receipts(self, block_hash: str) -> Any:
         block = self._by_hash(block_hash)
-        return block and [{"logs": _logs_of(block, None)}]
+        return None if block is None else self.receipts_json(block)
 
     def _transaction_receipt(self, transaction_hash: str) -> Any:
         forged = self.forged_receipts.get(hash_of(transaction_hash))
@@ -599,14 +628,7 @@ class FakeNode(Rpc):
         for block in self._seen():
             for done in block.transactions:
                 if done.sent.hash == hash_of(transaction_hash):
-                    return {
-                        "transactionHash": transaction_hash,
-                        "blockNumber": hex(block.number),
-                        "blockHash": hex_of(block.hash),
-                        "status": hex(done.succeeded),
-                        "gasUsed": hex(50_000),
-                        "effectiveGasPrice": hex(block.base_fee),
-                    }
+                    return self.receipt_json(block, done)
         return None
 
     def _transaction_count(self, wallet: str, tag: str | dict[str, Any]) -> Any:
@@ -640,6 +662,10 @@ class FakeNode(Rpc):
             )
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
         self.simulated += 1
+        return self.run_call(call, block)
+
+    def run_call(self, call: dict[str, str], block: Block) -> str:
+        data = bytes_of(call["data"])
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
         try:
@@ -649,7 +675,7 @@ class FakeNode(Rpc):
         return "0x"
 
     def _estimate_gas(self, call: dict[str, str], tag: str | dict[str, Any] = "latest") -> str:
-        self._call(call, tag)
+        self.run_call(call, self._state_at(tag))
         return hex(60_000)
 
     def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
@@ -699,10 +725,6 @@ class FakeNode(Rpc):
                 del self.pool[rival.hash]
 
 
-def _gas_used(sent: SentTransaction) -> int:
-    return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000)
-
-
 def _outbids(sent: SentTransaction, rival: SentTransaction) -> bool:
     factor = 100 + _LEAST_BUMP_PERCENT
     return (
@@ -724,40 +746,52 @@ def _word(value: bytes) -> bytes:
 
 
 def _sent(raw: bytes) -> SentTransaction:
-    fields = rlp_decode(raw[1:])  # type: ignore[no-untyped-call]
+    is_legacy = raw[0] >= 0xC0
+    fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
+    # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
+    nonce, tip, fee, gas, to, _, data, *_ = (
+        [fields[0], fields[1], *fields[1:]] if is_legacy else fields[1:]
+    )
     return SentTransaction(
         raw=raw,
         hash=Hash32(keccak(raw)),
         sender=address_of(Account.recover_transaction(raw)),
-        nonce=int.from_bytes(fields[1], "big"),
-        tip=int.from_bytes(fields[2], "big"),
-        max_fee_per_gas=int.from_bytes(fields[3], "big"),
-        gas_limit=int.from_bytes(fields[4], "big"),
-        to=Address(fields[5]),
-        data=fields[7],
+        nonce=int.from_bytes(nonce, "big"),
+        tip=int.from_bytes(tip, "big"),
+        max_fee_per_gas=int.from_bytes(fee, "big"),
+        gas_limit=int.from_bytes(gas, "big"),
+        to=Address(to),
+        data=data,
     )
 
 
 def _transaction_fields(sent: SentTransaction, block: Block) -> dict[str, Any]:
     """Returns a transaction as nodes show it in a block."""
-    fields = rlp_decode(sent.raw[1:])  # type: ignore[no-untyped-call]
-    names = ("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas")
-    quantities = {name: hex(int.from_bytes(fields[i], "big")) for i, name in enumerate(names)}
-    ends = {name: hex(int.from_bytes(fields[i], "big")) for i, name in ((9, "yParity"), (9, "v"))}
-    signature = {name: hex(int.from_bytes(fields[i], "big")) for i, name in ((10, "r"), (11, "s"))}
+    fields = rlp_decode(sent.raw if sent.is_legacy else sent.raw[1:])  # type: ignore[no-untyped-call]
+    names = (
+        ("nonce", "gasPrice", "gas", "", "value", "", "v", "r", "s")
+        if sent.is_legacy
+        else (
+            *("chainId", "nonce", "maxPriorityFeePerGas", "maxFeePerGas", "gas"),
+            *("", "value", "", "", "yParity", "r", "s"),
+        )
+    )
+    quantities = {
+        name: hex(int.from_bytes(field, "big"))
+        for name, field in zip(names, fields, strict=True)
+        if name
+    }
+    more = {} if sent.is_legacy else {"accessList": [], "v": quantities["yParity"]}
     return {
-        "type": "0x2",
+        "type": hex(0 if sent.is_legacy else 2),
         "hash": hex_of(sent.hash),
         "from": hex_of(sent.sender),
         "to": hex_of(sent.to),
-        "value": hex(int.from_bytes(fields[6], "big")),
         "input": hex_of(sent.data),
-        "accessList": [],
         "blockHash": hex_of(block.hash),
         "blockNumber": hex(block.number),
         **quantities,
-        **ends,
-        **signature,
+        **more,
     }
 
 
@@ -778,9 +812,7 @@ def _transaction_hashes(block: Block) -> list[str]:
     return [hex_of(hash_) for hash_ in dict.fromkeys(hashes)]
 
 
-def _header(block: Block | None) -> Any:
-    if block is None:
-        return None
+def _header(block: Block) -> dict[str, Any]:
     bloom = BloomFilter()
     for _, log in block.logs():
         bloom.extend([log.address, *log.topics])
@@ -796,7 +828,7 @@ def _header(block: Block | None) -> Any:
     }
 
 
-def _logs_of(block: Block, addresses: set[Address] | None) -> list[dict[str, Any]]:
+def logs_json(block: Block, addresses: set[Address] | None) -> list[dict[str, Any]]:
     return [
         {
             "address": hex_of(log.address),

@@ -25,6 +25,8 @@ QUICK = NodePoolPolicy(
     hedge_after=0.2,
     pinned_timeout=0.5,
     watch_pause=0.05,
+    shortest_pause=0.02,
+    witness_seconds=0.5,
     compare_pause=0.1,
     distrust_first=60.0,
     breaker=BreakerPolicy(first_pause=0.05, longest_pause=0.2),
@@ -49,6 +51,8 @@ class FleetNode:
     mode: Literal["ok", "hung", "http_500"] = "ok"
     delay_seconds: float = 0.0
     invents_head: bool = False
+    hung_methods: frozenset[str] = frozenset()
+    """Methods that the node never answers while it answers all others."""
     requests: list[str] = field(default_factory=list)
     url: str = ""
 
@@ -87,7 +91,7 @@ class FleetNode:
         body = await request.json()
         calls = body if isinstance(body, list) else [body]
         self.requests += [call["method"] for call in calls]
-        if self.mode == "hung":
+        if self.mode == "hung" or self.hung_methods & {call["method"] for call in calls}:
             await asyncio.Event().wait()
         if self.mode == "http_500":
             return web.Response(status=500, text="<html>no</html>")

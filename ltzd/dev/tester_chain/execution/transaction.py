@@ -152,6 +152,10 @@ def sign_as(unsigned: TransactionFields, sender: Address) -> EvmTransaction:
     return _signed(unsigned, _v_of(unsigned, 0), int.from_bytes(sender, "big") or 1, 1, sender)
 
 
+def without_signature(unsigned: TransactionFields, sender: Address) -> EvmTransaction:
+    return _signed(unsigned, 0, 0, 0, sender)
+
+
 def _v_of(unsigned: TransactionFields, parity: int) -> int:
     if unsigned.type_id:
         return parity

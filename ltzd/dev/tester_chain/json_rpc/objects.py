@@ -25,6 +25,7 @@ def block_object(block: MinedBlock, *, full: bool) -> JsonObject:
         "receiptsRoot": hex_of(header.receipt_root),
         "miner": hex_of(header.coinbase),
         "difficulty": "0x0",
+        "totalDifficulty": "0x0",
         "extraData": hex_of(header.extra_data),
         "size": hex(block.size_bytes),
         "gasLimit": hex(header.gas_limit),
@@ -68,6 +69,8 @@ def transaction_object(
         "r": hex(transaction.r),
         "s": hex(transaction.s),
     }
+    if block is not None:
+        answer["blockTimestamp"] = hex(block.timestamp)
     if transaction.chain_id is not None:
         answer["chainId"] = hex(transaction.chain_id)
     if transaction.type_id:
@@ -118,6 +121,7 @@ def receipt_object(block: MinedBlock, index: int) -> JsonObject:
         "gasUsed": hex(receipt.gas_used),
         "cumulativeGasUsed": hex(receipt.cumulative_gas_used),
         "effectiveGasPrice": hex(transaction.price(block.base_fee)),
+        "blobGasPrice": "0x1",
         "logsBloom": hex_of(receipt.bloom.to_bytes(256, "big")),
         "logs": [log_object(block, log) for log in receipt.logs],
     }

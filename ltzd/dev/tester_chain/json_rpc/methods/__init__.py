@@ -14,6 +14,7 @@ from ltzd.dev.tester_chain.json_rpc.methods import (  # noqa: F401 - each adds i
     reorgs,
     signing,
     state_dumps,
+    sync_sending,
     time_and_mining,
     transactions,
 )

@@ -6,7 +6,7 @@ from ltzd.dev.tester_chain.json_rpc.params import Params
 from ltzd.values import hex_of
 
 
-@method("eth_accounts")
+@method("eth_accounts", "eth_requestAccounts")
 async def accounts(context: MethodContext, _: Params) -> list[str]:
     return [hex_of(address) for address in context.chain.evm.dev_keys]
 

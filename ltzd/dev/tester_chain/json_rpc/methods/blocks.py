@@ -9,6 +9,7 @@ from ltzd.dev.tester_chain.json_rpc.objects import (
     transaction_object,
 )
 from ltzd.dev.tester_chain.json_rpc.params import BlockChoice, Params
+from ltzd.values import hex_of
 
 
 @method("eth_blockNumber")
@@ -53,6 +54,12 @@ async def uncle_count(context: MethodContext, params: Params) -> str | None:
     return None if await _chosen_block(context, _choice(params)) is None else "0x0"
 
 
+@method("eth_getUncleByBlockNumberAndIndex", "eth_getUncleByBlockHashAndIndex", params_at_most=2)
+async def uncle(_context: MethodContext, params: Params) -> None:
+    """No block here has uncles."""
+    _choice(params)
+
+
 @method(
     "eth_getTransactionByBlockNumberAndIndex",
     "eth_getTransactionByBlockHashAndIndex",
@@ -64,6 +71,19 @@ async def transaction_at(context: MethodContext, params: Params) -> JsonObject |
     if block is None or index >= len(block.transactions):
         return None
     return transaction_object(block.transactions[index], block, index)
+
+
+@method(
+    "eth_getRawTransactionByBlockNumberAndIndex",
+    "eth_getRawTransactionByBlockHashAndIndex",
+    params_at_most=2,
+)
+async def raw_transaction_at(context: MethodContext, params: Params) -> str | None:
+    block = await _chosen_block(context, _choice(params))
+    index = params.quantity(1, "index")
+    if block is None or index >= len(block.transactions):
+        return None
+    return hex_of(block.transactions[index].raw)
 
 
 def _choice(params: Params) -> BlockChoice:

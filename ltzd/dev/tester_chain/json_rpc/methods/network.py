@@ -15,7 +15,7 @@ async def chain_id(context: MethodContext, _: Params) -> str:
     return hex(context.chain.chain_id)
 
 
-@method("net_version")
+@method("net_version", "eth_networkId")
 async def version(context: MethodContext, _: Params) -> str:
     return str(context.chain.chain_id)
 

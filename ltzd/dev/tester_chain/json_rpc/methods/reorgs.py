@@ -29,7 +29,8 @@ async def revert(context: MethodContext, params: Params) -> bool:
 async def reset(context: MethodContext, params: Params) -> None:
     """Returns to genesis. Refuses to fork another chain."""
     options = params.given(0)
-    if isinstance(options, dict) and options.get("forking") is not None:
+    forking = options.get("forking") if isinstance(options, dict) else None
+    if isinstance(forking, dict) and forking.get("jsonRpcUrl") is not None:
         raise invalid_parameter("forking", "this chain cannot fork another")
     await context.chain.reset()
 

@@ -26,7 +26,7 @@ async def sign(context: MethodContext, params: Params) -> str:
     return _signature(context, account, encode_defunct(message))
 
 
-@method("eth_signTypedData_v4", params_at_most=2)
+@method("eth_signTypedData_v4", "eth_signTypedData_v3", "eth_signTypedData", params_at_most=2)
 async def sign_typed_data(context: MethodContext, params: Params) -> str:
     """Takes the typed data as an object or as its JSON text; clients send both."""
     account = params.address(0)

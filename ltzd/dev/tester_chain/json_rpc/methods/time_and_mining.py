@@ -4,6 +4,7 @@ from typing import cast
 
 from ltzd.dev.tester_chain.errors import INVALID_PARAMS, JsonRpcError, invalid_parameter
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
+from ltzd.dev.tester_chain.json_rpc.objects import JsonObject, block_object
 from ltzd.dev.tester_chain.json_rpc.params import Params, quantity
 
 _BLOCKS_AT_MOST = 100_000
@@ -28,6 +29,15 @@ async def mine_one(context: MethodContext, params: Params) -> str:
     count = 1 if blocks is None else quantity(blocks, "blocks", at_most=_BLOCKS_AT_MOST)
     await _mine(context, count, 0)
     return "0x0"
+
+
+@method("evm_mine_detailed", "anvil_mine_detailed", params_at_most=1)
+async def mine_and_tell(context: MethodContext, params: Params) -> list[JsonObject]:
+    """Mines as evm_mine does; returns the blocks with their transactions."""
+    before = context.chain.block_tree.head.number
+    await mine_one(context, params)
+    blocks = context.chain.block_tree.chain[before + 1 :]
+    return [block_object(block, full=True) for block in blocks]
 
 
 @method("evm_setAutomine", "anvil_setAutomine", params_at_most=1)
@@ -71,14 +81,14 @@ async def set_next_block_timestamp(context: MethodContext, params: Params) -> No
     _set_next_timestamp(context, params.quantity(0, "timestamp", at_most=_SECONDS_AT_MOST))
 
 
-@method("anvil_setBlockTimestampInterval", "evm_setBlockTimestampInterval", params_at_most=1)
+@method("anvil_setBlockTimestampInterval", params_at_most=1)
 async def set_block_timestamp_interval(context: MethodContext, params: Params) -> None:
     """Sets the seconds from each block's timestamp to the next one's."""
     seconds = params.quantity(0, "seconds", at_most=_SECONDS_AT_MOST)
     context.chain.clock.interval_seconds = seconds
 
 
-@method("anvil_removeBlockTimestampInterval", "evm_removeBlockTimestampInterval")
+@method("anvil_removeBlockTimestampInterval")
 async def remove_block_timestamp_interval(context: MethodContext, _: Params) -> bool:
     """Returns whether an interval was set."""
     was_set = context.chain.clock.interval_seconds is not None

@@ -2,7 +2,14 @@
 
 from ltzd.dev.tester_chain.errors import invalid_parameter, refused
 from ltzd.dev.tester_chain.execution.fees import TIP_SUGGESTED
-from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, decode_raw, sign, sign_as
+from ltzd.dev.tester_chain.execution.transaction import (
+    EvmTransaction,
+    TransactionFields,
+    decode_raw,
+    sign,
+    sign_as,
+    without_signature,
+)
 from ltzd.dev.tester_chain.json_rpc.call_request import CallRequest, call_request
 from ltzd.dev.tester_chain.json_rpc.method_table import MethodContext, method
 from ltzd.dev.tester_chain.json_rpc.methods.calls import gas_needed
@@ -29,6 +36,14 @@ async def send_unsigned(context: MethodContext, params: Params) -> str:
     return hex_of(context.chain.send(transaction))
 
 
+@method("eth_fillTransaction", params_at_most=1)
+async def fill(context: MethodContext, params: Params) -> JsonObject:
+    """The transaction that eth_sendTransaction would sign for this account, without signature."""
+    request = call_request(params.mapping(0, "transaction"))
+    transaction = without_signature(await _filled(context, request), request.sender)
+    return {"raw": hex_of(transaction.raw), "tx": transaction_object(transaction)}
+
+
 async def completed(
     context: MethodContext, params: Params, impersonated: Address | None = None
 ) -> EvmTransaction:
@@ -36,6 +51,10 @@ async def completed(
     request = call_request(params.mapping(0, "transaction"))
     if request.sender != impersonated:
         _check_can_sign(context, request)
+    return _signed(context, await _filled(context, request), request.sender)
+
+
+async def _filled(context: MethodContext, request: CallRequest) -> TransactionFields:
     gas = request.gas
     if gas is None:
         gas = await gas_needed(context, await context.chain.pending_block(), request)
@@ -43,7 +62,7 @@ async def completed(
     nonce = request.nonce
     if nonce is None:
         nonce = context.chain.next_nonce(request.sender)
-    return signed(context, request, nonce, gas, impersonated)
+    return _unsigned(context, request, nonce, gas)
 
 
 @method("eth_getTransactionByHash", params_at_most=1)
@@ -56,7 +75,7 @@ async def by_hash(context: MethodContext, params: Params) -> JsonObject | None:
     return None if waiting is None else transaction_object(waiting)
 
 
-@method("eth_getRawTransactionByHash", params_at_most=1)
+@method("eth_getRawTransactionByHash", "debug_getRawTransaction", params_at_most=1)
 async def raw_by_hash(context: MethodContext, params: Params) -> str:
     transaction_hash = params.hash32(0, "hash")
     if (inclusion := context.chain.block_tree.mined(transaction_hash)) is not None:
@@ -72,25 +91,27 @@ async def receipt(context: MethodContext, params: Params) -> JsonObject | None:
     return None if inclusion is None else receipt_object(*inclusion)
 
 
-def signed(
-    context: MethodContext,
-    request: CallRequest,
-    nonce: int,
-    gas: int,
-    impersonated: Address | None = None,
-) -> EvmTransaction:
+def signed(context: MethodContext, request: CallRequest, nonce: int, gas: int) -> EvmTransaction:
     """Signs for an unlocked or impersonated account. Raises JsonRpcError for any other."""
-    if request.sender != impersonated:
-        _check_can_sign(context, request)
-    unsigned = request.as_unsigned(
+    _check_can_sign(context, request)
+    return _signed(context, _unsigned(context, request, nonce, gas), request.sender)
+
+
+def _unsigned(
+    context: MethodContext, request: CallRequest, nonce: int, gas: int
+) -> TransactionFields:
+    return request.as_unsigned(
         chain_id=context.chain.chain_id,
         nonce=nonce,
         gas=gas,
         base_fee=context.chain.base_fee(),
         tip=TIP_SUGGESTED,
     )
-    key = context.chain.evm.dev_keys.get(request.sender)
-    return sign_as(unsigned, request.sender) if key is None else sign(unsigned, key)
+
+
+def _signed(context: MethodContext, unsigned: TransactionFields, sender: Address) -> EvmTransaction:
+    key = context.chain.evm.dev_keys.get(sender)
+    return sign_as(unsigned, sender) if key is None else sign(unsigned, key)
 
 
 def _check_can_sign(context: MethodContext, request: CallRequest) -> None:

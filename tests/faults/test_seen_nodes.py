@@ -1,0 +1,204 @@
+"""Operators and callers see that one or both of two nodes die, hang or contradict each other."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from tests.support.chain.chains import a_chain
+from tests.support.chain.faulty_node import lies
+from tests.support.chain.faulty_node.faults import Faults
+from tests.support.chain.faulty_node.node import FaultyNode, a_faulty_node
+from tests.support.commands import ltzd_apart
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import Answer, Instance, an_instance
+from tests.support.services.postgres import Databases
+from tests.support.waiting import until
+
+NOTICED_SECONDS = 45.0
+HEALTH_SECONDS = 4.0
+"""The health check asks nodes for two seconds; the rest is for a machine under load."""
+
+
+@dataclass
+class Seen:
+    """An instance with two nodes of one chain."""
+
+    instance: Instance
+    nodes: tuple[FaultyNode, FaultyNode]
+
+    @property
+    def admin_url(self) -> str:
+        return f"http://127.0.0.1:{self.instance.admin_port}"
+
+    async def readyz(self) -> tuple[int, dict[str, Any]]:
+        async with self.instance.http.get(f"{self.admin_url}/readyz") as reply:
+            return reply.status, await reply.json()
+
+    async def health(self) -> dict[str, Any]:
+        url = f"{self.instance.base_url}/service-api/health"
+        async with self.instance.http.get(url) as reply:
+            assert reply.status == 200
+            body: dict[str, Any] = await reply.json()
+            return body
+
+    async def metrics(self) -> str:
+        async with self.instance.http.get(f"{self.admin_url}/metrics") as reply:
+            return await reply.text()
+
+    async def reasons(self) -> list[str | None]:
+        """Why each node is not used, in the order of the settings."""
+        return [node["reason"] for node in (await self.instance.status())["nodes"]]
+
+    async def reasons_are(self, *expected: str | None) -> None:
+        async def hold() -> bool:
+            return await self.reasons() == list(expected)
+
+        await until(hold, NOTICED_SECONDS)
+
+    async def health_is(self, status: str, blockchain: str) -> None:
+        async def holds() -> bool:
+            health = await self.health()
+            return (health["status"], health["services"]["blockchain"]) == (status, blockchain)
+
+        await until(holds, NOTICED_SECONDS)
+
+    async def post(self) -> Answer:
+        return await self.instance.post_event(f"{uuid4().hex}@shop.example")
+
+    async def heal(self) -> None:
+        for node in self.nodes:
+            node.heal()
+            await node.cut()
+            await node.connect()
+
+
+@pytest_asyncio.fixture(scope="module")
+async def shared(databases: Databases) -> AsyncIterator[Seen]:
+    async with (
+        databases.fresh() as database,
+        a_chain("tester") as chain,
+        a_faulty_node(chain.rpc_url) as first,
+        a_faulty_node(chain.rpc_url) as second,
+        an_instance(
+            *("--rpc-url", first.url, "--rpc-url", second.url, "--database-url", database)
+        ) as instance,
+    ):
+        instance.dev_json["rpcUrl"] = chain.rpc_url
+        yield Seen(instance, (first, second))
+
+
+@pytest_asyncio.fixture
+async def seen(shared: Seen) -> AsyncIterator[Seen]:
+    """Both nodes are used before the test, and every event of the test is minted after it."""
+    await shared.reasons_are(None, None)
+    await shared.health_is("healthy", "connected")
+    yield shared
+    await shared.heal()
+    await all_minted(shared.instance)
+
+
+def line_of(text: str, node: FaultyNode) -> list[str]:
+    """The words of the node's line in the table of `ltzd status`."""
+    name = node.url.removeprefix("http://")
+    return next(line.split() for line in text.splitlines() if line.strip().startswith(name))
+
+
+async def test_of_two_nodes_a_dead_one_is_seen_and_everything_stays_ready(seen: Seen) -> None:
+    alive, dead = seen.nodes
+    await dead.cut()
+    await seen.reasons_are(None, "unreachable")
+    status, answer = await seen.readyz()
+    assert (status, answer["ready"], answer["reasons"]) == (200, True, [])
+    (warning,) = answer["warnings"]
+    assert dead.url.removeprefix("http://") in warning
+    await seen.health_is("healthy", "connected")
+
+    metrics = await seen.metrics()
+    for node, value in ((alive, "1.0"), (dead, "0.0")):
+        name = node.url.removeprefix("http://")
+        assert f'ltzd_chain_node_usable{{node="{name}"}} {value}' in metrics
+    shown = await ltzd_apart("status", "--admin-url", seen.admin_url, COLUMNS="120")
+    assert line_of(shown.out, alive)[1] == "yes"
+    assert line_of(shown.out, dead)[1] == "no"
+    assert {"unreachable", "refused_connection"} <= set(line_of(shown.out, dead))
+    listed = (await ltzd_apart("status", "--json", "--admin-url", seen.admin_url)).json["nodes"]
+    assert [node["isUsable"] for node in listed] == [True, False]
+    assert listed[1]["errors"]["refused_connection"] >= 2
+    assert (await seen.post()).status == 200
+
+
+async def test_of_two_nodes_a_hung_one_is_seen_and_everything_stays_ready(seen: Seen) -> None:
+    hung, _ = seen.nodes
+    hung.faults = Faults(hung=True)
+    await seen.reasons_are("hung", None)
+    status, answer = await seen.readyz()
+    assert (status, len(answer["warnings"])) == (200, 1)
+    assert "accepts requests and does not answer" in answer["warnings"][0]
+    await seen.health_is("healthy", "connected")
+    assert (await seen.post()).status == 200
+
+
+@pytest.mark.parametrize("fault", ["hung", "dead"])
+async def test_without_a_node_health_answers_in_time_and_lanes_and_indexer_are_not_ready(
+    seen: Seen, fault: str
+) -> None:
+    for node in seen.nodes:
+        if fault == "dead":
+            await node.cut()
+        else:
+            node.faults = Faults(hung=True)
+    reason = {"hung": "hung", "dead": "unreachable"}[fault]
+    await seen.reasons_are(reason, reason)
+    status, answer = await seen.readyz()
+    assert (status, answer["ready"], len(answer["warnings"])) == (503, False, 2)
+    assert answer["reasons"][-1].startswith("No node can be used: ")
+
+    await seen.health_is("degraded", "unavailable")
+    begun = time.monotonic()
+    await seen.health()
+    assert time.monotonic() - begun < HEALTH_SECONDS
+    answers = await asyncio.gather(*(seen.post() for _ in range(3)))
+    assert {answer.status for answer in answers} == {202}
+
+    await seen.heal()
+    await seen.reasons_are(None, None)
+    await seen.health_is("healthy", "connected")
+
+    async def is_ready() -> bool:
+        return (await seen.readyz())[0] == 200
+
+    await until(is_ready, NOTICED_SECONDS)
+    await all_minted(seen.instance)
+    await assert_books_agree(seen.instance, answers)
+
+
+async def test_a_node_that_comes_back_on_another_chain_is_left_out_and_named(seen: Seen) -> None:
+    moved = seen.nodes[1]
+    await moved.cut()
+    await seen.reasons_are(None, "unreachable")
+    moved.faults = Faults(lies=(lies.another_chain_id(1),))
+    await moved.connect()
+    await seen.reasons_are(None, "other_chain")
+    status, answer = await seen.readyz()
+    assert (status, "another chain" in answer["warnings"][0]) == (200, True)
+    assert (await seen.post()).status == 200
+    moved.heal()
+    await moved.cut()
+    await seen.reasons_are(None, "other_chain")
+
+
+async def test_two_nodes_that_contradict_each_other_are_both_named(seen: Seen) -> None:
+    for _ in range(6):
+        await seen.post()
+    seen.nodes[0].faults = Faults(lies=(lies.forged_blocks,))
+    await seen.reasons_are("disagrees", "disagrees")
+    status, answer = await seen.readyz()
+    assert (status, len(answer["warnings"])) == (200, 2)
+    await seen.health_is("degraded", "degraded")
+    assert 'reason="disagrees"} 1.0' in await seen.metrics()

@@ -1,0 +1,136 @@
+"""The follower on a real pool of nodes: it goes on with the nodes that are right."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import Cursor
+from ltzd.store.wakeups import WakeupHub
+from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode
+from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
+from tests.support.rows.core import follow, running
+from tests.support.waiting import until
+
+POLICY = IndexerPolicy(
+    poll_seconds=0.01,
+    slowest_poll_seconds=0.01,
+    second_look_seconds=0.5,
+    stall_seconds=1.0,
+    lock_retry_seconds=0.02,
+    term_pause_seconds=0.02,
+)
+_SALTS = 1_000_000
+
+
+def some_nodes(count: int, blocks: int = 8) -> list[FakeNode]:
+    """Nodes that share their first blocks; blocks that each mines later differ."""
+    nodes = [FakeNode() for _ in range(count)]
+    for position, node in enumerate(nodes):
+        node._salt = position * _SALTS
+    nodes[0].mine(blocks)
+    share(nodes[0], nodes)
+    return nodes
+
+
+def share(source: FakeNode, nodes: Sequence[FakeNode]) -> None:
+    for node in nodes:
+        node.blocks = list(source.blocks)
+
+
+async def cursor_of(pool: Pool) -> Cursor:
+    async with session(pool) as connection:
+        return await chains.cursor(connection, CHAIN_ID)
+
+
+async def until_indexed(pool: Pool, node: FakeNode) -> None:
+    async def is_indexed() -> bool:
+        return (await cursor_of(pool)).hash == node.head.hash
+
+    await until(is_indexed)
+
+
+@asynccontextmanager
+async def following(
+    pool: Pool, url: str, nodes: Sequence[FakeNode], policy: IndexerPolicy = POLICY
+) -> AsyncIterator[FakeNodePool]:
+    chain = await follow(pool, nodes[0])
+    compares = replace(QUICK, compare_pause=0.05, compare_depth=0)
+    async with a_fake_pool(*nodes, policy=compares) as node_pool:
+        node = node_pool.node("indexer")
+        follower = Follower(pool, url, node, chain, CONTRACTS, WakeupHub(""), policy)
+        async with running(follower.run()):
+            await until_indexed(pool, nodes[0])
+            yield node_pool
+
+
+def in_use(node_pool: FakeNodePool) -> int:
+    return next(i for i, report in enumerate(node_pool.reports()) if report.is_preferred)
+
+
+async def test_the_node_in_use_becomes_stale_and_another_is_followed(
+    pool: Pool, database_url: str
+) -> None:
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        fresh = nodes[1 - used]
+        nodes[used].lag = 4
+        fresh.mine(3)
+        await until_indexed(pool, fresh)
+
+
+async def test_the_node_in_use_dies_and_another_is_followed(pool: Pool, database_url: str) -> None:
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        fresh = nodes[1 - used]
+        nodes[used].is_down = True
+        fresh.mine(3)
+        await until_indexed(pool, fresh)
+
+
+async def test_one_liar_of_three_is_outvoted_and_reported(pool: Pool, database_url: str) -> None:
+    nodes = some_nodes(3)
+    async with following(pool, database_url, nodes) as node_pool:
+        used = in_use(node_pool)
+        honest = [node for i, node in enumerate(nodes) if i != used]
+        nodes[used].reorg(2)
+        honest[0].mine(2)
+        share(honest[0], honest)
+        await until_indexed(pool, honest[0])
+
+        async def is_reported() -> bool:
+            return bool(node_pool.contradictions()[used])
+
+        await until(is_reported)
+        honest[0].mine(2)
+        share(honest[0], honest)
+        await until_indexed(pool, honest[0])
+
+
+async def test_two_nodes_that_contradict_each_other_stop_the_index_until_they_agree(
+    pool: Pool, database_url: str
+) -> None:
+    """The pool distrusts both meanwhile, which must not make either of them right."""
+    nodes = some_nodes(2)
+    async with following(pool, database_url, nodes) as node_pool:
+        before = await cursor_of(pool)
+        nodes[in_use(node_pool)].reorg(1)
+        tied_until = asyncio.get_running_loop().time() + 2 * POLICY.stall_seconds
+
+        async def are_both_distrusted_for_long() -> bool:
+            for node in nodes:
+                node.mine()
+            is_late = asyncio.get_running_loop().time() > tied_until
+            return is_late and all(node_pool.contradictions())
+
+        await until(are_both_distrusted_for_long)
+        assert await cursor_of(pool) == before
+
+        share(nodes[0], nodes)
+        await until_indexed(pool, nodes[0])
