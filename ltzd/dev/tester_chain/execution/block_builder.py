@@ -43,12 +43,18 @@ class _UnrunnableError(Exception):
         self.transaction = transaction
 
 
-def build(plan: BlockPlan, state_for: Callable[[Header], EvmState]) -> BuiltBlock:
-    """Executes each candidate once; `state_for` gives the state that a header starts from."""
+def build(
+    plan: BlockPlan, state_for: Callable[[Header], EvmState], begun: MinedBlock | None = None
+) -> BuiltBlock:
+    """Executes each candidate once; `state_for` gives the state that a header starts from.
+
+    The block holds what `begun` holds, whose state is then the one to start from.
+    """
     unrunnable: list[EvmTransaction] = []
     while True:
-        header = _new_header(plan)
-        filling = _BlockFiller(state_for(header), header, time.monotonic() + plan.seconds_at_most)
+        header = _new_header(plan) if begun is None else begun.header.copy(timestamp=plan.timestamp)
+        until = time.monotonic() + plan.seconds_at_most
+        filling = _BlockFiller(state_for(header), header, until, begun)
         try:
             filling.fill(plan.transactions)
         except _UnrunnableError as error:
@@ -61,14 +67,16 @@ def build(plan: BlockPlan, state_for: Callable[[Header], EvmState]) -> BuiltBloc
 
 
 class _BlockFiller:
-    def __init__(self, state: EvmState, header: Header, until_monotonic: float) -> None:
+    def __init__(
+        self, state: EvmState, header: Header, until_monotonic: float, begun: MinedBlock | None
+    ) -> None:
         self._state = state
         self._header = header
         self._until = until_monotonic
-        self._gas_used = 0
-        self._log_count = 0
-        self._included: list[EvmTransaction] = []
-        self._receipts: list[MinedReceipt] = []
+        self._included = [] if begun is None else list(begun.transactions)
+        self._receipts = [] if begun is None else list(begun.receipts)
+        self._gas_used = 0 if begun is None else int(begun.header.gas_used)
+        self._log_count = sum(len(receipt.logs) for receipt in self._receipts)
         self.dropped: list[EvmTransaction] = []
 
     def fill(self, candidates: Sequence[EvmTransaction]) -> None:

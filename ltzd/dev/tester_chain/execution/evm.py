@@ -85,10 +85,14 @@ class Evm:
     def build(self, plan: BlockPlan) -> BuiltBlock:
         return build(plan, partial(self._state, parent=plan.parent))
 
-    def build_pending(self, plan: BlockPlan) -> MinedBlock:
-        """A block whose state is in a layer over the database, released with the block."""
-        layer = AtomicDB(BatchDB(self._db))
-        block = build(plan, partial(self._state, parent=plan.parent, database=layer)).block
+    def build_pending(self, plan: BlockPlan, begun: MinedBlock | None) -> MinedBlock:
+        """A block whose state is in a layer over the database, released with the block.
+
+        With `begun` the block has the transactions of that pending block before its own.
+        """
+        layer = AtomicDB(BatchDB(self._db)) if begun is None else begun.database
+        state_for = partial(self._state, parent=begun or plan.parent, database=layer)
+        block = build(plan, state_for, begun).block
         block.database = layer
         return block
 
