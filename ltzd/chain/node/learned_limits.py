@@ -159,11 +159,12 @@ class NodeLimits:
             return
         if isinstance(outcome, list):
             self._logs = after_logs(self._logs, blocks, len(outcome))
-        elif isinstance(outcome, RpcError) and outcome.refusal is not None:
-            self._refused_logs(blocks, outcome.refusal)
+        elif isinstance(outcome, RpcError):
+            # An unknown wording may mean the size, too.
+            self._refused_logs(blocks, outcome.refusal or Refusal(RefusalKind.BLOCK_RANGE))
 
     def _refused_logs(self, blocks: int, refusal: Refusal) -> None:
-        if refusal.kind not in SIZE_KINDS:
+        if refusal.kind not in SIZE_KINDS or blocks == 1:
             return
         if refusal.kind is RefusalKind.BLOCK_RANGE:
             self._logs = after_wide_range(self._logs, blocks, refusal.allowed)
