@@ -141,7 +141,7 @@ class _HeadSocket:
                     await self._listen(session)
             except _SocketLost as loss:
                 reason = loss.reason
-            except (aiohttp.ClientError, OSError, TimeoutError):
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
                 reason = "refused"
             telemetry.HEAD_SOCKETS_LOST.labels(reason).inc()
             pause = self._pause
@@ -214,7 +214,7 @@ async def _message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
         raise _SocketLost("closed")
     try:
         content = msgspec.json.decode(message.data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _SocketLost("malformed") from error
     if not isinstance(content, dict):
         raise _SocketLost("malformed")
