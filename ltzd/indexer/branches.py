@@ -111,7 +111,13 @@ class Branches:
         self._summon(node)
         opinions = await self._opinions(opened.number)
         policy = self._policy.dispute_policy
-        self._dispute, decision = disputes.count_votes(opened, opinions, self._clock(), policy)
+        self._dispute, decision = disputes.count_votes(
+            opened,
+            opinions,
+            self._clock(),
+            policy,
+            is_alone=len(opinions) == 1 and node.is_alone,
+        )
         self._record(decision, self._dispute)
         match decision.verdict:
             case DisputeVerdict.HOLDS:

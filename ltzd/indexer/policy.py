@@ -34,10 +34,11 @@ class IndexerPolicy:
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
-    """How long blocks must be missing, or be denied by one of several nodes, before they count as
-    gone; and how long an empty answer for logs waits for a second node."""
+    """How long blocks must be missing before they count as gone, and how long an empty answer for
+    logs waits for a second node."""
     stall_seconds: float = 6.0
-    """How long a branch may stand still before another branch that grows wins over it."""
+    """How long a second node may be silent before one node's word counts, and how long a branch may
+    stand still before another branch that grows wins over it."""
     opinion_seconds: float = 4.0
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0

@@ -1,9 +1,10 @@
 """A sample of the chain tests against Hardhat's node, a client of its own.
 
-Its answers show where ltzd has learned the habits of anvil and the tester chain instead of
+The sample shows where ltzd has learned the habits of anvil and the tester chain instead of
 Ethereum's.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
@@ -20,7 +21,9 @@ from tests.chain.contracts.test_contract_lives import (
     test_any_account_can_return_an_expired_deal_to_its_user,
 )
 from tests.support.chain.contracts import Contracts, Party, contracts_deployed_at
-from tests.support.chain.hardhat import a_hardhat_node
+from tests.support.clients.hardhat import a_hardhat_node
+from tests.support.instances.books import all_minted, assert_books_agree
+from tests.support.instances.instance import an_instance
 
 __all__ = [
     "test_a_perk_is_claimed_with_a_permit_in_one_transaction_and_redeemed_to_zero",
@@ -33,8 +36,14 @@ GWEI = 10**9
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def contracts() -> AsyncIterator[Contracts]:
-    async with a_hardhat_node() as url, contracts_deployed_at(url) as deployed:
+async def rpc_url() -> AsyncIterator[str]:
+    async with a_hardhat_node() as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
+async def contracts(rpc_url: str) -> AsyncIterator[Contracts]:
+    async with contracts_deployed_at(rpc_url) as deployed:
         yield deployed
 
 
@@ -116,3 +125,13 @@ async def test_minted_logs_are_read_by_range_and_by_block_and_in_receipts(
     by_receipts = await node.logs_by_receipts(head.hash, ltz)
     assert [log["logIndex"] for log in by_range] == [log["logIndex"] for log in by_receipts]
     assert len(by_range) == 2
+
+
+async def test_events_are_minted_and_the_books_agree(rpc_url: str, database_url: str) -> None:
+    given = ("--rpc-url", rpc_url, "--database-url", database_url)
+    async with an_instance(*given) as instance:
+        users = [f"{number}@shop.example" for number in range(8)]
+        answers = await asyncio.gather(*map(instance.post_event, users))
+        assert {answer.status for answer in answers} == {200}
+        await all_minted(instance)
+        await assert_books_agree(instance, list(answers))

@@ -1,4 +1,4 @@
-// The node of tests/support/chain/hardhat.py: anvil's chain id, blocks on demand. By default Hardhat
+// The node of tests/support/clients/hardhat.py: anvil's chain id, blocks on demand. By default Hardhat
 // answers a mined transaction that reverts with an error, as no other node does.
 export default {
   networks: {

@@ -292,7 +292,10 @@ async def test_a_node_that_dies_during_a_dispute_leaves_the_decision_to_the_othe
     await watched.step()
     nodes.nodes[1].is_down = True
 
-    await watched.steps(8)
+    before = await watched.cursor()
+    await watched.steps(9)
+    assert await watched.cursor() == before
+    await watched.steps(5)
 
     assert (await watched.cursor()).hash == nodes.nodes[0].head.hash
 

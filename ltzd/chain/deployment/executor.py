@@ -28,7 +28,7 @@ from ltzd.chain.deployment.plan import (
 )
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Header, Node
-from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
@@ -73,7 +73,7 @@ class DeploymentExecutor:
 
     def __init__(
         self,
-        rpc: Rpc,
+        rpc: RpcClient,
         signer: Signer,
         terms: DeploymentTerms,
         save: Callable[[Deployment], None],

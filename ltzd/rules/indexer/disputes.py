@@ -5,9 +5,10 @@ A dispute is about the lowest indexed block that some node does not show. Each n
 seconds on one clock.
 
 - The block with the most votes wins. A block with two votes, or with the vote of the only node,
-  wins at once; with one vote beside silent nodes it wins at the second look.
+  wins at once; with one vote beside nodes that show none it wins after `stall_seconds`.
 - A node without a block at this height votes for nothing. The indexed block is gone without a
-  successor only if no node shows any block there at two looks `second_look_seconds` apart.
+  successor if two nodes, or the only one, show no block there at two looks `second_look_seconds`
+  apart; while a second node is silent, after `stall_seconds`.
 - Of branches with equal votes, the branch whose head grows wins over branches whose heads have
   stood still for `stall_seconds`. While several grow, or none, nothing is decided: neither the
   database nor a claim of finality is evidence, because a wrong node may have caused both.
@@ -80,15 +81,24 @@ class Decision:
 
 
 def count_votes(
-    dispute: Dispute, opinions: Sequence[Opinion | None], now: float, policy: DisputePolicy
+    dispute: Dispute,
+    opinions: Sequence[Opinion | None],
+    now: float,
+    policy: DisputePolicy,
+    *,
+    is_alone: bool,
 ) -> tuple[Dispute, Decision]:
-    """The dispute after one look at all nodes; a node without an answer has None."""
+    """The dispute after one look at all nodes; a node without an answer has None.
+
+    `is_alone`: there is one node, and no other could give a second opinion soon.
+    """
     answers = [opinion for opinion in opinions if opinion is not None]
     dispute = _after_look(dispute, answers, now)
-    is_second_look = dispute.looks > 1 and now - dispute.since >= policy.second_look_seconds
     votes = Counter(answer.block_hash for answer in answers if answer.block_hash is not None)
     if not votes:
-        is_gone = bool(answers) and is_second_look
+        has_witness = is_alone or len(answers) > 1
+        patience = policy.second_look_seconds if has_witness else policy.stall_seconds
+        is_gone = bool(answers) and _has_lasted(dispute, now, patience)
         verdict = DisputeVerdict.GONE if is_gone else DisputeVerdict.WAITING
         return dispute, Decision(verdict)
     most = max(votes.values())
@@ -98,10 +108,15 @@ def count_votes(
         return dispute, Decision(DisputeVerdict.TIED)
     if winner == dispute.ours:
         return dispute, Decision(DisputeVerdict.HOLDS, winner, most)
-    has_witness = most > 1 or len(opinions) == 1 or len(leaders) > 1
-    if not has_witness and not is_second_look:
+    has_witness = most > 1 or is_alone or len(leaders) > 1
+    if not has_witness and not _has_lasted(dispute, now, policy.stall_seconds):
         return dispute, Decision(DisputeVerdict.WAITING)
     return dispute, Decision(DisputeVerdict.GONE, winner, most)
+
+
+def _has_lasted(dispute: Dispute, now: float, seconds: float) -> bool:
+    """Whether there were two looks, and so much time since the first one."""
+    return dispute.looks > 1 and now - dispute.since >= seconds
 
 
 def _after_look(dispute: Dispute, answers: Sequence[Opinion], now: float) -> Dispute:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from tests.support.chain.method_page import PAGE, Comparison, compared
+from tests.support.clients.method_page import PAGE, Comparison, compared
 
 REFUSED_BY_ALL = {"setMinGasPrice"}
 

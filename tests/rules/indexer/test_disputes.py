@@ -29,12 +29,16 @@ def shows(block: Hash32 | None, head: int = HEIGHT) -> Opinion:
     return Opinion(head if block else HEIGHT - 1, block)
 
 
+def look(dispute: Dispute, answers: Answers, at: float) -> tuple[Dispute, Decision]:
+    return count_votes(dispute, answers, at, POLICY, is_alone=len(answers) == 1)
+
+
 def after_looks(*looks: tuple[float, Answers]) -> Decision:
     """The decision after looks (seconds since the first one, answers)."""
     dispute = Dispute(HEIGHT, OURS, since=looks[0][0])
     decision = None
     for at, answers in looks:
-        dispute, decision = count_votes(dispute, answers, at, POLICY)
+        dispute, decision = look(dispute, answers, at)
     assert decision is not None
     return decision
 
@@ -65,9 +69,12 @@ def test_the_first_look_counts_votes(blocks: list[Hash32 | None], verdict: Dispu
         ([shows(None)], 1.9, WAITING),
         ([shows(None)], 2.0, GONE),
         ([shows(None), shows(None)], 2.0, GONE),
-        ([shows(OTHER), shows(None)], 1.9, WAITING),
-        ([shows(OTHER), shows(None)], 2.0, GONE),
-        ([shows(OTHER), None], 2.0, GONE),
+        ([shows(OTHER), shows(None)], 5.9, WAITING),
+        ([shows(OTHER), shows(None)], 6.0, GONE),
+        ([shows(OTHER), None], 5.9, WAITING),
+        ([shows(OTHER), None], 6.0, GONE),
+        ([shows(None), None], 5.9, WAITING),
+        ([shows(None), None], 6.0, GONE),
         ([None, None], 60.0, WAITING),
         ([shows(None), shows(OURS)], 60.0, HOLDS),
     ],
@@ -89,13 +96,24 @@ def test_of_two_branches_the_one_that_grows_alone_wins() -> None:
     assert after_looks((0, answers(100, 100)), (60, answers(100, 100))).verdict is TIED
 
 
+@pytest.mark.parametrize("block", [OTHER, None])
+def test_a_node_whose_witness_is_away_for_a_moment_is_not_believed_at_once(
+    block: Hash32 | None,
+) -> None:
+    dispute, decision = Dispute(HEIGHT, OURS, since=0.0), None
+    for at in (0.0, 3.0, 6.0):
+        answers = [shows(block)]
+        dispute, decision = count_votes(dispute, answers, at, POLICY, is_alone=False)
+        assert decision.verdict is (WAITING if at < POLICY.stall_seconds else GONE)
+
+
 @given(st.lists(st.tuples(st.floats(0.1, 5.0), st.integers(1, 9), st.integers(1, 9)), min_size=1))
 def test_while_two_branches_grow_nothing_is_decided(steps: list[tuple[float, int, int]]) -> None:
     dispute, at, heads = Dispute(HEIGHT, OURS, since=0.0), 0.0, (HEIGHT, HEIGHT)
     for seconds, ours, theirs in [(0.0, 0, 0), *steps]:
         at, heads = at + seconds, (heads[0] + ours, heads[1] + theirs)
         answers = [shows(OURS, heads[0]), shows(OTHER, heads[1])]
-        dispute, decision = count_votes(dispute, answers, at, POLICY)
+        dispute, decision = look(dispute, answers, at)
         assert decision.verdict is TIED
 
 
@@ -117,7 +135,7 @@ def test_one_liar_never_undoes_what_two_honest_nodes_show(
     for seconds, answers in history:
         at += seconds
         honest = [shows(OURS, HEIGHT + growth)] * 2
-        dispute, decision = count_votes(dispute, [answers[0], *honest], at, POLICY)
+        dispute, decision = look(dispute, [answers[0], *honest], at)
         assert decision.verdict is HOLDS
 
 
@@ -128,7 +146,7 @@ def test_a_block_is_gone_only_by_votes_or_by_time(
     dispute, at = Dispute(HEIGHT, OURS, since=0.0), 0.0
     for seconds, answers in history:
         at += seconds
-        dispute, decision = count_votes(dispute, answers, at, POLICY)
+        dispute, decision = look(dispute, answers, at)
         shown = [answer.block_hash for answer in answers if answer and answer.block_hash]
         ours, theirs = shown.count(OURS), shown.count(decision.winner or OURS)
         if decision.verdict is HOLDS:
@@ -141,7 +159,7 @@ def test_a_block_is_gone_only_by_votes_or_by_time(
             assert at >= POLICY.second_look_seconds
         else:
             assert theirs >= max(ours, 1)
-            assert theirs > 1 or len(answers) == 1 or at >= POLICY.second_look_seconds
+            assert theirs > 1 or len(answers) == 1 or at >= POLICY.stall_seconds
             assert theirs > ours or at >= POLICY.stall_seconds
 
 
@@ -153,5 +171,5 @@ def test_a_stale_node_never_undoes_a_block_that_another_node_shows(
     for seconds, answers in history:
         at += seconds
         stale = [shows(None) if answer else None for answer in answers]
-        dispute, decision = count_votes(dispute, [*stale, shows(OURS)], at, POLICY)
+        dispute, decision = look(dispute, [*stale, shows(OURS)], at)
         assert decision.verdict is HOLDS

@@ -1,7 +1,7 @@
 """The generated part of docs/dev-chain.md: methods of the tester chain beside anvil's.
 
 Every client runs the same actions on a new chain of each kind, and every known method is called
-on both. `python -m tests.support.chain.method_page` writes the page anew.
+on both. `python -m tests.support.clients.method_page` writes the page anew.
 """
 
 import asyncio
@@ -15,11 +15,11 @@ import aiohttp
 from ltzd.dev.services.chain import Kind
 from ltzd.dev.tester_chain.errors import METHOD_NOT_FOUND
 from ltzd.dev.tester_chain.json_rpc.methods import METHODS
-from tests.support.chain.cast_actions import cast_outcomes
 from tests.support.chain.chains import a_chain
-from tests.support.chain.client_programs import ROOT, answers_of
-from tests.support.chain.method_names import ANVIL_METHODS
-from tests.support.chain.web3_actions import Outcome, web3_outcomes
+from tests.support.clients.cast_actions import cast_outcomes
+from tests.support.clients.method_names import ANVIL_METHODS
+from tests.support.clients.programs import ROOT, answers_of, install
+from tests.support.clients.web3_actions import Outcome, web3_outcomes
 
 PAGE: Final = ROOT / "docs" / "dev-chain.md"
 BEGIN: Final = "<!-- Generated: `make dev-chain-page` writes what follows. -->\n"
@@ -71,6 +71,7 @@ class Comparison:
 
 
 async def compared() -> Comparison:
+    await install()
     async with _chains() as (ours, theirs):
         actions = await _actions(ours, theirs)
     methods = {name for pairs in actions.values() for pair in pairs for name in _methods(pair)}

@@ -13,6 +13,12 @@ START_SECONDS = 120.0
 """Long enough to install the packages on the first use."""
 
 
+async def install() -> None:
+    """Installs the packages if they are missing; call before programs that run at once."""
+    async with running("true") as process:
+        assert await process.wait() == 0, "`scripts/with-node --in tests/clients true` says why"
+
+
 async def answers_of(program: str, *arguments: str) -> Any:
     """The JSON that a program of tests/clients prints."""
     process = await _start("node", program, *arguments, output=PIPE)

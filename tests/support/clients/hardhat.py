@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 
 from ltzd.dev.services import ports
-from tests.support.chain.client_programs import START_SECONDS, running
+from tests.support.clients.programs import START_SECONDS, running
 from tests.support.waiting import until
 
 _CLI = "node_modules/hardhat/dist/src/cli.js"

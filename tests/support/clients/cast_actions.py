@@ -8,9 +8,9 @@ import json
 from asyncio.subprocess import PIPE
 from typing import Any
 
-from tests.support.chain.client_programs import ROOT
 from tests.support.chain.tester import EMITTER, topic, word
-from tests.support.chain.web3_actions import SOMEBODY, Outcome, shape_of
+from tests.support.clients.programs import ROOT
+from tests.support.clients.web3_actions import SOMEBODY, Outcome, shape_of
 
 CAST = ROOT / "contracts" / "node_modules" / "@foundry-rs" / "cast-linux-amd64" / "bin" / "cast"
 KEY = "0x" + "c5" * 32
