@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench lock clean
+.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench campaign-nodes lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -52,6 +52,12 @@ check: setup ## Check format, lint, types, import rules, compiled contracts, sli
 	@status=0; export PATH="$(CURDIR)/.venv/bin:$$PATH"; \
 	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
 	exit $$status
+
+MINUTES ?= 10
+
+campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=10; SEED=… repeats a run
+	@LTZD_CAMPAIGN_MINUTES=$(MINUTES) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
+		tests/faults/test_untrusted_nodes.py tests/faults/test_nodes_over_time.py $(ARGS)
 
 contracts: ## Compile the contracts into ltzd/chain/compiled
 	@scripts/with-node npm run build --silent

@@ -18,7 +18,7 @@ class Look:
     """`final` is the node's `finalized`.
 
     `headers` and `logs` are of the blocks right above the cursor; both are empty if none of these
-    was asked for, or if the node lacks the first of them.
+    was asked for, if the node lacks the first of them, or if it refuses so many at once.
     """
 
     head: Header
@@ -38,7 +38,7 @@ async def look_at(
         head, final, headers, logs = await node.head_and_next(
             cursor.number + 1, expected, *addresses(contracts)
         )
-        if headers[0] is None:
+        if not headers or headers[0] is None:
             headers, logs = (), ()
     else:
         head, final = await node.head_and_final()

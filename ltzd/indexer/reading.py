@@ -15,7 +15,8 @@ from operator import itemgetter
 
 import structlog
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Header, Node, is_too_large
+from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
@@ -28,6 +29,8 @@ log = structlog.get_logger()
 
 Contracts = Sequence[IndexedContract]
 
+_MOST_PARTS = 32
+"""Requests for which a second node is asked at most about one range."""
 _LOGS_PER_SLICE = 200
 """Logs that are decoded before other tasks of this process run."""
 
@@ -61,7 +64,17 @@ async def read_head(
     The range ends early if the node has fewer blocks. Returns None if the node's answers do not fit
     each other, which happens while the chain changes: the caller asks again.
     """
-    headers, logs = await node.headers_and_logs(first, last, *addresses(contracts))
+    last = min(last, first + node.range_blocks - 1)
+    while True:
+        try:
+            headers, logs = await node.headers_and_logs(first, last, *addresses(contracts))
+            break
+        except RpcError as error:
+            if first == last:
+                logs, header = await _logs_by_receipts(node, contracts, first, error)
+                headers = [header]
+                break
+            last = _shortened(node, first, last, error)
     return await head_range(node, contracts, headers, logs, first, checks)
 
 
@@ -98,18 +111,10 @@ async def head_range(
 async def read_range(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
     """Reads the final blocks first…last by one `eth_getLogs`.
 
-    Halves the range while the node refuses it as too large. Returns None if the node's answers do
-    not fit each other. Raises NodeUnavailable if it refuses a single block.
+    The range is as long as the node has taught, and ends earlier if the node refuses it as too
+    large. Returns None if the node's answers do not fit each other. Raises NodeUnavailable.
     """
-    while True:
-        try:
-            logs, header = await node.logs_up_to(first, last, *addresses(contracts))
-            break
-        except RpcError as error:
-            if last == first:
-                raise NodeUnavailable(f"eth_getLogs of one block: {error.message}") from error
-            last = first + (last - first) // 2
-            log.info("indexer.range_halved", blocks=last - first + 1, reason=error.message)
+    logs, header, last = await _logs_up_to(node, contracts, first, last)
     if header is None:
         return None  # The answering node has not reached the last block: its logs may be cut off.
     if not logs:
@@ -131,16 +136,80 @@ async def _second_opinion(
     Empty if no other node answers for the same blocks.
     """
     for other in node.others(last.number):
+        if last.number - first >= _MOST_PARTS * other.range_blocks:
+            continue  # The range would take this node too many requests.
         try:
-            logs, header = await other.logs_up_to(first, last.number, *addresses(contracts))
-        except (NodeUnavailable, RpcError):
-            continue  # This node does not answer, or refuses the range.
+            logs, header = await _logs_in_parts(other, contracts, first, last.number)
+        except NodeUnavailable:
+            continue  # This node does not answer.
         if header is None or header.hash != last.hash:
             continue
         if logs:
             node.report_contradiction(LOGS)
         return logs
     return []
+
+
+async def _logs_in_parts(
+    node: Node, contracts: Contracts, first: int, last: int
+) -> tuple[list[NodeLog], Header | None]:
+    """The logs of first…last in ranges that the node accepts, and the last block's header."""
+    logs: list[NodeLog] = []
+    while True:
+        part, header, end = await _logs_up_to(node, contracts, first, last)
+        logs += part
+        if header is None or end == last:
+            return logs, header
+        first = end + 1
+
+
+async def _logs_up_to(
+    node: Node, contracts: Contracts, first: int, last: int
+) -> tuple[list[NodeLog], Header | None, int]:
+    """The logs of a range that begins at `first`, the header of its last block, and its height.
+
+    The range ends below `last` if the node refuses it as too large.
+    """
+    last = min(last, first + node.range_blocks - 1)
+    while True:
+        try:
+            return *await node.logs_up_to(first, last, *addresses(contracts)), last
+        except RpcError as error:
+            if first == last:
+                return *await _logs_by_receipts(node, contracts, first, error), last
+            last = _shortened(node, first, last, error)
+
+
+def _shortened(node: Node, first: int, last: int, error: RpcError) -> int:
+    """The last block of a shorter range, after the node refused this one.
+
+    Raises NodeUnavailable if the node lacks the blocks, or refuses the request for another reason
+    than its size. A refusal without a known reason may mean the size.
+    """
+    if error.refusal is not None and not is_too_large(error):
+        is_behind = error.refusal.kind is RefusalKind.BEHIND
+        raise NodeUnavailable(
+            f"eth_getLogs: {error.message}", kind="behind" if is_behind else "other"
+        ) from error
+    blocks = last - first + 1
+    shorter = node.range_blocks if node.range_blocks < blocks else blocks // 2
+    log.info("indexer.range_shortened", blocks=shorter, reason=error.message)
+    return first + shorter - 1
+
+
+async def _logs_by_receipts(
+    node: Node, contracts: Contracts, number: int, error: RpcError
+) -> tuple[list[NodeLog], Header | None]:
+    """The logs and the header of one block whose logs the node refuses as too many.
+
+    Raises NodeUnavailable if the refusal has another reason.
+    """
+    if not is_too_large(error):
+        raise NodeUnavailable(f"eth_getLogs of one block: {error.message}") from error
+    header = await node.block(number)
+    if header is None:
+        return [], None
+    return await node.logs_by_receipts(header.hash, *addresses(contracts)), header
 
 
 def addresses(contracts: Contracts) -> list[Address]:

@@ -8,14 +8,13 @@ import os
 import random
 import time
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 
-import aiohttp
 import pytest
 import pytest_asyncio
 from eth_account import Account
 
 from tests.support.chain.tester import GWEI
+from tests.support.instances.asks import Ask
 from tests.support.instances.books import all_minted
 from tests.support.instances.instance import Instance
 from tests.support.instances.relayer import (
@@ -35,9 +34,7 @@ from tests.support.waiting import until
 
 FOLLOWED_SECONDS = 3.0
 BACK_SECONDS = 20.0
-OUTCOME_SECONDS = 40.0
 USERS = 8
-_PAUSE_SECONDS = 0.1
 
 
 @pytest_asyncio.fixture
@@ -51,41 +48,6 @@ async def relays(instance: Instance) -> AsyncIterator[Relays]:
 async def tester_relays(one_instance: Instance) -> AsyncIterator[Relays]:
     async with relays_of(one_instance) as relays:
         yield relays
-
-
-@dataclass
-class Ask:
-    """A relay that is repeated under its key, unchanged, until it has an outcome."""
-
-    user: User
-    to: str
-    data: bytes
-    key: str
-    answers: list[Answer] = field(default_factory=list)
-
-    async def ask(self, relays: Relays) -> Answer | None:
-        """Returns None if the connection broke or the instance was down."""
-        try:
-            answer = await relays.relay(self.user, self.to, self.data, key=self.key)
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            return None
-        self.answers.append(answer)
-        return answer
-
-    async def outcome(self, relays: Relays) -> bool:
-        deadline = time.monotonic() + OUTCOME_SECONDS
-        while time.monotonic() < deadline:
-            answer = await self.ask(relays)
-            if answer is not None and answer.status == 200:
-                return True
-            assert answer is None or answer.status in {202, 503}, answer.body
-            await asyncio.sleep(_PAUSE_SECONDS)
-        return False
-
-    def hash(self) -> str:
-        """The transaction hash, which all successful answers share."""
-        (relays,) = {answer.hash for answer in self.answers if answer.status == 200}
-        return relays
 
 
 async def asks_of(relays: Relays, friend: str) -> list[Ask]:

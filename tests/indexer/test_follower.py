@@ -451,15 +451,19 @@ async def test_a_range_that_the_node_finds_too_large_is_halved(
     assert await value(far.pool, "SELECT count(*) FROM transfers") == 60
 
 
-async def test_a_refused_range_of_one_block_is_an_error(
-    following: IndexedChain, node: FakeNode
+@pytest.mark.parametrize("policy", [FAR, NEAR], ids=["far", "near"])
+async def test_a_block_whose_logs_are_refused_is_read_from_its_receipts(
+    following: IndexedChain, node: FakeNode, policy: IndexerPolicy
 ) -> None:
-    far = await following.another(FAR)
+    far = await following.another(policy)
     node.final_depth = 0
     node.longest_range = 0
-    node.mine(10)
-    with pytest.raises(NodeUnavailable, match="query exceeds max results"):
-        await far.step()
+    for number in range(6):
+        node.mine(logs=[given_to(a_wallet(number + 1), number)])
+    await far.catch_up()
+
+    assert await far.balances() == balances_on_chain(node)
+    assert await value(far.pool, "SELECT count(*) FROM transfers") == 6
 
 
 async def test_far_from_the_head_only_blocks_with_facts_are_kept(

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from ltzd.chain.contracts import abi_words, ltz
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, Hash32, hex_of
 
@@ -22,7 +22,7 @@ class LtzState:
 
 
 async def read_state_at(
-    rpc: Rpc, contract: Address, number: int, block_hash: Hash32, wanted: Sequence[int]
+    rpc: RpcClient, contract: Address, number: int, block_hash: Hash32, wanted: Sequence[int]
 ) -> LtzState:
     """Reads the supply and the `wanted` words of the bitmap after a block.
 
@@ -44,7 +44,9 @@ async def read_state_at(
     return LtzState(supply, used)
 
 
-async def _tag(rpc: Rpc, node: Node, contract: Address, number: int, block_hash: Hash32) -> str:
+async def _tag(
+    rpc: RpcClient, node: Node, contract: Address, number: int, block_hash: Hash32
+) -> str:
     """The block tag to ask with: `latest` if the block is the head and its state has no number."""
     (answer,) = await rpc.batch([_call(contract, _TOTAL_SUPPLY, hex(number))])
     if not isinstance(answer, RpcError):
@@ -57,7 +59,9 @@ async def _tag(rpc: Rpc, node: Node, contract: Address, number: int, block_hash:
     return "latest"
 
 
-async def _numbers(rpc: Rpc, contract: Address, calls: Sequence[bytes], tag: str) -> list[int]:
+async def _numbers(
+    rpc: RpcClient, contract: Address, calls: Sequence[bytes], tag: str
+) -> list[int]:
     answers = await rpc.batch([_call(contract, data, tag) for data in calls])
     try:
         return [ltz.decode_uint(bytes.fromhex(answer[2:])) for answer in answers]

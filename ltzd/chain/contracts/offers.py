@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ltzd.chain.contracts import reverts, web3_contracts
-from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
 
@@ -130,7 +130,7 @@ def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> 
 class OfferReader:
     """Reads collections, items and businesses from one node."""
 
-    def __init__(self, rpc: Rpc, contracts: OfferContracts) -> None:
+    def __init__(self, rpc: RpcClient, contracts: OfferContracts) -> None:
         self._rpc = rpc
         self._at = contracts
 

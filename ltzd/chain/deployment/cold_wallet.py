@@ -11,7 +11,7 @@ from typing import Any
 
 from ltzd.chain.contracts import reverts
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
@@ -37,7 +37,7 @@ class ColdWallet:
 
     def __init__(
         self,
-        rpc: Rpc,
+        rpc: RpcClient,
         signer: Signer,
         fees: FeePolicy | None = None,
         timeout_seconds: float = 120.0,

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
 from ltzd.chain.node.publish_outcomes import classify_publish_error
-from ltzd.chain.node.refusals import RefusalKind, classify_error
+from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
@@ -104,6 +104,11 @@ class Node:
         return [Node(rpc) for rpc in self._rpc.publishers()]
 
     @property
+    def range_blocks(self) -> int:
+        """The most blocks whose logs the node answers at once, as far as it has taught that."""
+        return self._rpc.limits.range_blocks
+
+    @property
     def is_alone(self) -> bool:
         """Whether no other node is usable: then time alone can confirm this node's answers."""
         return self._rpc.is_alone
@@ -145,6 +150,7 @@ class Node:
         """As `head_and_final` and `headers_and_logs`, in one batch.
 
         The logs are empty if the node refuses this range, for example because it lacks the blocks.
+        The headers are empty, too, if the range is too large for the node.
         """
         head, final, *headers, logs = await self._rpc.batch(
             [
@@ -153,6 +159,8 @@ class Node:
                 *_range_calls(first, last, contracts),
             ]
         )
+        if isinstance(logs, RpcError) and is_too_large(logs):
+            headers = []
         return (
             _newest(head),
             _finalized(final),
@@ -167,12 +175,27 @@ class Node:
         )
         return [_header(_checked(answer)) for answer in answers]
 
+    async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Canonical blocks at these heights with their transactions, as the node shows them."""
+        answers = await self._rpc.batch(
+            [("eth_getBlockByNumber", (hex(number), True)) for number in numbers]
+        )
+        blocks = [_checked(answer) for answer in answers]
+        if not all(isinstance(block, dict) for block in blocks):
+            raise NodeUnavailable("The node lacks a block", kind="behind")
+        return blocks
+
     async def headers_and_logs(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:
-        """Headers of a range and the contracts' logs in it, in one batch."""
+        """Headers of a range and the contracts' logs in it, in one batch.
+
+        Raises RpcError if the node refuses the range, for example as too large.
+        """
         *headers, logs = await self._rpc.batch(_range_calls(first, last, contracts))
-        return [_header(_checked(header)) for header in headers], _log_list(_checked(logs))
+        if isinstance(logs, RpcError):
+            raise logs
+        return [_header(_checked(header)) for header in headers], _log_list(logs)
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
@@ -192,11 +215,17 @@ class Node:
         return _log_list(logs), _header(_checked(header))
 
     async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
+        """The contracts' logs in a block; from its receipts if the node refuses so many logs."""
         where = {
             "blockHash": hex_of(block_hash),
             "address": [hex_of(contract) for contract in contracts],
         }
-        return _log_list(await self._ask("eth_getLogs", where))
+        try:
+            return _log_list(await self._rpc.call("eth_getLogs", where))
+        except RpcError as error:
+            if is_too_large(error):
+                return await self.logs_by_receipts(block_hash, *contracts)
+            raise _unavailable(error, "eth_getLogs: ") from error
 
     async def logs_by_receipts(
         self, block_hash: Hash32, *contracts: Address
@@ -216,9 +245,9 @@ class Node:
         try:
             return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
-            refusal = classify_error(error.code, error.message)
-            if refusal is None or refusal.kind is not RefusalKind.UNSUPPORTED:
-                raise NodeUnavailable(f"eth_getBlockReceipts: {error.message}") from error
+            kind = error.refusal.kind if error.refusal is not None else None
+            if kind is not RefusalKind.UNSUPPORTED and not is_too_large(error):
+                raise _unavailable(error, "eth_getBlockReceipts: ") from error
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
         answers = await self._rpc.batch(
             [("eth_getTransactionReceipt", (hash_,)) for hash_ in block["transactions"]]
@@ -433,7 +462,7 @@ class Node:
         try:
             return await self._rpc.call(method, *params)
         except RpcError as error:
-            raise NodeUnavailable(f"{method}: {error.message}") from error
+            raise _unavailable(error, f"{method}: ") from error
 
 
 def _publication(answer: Any) -> tuple[PublishOutcome, str]:
@@ -465,8 +494,18 @@ def _reverted(error: RpcError) -> Revert:
 
 def _checked(answer: Any) -> Any:
     if isinstance(answer, RpcError):
-        raise NodeUnavailable(answer.message) from answer
+        raise _unavailable(answer) from answer
     return answer
+
+
+def is_too_large(error: RpcError) -> bool:
+    """Whether the node refused a call that may only be sent again in smaller parts."""
+    return error.refusal is not None and error.refusal.kind in SIZE_KINDS
+
+
+def _unavailable(error: RpcError, where: str = "") -> NodeUnavailable:
+    is_behind = error.refusal is not None and error.refusal.kind is RefusalKind.BEHIND
+    return NodeUnavailable(f"{where}{error.message}", kind="behind" if is_behind else "other")
 
 
 def _after(calls: Sequence[RpcCall], block: object) -> list[RpcCall]:

@@ -35,9 +35,11 @@ _ABOUT_THE_BATCH: Final = SIZE_KINDS - {RefusalKind.BLOCK_RANGE, RefusalKind.RES
 
 @dataclass(frozen=True, slots=True)
 class RpcPolicy:
-    """`timeout_seconds` bounds the wait for an answer, and before it the wait to be sent."""
+    """`timeout_seconds` bounds the wait for an answer, `patience_seconds` that to be sent."""
 
     timeout_seconds: float = 10.0
+    patience_seconds: float = 10.0
+    """For a free connection, and for the end of a pause that the node asked for."""
     connections: int = 16
     """Requests at once."""
     max_response_bytes: int = 256 * 1024 * 1024
@@ -93,6 +95,7 @@ class CallSender:
         self._secrets = secrets
         self._ids = itertools.count(1)
         self._slots = asyncio.Semaphore(policy.connections)
+        self._queue = asyncio.Lock()
 
     async def call(self, call: RpcCall) -> Any:
         """The result of one call. Raises NodeUnavailable, RpcError."""
@@ -307,8 +310,9 @@ class CallSender:
     async def _exchange(
         self, calls: Sequence[RpcCall], ids: Sequence[int], body: bytes, deadline: float
     ) -> Any:
-        async with self._slot(deadline):
-            await self._limits.turn(len(calls), deadline)
+        until = min(deadline, self._limits.clock() + self._policy.patience_seconds)
+        async with self._slot(until):
+            await self._limits.turn(len(calls), until, self._queue)
             begun = self._limits.clock()
             try:
                 return await self._transport.exchange(body, ids)

@@ -4,7 +4,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Mapping
 from typing import TypeVar
-from urllib.parse import urlsplit
 
 import structlog
 
@@ -210,10 +209,3 @@ class Member:
         self.detail = f"contradiction: {kind}"
         self._contested_until = self._clock() + seconds
         log.critical("node.contested", node=self.name, kind=kind)
-
-
-def name_of(url: str) -> str:
-    """Host and port: a path or a user part may hold a secret."""
-    parts = urlsplit(url)
-    default = 443 if parts.scheme in {"https", "wss"} else 80
-    return f"{parts.hostname}:{parts.port or default}"

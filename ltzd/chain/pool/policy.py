@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from ltzd.chain.node.rpc import RpcPolicy
 from ltzd.rules.nodes.breaker import BreakerPolicy
 from ltzd.rules.nodes.choice import ChoicePolicy
 
@@ -35,5 +36,16 @@ class NodePoolPolicy:
     distrust_first: float = 30.0
     distrust_longest: float = 3600.0
     """How long a node that contradicts itself or others is asked last; doubles each time."""
+    patience: float = 1.0
+    """With other nodes to turn to, the wait for a node's rate and for a free connection."""
     choice: ChoicePolicy = field(default_factory=ChoicePolicy)
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
+
+    def rpc_policy(self, *, has_peers: bool) -> RpcPolicy:
+        """The policy of each node's clients."""
+        return RpcPolicy(
+            timeout_seconds=self.timeout,
+            patience_seconds=self.patience if has_peers else self.timeout,
+            connections=self.connections,
+            slow_seconds=self.hedge_after,
+        )

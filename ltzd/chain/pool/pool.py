@@ -6,12 +6,13 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
 
+from ltzd.chain.node.client import node_name
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc, RpcPolicy
+from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.pool.chain_check import ChainMismatch, ExpectedChain, check_chain
 from ltzd.chain.pool.clients import PoolClient
-from ltzd.chain.pool.member import Member, name_of
+from ltzd.chain.pool.member import Member
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.concurrency.clock import Clock, loop_time
@@ -47,13 +48,13 @@ class NodePool:
     async def __aenter__(self) -> Self:
         async with AsyncExitStack() as stack:
             for name, url in zip(_distinct_names(self._urls), self._urls, strict=True):
-                policy = RpcPolicy(self.policy.timeout, self.policy.connections)
+                has_peers = len(self._urls) > 1
+                policy = self.policy.rpc_policy(has_peers=has_peers)
                 limits = NodeLimits(name, clock=self.clock)
                 clients = {
-                    role: await stack.enter_async_context(Rpc(url, policy, limits))
+                    role: await stack.enter_async_context(open_rpc(url, policy, limits))
                     for role in ROLES
                 }
-                has_peers = len(self._urls) > 1
                 member = Member(name, clients, self.policy, self.clock, has_peers=has_peers)
                 self.members.append(member)
             self._stack = stack.pop_all()
@@ -240,7 +241,7 @@ def _distinct_names(urls: Sequence[str]) -> list[str]:
     """Names of nodes; a second node of the same host and port gets a number."""
     names: list[str] = []
     for url in urls:
-        name = name_of(url)
+        name = node_name(url)
         same = sum(known.split(" ")[0] == name for known in names)
         names.append(f"{name} #{same + 1}" if same else name)
     return names

@@ -10,7 +10,7 @@ from typing import Any
 from ltzd.chain.contracts.offers import OfferReader
 from ltzd.chain.deployment.cold_wallet import ColdWallet, ConfirmedTransaction, simulate
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.node.rpc import RpcClient
 from ltzd.chain.signing import Signer
 from ltzd.cli.chain_targets import ChainTarget
 from ltzd.cli.command_node import first_answering
@@ -56,7 +56,7 @@ class SigningOptions:
 class TransactionSender:
     """Reads the offer contracts and submits one command's calls to them."""
 
-    def __init__(self, rpc: Rpc, target: ChainTarget, signing: SigningOptions) -> None:
+    def __init__(self, rpc: RpcClient, target: ChainTarget, signing: SigningOptions) -> None:
         self._rpc = rpc
         self._node = Node(rpc)
         self._fees = target.fees

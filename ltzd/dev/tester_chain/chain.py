@@ -7,7 +7,7 @@ holds one lock, which sending a transaction does not take. The callbacks in `hea
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -20,16 +20,16 @@ from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
 from ltzd.dev.tester_chain.execution.fees import next_base_fee
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
+from ltzd.dev.tester_chain.execution.simulation import PlannedBlock, SimulatedBlock
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
+from ltzd.dev.tester_chain.pending import PendingBlocks
 from ltzd.dev.tester_chain.pool import TransactionPool
 from ltzd.dev.tester_chain.worker import WorkerThreads
 from ltzd.values import ZERO_ADDRESS, Address, Hash32
 
 _CANDIDATES_AT_MOST = BLOCK_GAS_LIMIT // 21_000
 _READERS = 2
-# py-evm executes the pool anew for each change of it that a reader of "pending" sees.
-_PENDING_SECONDS = 0.25
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class TesterChain:
         self._snapshots: dict[int, ChainSnapshot] = {}
         self._snapshots_made = 0
         self._base_fee_set: int | None = None
-        self._pending: tuple[object, asyncio.Task[MinedBlock]] | None = None
+        self._pending = PendingBlocks(self.evm, self.pool, self._readers, self._next_plan)
 
     def close(self) -> None:
         self.evm.closing.set()
@@ -112,12 +112,12 @@ class TesterChain:
 
     async def pending_block(self) -> MinedBlock:
         """The block that would be mined now, with as much of the pool as executes in time."""
-        plan = self._next_plan(_PENDING_SECONDS)
-        key = (replace(plan, transactions=()), plan.parent.state_root, self.pool.version)
-        if self._pending is None or self._pending[0] != key or _has_failed(self._pending[1]):
-            building = asyncio.create_task(self._readers.run(partial(self.evm.build_pending, plan)))
-            self._pending = (key, building)
-        return await asyncio.shield(self._pending[1])
+        return await self._pending.block()
+
+    async def simulate(
+        self, parent: MinedBlock, planned: Sequence[PlannedBlock]
+    ) -> list[SimulatedBlock]:
+        return await self._readers.run(partial(self.evm.simulate, parent, planned))
 
     # Sending
 
@@ -260,7 +260,3 @@ class TesterChain:
         for callback in self.head_changed:
             callback(change)
         self.work.set()
-
-
-def _has_failed(building: asyncio.Task[MinedBlock]) -> bool:
-    return building.done() and (building.cancelled() or building.exception() is not None)

@@ -27,8 +27,7 @@ class TransactionPool:
     def __init__(
         self, chain_id: int, gas_limit: int, lifetime_seconds: float = LIFETIME_SECONDS
     ) -> None:
-        self.version = 0
-        """Grows with every change of the content."""
+        self.removals = 0
         self._lifetime_seconds = lifetime_seconds
         self._chain_id = chain_id
         self.gas_limit = gas_limit
@@ -172,7 +171,6 @@ class TransactionPool:
             )
 
     def _insert(self, transaction: EvmTransaction, now: float) -> None:
-        self.version += 1
         self._by_hash[transaction.hash] = transaction
         self._by_sender.setdefault(transaction.sender, {})[transaction.nonce] = transaction
         self._cost_of[transaction.sender] = (
@@ -182,7 +180,7 @@ class TransactionPool:
         self._arrived_at[transaction.hash] = now
 
     def _remove(self, transaction: EvmTransaction) -> None:
-        self.version += 1
+        self.removals += 1
         del self._by_hash[transaction.hash]
         del self._arrival[transaction.hash]
         del self._arrived_at[transaction.hash]

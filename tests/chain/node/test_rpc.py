@@ -1,13 +1,17 @@
 """JSON-RPC with servers that answer late, out of order, in part or not at all."""
 
+import gzip
+import json
+import traceback
 from typing import Any
 
 import pytest
 
-from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError, RpcPolicy
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.scripted_node import (
     NEVER,
+    HttpAnswer,
     Respond,
     a_server,
     always,
@@ -149,3 +153,125 @@ async def test_an_unreachable_node_is_unavailable() -> None:
 async def test_an_rpc_outside_its_context_is_a_programming_error() -> None:
     with pytest.raises(RuntimeError):
         await Rpc("http://127.0.0.1:1").call("eth_chainId")
+
+
+# --- networks and gateways ----------------------------------------------------------------------
+
+
+async def test_a_compressed_answer_is_read() -> None:
+    def respond(request: Any) -> object:
+        body = json.dumps(result(request, "x" * 5_000)).encode()
+        return HttpAnswer(gzip.compress(body), headers={"Content-Encoding": "gzip"})
+
+    async with a_server(respond) as rpc:
+        assert await rpc.call("eth_x") == "x" * 5_000
+
+
+@pytest.mark.parametrize("cut", [-40, 12, 200])
+async def test_a_truncated_compressed_answer_is_no_answer(cut: int) -> None:
+    def respond(request: Any) -> object:
+        body = json.dumps(result(request, [f"{number:x}" * 9 for number in range(500)])).encode()
+        return HttpAnswer(gzip.compress(body)[:cut], headers={"Content-Encoding": "gzip"})
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_x")
+    assert raised.value.kind == "malformed"
+
+
+async def test_a_small_compressed_answer_that_unpacks_to_an_endless_one_is_cut_off() -> None:
+    bomb = HttpAnswer(gzip.compress(b" " * 30_000_000), headers={"Content-Encoding": "gzip"})
+    policy = RpcPolicy(max_response_bytes=1_000_000)
+    async with a_server(lambda _request: bomb, policy=policy) as rpc:
+        with pytest.raises(NodeUnavailable, match="longer than"):
+            await rpc.call("eth_x")
+
+
+async def test_a_doubled_reply_is_taken_once() -> None:
+    async with a_server(lambda request: echo(request) * 2) as rpc:
+        assert await rpc.batch(CALLS) == [1, 2, 3]
+
+
+async def test_two_different_replies_to_one_call_are_no_answer() -> None:
+    def respond(request: Any) -> object:
+        return [*echo(request), result(request[1], "another")]
+
+    async with a_server(respond) as rpc:
+        answers = await rpc.outcomes(CALLS)
+    assert (answers[0], answers[2]) == (1, 3)
+    assert isinstance(answers[1], NodeUnavailable)
+
+
+async def test_a_reply_to_a_call_that_was_not_made_is_ignored() -> None:
+    async with a_server(lambda request: [*echo(request), result({"id": 999}, 9)]) as rpc:
+        assert await rpc.batch(CALLS) == [1, 2, 3]
+
+
+async def test_a_reply_to_another_call_is_no_answer() -> None:
+    async with a_server(lambda request: result({"id": request["id"] + 1}, 7)) as rpc:
+        with pytest.raises(NodeUnavailable, match="another call"):
+            await rpc.call("eth_x")
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_not_followed(status: int) -> None:
+    requests: list[Any] = []
+
+    def respond(request: Any) -> object:
+        requests.append(request)
+        return HttpAnswer(b"", status, {"Location": "/"})
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_x")
+    assert raised.value.kind == "http_status"
+    assert len(requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        (b"<html>", "malformed"),
+        (HttpAnswer(b"Bad Gateway", 502), "http_status"),
+        (HttpAnswer(b"", 403), "http_status"),
+        (HttpAnswer(b"", 504), "timeout"),
+        (NEVER, "timeout"),
+    ],
+    ids=range(5),
+)
+async def test_a_missing_answer_has_a_kind(answer: object, kind: str) -> None:
+    async with a_server(lambda _request: answer, timeout_seconds=0.2) as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_x")
+    assert raised.value.kind == kind
+
+
+async def test_a_node_that_is_not_there_refuses_the_connection() -> None:
+    async with Rpc("http://127.0.0.1:1") as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_x")
+    assert raised.value.kind == "refused_connection"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://user:hunter2hunter2@127.0.0.1:1/v3/0123456789abcdef?apikey=abcdefghijklmnop",
+        "ftp://127.0.0.1:1/0123456789abcdef",
+    ],
+)
+async def test_no_fault_shows_the_key_in_the_node_s_url(url: str) -> None:
+    async with Rpc(url) as rpc:
+        with pytest.raises(NodeUnavailable) as raised:
+            await rpc.call("eth_x")
+    shown = "".join(traceback.format_exception(raised.value)) + repr(raised.value)
+    for secret in ("hunter2", "0123456789abcdef", "abcdefghijklmnop"):
+        assert secret not in shown
+
+
+async def test_a_node_that_repeats_the_key_does_not_put_it_into_an_error() -> None:
+    refused = refusing("project 0123456789abcdef is disabled")
+    async with a_server(refused) as server, Rpc(f"{server.url}/v3/0123456789abcdef") as rpc:
+        with pytest.raises(RpcError) as raised:
+            await rpc.call("eth_x")
+    assert raised.value.message == "project … is disabled"

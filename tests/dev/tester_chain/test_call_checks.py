@@ -113,8 +113,6 @@ async def test_an_estimate_is_for_the_next_block_and_a_call_for_the_latest(
     node_mined_by_hand: Rpc,
 ) -> None:
     node = node_mined_by_hand
-    # Calls at anvil's block 0 see the timestamp 1.
-    await node("evm_mine")
     later = int((await node.block())["timestamp"], 16) + 100
     await node("anvil_setNextBlockBaseFeePerGas", hex(3 * GWEI))
     await node("evm_setNextBlockTimestamp", later)

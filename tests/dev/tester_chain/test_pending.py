@@ -222,3 +222,38 @@ async def test_a_block_named_by_hash_is_read_and_an_unknown_one_refused(
         reference = {"blockHash": block["hash"], "requireCanonical": True}
         with pytest.raises(RpcRefusedError, match=r"not currently canonical|not found"):
             await node(method, *arguments, reference)
+
+
+async def test_the_pending_block_follows_what_comes_to_the_pool_and_what_leaves_it(
+    emitter: str, node_mined_by_hand: Rpc
+) -> None:
+    node = node_mined_by_hand
+    wallet, other = await node.funded(), await node.funded()
+
+    async def pending() -> tuple[set[str], int, int]:
+        """The transactions, the number of calls that the emitter has counted, and the gas used."""
+        block = await node.block("pending")
+        count = await node("eth_getStorageAt", emitter, "0x0", "pending")
+        return set(block["transactions"]), int(count, 16), int(block["gasUsed"], 16)
+
+    async def call(sender: Wallet, nonce: int, **fees: int) -> str:
+        return await _send(node, sender, nonce, to=emitter, data=CALLDATA, gas=100_000, **fees)
+
+    first = await call(wallet, 0)
+    assert (await pending())[:2] == ({first}, 1)
+    second = await call(wallet, 1)
+    dearer = await call(other, 0, maxPriorityFeePerGas=3 * GWEI)
+    transactions, count, gas_used = await pending()
+    assert (transactions, count) == ({first, second, dearer}, 3)
+
+    await node("evm_increaseTime", 1_000)
+    clock = int((await node.block("pending"))["timestamp"], 16)
+    assert clock > int((await node.block())["timestamp"], 16) + 900
+    await node("anvil_dropTransaction", dearer)
+    assert (await pending())[:2] == ({first, second}, 2)
+    third = await call(wallet, 2)
+    assert await pending() == ({first, second, third}, 3, gas_used)
+    await node("evm_mine")
+    mined = await node.block()
+    assert (mined["transactions"], int(mined["gasUsed"], 16)) == ([first, second, third], gas_used)
+    assert await pending() == (set(), 3, 0)

@@ -14,7 +14,7 @@ import pytest_asyncio
 from ltzd.dev.services.chain import CHAIN_ID
 from ltzd.dev.tester_chain import running
 from tests.support.chain.chains import a_chain
-from tests.support.chain.tester import Rpc
+from tests.support.chain.tester import GWEI, Rpc
 
 KINDS = ("tester", "anvil")
 
@@ -53,6 +53,9 @@ async def both_chains() -> AsyncIterator[BothChains]:
 async def node(request: pytest.FixtureRequest, both_chains: BothChains) -> AsyncIterator[Rpc]:
     rpc = await both_chains.of(request.param)
     snapshot = await rpc("evm_snapshot")
+    # anvil's revert keeps the next block's base fee, and its calls at block 0 see no clock.
+    await rpc("anvil_setNextBlockBaseFeePerGas", hex(GWEI))
+    await rpc("evm_mine")
     yield rpc
     await rpc("anvil_dropAllTransactions")
     await rpc("evm_revert", snapshot)

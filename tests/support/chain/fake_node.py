@@ -18,6 +18,7 @@ from eth_hash.auto import keccak
 from rlp.codec import decode as rlp_decode
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.refusals import classify_error
 from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.errors import NodeUnavailable
@@ -549,6 +550,7 @@ class FakeNode(Rpc):
         try:
             return self._methods[method](*params)
         except RpcError as error:
+            error.refusal = classify_error(error.code, error.message, None, method)
             return error
 
     def _seen(self) -> list[Block]:

@@ -49,7 +49,7 @@ async def a_server(
         return web.Response(body=body, status=http.status, headers=headers)
 
     application = web.Application(client_max_size=64 * 1024 * 1024)
-    application.router.add_post("/", answer)
+    application.router.add_post("/{path:.*}", answer)
     runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()

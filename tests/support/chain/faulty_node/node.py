@@ -11,7 +11,7 @@ import itertools
 import json
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -30,6 +30,7 @@ _HEADER_NOT_FOUND = {"code": -32000, "message": "header not found"}
 class FaultyNode(NodeProxy):
     def __init__(self, target: str) -> None:
         super().__init__(target)
+        self._own_target = target
         self.faults = Faults()
         self.called: Counter[str] = Counter()
         """Calls that came, by method."""
@@ -50,13 +51,31 @@ class FaultyNode(NodeProxy):
     def heal(self) -> None:
         self.faults = Faults()
 
+    async def recover(self) -> None:
+        """Ends all faults, also of a node that is down or follows another chain."""
+        self.heal()
+        self._target = self._own_target
+        await self.connect()
+
+    def forget(self) -> None:
+        """Forgets which requests came and were refused."""
+        self.called.clear()
+        self.answered.clear()
+        self.refused_by_size.clear()
+        self.repeated.clear()
+
     async def freeze(self) -> None:
         """The head stops here, and the node keeps its branch through reorgs of the chain."""
         self.faults = replace(self.faults, frozen=await frozen_view(self.ask))
 
     def lead_to(self, target: str) -> None:
-        """The node follows another chain from now on."""
+        """The node follows another chain until it recovers."""
         self._target = target
+
+    async def connect(self) -> None:
+        """Listens, unless the node listens already."""
+        if self._runner is None:
+            await super().connect()
 
     async def cut(self) -> None:
         self.drop_sockets()
@@ -257,23 +276,17 @@ def _abort(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def a_faulty_node(target: str) -> AsyncIterator[FaultyNode]:
-    node = FaultyNode(target)
-    await node.connect()
-    try:
-        yield node
-    finally:
-        await node.close()
-
-
-@asynccontextmanager
 async def faulty_nodes(target: str, count: int) -> AsyncIterator[list[FaultyNode]]:
     """Nodes with faults of their own in front of one chain."""
     nodes = [FaultyNode(target) for _ in range(count)]
-    for node in nodes:
-        await node.connect()
-    try:
-        yield nodes
-    finally:
+    async with AsyncExitStack() as stack:
         for node in nodes:
-            await node.close()
+            stack.push_async_callback(node.close)
+            await node.connect()
+        yield nodes
+
+
+@asynccontextmanager
+async def a_faulty_node(target: str) -> AsyncIterator[FaultyNode]:
+    async with faulty_nodes(target, 1) as (node,):
+        yield node

@@ -1,0 +1,226 @@
+"""JSON-RPC over one WebSocket to one node, which opens it again with growing pauses.
+
+A request on a socket that closes, breaks or stays silent has an unknown outcome: NodeUnavailable.
+Replies are matched to requests by their ids, in any order. A reply without an id belongs to the
+batch under way, of which there is one at a time: nodes refuse a batch as a whole without an id.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import aiohttp
+import msgspec
+import structlog
+
+from ltzd.chain.node.client import NodeClient, node_name
+from ltzd.chain.node.learned_limits import NodeLimits
+from ltzd.chain.node.refusals import Refusal, RefusalKind
+from ltzd.chain.node.sending import ConnectionDropped, RequestRefused, RpcPolicy
+from ltzd.concurrency.futures import complete
+from ltzd.errors import NodeUnavailable
+
+log = structlog.get_logger()
+
+_CLOSING: Final = aiohttp.ClientWSTimeout(ws_close=0.5)
+"""A silent node does not answer a close, either."""
+
+
+@dataclass(frozen=True, slots=True)
+class WsPolicy:
+    """Seconds: pings on a quiet socket, and pauses between attempts to open it."""
+
+    ping_seconds: float = 10.0
+    first_pause_seconds: float = 0.1
+    longest_pause_seconds: float = 15.0
+
+
+class WsRpc(NodeClient):
+    """A client of one node. Use it as an async context manager: it owns its socket."""
+
+    def __init__(
+        self,
+        url: str,
+        policy: RpcPolicy | None = None,
+        limits: NodeLimits | None = None,
+        ws_policy: WsPolicy | None = None,
+    ) -> None:
+        policy = policy or RpcPolicy()
+        self._socket = _SocketTransport(url, policy, ws_policy or WsPolicy())
+        super().__init__(url, self._socket, policy, limits)
+
+    async def __aenter__(self) -> Self:
+        self._socket.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._socket.close()
+
+
+class _SocketTransport:
+    def __init__(self, url: str, policy: RpcPolicy, ws_policy: WsPolicy) -> None:
+        self._url = url
+        self._policy = policy
+        self._ws_policy = ws_policy
+        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._is_decided = asyncio.Event()
+        """Is set while the socket is open, or the last attempt to open it has failed."""
+        self._fault = "its socket is not open"
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._batch: asyncio.Future[Any] | None = None
+        self._batch_turn = asyncio.Lock()
+        self._task: asyncio.Task[None] | None = None
+
+    def open(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def close(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def exchange(self, body: bytes, ids: Sequence[int]) -> Any:
+        if self._task is None:
+            raise RuntimeError("use WsRpc as an async context manager")
+        try:
+            async with asyncio.timeout(self._policy.timeout_seconds):
+                if len(ids) == 1:
+                    return await self._sent(body, ids)
+                async with self._batch_turn:
+                    return await self._sent(body, ids)
+        except TimeoutError:
+            raise NodeUnavailable(
+                f"The node does not answer within {self._policy.timeout_seconds:g} s",
+                kind="timeout",
+            ) from None
+
+    async def _sent(self, body: bytes, ids: Sequence[int]) -> Any:
+        await self._is_decided.wait()
+        socket = self._socket
+        if socket is None:
+            raise NodeUnavailable(
+                f"The node does not answer: {self._fault}", kind="refused_connection"
+            )
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting.update(dict.fromkeys(ids, future))
+        if len(ids) > 1:
+            self._batch = future
+        try:
+            await socket.send_str(body.decode())
+            return await future
+        except (aiohttp.ClientError, OSError) as error:
+            raise ConnectionDropped(f"The node's socket broke: {type(error).__name__}") from None
+        finally:
+            if self._batch is future:
+                self._batch = None
+            for id_ in ids:
+                self._waiting.pop(id_, None)
+
+    # The socket
+
+    async def _run(self) -> None:
+        """Keeps the socket open until cancelled; pauses grow until a socket has answered."""
+        pause = self._ws_policy.first_pause_seconds
+        try:
+            while True:
+                has_answered = await self._serve()
+                if has_answered:
+                    pause = self._ws_policy.first_pause_seconds
+                log.info(
+                    "node.socket_lost",
+                    node=node_name(self._url),
+                    reason=self._fault,
+                    again_in_seconds=pause,
+                )
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, self._ws_policy.longest_pause_seconds)
+        finally:
+            self._lose("it is closed")
+
+    async def _serve(self) -> bool:
+        """Opens a socket and reads it to its end; returns whether it brought any message."""
+        has_answered = False
+        reason = "its socket closed"
+        try:
+            async with aiohttp.ClientSession(
+                cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[_without_redirects()]
+            ) as session:
+                async with asyncio.timeout(self._policy.timeout_seconds):
+                    socket = await session.ws_connect(
+                        self._url,
+                        heartbeat=self._ws_policy.ping_seconds,
+                        timeout=_CLOSING,
+                        max_msg_size=self._policy.max_response_bytes,
+                    )
+                async with socket:
+                    self._socket = socket
+                    self._is_decided.set()
+                    async for message in socket:
+                        has_answered = True
+                        self._receive(message)
+                    if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
+                        reason = "its answer is too long"
+                        self._refuse_length()
+        except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
+            reason = type(error).__name__  # The error's text may hold the URL.
+        self._lose(reason)
+        return has_answered
+
+    def _lose(self, reason: str) -> None:
+        """Ends the socket: the outcome of each request under way is unknown."""
+        self._socket, self._fault = None, reason
+        self._is_decided.set()
+        for future in set(self._waiting.values()):
+            complete(future, ConnectionDropped(f"The node's socket was lost: {reason}"))
+        self._waiting.clear()
+
+    def _refuse_length(self) -> None:
+        """Ends the requests under way, one of which has an answer longer than the policy allows."""
+        refusal = Refusal(RefusalKind.RESPONSE_BYTES)
+        for future in set(self._waiting.values()):
+            complete(future, RequestRefused("The node's answer is too long", refusal, "malformed"))
+
+    def _receive(self, message: aiohttp.WSMessage) -> None:
+        """Gives a message to the request that it answers; ignores a message to no request."""
+        if message.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
+            return
+        try:
+            content = msgspec.json.decode(message.data)
+        except (msgspec.DecodeError, RecursionError):
+            return
+        replies = content if isinstance(content, list) else [content]
+        future = next(
+            (
+                self._waiting[reply["id"]]
+                for reply in replies
+                if isinstance(reply, dict)
+                and isinstance(reply.get("id"), int)
+                and reply["id"] in self._waiting
+            ),
+            None,
+        )
+        if future is None and _is_anonymous_error(replies):
+            future = self._batch or self._only_request()
+        if future is not None:
+            complete(future, content)
+
+    def _only_request(self) -> asyncio.Future[Any] | None:
+        futures = set(self._waiting.values())
+        return futures.pop() if len(futures) == 1 else None
+
+
+def _without_redirects() -> aiohttp.TraceConfig:
+    """Redirects are not followed: they might lead to another chain's node."""
+
+    async def refuse(*_: object) -> None:
+        raise aiohttp.ClientConnectionError("redirected")
+
+    config = aiohttp.TraceConfig()
+    config.on_request_redirect.append(refuse)
+    return config
+
+
+def _is_anonymous_error(replies: Sequence[Any]) -> bool:
+    reply = replies[0] if len(replies) == 1 else None
+    return isinstance(reply, dict) and reply.get("id") is None and "error" in reply
