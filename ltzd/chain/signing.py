@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import coincurve
 
+from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.values import Address, Hash32, hex_of, keccak
 
 
@@ -59,37 +60,41 @@ class Signer:
         """EIP-1559, EIP-2718: 0x02 ‖ rlp([…, y parity, r, s])."""
         body = b"".join(
             (
-                _integer(transaction.chain_id),
-                _integer(transaction.nonce),
-                _integer(transaction.max_priority_fee_per_gas),
-                _integer(transaction.max_fee_per_gas),
-                _integer(transaction.gas_limit),
-                _text(transaction.to),
-                _integer(transaction.value),
-                _text(transaction.data),
+                encode_integer(transaction.chain_id),
+                encode_integer(transaction.nonce),
+                encode_integer(transaction.max_priority_fee_per_gas),
+                encode_integer(transaction.max_fee_per_gas),
+                encode_integer(transaction.gas_limit),
+                encode_text(transaction.to),
+                encode_integer(transaction.value),
+                encode_text(transaction.data),
                 b"\xc0",
             )
         )
-        signature = self._signature(b"\x02" + _list(body))
-        tail = b"".join(map(_integer, signature))
-        return _signed(b"\x02" + _list(body + tail))
+        signature = self._signature(b"\x02" + encode_list(body))
+        tail = b"".join(map(encode_integer, signature))
+        return _signed(b"\x02" + encode_list(body + tail))
 
     def _sign_legacy(self, transaction: UnsignedTransaction) -> SignedTransaction:
         """EIP-155: rlp([…, chain id x 2 + 35 + y parity, r, s])."""
         body = b"".join(
             (
-                _integer(transaction.nonce),
-                _integer(transaction.max_fee_per_gas),
-                _integer(transaction.gas_limit),
-                _text(transaction.to),
-                _integer(transaction.value),
-                _text(transaction.data),
+                encode_integer(transaction.nonce),
+                encode_integer(transaction.max_fee_per_gas),
+                encode_integer(transaction.gas_limit),
+                encode_text(transaction.to),
+                encode_integer(transaction.value),
+                encode_text(transaction.data),
             )
         )
-        chain = _integer(transaction.chain_id) + _integer(0) + _integer(0)
-        parity, r, s = self._signature(_list(body + chain))
-        tail = _integer(2 * transaction.chain_id + 35 + parity) + _integer(r) + _integer(s)
-        return _signed(_list(body + tail))
+        chain = encode_integer(transaction.chain_id) + encode_integer(0) + encode_integer(0)
+        parity, r, s = self._signature(encode_list(body + chain))
+        tail = (
+            encode_integer(2 * transaction.chain_id + 35 + parity)
+            + encode_integer(r)
+            + encode_integer(s)
+        )
+        return _signed(encode_list(body + tail))
 
     def _signature(self, payload: bytes) -> tuple[int, int, int]:
         """The y parity, r and s."""
@@ -100,24 +105,3 @@ class Signer:
 
 def _signed(raw: bytes) -> SignedTransaction:
     return SignedTransaction(raw, Hash32(keccak(raw)))
-
-
-def _integer(value: int) -> bytes:
-    return _text(value.to_bytes((value.bit_length() + 7) // 8, "big"))
-
-
-def _text(value: bytes) -> bytes:
-    if len(value) == 1 and value[0] < 0x80:
-        return value
-    return _length(0x80, len(value)) + value
-
-
-def _list(payload: bytes) -> bytes:
-    return _length(0xC0, len(payload)) + payload
-
-
-def _length(offset: int, size: int) -> bytes:
-    if size < 56:
-        return bytes((offset + size,))
-    digits = size.to_bytes((size.bit_length() + 7) // 8, "big")
-    return bytes((offset + 55 + len(digits),)) + digits

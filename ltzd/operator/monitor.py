@@ -1,8 +1,8 @@
 """Follows the lane's transactions to finality: receipts, reorgs, lost bytes, used nonces.
 
-The hashes of all attempts are asked for. A missing receipt counts only after several rounds in a
-row, since a node may lag. The block of a mined transaction is compared with the indexed chain; if
-the indexer does not have it, the receipt is asked for again.
+All reads of a round come from one node. The hashes of all attempts are asked for. A missing receipt
+alone proves nothing (`rules/operator/evidence.py`). The block of a mined transaction is compared
+with the indexed chain; if the indexer does not have it, the receipt is asked for again.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.node import Header, Node, Receipt
+from ltzd.chain.node.node import Header, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.canceller import Canceller
@@ -20,25 +20,23 @@ from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
-from ltzd.operator.policy import Stopped
+from ltzd.operator.nonce_uses import NonceUses
+from ltzd.operator.receipts import Absence, ReceiptReader
 from ltzd.operator.send_guard import SendGuard
+from ltzd.operator.settlement import Settlement, inclusion_of
 from ltzd.operator.signing import TransactionSigner
-from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.rules.operator.transactions import (
-    Finalized,
-    GasCost,
     Inclusion,
     NonceTaken,
-    Observation,
-    ReceiptLost,
     ReceiptSeen,
     State,
 )
 from ltzd.store.database import session
 from ltzd.store.indexer import chains
-from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+from ltzd.store.indexer.chains import Cursor
+from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import Wakeup
+from ltzd.values import hex_of
 
 log = structlog.get_logger()
 
@@ -47,7 +45,10 @@ _WINDOW = 8
 _WIDEST_WINDOW = 128
 _CHECKED_AT_ONCE = 256
 _REPEATED_AT_ONCE = 64
-_MISSES = 3
+_UNCONFIRMED_POLL_SECONDS = 0.2
+"""Between two rounds while a receipt waits for another node."""
+NONCE_BELOW_MINED = "nonce_below_mined"
+"""A node shows a transaction as mined and its sender's nonce as if it were not."""
 
 
 class ReceiptMonitor:
@@ -79,11 +80,15 @@ class ReceiptMonitor:
         self._publisher = publisher
         self._head: Header | None = None
         self._published_at: dict[int, float] = {}
-        self._missing: dict[int, tuple[int, float]] = {}
+        self._receipts = ReceiptReader(context.clock, context.policy.pauses.second_opinion)
+        self._settlement = Settlement(context, in_flight, funds, self._receipts)
+        self._nonce_uses = NonceUses(context)
+        self._last_shown: tuple[int, Inclusion] | None = None
+        """The highest nonce whose receipt the node of this round has shown, and its block."""
 
     async def run(self) -> None:
         while True:
-            await self._blocks.wait(self._context.policy.poll_seconds)
+            await self._blocks.wait(self._pause())
             try:
                 await self.poll()
                 self._guard.node_answered()
@@ -92,12 +97,22 @@ class ReceiptMonitor:
                 self._guard.node_failed()
                 log.warning("monitor.node_unavailable", reason=error.message)
 
+    def _pause(self) -> float:
+        seconds = self._context.policy.poll_seconds
+        is_waiting = self._receipts.has_unconfirmed
+        return min(seconds, _UNCONFIRMED_POLL_SECONDS) if is_waiting else seconds
+
     async def poll(self) -> None:
         """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
         view = await ChainView.newest(self._context.node)
+        cursor = await self._cursor()
+        self._receipts.begin_round()
+        self._last_shown = None
         view = await self._apply_indexed(view)
-        view = await self._apply_receipts(view)
-        await self.check_mined()
+        view = await self._apply_receipts(view, cursor)
+        if await self._settlement.check(view, cursor):
+            self._publisher.notify()
+        await self._check_nonce(view, cursor)
         oldest = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
         late = self._late(oldest)
         is_held = self._in_flight.held_reason is not None
@@ -106,7 +121,7 @@ class ReceiptMonitor:
         has_cancelled = await self._canceller.cancel_rejected()
         if await self._fee_bumper.replace_stuck(oldest, view.head) or has_cancelled:
             self._publisher.notify()
-        await self._publish_again(late)
+        self._publish_again(late)
 
     async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
@@ -142,7 +157,7 @@ class ReceiptMonitor:
             ],
         )
 
-    async def _apply_receipts(self, view: ChainView) -> ChainView:
+    async def _apply_receipts(self, view: ChainView, cursor: Cursor) -> ChainView:
         """Ask for receipts in windows from the oldest nonce, up to a window without any.
 
         Returns the view that later reads of the round use.
@@ -152,32 +167,18 @@ class ReceiptMonitor:
         start, width = 0, _WINDOW
         while start < len(oldest):
             window = oldest[start : start + width]
-            receipts = await self._receipts_of(window, view.node)
+            receipts = await self._receipts.read(view, window, cursor.final_number)
             mined = [
-                (tx, _inclusion(receipt, tx, self._funds.l1_costs))
+                (tx, inclusion_of(receipt, tx, self._funds.l1_costs))
                 for tx, receipt in zip(window, receipts, strict=True)
-                if receipt
+                if isinstance(receipt, Receipt)
             ]
             if not mined:
                 break
+            self._last_shown = mined[-1][0].nonce, mined[-1][1]
             view = await self._apply_inclusions(view, mined)
             start, width = start + width, min(2 * width, _WIDEST_WINDOW)
         return view
-
-    async def _receipts_of(
-        self, batch: Sequence[OpenTransaction], node: Node
-    ) -> list[Receipt | None]:
-        """For each transaction the receipt of whichever attempt has one."""
-        hashes = [hash_ for tx in batch for hash_ in tx.hashes]
-        receipts = {
-            receipt.transaction_hash: receipt
-            for receipt in await node.receipts(hashes)
-            if receipt is not None
-        }
-        return [
-            next((receipts[hash_] for hash_ in tx.hashes if hash_ in receipts), None)
-            for tx in batch
-        ]
 
     async def _apply_inclusions(
         self, view: ChainView, mined: Sequence[tuple[OpenTransaction, Inclusion]]
@@ -192,7 +193,6 @@ class ReceiptMonitor:
         await self._in_flight.apply([(tx, ReceiptSeen(inclusion)) for tx, inclusion in mined])
         for tx, inclusion in mined:
             self._published_at.pop(tx.nonce, None)
-            self._missing.pop(tx.nonce, None)
             if inclusion.is_cancellation:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
             elif not inclusion.succeeded:
@@ -201,71 +201,49 @@ class ReceiptMonitor:
         self._publisher.notify()
         return view
 
-    async def _check_nonce_taken(self, oldest: OpenTransaction) -> None:
-        """Displace the oldest transaction if its nonce is final without a receipt of an attempt."""
-        if await self._final_nonce() <= oldest.nonce:
+    async def _check_nonce(self, view: ChainView, cursor: Cursor) -> None:
+        """Compare the wallet's nonce with the transactions that are mined, or in flight."""
+        oldest = next(iter(self._in_flight.oldest_first()), None)
+        if oldest is None and self._last_shown is None:
             return
-        if not self._is_missing(oldest.nonce):
-            return
-        log.critical("nonce.taken", nonce=oldest.nonce)
-        await self._in_flight.apply([(oldest, NonceTaken())])
+        used = await view.nonce(self._context.lane.wallet)
+        if self._last_shown is not None and used <= self._last_shown[0]:
+            await self._report_nonce(view, self._last_shown[1])
+        elif oldest is not None:
+            await self._displace_if_taken(view, cursor, oldest, used)
 
-    async def _final_nonce(self) -> int:
-        """The wallet's next nonce at finality: the node's, else the indexer's final block."""
-        node, lane = self._context.node, self._context.lane
-        try:
-            return await node.nonce(lane.wallet, "finalized")
-        except NodeUnavailable:
-            async with session(self._context.pool) as connection:
-                cursor = await chains.cursor(connection, lane.chain_id)
-            return await node.nonce(lane.wallet, hex(cursor.final_number))
+    async def _report_nonce(self, view: ChainView, shown: Inclusion) -> None:
+        """Report the node, unless a reorg between its two answers explains them."""
+        header = await view.node.block(shown.block_number)
+        if header is not None and header.hash == shown.block_hash:
+            view.node.report_contradiction(NONCE_BELOW_MINED)
+
+    async def _displace_if_taken(
+        self, view: ChainView, cursor: Cursor, oldest: OpenTransaction, used: int
+    ) -> None:
+        """Displace the oldest transaction once another one has proven to have its nonce."""
+        if used > oldest.nonce:
+            (receipt,) = await self._receipts.read(view, [oldest], cursor.final_number)
+            if receipt is not Absence.MISSING:
+                return
+        use = await self._nonce_uses.foreign_use(view, oldest, used, cursor.final_number)
+        if use is None:
+            return
+        log.critical("nonce.taken", nonce=oldest.nonce, by=hex_of(use.hash))
+        await self._in_flight.apply([(oldest, NonceTaken())])
+        self._publisher.notify()
 
     async def check_mined(self) -> None:
         """Confirm mined transactions past finality, and find those that a reorg has removed.
 
         Raises Stopped, NodeUnavailable.
         """
+        view = await ChainView.newest(self._context.node)
+        await self._settlement.check(view, await self._cursor())
+
+    async def _cursor(self) -> Cursor:
         async with session(self._context.pool) as connection:
-            mined = await transactions.mined_to_settle(
-                connection, self._context.lane, _CHECKED_AT_ONCE
-            )
-        unindexed = [each for each in mined if not each.is_indexed]
-        receipts = await self._receipts_of(
-            [each.transaction for each in unindexed], self._context.node
-        )
-        observations = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
-        for each, receipt in zip(unindexed, receipts, strict=True):
-            observation = self._compare(each, receipt)
-            if observation is not None:
-                observations.append((each.transaction, observation))
-        await self._in_flight.apply(observations)
-        if any(isinstance(observation, ReceiptLost) for _, observation in observations):
-            self._publisher.notify()
-
-    def _compare(self, mined: MinedTransaction, receipt: Receipt | None) -> Observation | None:
-        """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
-        tx = mined.transaction
-        if receipt is None:
-            if not self._is_missing(tx.nonce):
-                return None
-            log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
-            return ReceiptLost()
-        self._missing.pop(tx.nonce, None)
-        inclusion = _inclusion(receipt, tx, self._funds.l1_costs)
-        if inclusion != tx.tx.inclusion:
-            return ReceiptSeen(inclusion)
-        return _finalized(mined) if mined.is_past_finality else None
-
-    def _is_missing(self, nonce: int) -> bool:
-        """Count a missing receipt; return True after enough rounds over enough time."""
-        now = self._context.clock()
-        misses, since = self._missing.get(nonce, (0, now))
-        self._missing[nonce] = (misses + 1, since)
-        enough_seconds = self._context.policy.pauses.missing_receipt
-        if misses + 1 < _MISSES or now - since < enough_seconds:
-            return False
-        del self._missing[nonce]
-        return True
+            return await chains.cursor(connection, self._context.lane.chain_id)
 
     def _late(self, oldest: Sequence[OpenTransaction]) -> list[OpenTransaction]:
         """The transactions without receipt for `repeat_seconds`, each once in that time."""
@@ -286,44 +264,9 @@ class ReceiptMonitor:
         telemetry.UNDECIDED.labels(self._kind).set(undecided)
         telemetry.NONCE_GAP.labels(self._kind).set(len(oldest))
 
-    async def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
+    def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
         """A node may have dropped the bytes, or refused them while fees were higher."""
         if not late:
             return
         self._in_flight.publish_again(late)
         self._publisher.notify()
-        if late[0].nonce == self._in_flight.oldest_first()[0].nonce:
-            await self._check_nonce_taken(late[0])
-
-
-def _finalized(mined: MinedTransaction) -> Observation:
-    """Raises Stopped if a final mint has rewards without a mint on chain."""
-    if mined.unminted:
-        raise Stopped(
-            f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
-            "have no mint on chain: their references were used by others"
-        )
-    return Finalized()
-
-
-def _inclusion(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> Inclusion:
-    is_cancellation = receipt.transaction_hash in tx.cancellations
-    return Inclusion(
-        receipt.block_number,
-        receipt.block_hash,
-        receipt.succeeded and not is_cancellation,
-        _gas_cost(receipt, tx, l1_costs),
-        is_cancellation,
-    )
-
-
-def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
-    """A price that the receipt does not tell is at most the newest attempt's, which pays most."""
-    price = receipt.effective_gas_price
-    operator_fee = l1_costs.operator_fee_wei(receipt.gas_used) if receipt.has_operator_fee else 0
-    return GasCost(
-        receipt.transaction_hash,
-        receipt.gas_used,
-        tx.fees.max_fee_per_gas if price is None else price,
-        receipt.l1_fee_wei + operator_fee,
-    )

@@ -57,7 +57,9 @@ class LanePauses:
     `lock` passes between two attempts to take the lane's lock while another process holds it.
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
     its lock keeps the reason of its last term, `status` is the shortest time between two writes of
-    the lane's row. A receipt must be missing for `missing_receipt` before it counts as lost.
+    the lane's row. A node that shows a block for `missing_receipt` without the receipt of a
+    transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
+    have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
     again.
     """
@@ -67,7 +69,8 @@ class LanePauses:
     after_stop: float = 10.0
     standby: float = 5.0
     status: float = 1.0
-    missing_receipt: float = 1.5
+    missing_receipt: float = 10.0
+    second_opinion: float = 2.0
     longest_cancellation: float = 120.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)

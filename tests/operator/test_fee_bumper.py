@@ -166,6 +166,7 @@ async def test_all_transactions_below_the_base_fee_are_replaced_in_the_order_of_
         for _ in range(20):
             await world.queue(1)
             await until(lambda: true(bool(world.node.pool)))
+        await until(lambda: _all_signed(world))
         before = len(await states(world.observer))
         assert before > 1
         first = len(world.node.arrived)
@@ -178,6 +179,12 @@ async def test_all_transactions_below_the_base_fee_are_replaced_in_the_order_of_
     once = list(dict.fromkeys(replaced))
     assert once == sorted(once)
     await world.each_minted_once()
+
+
+async def _all_signed(world: World) -> bool:
+    """A reward that is signed later has the new fees from the start."""
+    waiting = "SELECT count(*) FROM rewards WHERE transaction_id IS NULL"
+    return bool(await value(world.observer, waiting) == 0)
 
 
 async def _all_pay(world: World, base_fee: int) -> bool:

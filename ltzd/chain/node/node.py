@@ -175,6 +175,16 @@ class Node:
         )
         return [_header(_checked(answer)) for answer in answers]
 
+    async def full_blocks(self, numbers: Sequence[int]) -> list[dict[str, Any]]:
+        """Canonical blocks at these heights with their transactions, as the node shows them."""
+        answers = await self._rpc.batch(
+            [("eth_getBlockByNumber", (hex(number), True)) for number in numbers]
+        )
+        blocks = [_checked(answer) for answer in answers]
+        if not all(isinstance(block, dict) for block in blocks):
+            raise NodeUnavailable("The node lacks a block", kind="behind")
+        return blocks
+
     async def headers_and_logs(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[list[Header | None], list[dict[str, Any]]]:

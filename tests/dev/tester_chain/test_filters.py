@@ -5,6 +5,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from ltzd.dev.tester_chain import running
+from ltzd.dev.tester_chain.errors import JsonRpcError
+from ltzd.dev.tester_chain.json_rpc.filters import Filters
 from tests.support.chain.tester import (
     EMITTER,
     Rpc,
@@ -77,6 +80,15 @@ async def test_a_pending_transaction_filter_tells_hashes_before_they_are_mined()
         account = await rpc.dev_account()
         sent = await rpc("eth_sendTransaction", {"from": account, "to": account})
         assert await rpc("eth_getFilterChanges", number) == [sent]
+
+
+async def test_a_filter_that_nobody_polls_is_deleted_with_the_next_block() -> None:
+    async with running() as server:
+        filters = Filters(server.chain, idle_seconds_at_most=-1)
+        number = filters.add("blocks")
+        await server.chain.mine(even_empty=True)
+        with pytest.raises(JsonRpcError, match="filter not found"):
+            filters.changes(number)
 
 
 async def test_an_unknown_filter_is_refused_with_the_code_after_which_clients_renew_it(

@@ -18,7 +18,7 @@ from tests.support.chain.fake_node import FakeNode
 
 QUICK = NodePoolPolicy(
     hedge_after=0.1,
-    pinned_timeout=0.3,
+    pinned_timeout=2.0,
     watch_pause=0.02,
     compare_pause=3600.0,
     distrust_first=3600.0,

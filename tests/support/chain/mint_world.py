@@ -14,6 +14,7 @@ import pytest_asyncio
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePauses, LanePolicy, MintTarget, PauseBackoff
 from ltzd.store.database import Pool, open_pool, session, transaction
@@ -157,7 +158,7 @@ async def true(claim: bool) -> bool:
     return claim
 
 
-async def stop_of(lane: MintLane) -> str:
+async def stop_of(lane: WalletLane) -> str:
     """Waits until the lane has stopped, and returns the reason."""
     await until(lambda: true(lane.stopped is not None))
     assert lane.stopped is not None

@@ -8,7 +8,7 @@ dump are neither written nor read.
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, cast
 
 from ltzd.dev.tester_chain.errors import invalid_parameter
@@ -20,7 +20,9 @@ _BYTES_AT_MOST = 1 << 30
 
 
 def dumped(state: EvmState, written: Mapping[Address, set[int]], number: int) -> bytes:
-    accounts = {hex_of(address): _account(state, address, written[address]) for address in written}
+    # Copies, because threads that run calls add to both.
+    copied = [(address, list(slots)) for address, slots in list(written.items())]
+    accounts = {hex_of(address): _account(state, address, slots) for address, slots in copied}
     content: dict[str, object] = {
         "block": None,
         "accounts": {address: account for address, account in accounts.items() if account},
@@ -64,7 +66,7 @@ def _unpacked(dump: bytes) -> bytes:
     return content
 
 
-def _account(state: EvmState, address: Address, slots: set[int]) -> dict[str, object] | None:
+def _account(state: EvmState, address: Address, slots: Iterable[int]) -> dict[str, object] | None:
     """Returns None if the account does not exist."""
     storage = {
         _word(slot): _word(value) for slot in slots if (value := state.storage(address, slot))

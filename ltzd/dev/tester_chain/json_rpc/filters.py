@@ -1,8 +1,8 @@
 """Filters that clients poll: new blocks, logs, and pooled transactions since the last poll.
 
-A filter is deleted when its client has not polled it for five minutes, or when more entries wait
-than a client could want. After a reorg a log filter tells the orphaned logs again with `removed`
-set, newest block first. Times are in seconds of the event loop's clock.
+The next block deletes a filter that its client has not polled for five minutes, or for which more
+entries wait than a client could want. After a reorg a log filter tells the orphaned logs again with
+`removed` set, newest block first. Times are in seconds of the event loop's clock.
 """
 
 import secrets
@@ -35,13 +35,13 @@ class _Polled:
 class Filters:
     """The filters of all connections of one server."""
 
-    def __init__(self, chain: TesterChain) -> None:
+    def __init__(
+        self, chain: TesterChain, idle_seconds_at_most: float = IDLE_SECONDS_AT_MOST
+    ) -> None:
         self._filters: dict[int, _Polled] = {}
+        self._idle_seconds_at_most = idle_seconds_at_most
         chain.head_changed.append(self._on_head_change)
         chain.transaction_pooled.append(self._on_pooled)
-
-    def __len__(self) -> int:
-        return len(self._filters)
 
     def add(self, kind: str | LogQuery) -> int:
         self._delete_idle()
@@ -73,7 +73,7 @@ class Filters:
         return polled
 
     def _delete_idle(self) -> None:
-        since = loop_time() - IDLE_SECONDS_AT_MOST
+        since = loop_time() - self._idle_seconds_at_most
         for number, polled in list(self._filters.items()):
             if polled.polled_at < since or len(polled.entries) > ENTRIES_AT_MOST:
                 del self._filters[number]

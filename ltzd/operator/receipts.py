@@ -1,0 +1,235 @@
+"""Reads the receipts of a lane's transactions, and believes them as far as the nodes agree.
+
+`rules/operator/evidence.py` decides; this module asks. With several nodes a receipt counts once a
+second node has it, too. A reorg counts once a second node shows another block at the height.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from enum import Enum
+
+import structlog
+
+from ltzd.chain.node.node import Node, Receipt
+from ltzd.chain.node.view import ChainView
+from ltzd.concurrency.clock import Clock
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.operator.evidence import (
+    BlockTestimony,
+    ReceiptOpinion,
+    block_testimony,
+    is_block_lost,
+    is_receipt_believed,
+)
+from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.values import Hash32
+
+log = structlog.get_logger()
+
+RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
+"""A node shows a receipt in a block that is not its canonical one at that height."""
+RECEIPT_DENIED = "receipt_denied"
+"""Two other nodes deny a receipt that a node shows."""
+_OPINIONS = 2
+"""So many other nodes are asked at most."""
+
+
+class Absence(Enum):
+    MISSING = "missing"
+    """The node has a receipt of no attempt."""
+    DISPUTED = "disputed"
+    """The node has a receipt that no other node confirms yet."""
+
+
+class ReceiptReader:
+    """`patience` is how long, in seconds, other nodes may be behind a receipt's block."""
+
+    def __init__(self, clock: Clock, patience: float) -> None:
+        self._clock = clock
+        self._patience = patience
+        self._unconfirmed: dict[Hash32, float] = {}
+        """By transaction: since when no other node confirms its receipt."""
+        self._previous: dict[Hash32, float] = {}
+        self._foreign: set[tuple[Hash32, Hash32]] = set()
+        """Receipts, by transaction and block, that are in a block which is not canonical."""
+        self._foreign_before: set[tuple[Hash32, Hash32]] = set()
+
+    @property
+    def has_unconfirmed(self) -> bool:
+        """Whether a receipt waits for another node, which may have it in a moment."""
+        return bool(self._unconfirmed)
+
+    def begin_round(self) -> None:
+        self._previous, self._unconfirmed = self._unconfirmed, {}
+        self._foreign_before, self._foreign = self._foreign, set()
+
+    async def read(
+        self, view: ChainView, batch: Sequence[OpenTransaction], final_number: int
+    ) -> list[Receipt | Absence]:
+        """For each transaction the receipt of whichever attempt has one. Raises NodeUnavailable."""
+        hashes = [hash_ for tx in batch for hash_ in tx.hashes]
+        shown = [receipt for receipt in await view.node.receipts(hashes) if receipt is not None]
+        canonical = await self._canonical(view, shown)
+        believed = await self._believed(view, canonical, final_number)
+        shown_hashes = {receipt.transaction_hash for receipt in shown}
+        by_hash = {receipt.transaction_hash: receipt for receipt in believed}
+        return [
+            next((by_hash[hash_] for hash_ in tx.hashes if hash_ in by_hash), None)
+            or (Absence.MISSING if shown_hashes.isdisjoint(tx.hashes) else Absence.DISPUTED)
+            for tx in batch
+        ]
+
+    async def _canonical(self, view: ChainView, shown: Sequence[Receipt]) -> list[Receipt]:
+        """The receipts whose block is the node's own at that height.
+
+        The second time that a receipt is not, no reorg between two answers explains it.
+        """
+        canonical = {view.head.number: view.head.hash}
+        heights = sorted({receipt.block_number for receipt in shown} - canonical.keys())
+        if heights:
+            headers = await view.node.headers(heights)
+            canonical |= {header.number: header.hash for header in headers if header is not None}
+        foreign = {
+            (receipt.transaction_hash, receipt.block_hash)
+            for receipt in shown
+            if canonical.get(receipt.block_number, receipt.block_hash) != receipt.block_hash
+        }
+        if foreign & self._foreign_before:
+            view.node.report_contradiction(RECEIPT_OF_FOREIGN_BLOCK)
+        self._foreign |= foreign
+        return [
+            receipt
+            for receipt in shown
+            if canonical.get(receipt.block_number) == receipt.block_hash
+        ]
+
+    async def _believed(
+        self, view: ChainView, receipts: Sequence[Receipt], final_number: int
+    ) -> list[Receipt]:
+        opinions = await self._opinions(view.node, receipts)
+        now, believed = self._clock(), []
+        for receipt, given in zip(receipts, opinions, strict=True):
+            since = self._previous.get(receipt.transaction_hash, now)
+            is_final = receipt.block_number <= final_number
+            if is_receipt_believed(given, now - since, self._patience, is_final=is_final):
+                believed.append(receipt)
+                continue
+            self._unconfirmed[receipt.transaction_hash] = since
+            if given.count(ReceiptOpinion.DIFFERS) >= _OPINIONS:
+                view.node.report_contradiction(RECEIPT_DENIED)
+        return believed
+
+    async def _opinions(
+        self, node: Node, receipts: Sequence[Receipt]
+    ) -> list[list[ReceiptOpinion]]:
+        """The opinions of other nodes about each receipt; empty if no other node is usable."""
+        opinions: list[list[ReceiptOpinion]] = [[] for _ in receipts]
+        if not receipts:
+            return opinions
+        for other in node.others()[:_OPINIONS]:
+            open_ = [
+                position
+                for position, given in enumerate(opinions)
+                if ReceiptOpinion.AGREES not in given
+            ]
+            if not open_:
+                break
+            answers = await _opinions_of(other, [receipts[position] for position in open_])
+            for position, answer in zip(open_, answers, strict=True):
+                opinions[position].append(answer)
+        return opinions
+
+    async def lost(
+        self, view: ChainView, missing: Sequence[OpenTransaction], undone_above: int | None
+    ) -> tuple[list[OpenTransaction], list[OpenTransaction]]:
+        """Of mined transactions without receipts at the node: the lost ones, and the held ones.
+
+        A reorg has dropped a lost one. The block of a held one is canonical for the node, which
+        should have its receipt. `undone_above` is the height down to which the indexer has just
+        undone blocks: then a node need not show another block at the height. Raises
+        NodeUnavailable.
+        """
+        if not missing:
+            return [], []
+        own = await _testimonies(view.node, missing)
+        suspects = [
+            tx
+            for tx, each in zip(missing, own, strict=True)
+            if each is _GONE or (each is _BEHIND and _is_undone(tx, undone_above))
+        ]
+        others = view.node.others()[:_OPINIONS] if suspects else []
+        given = await asyncio.gather(*(_testimonies_or_none(each, suspects) for each in others))
+        by_suspect = dict(zip([tx.id for tx in suspects], zip(*given, strict=True), strict=False))
+        lost, held = [], []
+        for tx, each in zip(missing, own, strict=True):
+            opinions = by_suspect.get(tx.id, ())
+            is_undone = each is _BEHIND and _is_undone(tx, undone_above)
+            if each is BlockTestimony.HOLDS:
+                held.append(tx)
+            elif (is_undone and BlockTestimony.HOLDS not in opinions) or is_block_lost(
+                each, opinions, is_alone=view.node.is_alone
+            ):
+                lost.append(tx)
+        return lost, held
+
+
+_GONE, _BEHIND = BlockTestimony.GONE, BlockTestimony.BEHIND
+
+
+def _is_undone(tx: OpenTransaction, undone_above: int | None) -> bool:
+    return undone_above is not None and _block_number(tx) > undone_above
+
+
+async def _opinions_of(other: Node, receipts: Sequence[Receipt]) -> list[ReceiptOpinion]:
+    try:
+        theirs = await other.receipts([receipt.transaction_hash for receipt in receipts])
+        headers = await other.headers([receipt.block_number for receipt in receipts])
+    except NodeUnavailable:
+        return [ReceiptOpinion.BEHIND] * len(receipts)
+    opinions = []
+    for receipt, own, header in zip(receipts, theirs, headers, strict=True):
+        if own is not None and _outcome(own) == _outcome(receipt):
+            opinions.append(ReceiptOpinion.AGREES)
+        elif own is None and header is None:
+            opinions.append(ReceiptOpinion.BEHIND)
+        else:
+            opinions.append(ReceiptOpinion.DIFFERS)
+    return opinions
+
+
+def _outcome(receipt: Receipt) -> tuple[Hash32, bool]:
+    return receipt.block_hash, receipt.succeeded
+
+
+async def _testimonies(node: Node, mined: Sequence[OpenTransaction]) -> list[BlockTestimony]:
+    """Raises NodeUnavailable."""
+    headers = await node.headers([_block_number(tx) for tx in mined])
+    receipts = await node.receipts([hash_ for tx in mined for hash_ in tx.hashes])
+    shown = {receipt.transaction_hash for receipt in receipts if receipt is not None}
+    return [
+        block_testimony(
+            _block_hash(tx),
+            header.hash if header is not None else None,
+            has_receipt=not shown.isdisjoint(tx.hashes),
+        )
+        for tx, header in zip(mined, headers, strict=True)
+    ]
+
+
+async def _testimonies_or_none(
+    node: Node, mined: Sequence[OpenTransaction]
+) -> list[BlockTestimony]:
+    try:
+        return await _testimonies(node, mined)
+    except NodeUnavailable:
+        return [BlockTestimony.BEHIND] * len(mined)
+
+
+def _block_number(tx: OpenTransaction) -> int:
+    assert tx.tx.inclusion is not None, "it is mined"
+    return tx.tx.inclusion.block_number
+
+
+def _block_hash(tx: OpenTransaction) -> Hash32:
+    assert tx.tx.inclusion is not None, "it is mined"
+    return tx.tx.inclusion.block_hash

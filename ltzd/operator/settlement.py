@@ -1,0 +1,151 @@
+"""Settles the lane's mined transactions: final ones, and those that a reorg has dropped."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import structlog
+
+from ltzd.chain.node.node import Receipt
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.funds import FundsTracker
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.nonce_uses import RECEIPT_MISSING
+from ltzd.operator.policy import Stopped
+from ltzd.operator.receipts import Absence, ReceiptReader
+from ltzd.rules.operator.l1_costs import L1Costs
+from ltzd.rules.operator.transactions import (
+    Finalized,
+    GasCost,
+    Inclusion,
+    Observation,
+    ReceiptLost,
+    ReceiptSeen,
+)
+from ltzd.store.database import session
+from ltzd.store.indexer.chains import Cursor
+from ltzd.store.operator import transactions
+from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
+
+log = structlog.get_logger()
+
+_CHECKED_AT_ONCE = 256
+_OFFERED_AT_ONCE = 64
+
+
+class Settlement:
+    def __init__(
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        funds: FundsTracker,
+        receipts: ReceiptReader,
+    ) -> None:
+        self._context = context
+        self._kind = context.lane.kind
+        self._in_flight = in_flight
+        self._funds = funds
+        self._receipts = receipts
+        self._behind_since: dict[int, float] = {}
+        self._held_since: dict[int, float] = {}
+        self._highest_cursor = 0
+
+    async def check(self, view: ChainView, cursor: Cursor) -> bool:
+        """Settle what the view and the indexed chain decide; return whether bytes are due again.
+
+        Raises Stopped, NodeUnavailable.
+        """
+        async with session(self._context.pool) as connection:
+            mined = await transactions.mined_to_settle(
+                connection, self._context.lane, _CHECKED_AT_ONCE
+            )
+        unindexed = [each for each in mined if not each.is_indexed]
+        receipts = await self._receipts.read(
+            view, [each.transaction for each in unindexed], cursor.final_number
+        )
+        observations = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
+        missing = []
+        for each, receipt in zip(unindexed, receipts, strict=True):
+            if isinstance(receipt, Receipt):
+                observation = self._compare(each, receipt)
+                if observation is not None:
+                    observations.append((each.transaction, observation))
+            elif receipt is Absence.MISSING:
+                missing.append(each.transaction)
+        has_undone = cursor.number < self._highest_cursor
+        undone_above = cursor.number if has_undone else None
+        lost, held = await self._receipts.lost(view, missing, undone_above)
+        for tx in lost:
+            log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
+            observations.append((tx, ReceiptLost()))
+        await self._in_flight.apply(observations)
+        self._highest_cursor = cursor.number
+        self._note_held(view, held)
+        decided = {tx.id for tx in (*lost, *held)}
+        await self._offer_again([tx for tx in missing if tx.id not in decided])
+        return bool(lost)
+
+    def _compare(self, mined: MinedTransaction, receipt: Receipt) -> Observation | None:
+        """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
+        tx = mined.transaction
+        inclusion = inclusion_of(receipt, tx, self._funds.l1_costs)
+        if inclusion != tx.tx.inclusion:
+            return ReceiptSeen(inclusion)
+        return _finalized(mined) if mined.is_past_finality else None
+
+    def _note_held(self, view: ChainView, held: Sequence[OpenTransaction]) -> None:
+        """Report a node that goes on showing a transaction's block without its receipt."""
+        now = self._context.clock()
+        self._held_since = {tx.id: self._held_since.get(tx.id, now) for tx in held}
+        longest = max((now - since for since in self._held_since.values()), default=0.0)
+        if held and longest >= self._context.policy.pauses.missing_receipt:
+            self._held_since = {}
+            view.node.report_contradiction(RECEIPT_MISSING)
+
+    async def _offer_again(self, undecided: Sequence[OpenTransaction]) -> None:
+        """Publish the bytes of mined transactions whose block no node shows.
+
+        That does no harm if the block comes back, and no chain stands still for want of them.
+        """
+        now, seconds = self._context.clock(), self._context.policy.repeat_seconds
+        since = {tx.id: self._behind_since.get(tx.id, now) for tx in undecided}
+        late = [tx for tx in undecided if now - since[tx.id] >= seconds]
+        self._behind_since = since | {tx.id: now for tx in late}
+        if late:
+            with suppress(NodeUnavailable):
+                await self._context.node.publish_all([tx.raw for tx in late[:_OFFERED_AT_ONCE]])
+
+
+def _finalized(mined: MinedTransaction) -> Observation:
+    """Raises Stopped if a final mint has rewards without a mint on chain."""
+    if mined.unminted:
+        raise Stopped(
+            f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
+            "have no mint on chain: their references were used by others"
+        )
+    return Finalized()
+
+
+def inclusion_of(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> Inclusion:
+    """The inclusion that a receipt of one of the attempts shows."""
+    is_cancellation = receipt.transaction_hash in tx.cancellations
+    return Inclusion(
+        receipt.block_number,
+        receipt.block_hash,
+        receipt.succeeded and not is_cancellation,
+        _gas_cost(receipt, tx, l1_costs),
+        is_cancellation,
+    )
+
+
+def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
+    """A price that the receipt does not tell is at most the newest attempt's, which pays most."""
+    price = receipt.effective_gas_price
+    operator_fee = l1_costs.operator_fee_wei(receipt.gas_used) if receipt.has_operator_fee else 0
+    return GasCost(
+        receipt.transaction_hash,
+        receipt.gas_used,
+        tx.fees.max_fee_per_gas if price is None else price,
+        receipt.l1_fee_wei + operator_fee,
+    )

@@ -1,0 +1,102 @@
+"""When the nodes' answers about a transaction are enough for a verdict.
+
+A receipt that one node has not, or has alone, proves nothing: the node may lag, rebuild its index,
+or lie. A verdict needs a second node that agrees. If no other node is usable, it needs a block that
+contradicts, and the node's own word. A node that is below the block in question is no witness.
+Times in seconds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from ltzd.values import Hash32
+
+
+class BlockTestimony(Enum):
+    """A node's answer about the block that a transaction was mined in."""
+
+    BEHIND = "behind"
+    """The node has not reached the block, or did not answer."""
+    HOLDS = "holds"
+    """The block is canonical for the node, or the node has a receipt of the transaction."""
+    GONE = "gone"
+    """Another block is canonical at this height, and the node has no receipt."""
+
+
+def block_testimony(
+    block_hash: Hash32, canonical: Hash32 | None, *, has_receipt: bool
+) -> BlockTestimony:
+    """`canonical` is the node's hash at the height of `block_hash`, None if it has no block."""
+    if canonical == block_hash or has_receipt:
+        return BlockTestimony.HOLDS
+    return BlockTestimony.BEHIND if canonical is None else BlockTestimony.GONE
+
+
+def is_block_lost(own: BlockTestimony, others: Sequence[BlockTestimony], *, is_alone: bool) -> bool:
+    """Whether a mined transaction counts as dropped by a reorg."""
+    if own is not BlockTestimony.GONE or BlockTestimony.HOLDS in others:
+        return False
+    return is_alone or BlockTestimony.GONE in others
+
+
+class ReceiptOpinion(Enum):
+    """Another node's answer about a receipt."""
+
+    AGREES = "agrees"
+    """The node has the same receipt: the same block, and the same outcome."""
+    BEHIND = "behind"
+    """The node has not reached the receipt's block, or did not answer."""
+    DIFFERS = "differs"
+    """The node has passed the height, and has another receipt or none."""
+
+
+def is_receipt_believed(
+    opinions: Sequence[ReceiptOpinion], waited: float, patience: float, *, is_final: bool
+) -> bool:
+    """Whether callers may be told of a receipt. `opinions` is empty if no other node is usable.
+
+    Nodes that are behind are waited for, but not longer than `patience`: a node that stands still
+    must not hold back every outcome. A receipt that is disputed waits for a node that agrees, or
+    until the indexed chain has its block as final.
+    """
+    if not opinions or is_final or ReceiptOpinion.AGREES in opinions:
+        return True
+    return ReceiptOpinion.DIFFERS not in opinions and waited >= patience
+
+
+@dataclass(frozen=True, slots=True)
+class NonceUse:
+    """A transaction of the wallet that a node shows in a block.
+
+    `is_forged`: the signature is not the wallet's on this chain, so the node made it up.
+    """
+
+    hash: Hash32
+    block_number: int
+    block_hash: Hash32
+    is_forged: bool = False
+
+
+class UseOpinion(Enum):
+    """Another node's answer about a foreign use of a nonce."""
+
+    AGREES = "agrees"
+    """The block is canonical and holds the transaction, and no attempt of ours has a receipt."""
+    OPEN = "open"
+    """The node is below the block, or did not answer."""
+    DENIES = "denies"
+
+
+def is_nonce_taken(
+    use: NonceUse, final_number: int, opinions: Sequence[UseOpinion], *, is_alone: bool
+) -> bool:
+    """Whether another transaction used the nonce for good.
+
+    The transaction itself is the proof, in a block that is final on the indexed chain. Missing
+    receipts of our attempts prove nothing, however many.
+    """
+    is_open = use.is_forged or use.block_number > final_number
+    if is_open or UseOpinion.DENIES in opinions:
+        return False
+    return is_alone or UseOpinion.AGREES in opinions

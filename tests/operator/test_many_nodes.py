@@ -1,0 +1,462 @@
+"""Lanes on two or three nodes, of which some lag, hang, die or lie; and on one that does."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.node.node import Node
+from ltzd.operator.policy import LanePolicy
+from ltzd.operator.relays.lane import RelayLane
+from ltzd.rules.relayer.calls import RelayStatus
+from ltzd.store.database import Pool
+from ltzd.values import Hash32, hex_of
+from tests.support.chain.fake_node import CHAIN_ID, FakeNode, SentTransaction
+from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
+from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
+from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.rows.core import running, states, value
+from tests.support.waiting import until
+
+PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
+"""Long enough that no bytes go out a second time."""
+NEVER_PATIENT = replace(PATIENT, pauses=replace(PAUSES, second_opinion=3600.0))
+"""Other nodes that are behind are waited for throughout a test."""
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
+        yield world
+
+
+@asynccontextmanager
+async def lane_on(
+    world: RelayWorld, node: Node, policy: LanePolicy = PATIENT
+) -> AsyncIterator[RelayLane]:
+    lane = RelayLane(world.pool, world.url, node, RELAYER, CHAIN_ID, world.wakeups, policy)
+    async with running(lane.run()):
+        yield lane
+
+
+@asynccontextmanager
+async def lane_on_nodes(
+    world: RelayWorld, *nodes: FakeNode, policy: LanePolicy = PATIENT
+) -> AsyncIterator[FakeNodePool]:
+    """Runs a lane on a pool; the indexer stays with the world's own node."""
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node(), policy) as lane:
+        await until(lambda: true(lane.is_ready))
+        yield pool
+
+
+async def rounds(node: FakeNode, count: int = 20) -> None:
+    """Waits until a node has been asked for many blocks."""
+    before = node.call_counts["eth_getBlockByNumber"]
+    await until(lambda: true(node.call_counts["eth_getBlockByNumber"] >= before + count))
+
+
+def a_receipt(node: FakeNode, sent: SentTransaction, succeeded: bool) -> dict[str, Any]:
+    """Returns a receipt in the node's newest block, whether or not it has the transaction."""
+    return {
+        "transactionHash": hex_of(sent.hash),
+        "blockNumber": hex(node.head.number),
+        "blockHash": hex_of(node.head.hash),
+        "status": hex(succeeded),
+        "gasUsed": hex(50_000),
+        "effectiveGasPrice": hex(10**9),
+    }
+
+
+# --- an executed relay is never told failed --------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_missing_receipts_never_fail_an_executed_relay(world: RelayWorld, count: int) -> None:
+    """Every node lacks the receipts, while its state says that the nonce is used and final."""
+    nodes = [world.node, *(world.node.sibling() for _ in range(count - 1))]
+    (relay,) = await world.ask()
+    async with lane_on_nodes(world, *nodes):
+        await world.settled("published")
+        for node in nodes:
+            node.hides_receipts = True
+        world.node.mine(10)
+        await rounds(world.node, 60)
+        assert await states(world.observer) == ["published"]
+        for node in nodes:
+            node.hides_receipts = False
+        await world.relays_are("mined")
+        await world.settled("confirmed")
+    assert (await world.progress(relay)).status is RelayStatus.FINAL
+    await world.executed_in_order()
+
+
+@pytest.mark.parametrize("lying", [0, 1])
+async def test_one_node_without_receipts_takes_nothing_back(world: RelayWorld, lying: int) -> None:
+    nodes = [world.node, world.node.sibling()]
+    await world.ask()
+    async with lane_on_nodes(world, *nodes):
+        await world.settled("published")
+        world.node.mine()
+        await world.relays_are("mined")
+        nodes[lying].hides_receipts = True
+        await rounds(world.node, 40)
+        assert await row_states(world.observer) == ["mined"]
+        world.node.mine(10)
+        await world.settled("confirmed")
+    await world.executed_in_order()
+
+
+async def test_a_node_below_the_block_takes_nothing_back(world: RelayWorld) -> None:
+    """The node that serves alone falls behind the relay's block, and stays there."""
+    second = world.node.sibling()
+    await world.ask()
+    async with lane_on_nodes(world, world.node, second, policy=POLICY):
+        await world.settled("published")
+        world.node.mine()
+        await world.relays_are("mined")
+        await value(world.observer, "DELETE FROM blocks WHERE number > 0 RETURNING 1")
+        second.lag, world.node.is_down = 1, True
+        await rounds(second, 60)
+        assert await row_states(world.observer) == ["mined"]
+
+
+# --- reorgs ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_a_reorg_that_the_nodes_agree_on_publishes_the_bytes_again(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = [world.node, *(world.node.sibling() for _ in range(count - 1))]
+    world.node.final_depth = 50
+    await world.ask(2)
+    async with lane_on_nodes(world, *nodes):
+        await world.settled("published", "published")
+        world.node.mine(2)
+        await world.relays_are("mined", "mined")
+        world.node.reorg(2, forgets_transactions=True)
+        await world.relays_are("sent", "sent")
+        await until(lambda: true(len(world.node.pool) == 2))
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
+
+
+async def test_a_reorg_that_one_of_two_nodes_denies_is_no_verdict(world: RelayWorld) -> None:
+    """A node alone on a branch: the index of the first node follows the branch, the lane waits."""
+    honest, world.node.final_depth = FakeNode(), 50
+    await world.ask()
+    async with lane_on_nodes(world, world.node, honest):
+        await world.settled("published")
+        world.node.mine()
+        honest.blocks[:] = world.node.blocks
+        await world.relays_are("mined")
+        world.node.reorg(1)
+        await rounds(honest, 30)
+        assert await row_states(world.observer) == ["mined"]
+        honest.blocks[:] = world.node.blocks
+        await world.relays_are("sent")
+
+
+async def test_a_chain_that_became_shorter_gets_the_bytes_again(world: RelayWorld) -> None:
+    world.node.final_depth = 50
+    await world.ask()
+    async with lane_on_nodes(world, world.node, policy=POLICY):
+        await world.settled("published")
+        world.node.mine(3)
+        await world.relays_are("mined")
+        world.node.forget_blocks(3, forgets_transactions=True)
+        await until(lambda: true(len(world.node.pool) == 1))
+        world.node.mine()
+        await world.relays_are("mined")
+    await world.executed_in_order()
+
+
+# --- receipts that only one node has ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("succeeded", [True, False])
+@pytest.mark.parametrize("honest_nodes", [1, 2])
+async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
+    world: RelayWorld, succeeded: bool, honest_nodes: int
+) -> None:
+    liar = world.node.sibling()
+    honest = [world.node.sibling() for _ in range(honest_nodes)]
+    (relay,) = await world.ask()
+    async with lane_on_nodes(world, liar, *honest) as pool:
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        world.node.mine(takes_pool=False)
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, succeeded)
+        await rounds(liar, 30)
+        assert await row_states(world.observer) == ["sent"]
+        if honest_nodes == 2:
+            await until(lambda: true("receipt_denied" in pool.contradictions()[0]))
+            assert pool.contradictions()[1:] == [set(), set()]
+        del liar.forged_receipts[sent.hash]
+        world.node.mine()
+        await world.relays_are("mined")
+        assert (await world.progress(relay)).status is RelayStatus.CONFIRMED
+    await world.executed_in_order()
+
+
+@pytest.mark.parametrize("position", [0, 1, 2])
+async def test_one_liar_of_three_holds_up_no_receipt(world: RelayWorld, position: int) -> None:
+    nodes = [world.node.sibling() for _ in range(3)]
+    nodes[position].hides_receipts = True
+    async with lane_on_nodes(world, *nodes):
+        await world.ask(3)
+        await world.settled(*["published"] * 3)
+        world.node.mine()
+        await world.relays_are(*["mined"] * 3)
+    await world.executed_in_order()
+
+
+async def test_a_receipt_waits_a_moment_for_a_node_that_is_behind(world: RelayWorld) -> None:
+    second = world.node.sibling()
+    await world.ask()
+    async with lane_on_nodes(world, world.node, second, policy=NEVER_PATIENT):
+        await world.settled("published")
+        second.lag = 1
+        world.node.mine()
+        await rounds(world.node)
+        assert await row_states(world.observer) == ["sent"]
+        second.lag = 0
+        await world.relays_are("mined")
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_a_node_that_stands_still_holds_up_no_receipt(world: RelayWorld, bad: int) -> None:
+    nodes = [world.node.sibling(), world.node.sibling()]
+    quick = replace(PATIENT, pauses=replace(PAUSES, second_opinion=0.1))
+    async with lane_on_nodes(world, *nodes, policy=quick):
+        nodes[bad].lag = 1
+        for _ in range(3):
+            await world.ask()
+            await until(lambda: true(bool(world.node.pool)))
+            world.node.mine()
+            nodes[bad].lag += 1
+        await world.relays_are("mined", "mined", "mined")
+
+
+@pytest.mark.parametrize("bad", [0, 1])
+@pytest.mark.parametrize("fault", ["is_down", "is_hung"])
+async def test_a_dead_or_hung_node_of_two_changes_nothing(
+    world: RelayWorld, bad: int, fault: str
+) -> None:
+    nodes = [world.node.sibling(), world.node.sibling()]
+    async with lane_on_nodes(world, *nodes):
+        await world.ask(2)
+        await world.settled("published", "published")
+        setattr(nodes[bad], fault, True)
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+        await world.ask()
+        await until(lambda: true(len(world.node.pool) == 1))
+        world.node.mine()
+        await world.relays_are("mined", "mined", "mined")
+        setattr(nodes[bad], fault, False)
+        world.node.mine(5)
+        await world.settled(*["confirmed"] * 3)
+    await world.executed_in_order()
+
+
+# --- foreign nonces --------------------------------------------------------------------------
+
+
+async def taken_elsewhere(world: RelayWorld, *nodes: FakeNode) -> int:
+    """Signs two relays that no node gets, and mines a foreign transaction with the first nonce."""
+    for node in nodes:
+        node.lost_requests = 1_000_000
+    relay, _ = await world.ask(2)
+    await world.settled("signed", "signed")
+    world.node.use_nonce(RELAYER)
+    for node in nodes:
+        node.lost_requests = 0
+    return relay
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("kept_states", [1_000_000, 2], ids=["archive", "pruned"])
+async def test_a_foreign_transaction_displaces_a_relay_once_its_block_is_final(
+    world: RelayWorld, count: int, kept_states: int
+) -> None:
+    nodes = [world.node, *(world.node.sibling() for _ in range(count - 1))]
+    async with lane_on_nodes(world, *nodes, policy=POLICY):
+        for node in nodes:
+            node.kept_states = kept_states
+        taken = await taken_elsewhere(world, *nodes)
+        await rounds(world.node, 30)
+        assert await row_states(world.observer) == ["sent", "sent"], "the block may still go"
+        world.node.mine(4)
+        await world.settled("displaced", "confirmed")
+    assert (await world.progress(taken)).status is RelayStatus.FAILED
+    assert world.node.executed().total() == 1
+
+
+@pytest.mark.parametrize("kept_states", [1_000_000, 2], ids=["archive", "pruned"])
+async def test_a_foreign_transaction_is_found_after_a_restart_long_after_its_block(
+    world: RelayWorld, kept_states: int
+) -> None:
+    async with lane_on_nodes(world, world.node, policy=POLICY):
+        await taken_elsewhere(world, world.node)
+        world.node.lost_requests = 1_000_000
+    world.node.mine(60)
+    world.node.lost_requests, world.node.kept_states = 0, kept_states
+    async with lane_on_nodes(world, world.node, policy=POLICY):
+        await until(lambda: true(bool(world.node.pool)))
+        world.node.mine()
+        await world.settled("displaced", "mined")
+    assert world.node.executed().total() == 1
+
+
+async def test_a_foreign_transaction_that_a_reorg_removes_takes_no_nonce(
+    world: RelayWorld,
+) -> None:
+    world.node.final_depth = 20
+    async with lane_on_nodes(world, world.node, policy=POLICY):
+        await taken_elsewhere(world, world.node)
+        world.node.mine()
+        await rounds(world.node, 20)
+        world.node.forget_blocks(4 if world.node.head.number > 4 else 2)
+        world.node.pool.clear()
+        await until(lambda: true(len(world.node.pool) == 2))
+        world.node.mine(3)
+        await world.relays_are("mined", "mined")
+    await world.executed_in_order()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_false_nonce_displaces_nothing(world: RelayWorld, count: int) -> None:
+    """A node claims that the nonce is used, and shows nothing that has used it."""
+    nodes = [world.node, *(world.node.sibling() for _ in range(count - 1))]
+    async with lane_on_nodes(world, *nodes, policy=POLICY):
+        await world.ask()
+        await world.settled("published")
+        world.node.false_nonce = 7
+        world.node.mine(10, takes_pool=False)
+        await rounds(world.node, 60)
+        assert await states(world.observer) == ["published"]
+        world.node.false_nonce = None
+        world.node.mine()
+        await world.relays_are("mined")
+    await world.executed_in_order()
+
+
+class Forger(FakeNode):
+    """Shows a transaction with the wallet's next nonce that the wallet never signed."""
+
+    forges = False
+
+    def _block_by_number(self, tag: Any, full: bool) -> Any:
+        block = super()._block_by_number(tag, full)
+        if block and full and self.forges and int(block["number"], 16) == 2:
+            foreign = FakeNode()
+            sent = foreign.use_nonce(RELAYER)
+            fields = foreign._block_by_number("latest", True)["transactions"][0]
+            assert fields["hash"] == hex_of(sent.hash)
+            block["transactions"] = [fields | {"value": "0x1", "hash": hex_of(Hash32(b"f" * 32))}]
+        return block
+
+
+async def test_a_forged_transaction_displaces_nothing_even_of_one_node(
+    world: RelayWorld,
+) -> None:
+    forger = Forger()
+    forger.blocks, forger.pool = world.node.blocks, world.node.pool
+    async with lane_on_nodes(world, forger, policy=POLICY) as pool:
+        await world.ask()
+        await world.settled("published")
+        forger.forges, forger.false_nonce = True, 1
+        world.node.mine(10, takes_pool=False)
+        await until(lambda: true("forged_transaction" in pool.contradictions()[0]))
+        await rounds(forger, 30)
+        assert await states(world.observer) == ["published"]
+        forger.forges, forger.false_nonce = False, None
+        world.node.mine()
+        await world.relays_are("mined")
+    await world.executed_in_order()
+
+
+# --- a node that contradicts itself ----------------------------------------------------------
+
+
+async def test_a_nonce_below_a_mined_transaction_is_reported(world: RelayWorld) -> None:
+    liar = world.node.sibling()
+    async with lane_on_nodes(world, liar) as pool:
+        await world.ask()
+        await world.settled("published")
+        liar.false_nonce = 0
+        world.node.mine()
+        await until(lambda: true(pool.contradictions() == [{"nonce_below_mined"}]))
+
+
+async def test_a_receipt_in_a_block_that_is_not_canonical_is_not_believed_and_reported(
+    world: RelayWorld,
+) -> None:
+    liar = world.node.sibling()
+    async with lane_on_nodes(world, liar) as pool:
+        await world.ask()
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        forged = a_receipt(liar, sent, succeeded=True) | {"blockHash": "0x" + "ab" * 32}
+        liar.forged_receipts[sent.hash] = forged
+        world.node.mine(takes_pool=False)
+        await until(lambda: true(pool.contradictions() == [{"receipt_of_foreign_block"}]))
+        await rounds(liar)
+        assert await row_states(world.observer) == ["sent"]
+
+
+async def test_a_receipt_above_the_head_is_not_believed(world: RelayWorld) -> None:
+    liar = world.node.sibling()
+    async with lane_on_nodes(world, liar):
+        await world.ask()
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True) | {"blockNumber": "0xfff"}
+        await rounds(liar)
+        assert await row_states(world.observer) == ["sent"]
+
+
+# --- the beginning of a term -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("liar", [0, 1])
+async def test_one_node_of_two_cannot_stop_a_lane_by_a_high_nonce(
+    world: RelayWorld, liar: int
+) -> None:
+    nodes = [world.node.sibling(), world.node.sibling()]
+    async with lane_on_nodes(world, *nodes):
+        pass
+    nodes[liar].false_nonce = 5
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node()) as lane:
+        await until(lambda: true(lane.is_serving))
+        assert lane.stopped is None
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_a_nonce_that_all_nodes_have_seen_used_stops_the_lane(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = [world.node.sibling() for _ in range(count)]
+    async with lane_on_nodes(world, *nodes):
+        pass
+    world.node.use_nonce(RELAYER)
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node()) as lane:
+        assert "has used 1 nonces on chain" in await stop_of(lane)
+
+
+async def test_a_new_lane_waits_until_the_nodes_agree_on_its_nonce(world: RelayWorld) -> None:
+    nodes = [world.node.sibling(), world.node.sibling()]
+    for _ in range(3):
+        world.node.use_nonce(RELAYER)
+    nodes[0].false_nonce = 9
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node()) as lane:
+        await rounds(nodes[1])
+        assert not lane.is_serving
+        nodes[0].false_nonce = None
+        await until(lambda: true(lane.is_serving))
+    assert await value(world.observer, "SELECT next_nonce FROM lanes") == 3
