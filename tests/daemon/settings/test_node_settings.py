@@ -26,9 +26,8 @@ def test_one_url_is_a_node(folder: Path) -> None:
 
 
 def test_several_urls_are_nodes_in_their_order(folder: Path) -> None:
-    text = (
-        'urls = ["https://a.example/k", "wss://b.example", "http://127.0.0.1:1"]\nchain_id = 8453'
-    )
+    urls = 'urls = ["https://a.example/k", "wss://b.example", "http://127.0.0.1:1"]'
+    text = f"{urls}\nchain_id = 8453"
     node = read_settings(with_node(folder, text)).node
     assert node.plain_urls() == ("https://a.example/k", "wss://b.example", "http://127.0.0.1:1")
     assert node.chain_id == 8453
@@ -47,7 +46,7 @@ def test_a_variable_separates_urls_by_commas(folder: Path, monkeypatch: pytest.M
         (f'{ONE}\nurls = ["https://a.example"]', "node: give either urls, the nodes of the chain"),
         ('urls = ["https://a.example", "https://a.example"]', "node: urls names a node twice"),
         ("urls = []", "node.urls: "),
-        ('urls = ["ftp://a.example"]', "node.urls.0: must be a URL that starts with https://"),
+        ('urls = ["ftp://a.example"]', "node.urls[0]: must be a URL that starts with https://"),
         (f"{ONE}\nchain_id = 0", "node.chain_id: must be greater than or equal to 1"),
     ],
 )
