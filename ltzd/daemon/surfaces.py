@@ -115,7 +115,7 @@ async def _health(daemon: Daemon) -> Health:
     database, chain, identity = await asyncio.gather(
         _responds(_query_database(daemon)),
         health.probe(daemon.nodes, _HEALTH_SECONDS),
-        daemon.identity.ping(),
+        _within_time(daemon.identity.ping()),
     )
     return Health(
         database,
@@ -128,6 +128,14 @@ async def _health(daemon: Daemon) -> Health:
 async def _query_database(daemon: Daemon) -> None:
     async with session(daemon.pools.admin) as connection:
         await connection.execute("SELECT 1")
+
+
+async def _within_time(ping: Awaitable[bool]) -> bool:
+    try:
+        async with asyncio.timeout(_HEALTH_SECONDS):
+            return await ping
+    except TimeoutError:
+        return False
 
 
 async def _responds(call: Awaitable[object]) -> bool:

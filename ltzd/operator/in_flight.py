@@ -46,6 +46,7 @@ class InFlightTransactions:
         self.l1_costs = NO_L1_COSTS
         """A rollup's prices, which the lane's monitor refreshes."""
         self._gas = 0
+        self._bytes = 0
         self._due: dict[int, None] = {}
         self._refused: set[int] = set()
         self._rejected: set[int] = set()
@@ -76,16 +77,12 @@ class InFlightTransactions:
 
     def reserved_wei(self, beside: OpenTransaction | None = None) -> int:
         """The most that everything in flight can cost together, without `beside`."""
-        others = self._by_nonce.values()
-        l1_wei = sum(self._l1_wei(tx) for tx in others) if self.l1_costs != NO_L1_COSTS else 0
-        reserved_wei = self._reserved_wei + l1_wei
+        wei, size, gas, count = self._reserved_wei, self._bytes, self._gas, len(self._by_nonce)
         left_out = None if beside is None else self._by_nonce.get(beside.nonce)
-        if left_out is None:
-            return reserved_wei
-        return reserved_wei - left_out.max_cost_wei - self._l1_wei(left_out)
-
-    def _l1_wei(self, tx: OpenTransaction) -> int:
-        return self.l1_costs.max_fee_wei(len(tx.raw), tx.gas_limit)
+        if left_out is not None:
+            wei, size = wei - left_out.max_cost_wei, size - len(left_out.raw)
+            gas, count = gas - left_out.gas_limit, count - 1
+        return wei + self.l1_costs.max_fee_wei(size, gas, count)
 
     def gas(self) -> int:
         """The most gas that everything in flight can use together."""
@@ -273,12 +270,14 @@ class InFlightTransactions:
         self._by_nonce[tx.nonce] = tx
         self._reserved_wei += tx.max_cost_wei
         self._gas += tx.gas_limit
+        self._bytes += len(tx.raw)
 
     def _remove(self, nonce: int) -> None:
         tx = self._by_nonce.pop(nonce, None)
         if tx is not None:
             self._reserved_wei -= tx.max_cost_wei
             self._gas -= tx.gas_limit
+            self._bytes -= len(tx.raw)
 
     # Metrics
 

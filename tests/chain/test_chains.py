@@ -12,12 +12,14 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import ltz
+from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
 from ltzd.operator.policy import BALANCE, LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import gas_budgets
+from ltzd.values import Hash32
 from tests.support.chain.chain_kinds import (
     CHAINS,
     ArbitrumNode,
@@ -25,11 +27,12 @@ from tests.support.chain.chain_kinds import (
     LegacyNode,
     OpStackNode,
     PolygonNode,
+    served,
 )
 from tests.support.chain.chain_world import FINAL_BLOCKS, ChainWorld, a_chain_world
 from tests.support.chain.fake_node import ETHER, FakeNode, SentTransaction, claim_logs
 from tests.support.chain.mint_world import POLICY, observer, true
-from tests.support.relays.lanes import a_plan, a_relay, write
+from tests.support.relays.lanes import PERKS, RELAYER, a_plan, a_relay, write
 from tests.support.rows.core import a_wallet, pool, value
 from tests.support.waiting import until
 
@@ -169,6 +172,20 @@ async def test_without_finalized_a_block_is_final_by_depth_and_time(
             return bool(final > FINAL_BLOCKS)
 
         await until(is_final)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+async def test_a_command_sends_a_cold_wallets_call_on_every_chain(name: str) -> None:
+    chain = CHAINS[name]()
+    chain.mine()
+    chain.mines_at_once = True
+    hashes: list[Hash32] = []
+    async with served(chain) as rpc:
+        wallet = ColdWallet(rpc, RELAYER, FeePolicy(min_tip=max(GWEI, chain.least_tip)))
+        confirmed = await wallet.send(PERKS, b"\x01", hashes.append)
+    (sent,) = chain.sent()
+    assert hashes == [confirmed.hash] == [sent.hash]
+    assert sent.is_legacy == (name == "legacy")
 
 
 # --- fees -------------------------------------------------------------------------------------

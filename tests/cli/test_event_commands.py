@@ -162,6 +162,8 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
         "bot\\x1b[31m",
     ):
         assert expected in shown.out
+    await db.execute("UPDATE attempts SET raw = $1", bytes.fromhex("f86b"))
+    assert "gas price 3 gwei" in (await instance.event("show", id_)).out
     for text in (shown.out, shown.err, as_json.out, as_json.err):
         assert EMAIL not in text
         assert "\x1b" not in text

@@ -26,6 +26,7 @@ from ltzd.chain.deployment.plan import (
     plan,
     wanted_grants,
 )
+from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
@@ -33,6 +34,7 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI, FeePolicy, Fees, fees_for
+from ltzd.rules.operator.l1_costs import L1Costs
 from ltzd.values import Address, Hash32, bytes_of, checksummed, hex_of
 
 _REORG_MARGIN = 64
@@ -216,7 +218,7 @@ class DeploymentExecutor:
         """Sends the steps that can be sent now; returns whether all of them have receipts."""
         self._refuse_foreign_admin(view, steps)
         fees = await self._fees()
-        self._refuse_poverty(view, steps, fees)
+        self._refuse_poverty(view, steps, fees, await L1CostReader(self._node).read())
         hurried = self._mode.is_hurried
         now = steps if hurried else [step for step in steps if is_ready(step, view.states)]
         sent = []
@@ -244,8 +246,12 @@ class DeploymentExecutor:
                 ]
             )
 
-    def _refuse_poverty(self, view: _View, steps: Sequence[Step], fees: Fees) -> None:
-        needed = sum(step.gas_limit for step in steps) * fees.max_fee_per_gas
+    def _refuse_poverty(
+        self, view: _View, steps: Sequence[Step], fees: Fees, l1_costs: L1Costs
+    ) -> None:
+        gas = sum(step.gas_limit for step in steps)
+        size = sum(len(step.data) for step in steps)
+        needed = gas * fees.max_fee_per_gas + l1_costs.max_fee_wei(size, gas, len(steps))
         if view.balance < needed:
             raise Misconfigured(
                 f"The wallet {checksummed(self._signer.address)} holds "

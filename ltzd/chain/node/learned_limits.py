@@ -63,6 +63,9 @@ class NodeLimits:
         self._logs: LogLimits = log_limits(_LONGEST_LOG_RANGE, first.results, first.most_results)
         self._rate = Rate()
         self._rate_reason = ""
+        self._waiting = 0
+        self._first = asyncio.Lock()
+        """Held by the request that is sent next."""
 
     @property
     def batch_items(self) -> int:
@@ -95,18 +98,41 @@ class NodeLimits:
 
     # Rate
 
-    async def turn(self, calls: int, deadline: float) -> None:
+    async def turn(self, calls: int, deadline: float, queue: asyncio.Lock) -> None:
         """Waits until the node's rate allows so many calls, and counts them as sent.
 
-        Raises NodeUnavailable if this is later than `deadline`.
+        `queue` is the client's own. Clients of one node take turns, so that many requests of one
+        client delay those of another by one request each. Raises NodeUnavailable if the turn comes
+        later than `deadline`.
         """
-        while (ready := ready_at(self._rate, self.clock())) > self.clock():
-            if ready > deadline:
-                raise NodeUnavailable(
-                    f"The node refuses calls as too many: {self._rate_reason}", kind="rate_limited"
-                )
-            await asyncio.sleep(ready - self.clock())
+        if self._waiting or self._pause(deadline):
+            await self._take_turn(deadline, queue)
         self._rate = after_sending(self._rate, calls, self.clock())
+
+    async def _take_turn(self, deadline: float, queue: asyncio.Lock) -> None:
+        """Waits behind this client's earlier requests, and then in a queue of one per client."""
+        self._waiting += 1
+        try:
+            async with asyncio.timeout(deadline - self.clock()), queue, self._first:
+                # A refusal that arrives meanwhile makes the pause longer.
+                while pause := self._pause(deadline):  # noqa: ASYNC110
+                    await asyncio.sleep(pause)
+        except TimeoutError as error:
+            raise self._too_many() from error
+        finally:
+            self._waiting -= 1
+
+    def _pause(self, deadline: float) -> float:
+        """The seconds until the rate allows a call. Raises NodeUnavailable if after `deadline`."""
+        now = self.clock()
+        ready = ready_at(self._rate, now)
+        if ready > max(now, deadline):
+            raise self._too_many()
+        return ready - now
+
+    def _too_many(self) -> NodeUnavailable:
+        reason = f"The node refuses calls as too many: {self._rate_reason}"
+        return NodeUnavailable(reason, kind="rate_limited")
 
     def refused_rate(self, refusal: Refusal, reason: str) -> None:
         """Learns from a call refused as one too many; `reason` is the node's text."""

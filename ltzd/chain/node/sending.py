@@ -95,6 +95,7 @@ class CallSender:
         self._secrets = secrets
         self._ids = itertools.count(1)
         self._slots = asyncio.Semaphore(policy.connections)
+        self._queue = asyncio.Lock()
 
     async def call(self, call: RpcCall) -> Any:
         """The result of one call. Raises NodeUnavailable, RpcError."""
@@ -311,7 +312,7 @@ class CallSender:
     ) -> Any:
         until = min(deadline, self._limits.clock() + self._policy.patience_seconds)
         async with self._slot(until):
-            await self._limits.turn(len(calls), until)
+            await self._limits.turn(len(calls), until, self._queue)
             begun = self._limits.clock()
             try:
                 return await self._transport.exchange(body, ids)

@@ -140,8 +140,10 @@ def _transaction_lines(transaction: TransactionFacts) -> Iterator[tuple[str, str
 
 def _attempt(attempt: AttemptFacts) -> str:
     published = "not published" if attempt.published_at is None else iso(attempt.published_at)
-    return (
-        f"signed {iso(attempt.created_at)}, published {published}; at most "
-        f"{attempt.max_fee_per_gas / GWEI:g} gwei, "
+    fees = (
+        f"gas price {attempt.max_fee_per_gas / GWEI:g} gwei"
+        if attempt.is_legacy
+        else f"at most {attempt.max_fee_per_gas / GWEI:g} gwei, "
         f"{attempt.max_priority_fee_per_gas / GWEI:g} of it as a tip"
     )
+    return f"signed {iso(attempt.created_at)}, published {published}; {fees}"

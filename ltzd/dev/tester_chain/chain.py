@@ -20,6 +20,7 @@ from ltzd.dev.tester_chain.execution.block_builder import BlockPlan
 from ltzd.dev.tester_chain.execution.evm import BLOCK_GAS_LIMIT, CallOutcome, Evm
 from ltzd.dev.tester_chain.execution.fees import next_base_fee
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
+from ltzd.dev.tester_chain.execution.simulation import PlannedBlock, SimulatedBlock
 from ltzd.dev.tester_chain.execution.state import EvmState
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction, TransactionFields
 from ltzd.dev.tester_chain.pending import PendingBlocks
@@ -112,6 +113,11 @@ class TesterChain:
     async def pending_block(self) -> MinedBlock:
         """The block that would be mined now, with as much of the pool as executes in time."""
         return await self._pending.block()
+
+    async def simulate(
+        self, parent: MinedBlock, planned: Sequence[PlannedBlock]
+    ) -> list[SimulatedBlock]:
+        return await self._readers.run(partial(self.evm.simulate, parent, planned))
 
     # Sending
 

@@ -256,7 +256,7 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
 
 
 def _final_lag_seconds(chain: ChainFacts, progress: IndexProgress) -> float | None:
-    """The age of the newest final block against the head; None without a block time."""
+    """The age of the newest final block against the head, or None without a block time."""
     if progress.block_seconds is None:
         return None
     return max(0, progress.head_number - chain.final_number) * progress.block_seconds

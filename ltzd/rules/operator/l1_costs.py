@@ -38,15 +38,15 @@ class L1Costs:
     operator_fee_without_gas: int = 0
     operator_fee_of_sample: int = 0
 
-    def max_fee_wei(self, data_bytes: int, gas_limit: int) -> int:
-        """The most that a transaction should cost beside its gas."""
-        l1_fee = _at(self.fee_without_data, self.fee_of_sample, data_bytes, SAMPLE_BYTES)
-        return _MARGIN * (l1_fee + self.operator_fee_wei(gas_limit))
+    def max_fee_wei(self, data_bytes: int, gas_limit: int, count: int = 1) -> int:
+        """The most that transactions with so much data and gas together cost beside their gas."""
+        l1_fee = _at(self.fee_without_data, self.fee_of_sample, data_bytes, SAMPLE_BYTES, count)
+        return _MARGIN * (l1_fee + self.operator_fee_wei(gas_limit, count))
 
-    def operator_fee_wei(self, gas: int) -> int:
-        """The OP-stack's operator fee of a transaction that uses this gas (Isthmus and later)."""
+    def operator_fee_wei(self, gas: int, count: int = 1) -> int:
+        """The OP-stack's operator fee of transactions that use this gas (Isthmus and later)."""
         without_gas, of_sample = self.operator_fee_without_gas, self.operator_fee_of_sample
-        return _at(without_gas, of_sample, gas, OPERATOR_FEE_SAMPLE)
+        return _at(without_gas, of_sample, gas, OPERATOR_FEE_SAMPLE, count)
 
     def gas(self, data_bytes: int) -> int:
         """The gas that the chain adds now to the gas that a call uses."""
@@ -62,5 +62,5 @@ class L1Costs:
 NO_L1_COSTS: Final = L1Costs()
 
 
-def _at(at_zero: int, at_sample: int, size: int, sample: int) -> int:
-    return at_zero + -(-max(0, at_sample - at_zero) * size // sample)
+def _at(at_zero: int, at_sample: int, size: int, sample: int, count: int = 1) -> int:
+    return count * at_zero + -(-max(0, at_sample - at_zero) * size // sample)

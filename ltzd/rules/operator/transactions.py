@@ -46,10 +46,6 @@ class GasCost:
     effective_gas_price: int
     l1_fee_wei: int = 0
 
-    @property
-    def wei(self) -> int:
-        return self.gas_used * self.effective_gas_price + self.l1_fee_wei
-
 
 @dataclass(frozen=True, slots=True)
 class Inclusion:

@@ -24,6 +24,8 @@ class AttemptFacts:
     published_at: datetime | None
     is_cancellation: bool = False
     """A self-transfer: nodes refuse the mint with this nonce."""
+    is_legacy: bool = False
+    """A transaction of type 0, whose two fees are its one gas price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ async def _attempts(connection: Connection, transaction_id: int | None) -> tuple
     rows = await connection.fetch(
         """
         SELECT hash, max_fee_per_gas, max_priority_fee_per_gas, created_at, published_at,
-               is_cancellation
+               is_cancellation, octet_length(raw) > 0 AND get_byte(raw, 0) >= 192
           FROM attempts
          WHERE transaction_id = $1
          ORDER BY created_at, max_fee_per_gas

@@ -29,6 +29,7 @@ from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, R
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.store.database import Pool, session
 from ltzd.values import Address
+from tests.support.chain.chain_kinds import OpStackNode
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
 from tests.support.relays.allowed_calls import CONTRACTS
 from tests.support.relays.lanes import RelayWorld, a_relay_world, row_states
@@ -377,3 +378,15 @@ async def test_a_spent_total_budget_refuses_relays_before_any_request_to_a_node(
             await relayer.precheck(USER, None, ANN)
     assert [process.world.node.call_counts[method] for method in methods] == before
     assert await row_states(process.world.observer) == ["mined"]
+
+
+async def test_a_relay_reserves_a_rollups_fee_for_its_data(process: RelayerProcess) -> None:
+    node = process.world.node
+    node.mines_at_once = True
+    plain = 90_000 * (2 * node.base_fee + node.tip)
+    rollup = OpStackNode()
+    node._methods["eth_getCode"] = rollup._code
+    node.run_call = rollup.run_call  # type: ignore[method-assign]
+    data_bytes = len(process.request().data)
+    l1_fee = rollup.l1_fee(data_bytes + 200)
+    assert plain + l1_fee < await reserved_wei(process) < plain + 3 * l1_fee

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ltzd.chain.node.l1_costs import ARB_SYS, NODE_INTERFACE
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
@@ -209,6 +210,48 @@ async def test_a_call_that_reverts_with_any_gas_is_refused_with_its_revert_reaso
     revert = reverted(a_revert_string("paused"))
     refused = await refusal(Script(eth_call=revert, eth_estimateGas=revert), wanted=30_000)
     assert isinstance(refused, TransactionFailed)
+
+
+# --- rollups ----------------------------------------------------------------------------------
+
+L1_GAS = 9_000
+
+
+def on_arbitrum(own_gas: int, estimate: int) -> Script:
+    """A call that needs `own_gas`, beside the gas that the rollup takes for its data."""
+
+    def code(request: Any) -> object:
+        return result(request, "0xfe" if request["params"][0] == hex_of(ARB_SYS) else "0x")
+
+    def call(request: Any) -> object:
+        asked = request["params"][0]
+        if asked["to"] == hex_of(NODE_INTERFACE):
+            return result(request, hex_of(L1_GAS.to_bytes(32, "big") + bytes(64)))
+        is_enough = int(asked["gas"], 16) >= own_gas
+        return result(request, "0x") if is_enough else error(request, "out of gas")
+
+    return Script(eth_getCode=code, eth_call=call, eth_estimateGas=hex(estimate))
+
+
+async def test_a_relay_is_simulated_without_the_gas_that_a_rollup_takes_for_its_data() -> None:
+    """Simulated with all of its gas the call would pass, and fail on the chain."""
+    script = on_arbitrum(own_gas=80_000, estimate=89_000)
+    assert await gas_limit(script, wanted=89_000) == 89_000
+    refused = await refusal(on_arbitrum(own_gas=80_000, estimate=89_000), wanted=88_999)
+    assert isinstance(refused, ValidationFailed)
+    assert refused.details == {"gasLimit": 88_999, "neededGas": 98_000}
+
+
+async def test_a_cached_estimate_does_not_hide_that_a_rollup_takes_more() -> None:
+    script = on_arbitrum(own_gas=80_000, estimate=90_000)
+    async with simulator(script) as relay_simulator:
+        for _ in range(2):
+            limit = await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+            assert limit == 90_000 * 5 // 4
+        assert script.count("eth_estimateGas") == 1
+        script.answers["eth_call"] = on_arbitrum(82_000, 0).answers["eth_call"]
+        script.answers["eth_estimateGas"] = hex(91_000)
+        assert await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 91_000 * 5 // 4
 
 
 # --- reasons ----------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ from ltzd.daemon.settings.identity import OidcIdentitySettings, VendorIdentitySe
 from ltzd.daemon.settings.settings import RelaySettings, Settings, read_node, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.database_connections import PoolPolicy
+from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from tests.support.secret_files import write_secret
 
@@ -215,7 +216,10 @@ def test_every_fault_is_told_at_once_with_its_place(
             "LTZD_HTTP__PROT: unknown key",
             "LTZD_ADMIN__PORT: must be a valid integer, unable to parse string as an integer",
             f"ltzd.toml:2: master_key_file: {missing} cannot be read: No such file or directory",
-            "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http://",
+            (
+                "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http:// or "
+                "wss:// or ws://"
+            ),
             "ltzd.toml:10: contracts.first_block: must be greater than or equal to 0",
             "ltzd.toml:11: contracts.third: unknown key",
             "ltzd.toml:15: identity.app_id: is missing",
@@ -240,6 +244,8 @@ def test_every_fault_is_told_at_once_with_its_place(
         ),
         ("[identity]", "max_fee_gwei = 101\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
         ("[identity]", "max_fee_gwei = nan\n[identity]", "ltzd.toml:14: operator.max_fee_gwei:"),
+        ("[contracts]", "final_depth = 0\n[contracts]", "ltzd.toml:5: node.final_depth:"),
+        ("[contracts]", "final_seconds = -1\n[contracts]", "ltzd.toml:5: node.final_seconds:"),
         ("[identity]", "min_tip_gwei = -1\n[identity]", "ltzd.toml:14: operator.min_tip_gwei:"),
         (
             "[identity]",
@@ -287,6 +293,18 @@ def test_a_fault_is_named(folder: Path, old: str, new: str, fault: str) -> None:
 
     assert [line for line in faults if line.startswith(fault)]
     assert "hunter2" not in "".join(faults)
+
+
+def test_tips_and_finality_have_defaults_and_can_be_set(folder: Path) -> None:
+    settings = read_settings(a_file(folder, SHORT))
+    assert settings.operator.fees() == FeePolicy(cap=100 * GWEI, min_tip=GWEI // 10)
+    assert (settings.node.final_depth, settings.node.final_seconds) == (64, 60)
+    text = SHORT.replace("[node]", "[node]\nfinal_depth = 256\nfinal_seconds = 600")
+    settings = read_settings(
+        a_file(folder, text.replace("[identity]", "min_tip_gwei = 0\nmax_fee_gwei = 1\n[identity]"))
+    )
+    assert settings.operator.fees() == FeePolicy(cap=GWEI, min_tip=0)
+    assert (settings.node.final_depth, settings.node.final_seconds) == (256, 600)
 
 
 def test_proxies_are_networks_or_addresses_of_both_families(

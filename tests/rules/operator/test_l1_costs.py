@@ -36,6 +36,19 @@ def test_the_most_is_twice_the_price_of_now() -> None:
     assert arbitrum.extra_gas(100) == 2_400
 
 
+@given(all_costs, st.lists(st.tuples(sizes, st.integers(0, 10**7)), max_size=20))
+def test_the_reserve_of_many_is_that_of_each(
+    costs: L1Costs, transactions: list[tuple[int, int]]
+) -> None:
+    together = costs.max_fee_wei(
+        sum(size for size, _ in transactions),
+        sum(gas for _, gas in transactions),
+        len(transactions),
+    )
+    alone = sum(costs.max_fee_wei(size, gas) for size, gas in transactions)
+    assert alone - 4 * len(transactions) <= together <= alone
+
+
 def test_a_curve_below_the_straight_line_is_covered() -> None:
     """GasPriceOracle's fee has a floor for small data, and grows in a straight line above it."""
 

@@ -12,7 +12,7 @@ from eth_utils.exceptions import ValidationError
 
 from ltzd.dev.tester_chain.execution.block import Header, MinedBlock, MinedLog, MinedReceipt
 from ltzd.dev.tester_chain.execution.ordered_trie import ordered_root
-from ltzd.dev.tester_chain.execution.state import EvmState, created_address
+from ltzd.dev.tester_chain.execution.state import EvmState, Execution, created_address
 from ltzd.dev.tester_chain.execution.transaction import EvmTransaction
 from ltzd.values import Address, Hash32
 
@@ -37,7 +37,7 @@ class BuiltBlock:
     """Candidates that cannot be mined in this or any later block."""
 
 
-class _UnrunnableError(Exception):
+class UnrunnableError(Exception):
     def __init__(self, transaction: EvmTransaction) -> None:
         super().__init__(transaction.hash.hex())
         self.transaction = transaction
@@ -52,12 +52,12 @@ def build(
     """
     unrunnable: list[EvmTransaction] = []
     while True:
-        header = _new_header(plan) if begun is None else begun.header.copy(timestamp=plan.timestamp)
+        header = new_header(plan) if begun is None else begun.header.copy(timestamp=plan.timestamp)
         until = time.monotonic() + plan.seconds_at_most
-        filling = _BlockFiller(state_for(header), header, until, begun)
+        filling = BlockFiller(state_for(header), header, until, begun)
         try:
             filling.fill(plan.transactions)
-        except _UnrunnableError as error:
+        except UnrunnableError as error:
             # py-evm may have left the state half changed: start again without this candidate.
             unrunnable.append(error.transaction)
             rest = [each for each in plan.transactions if each is not error.transaction]
@@ -66,16 +66,20 @@ def build(
             return BuiltBlock(filling.sealed(plan.parent), (*unrunnable, *filling.dropped))
 
 
-class _BlockFiller:
+class BlockFiller:
     def __init__(
-        self, state: EvmState, header: Header, until_monotonic: float, begun: MinedBlock | None
+        self,
+        state: EvmState,
+        header: Header,
+        until_monotonic: float = float("inf"),
+        begun: MinedBlock | None = None,
     ) -> None:
         self._state = state
         self._header = header
         self._until = until_monotonic
         self._included = [] if begun is None else list(begun.transactions)
         self._receipts = [] if begun is None else list(begun.receipts)
-        self._gas_used = 0 if begun is None else int(begun.header.gas_used)
+        self.gas_used = 0 if begun is None else int(begun.header.gas_used)
         self._log_count = sum(len(receipt.logs) for receipt in self._receipts)
         self.dropped: list[EvmTransaction] = []
 
@@ -90,7 +94,7 @@ class _BlockFiller:
             elif not self._fits(transaction):
                 skipped_senders.add(transaction.sender)
             else:
-                self._include(transaction)
+                self.include(transaction)
                 # Checked after an inclusion, so that every block makes progress.
                 if time.monotonic() > self._until:
                     break
@@ -104,7 +108,7 @@ class _BlockFiller:
         pairs = zip(self._included, self._receipts, strict=True)
         header = self._header.copy(
             state_root=self._state.root,
-            gas_used=self._gas_used,
+            gas_used=self.gas_used,
             bloom=bloom,
             transaction_root=ordered_root([transaction.raw for transaction in self._included]),
             receipt_root=ordered_root(
@@ -126,25 +130,25 @@ class _BlockFiller:
         return (
             transaction.nonce == self._state.nonce(transaction.sender)
             and transaction.max_fee_per_gas >= self._header.base_fee_per_gas
-            and self._gas_used + transaction.gas <= self._header.gas_limit
+            and self.gas_used + transaction.gas <= self._header.gas_limit
         )
 
-    def _include(self, transaction: EvmTransaction) -> None:
+    def include(self, transaction: EvmTransaction) -> Execution:
+        """Raises UnrunnableError; the state is then unusable."""
         try:
             execution = self._state.run(transaction)
         except (VMError, ValidationError, RecursionError) as error:
-            raise _UnrunnableError(transaction) from error
+            raise UnrunnableError(transaction) from error
         computation = execution.computation
-        self._gas_used += execution.gas_used
+        self.gas_used += execution.gas_used
         logs = self._logs(computation)
         self._log_count += len(logs)
         created = None if transaction.to else created_address(transaction.sender, transaction.nonce)
         self._included.append(transaction)
         self._receipts.append(
-            MinedReceipt(
-                not computation.is_error, execution.gas_used, self._gas_used, logs, created
-            )
+            MinedReceipt(not computation.is_error, execution.gas_used, self.gas_used, logs, created)
         )
+        return execution
 
     def _logs(self, computation: ComputationAPI) -> tuple[MinedLog, ...]:
         return tuple(
@@ -159,7 +163,7 @@ class _BlockFiller:
         )
 
 
-def _new_header(plan: BlockPlan) -> Header:
+def new_header(plan: BlockPlan) -> Header:
     header: Header = PragueBlockHeader
     return header(
         difficulty=0,

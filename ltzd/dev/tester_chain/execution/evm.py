@@ -26,6 +26,7 @@ from ltzd.dev.tester_chain.execution.block import Header, MinedBlock
 from ltzd.dev.tester_chain.execution.block_builder import BlockPlan, BuiltBlock, build
 from ltzd.dev.tester_chain.execution.overrides import NO_OVERRIDES, Overrides
 from ltzd.dev.tester_chain.execution.proofs import AccountProof, account_proof
+from ltzd.dev.tester_chain.execution.simulation import PlannedBlock, SimulatedBlock, simulate
 from ltzd.dev.tester_chain.execution.state import EvmState, Execution, created_address
 from ltzd.dev.tester_chain.execution.transaction import (
     AccessList,
@@ -126,9 +127,14 @@ class Evm:
         )
         try:
             execution = state.run(message)
-            return _outcome(execution, _accessed(message, state, header.coinbase))
+            return outcome_of(execution, _accessed(message, state, header.coinbase))
         except (VMError, ValidationError) as error:
             return CallOutcome(b"", request.gas, 0, _error_text(error), is_revert=False)
+
+    def simulate(self, parent: MinedBlock, planned: Sequence[PlannedBlock]) -> list[SimulatedBlock]:
+        """Blocks after `parent` that are kept nowhere. Raises JsonRpcError."""
+        layer = AtomicDB(BatchDB(self._database(parent)))
+        return simulate(parent, planned, partial(self._state, database=layer), layer)
 
     def proof(self, block: MinedBlock, address: Address, slots: Sequence[int]) -> AccountProof:
         return account_proof(self._database(block), block.state_root, address, slots)
@@ -185,7 +191,7 @@ def _accessed(transaction: EvmTransaction, state: EvmState, coinbase: Address) -
     )
 
 
-def _outcome(execution: Execution, accessed: AccessList) -> CallOutcome:
+def outcome_of(execution: Execution, accessed: AccessList = ()) -> CallOutcome:
     computation, used = execution.computation, execution.gas_used
     if not computation.is_error:
         refunded = execution.gas_refunded

@@ -13,6 +13,7 @@ from ltzd.dev.tester_chain.json_rpc.methods import (  # noqa: F401 - each adds i
     proofs,
     reorgs,
     signing,
+    simulations,
     state_dumps,
     sync_sending,
     time_and_mining,
