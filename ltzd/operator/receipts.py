@@ -17,6 +17,7 @@ from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import (
     BlockTestimony,
     ReceiptOpinion,
+    ReceiptWait,
     block_testimony,
     is_block_lost,
     is_receipt_believed,
@@ -111,7 +112,8 @@ class ReceiptReader:
         for receipt, given in zip(receipts, opinions, strict=True):
             since = self._previous.get(receipt.transaction_hash, now)
             is_final = receipt.block_number <= final_number
-            if is_receipt_believed(given, now - since, self._patience, is_final=is_final):
+            wait = ReceiptWait(now - since, self._patience)
+            if is_receipt_believed(given, wait, is_alone=view.node.is_alone, is_final=is_final):
                 believed.append(receipt)
                 continue
             self._unconfirmed[receipt.transaction_hash] = since
