@@ -192,9 +192,9 @@ async def test_a_block_named_by_hash_is_read_and_an_unknown_one_refused(
     node: Rpc, emitter: str
 ) -> None:
     wallet = await node.funded()
-    await _send(node, wallet, 0, to=emitter, data=CALLDATA, gas=100_000)
-    block = await node.block()
-    await _send(node, wallet, 1, to=emitter, data=CALLDATA, gas=100_000)
+    call = {"to": emitter, "data": CALLDATA, "gas": 100_000}
+    first, _ = [await node.receipt(await _send(node, wallet, nonce, **call)) for nonce in (0, 1)]
+    block = await node("eth_getBlockByHash", first["blockHash"], False)
     reads: list[tuple[str, list[Any]]] = [
         ("eth_call", [{"to": emitter}]),
         ("eth_getBalance", [wallet.address]),
