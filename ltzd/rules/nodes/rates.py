@@ -61,11 +61,11 @@ def after_acceptance(rate: Rate, calls: int) -> Rate:
     """The rate after the node answered calls."""
     if rate.per_second is None:
         return rate
-    rate = replace(rate, is_learning=True)
     grown = rate.per_second + rate.step * calls / rate.per_second
     if grown >= _UNLIMITED_RATE:
         return replace(rate, per_second=None, pause_seconds=_FIRST_PAUSE_SECONDS)
-    return replace(rate, per_second=grown, pause_seconds=_FIRST_PAUSE_SECONDS)
+    first = _FIRST_PAUSE_SECONDS
+    return replace(rate, per_second=grown, pause_seconds=first, is_learning=True)
 
 
 def after_rate_refusal(rate: Rate, now: float, named_seconds: float | None = None) -> Rate:
