@@ -57,7 +57,7 @@ MINUTES ?= 10
 
 campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=10; SEED=… repeats a run
 	@LTZD_CAMPAIGN_MINUTES=$(MINUTES) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
-		tests/faults/test_untrusted_nodes.py tests/faults/test_nodes_over_time.py $(ARGS)
+		tests/faults/nodes/test_untrusted_nodes.py tests/faults/nodes/test_nodes_over_time.py $(ARGS)
 
 contracts: ## Compile the contracts into ltzd/chain/compiled
 	@scripts/with-node npm run build --silent

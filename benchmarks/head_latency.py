@@ -1,8 +1,8 @@
 """The time from a block that anvil mines until its rows are visible in PostgreSQL.
 
-Each block holds a transfer of LTZ. It is ordered from the node at a random moment, and a second
-connection reads `transfers` again and again until the row is there. The time to mine the block
-counts too.
+Each block holds a transfer of LTZ. The block is ordered from the node at a random moment, and a
+second connection reads `transfers` again and again until the row is there. The time to mine the
+block counts too.
 """
 
 import asyncio

@@ -12,6 +12,7 @@ import structlog
 from ltzd.chain.contracts.ltz import MAX_UNITS, decode_mint_limit, mint_limit_call
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.views import ChainViews
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
 from ltzd.store import payments
@@ -42,7 +43,7 @@ class MintCapacity:
         timeout_seconds: float = 1.0,
     ) -> None:
         self._pool = pool
-        self._node = node
+        self._views = ChainViews(node)
         self._chain_id = chain_id
         self._ltz = ltz
         self._clock = clock
@@ -94,7 +95,7 @@ class MintCapacity:
         calls = [(self._ltz, mint_limit_call(wallet)) for wallet in wallets]
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                answers = await self._node.views(calls)
+                answers = await self._views.decide(lambda view: view.views(calls))
             most = max(decode_mint_limit(answer)[0] for answer in answers)
             return min(most, MAX_UNITS) // LTZ
         except (NodeUnavailable, RpcError, ValueError, TimeoutError) as error:

@@ -78,6 +78,8 @@ class Follower:
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
         self._announced = 0
+        self._is_fruitless = False
+        """Whether the last announcement has led to no block yet."""
         self._retry_seconds = policy.retry_seconds
         self._expected = 0
         """A height that the next look reads up to: announced, or seen in the last look."""
@@ -123,18 +125,22 @@ class Follower:
         """Waits until a node announces a head, or the next poll is due.
 
         An announced head that the node in use lacks is looked for again soon, with growing pauses.
+        While announcements lead to no block, a node that repeats them causes no more looks than
+        polling does.
         """
         policy = self._policy
-        if self._cursor is not None and self._announced > self._cursor.number:
+        if self._is_fruitless:
             await asyncio.sleep(self._retry_seconds)
-            if self._retry_seconds >= policy.poll_seconds:
-                self._announced = 0
+            may_retry = self._retry_seconds < policy.poll_seconds
             self._retry_seconds = min(2 * self._retry_seconds, policy.poll_seconds)
-        else:
-            block_time = self._block_times.seconds()
-            seconds = poll_seconds(block_time, policy.poll_seconds, policy.slowest_poll_seconds)
-            self._announced = await self._heads.wait(seconds) or 0
-        self._expected = self._announced
+            if may_retry and self._cursor is not None and self._announced > self._cursor.number:
+                self._expected = self._announced
+                return
+        block_time = self._block_times.seconds()
+        seconds = poll_seconds(block_time, policy.poll_seconds, policy.slowest_poll_seconds)
+        announced = await self._heads.wait(seconds)
+        self._is_fruitless = announced is not None
+        self._announced = self._expected = announced or 0
 
     async def begin_term(self) -> None:
         """Begins a term by raising the epoch, which fences off the holders of earlier terms.
@@ -160,10 +166,23 @@ class Follower:
         """Compares one node's head with the cursor and acts on it.
 
         Returns whether the next step can follow at once. Everything that is written comes from one
-        node; the others are asked where the decision needs a second opinion.
+        node; the others are asked where the decision needs a second opinion. If the node fails, the
+        next one is used at once.
         """
+        node = self._node.pinned()
         try:
-            return await self._step(self._node.pinned())
+            return await self._step(node)
+        except NodeUnavailable as error:
+            self._cursor = None
+            others = node.others()
+            if not others:
+                raise
+            log.info("indexer.next_node", reason=error.message)
+        except BaseException:
+            self._cursor = None
+            raise
+        try:
+            return await self._step(others[0])
         except BaseException:
             self._cursor = None
             raise
@@ -201,7 +220,7 @@ class Follower:
         self._block_times = self._block_times.with_head(look.head.number, look.head.timestamp, now)
         if look.head.number > self._head_number or self._head_seen_at is None:
             self._head_number, self._head_seen_at = look.head.number, now
-        self._heads.observe(look.head.number, look.head.timestamp)
+        self._heads.observe(look.head)
         self._measure(cursor, look.head)
         return replace(look, final=final)
 
@@ -214,7 +233,7 @@ class Follower:
             self._note_misfit(node)
             return False
         self._misfits, self._has_doubted = 0, False
-        self._retry_seconds = self._policy.retry_seconds
+        self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
         cursor = await self._commit(cursor, block_range, look.head.number)
         await self._finalize(node, cursor, look.final)
         self._expected = look.head.number

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Protocol
 
+from ltzd.chain.node.node import Header
+
 
 class HeadAnnouncements(Protocol):
     """Heads that nodes announce by themselves. An announcement is a hint, never a fact."""
@@ -13,8 +15,8 @@ class HeadAnnouncements(Protocol):
         Returns None if none is announced within `seconds`.
         """
 
-    def observe(self, number: int, timestamp: int) -> None:
-        """Tells of a head that the follower has read from a node. `timestamp`: Unix seconds."""
+    def observe(self, head: Header) -> None:
+        """Tells of a head that the follower has read from a node."""
 
 
 class NoAnnouncements:
@@ -24,5 +26,5 @@ class NoAnnouncements:
         await asyncio.sleep(seconds)
         return None
 
-    def observe(self, number: int, timestamp: int) -> None:
+    def observe(self, head: Header) -> None:
         pass

@@ -39,7 +39,7 @@ class IndexerPolicy:
     stall_seconds: float = 6.0
     """How long a second node may be silent before one node's word counts, and how long a branch may
     stand still before another branch that grows wins over it."""
-    opinion_seconds: float = 4.0
+    opinion_seconds: float = 5.0
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""

@@ -94,7 +94,7 @@ function next(watch) {
       },
       onError: reject,
     });
-    setTimeout(10_000, null, { ref: false }).then(() => reject(new Error("no notification")));
+    setTimeout(30_000, null, { ref: false }).then(() => reject(new Error("no notification")));
   });
 }
 

@@ -193,12 +193,40 @@ async def test_a_node_that_comes_back_on_another_chain_is_left_out_and_named(see
     await seen.reasons_are(None, "other_chain")
 
 
-async def test_two_nodes_that_contradict_each_other_are_both_named(seen: Seen) -> None:
-    for _ in range(6):
-        await seen.post()
-    seen.nodes[0].faults = Faults(lies=(lies.forged_blocks,))
-    await seen.reasons_are("disagrees", "disagrees")
+async def test_a_node_that_contradicts_itself_is_named_and_used_if_no_other_one_is_left(
+    seen: Seen,
+) -> None:
+    """The only node shows a lane's transactions as mined, and the wallet's nonce below them."""
+    alone, other = seen.nodes
+    await other.cut()
+    await seen.reasons_are(None, "unreachable")
+    alone.faults = Faults(lies=(lies.false_nonce(-3),))
+    answers = [await seen.post() for _ in range(5)]
+    assert {answer.status for answer in answers} <= {200, 202}
+    await seen.reasons_are("disagrees", "unreachable")
     status, answer = await seen.readyz()
     assert (status, len(answer["warnings"])) == (200, 2)
+    assert "contradicts other nodes or itself" in answer["warnings"][0]
     await seen.health_is("degraded", "degraded")
-    assert 'reason="disagrees"} 1.0' in await seen.metrics()
+    shown = await ltzd_apart("status", "--admin-url", seen.admin_url, COLUMNS="120")
+    assert line_of(shown.out, alone)[1] == "last"
+
+    await seen.heal()
+    await all_minted(seen.instance)
+    await assert_books_agree(seen.instance, answers)
+
+
+async def test_a_node_that_shows_other_blocks_than_the_other_one_is_named(seen: Seen) -> None:
+    for _ in range(6):
+        await seen.post()
+    liar = seen.nodes[0]
+    liar.faults = Faults(lies=(lies.forged_blocks,))
+
+    async def is_named() -> bool:
+        return (await seen.reasons())[0] == "disagrees"
+
+    await until(is_named, NOTICED_SECONDS)
+    status, answer = await seen.readyz()
+    name = liar.url.removeprefix("http://")
+    assert (status, f"Node {name} contradicts" in answer["warnings"][0]) == (200, True)
+    assert f'node_unfit{{node="{name}",reason="disagrees"}} 1.0' in await seen.metrics()

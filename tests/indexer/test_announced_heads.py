@@ -43,9 +43,8 @@ class ScriptedHeads:
         except TimeoutError:
             return None
 
-    def observe(self, number: int, timestamp: int) -> None:
-        assert timestamp > 0
-        self.observed.append(number)
+    def observe(self, head: Header) -> None:
+        self.observed.append(head.number)
 
 
 async def cursor_of(pool: Pool, chain_id: int = CHAIN_ID) -> int:
@@ -139,6 +138,24 @@ async def test_a_head_that_no_node_has_costs_a_few_looks(pool: Pool, database_ur
             return await cursor_of(pool) == 4
 
         await until(is_indexed)
+
+
+async def test_a_flood_of_announcements_causes_no_more_looks_than_polling(
+    pool: Pool, database_url: str
+) -> None:
+    node = FakeNode()
+    node.mine(3)
+    policy = replace(NEVER_POLLS, poll_seconds=0.04, retry_seconds=0.01)
+    async with following(pool, database_url, node.node, await follow(pool, node), policy) as heads:
+        looks, began = len(heads.observed), asyncio.get_running_loop().time()
+        for _ in range(20):
+            await heads.queue.put(2)
+
+        async def have_all_been_taken() -> bool:
+            return len(heads.observed) >= looks + 20
+
+        await until(have_all_been_taken)
+        assert asyncio.get_running_loop().time() - began >= 15 * policy.poll_seconds
 
 
 async def test_polls_follow_the_measured_block_time(pool: Pool, database_url: str) -> None:

@@ -7,6 +7,7 @@ from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.actions.relayer.wallets import RelayWallets
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.views import ChainViews
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import FeePolicy
@@ -25,6 +26,7 @@ class RelayContext:
     waiters: RelayWaiters
     simulator: RelaySimulator
     wallets: RelayWallets
+    views: ChainViews
     clock: Clock = loop_time
 
     @classmethod
@@ -45,5 +47,6 @@ class RelayContext:
             RelayWaiters(pool, wakeups, clock),
             RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
+            ChainViews(node, clock),
             clock,
         )

@@ -18,6 +18,7 @@ from ltzd.actions.relayer.outcomes import NOT_SENT_IN_TIME, RelayOutcomes
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable, NotFound, TransactionFailed, Unavailable
@@ -59,7 +60,7 @@ class Relayer:
         policy: RelayPolicy,
     ) -> None:
         self._pool = context.pool
-        self._node = context.node
+        self._views = context.views
         self._contracts = context.contracts
         self._waiters = context.waiters
         self._simulator = context.simulator
@@ -193,12 +194,17 @@ class Relayer:
         identity = await self._check_gas_budgets(request.user, caller)
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
-            await self._check_limits(caller, request, decoded.claim, usage)
+            view = await self._views.newest()
+            await self._check_limits(caller, request, decoded.claim, usage, view)
             await self._wait_until_idle(request.user, deadline)
             return None
-        plan = await self._plan(decoded)
-        claim_limit = await self._check_limits(caller, request, plan.claim, usage)
-        new = await self._simulate(request, plan, claim_limit, usage, identity)
+
+        async def simulate(view: ChainView) -> NewRelay:
+            plan = await self._plan(decoded, view)
+            claim_limit = await self._check_limits(caller, request, plan.claim, usage, view)
+            return await self._simulate(request, plan, claim_limit, usage, identity, view)
+
+        new = await self._views.decide(simulate)
         self._check_deadline(deadline)
         admission = await self._admission.admit(new)
         if isinstance(admission, Conflict):
@@ -221,10 +227,10 @@ class Relayer:
         if self._clock() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
 
-    async def _plan(self, decoded: DecodedRelay) -> RelayPlan:
+    async def _plan(self, decoded: DecodedRelay, view: ChainView) -> RelayPlan:
         views = decoded.required_views
         try:
-            answers = await self._node.views(views) if views else []
+            answers = await view.views(views) if views else []
         except RpcError as error:
             raise NodeUnavailable(f"eth_call: {error.message}") from error
         return decoded.plan(answers, await self._wallets.all())
@@ -236,6 +242,7 @@ class Relayer:
         claim_limit: ClaimLimit | None,
         usage: RelayUsage,
         identity: str,
+        view: ChainView,
     ) -> NewRelay:
         """Raises TransactionFailed for a call that would revert and has no idempotency key."""
         sender = plan.wallet or await self._wallets.first()
@@ -250,7 +257,7 @@ class Relayer:
             identity=identity,
         )
         try:
-            gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit)
+            gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, view)
         except TransactionFailed as failed:
             await self._check_claims_again(request, plan.claim)
             if request.idempotency_key is None:
@@ -265,7 +272,9 @@ class Relayer:
         self, request: RelayRequest, claim: RequestedClaim | None
     ) -> None:
         """A claim that reverts because another one was mined meanwhile is over the limit."""
-        limit = None if claim is None else await self._claim_limit(request, claim)
+        if claim is None:
+            return
+        limit = await self._claim_limit(request, claim, await self._views.newest())
         if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
             raise claim_limit_reached(limit.claim.collection_id, limit.on_chain, limit.most)
 
@@ -275,9 +284,10 @@ class Relayer:
         request: RelayRequest,
         claim: RequestedClaim | None,
         usage: RelayUsage,
+        view: ChainView,
     ) -> ClaimLimit | None:
         check_hour(usage)
-        claim_limit = None if claim is None else await self._claim_limit(request, claim)
+        claim_limit = None if claim is None else await self._claim_limit(request, claim, view)
         if claim_limit is not None:
             check_claims(usage, claim_limit)
         if claim is not None:
@@ -286,11 +296,13 @@ class Relayer:
             )
         return claim_limit
 
-    async def _claim_limit(self, request: RelayRequest, claim: RequestedClaim) -> ClaimLimit | None:
+    async def _claim_limit(
+        self, request: RelayRequest, claim: RequestedClaim, view: ChainView
+    ) -> ClaimLimit | None:
         """Returns None for an unknown collection, which the simulation will refuse."""
         collection_id = claim.collection_id
         try:
-            collection, claims = await self._node.views(
+            collection, claims = await view.views(
                 [
                     (request.to, perk_nft.collection_call(collection_id)),
                     (request.to, perk_nft.claims_of_call(request.user, collection_id)),

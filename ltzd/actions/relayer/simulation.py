@@ -12,6 +12,7 @@ from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node, Revert
+from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
@@ -42,8 +43,10 @@ class RelaySimulator:
         self._estimates = GasEstimateCache()
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
 
-    async def gas_limit(self, plan: RelayPlan, sender: Address, requested: int | None) -> int:
-        """Return the gas limit to send the call with, after a simulation that passed.
+    async def gas_limit(
+        self, plan: RelayPlan, sender: Address, requested: int | None, view: ChainView
+    ) -> int:
+        """Return the gas limit to send the call with, after a simulation in a view that passed.
 
         The limit is the requested one, or a quarter more than the call needs now. The call is never
         simulated with more gas than it is sent with, nor with so little that nodes would disagree
@@ -51,13 +54,14 @@ class RelaySimulator:
         """
         least = check_gas_limit(plan.data, requested)
         if plan.inner_call is not None:
-            least = max(least, await self._gas_for_inner_call(plan.inner_call, sender))
+            least = max(least, await self._gas_for_inner_call(plan.inner_call, sender, view))
         if requested is None:
-            return max(least, await self._sufficient_gas(plan, sender))
-        if requested >= least and await self._passes_with(plan, sender, requested):
+            return max(least, await self._sufficient_gas(plan, sender, view))
+        if requested >= least and await self._passes_with(plan, sender, requested, view):
             return requested
         l1_costs = await self._l1_costs.get()
-        needed = max(least, await self._estimate(plan, sender)) + l1_costs.gas(len(plan.data))
+        estimate = await self._estimate(plan, sender, view)
+        needed = max(least, estimate) + l1_costs.gas(len(plan.data))
         raise ValidationFailed(
             "gasLimit is too small for this call", gasLimit=requested, neededGas=needed
         )
@@ -103,52 +107,64 @@ class RelaySimulator:
         self, to: Address, data: bytes, sender: Address, block: int
     ) -> bytes | None:
         """Simulate a call that failed in this block there, then at the block before it."""
+        try:
+            node = self._node.pinned()
+        except NodeUnavailable:
+            return None
         for at in (block, block - 1):
             try:
-                revert = await self._node.simulate_call(to, data, sender, at=at)
+                revert = await node.simulate_call(to, data, sender, at=at)
             except NodeUnavailable:
                 continue
             if revert is not None and revert.data is not None:
                 return revert.data
         return None
 
-    async def _gas_for_inner_call(self, call: tuple[Address, bytes], sender: Address) -> int:
+    async def _gas_for_inner_call(
+        self, call: tuple[Address, bytes], sender: Address, view: ChainView
+    ) -> int:
         """Return the gas below which the inner call could fail while the whole call succeeds."""
         to, data = call
-        needed = await self._node.estimate_gas(to, data, sender)
+        needed = await view.node.estimate_gas(to, data, sender, view.head)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         return _with_margin(needed)
 
-    async def _sufficient_gas(self, plan: RelayPlan, sender: Address) -> int:
+    async def _sufficient_gas(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
         if plan in self._estimates:
-            return await self._cached_gas(plan, sender) or await self._new_estimate(plan, sender)
+            return await self._cached_or_new(plan, sender, view)
         async with self._first_estimates:  # The first callers fill the cache for those behind.
-            return await self._cached_gas(plan, sender) or await self._new_estimate(plan, sender)
+            return await self._cached_or_new(plan, sender, view)
 
-    async def _cached_gas(self, plan: RelayPlan, sender: Address) -> int | None:
+    async def _cached_or_new(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
+        cached = await self._cached_gas(plan, sender, view)
+        return cached or await self._new_estimate(plan, sender, view)
+
+    async def _cached_gas(self, plan: RelayPlan, sender: Address, view: ChainView) -> int | None:
         """Return None if nothing fresh is cached, or if the call does not pass with it."""
         gas = self._estimates.get(plan)
-        if gas is None or not await self._passes_with(plan, sender, gas):
+        if gas is None or not await self._passes_with(plan, sender, gas, view):
             return None
         return _with_margin(gas)
 
-    async def _new_estimate(self, plan: RelayPlan, sender: Address) -> int:
-        needed = await self._estimate(plan, sender)
+    async def _new_estimate(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
+        needed = await self._estimate(plan, sender, view)
         if needed > MAX_GAS_LIMIT:
             raise _too_much_gas(needed)
         self._estimates.put(plan, needed)
         return _with_margin(needed)
 
-    async def _estimate(self, plan: RelayPlan, sender: Address) -> int:
-        needed = await self._node.estimate_gas(plan.to, plan.data, sender)
+    async def _estimate(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
+        needed = await view.node.estimate_gas(plan.to, plan.data, sender, view.head)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         if needed < intrinsic_gas(plan.data):
             raise NodeUnavailable("eth_estimateGas: less than any chain charges for the data")
         return needed
 
-    async def _passes_with(self, plan: RelayPlan, sender: Address, gas: int) -> bool:
+    async def _passes_with(
+        self, plan: RelayPlan, sender: Address, gas: int, view: ChainView
+    ) -> bool:
         """Whether the call passes with this gas limit, less what a rollup takes of it for data.
 
         Nodes do not agree whether a simulation pays for data, and a call that was simulated with
@@ -158,7 +174,10 @@ class RelaySimulator:
         own_gas = gas - l1_gas
         if own_gas < intrinsic_gas(plan.data):
             return False
-        return await self._node.simulate_call(plan.to, plan.data, sender, gas=own_gas) is None
+        revert = await view.node.simulate_call(
+            plan.to, plan.data, sender, gas=own_gas, at=view.head
+        )
+        return revert is None
 
 
 def _with_margin(needed: int) -> int:

@@ -10,8 +10,9 @@ from typing import Any, Protocol
 
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.chain.contracts import ltz, perk_nft, points_sale, reverts
-from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
+from ltzd.chain.node.views import ChainViews
 from ltzd.chain.relayer.calls import RelayContracts, ViewCall
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
@@ -43,16 +44,22 @@ def token_user_of(member: Member) -> TokenUser | None:
 
 
 class RedemptionRequests:
-    def __init__(self, node: Node, contracts: RelayContracts, identity: IdentityProvider) -> None:
-        self._node = node
+    def __init__(
+        self, views: ChainViews, contracts: RelayContracts, identity: IdentityProvider
+    ) -> None:
+        self._views = views
         self._contracts = contracts
         self._identity = identity
 
     async def standing(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
         """Raises RedemptionRefused if the collection or item is not on chain."""
+        questions = _questions(sold, wallet, self._contracts)
+
+        async def read(view: ChainView) -> RedemptionFacts:
+            return _standing_in(sold, await view.views(questions), view.head.timestamp)
+
         try:
-            answers = await self._node.views(_questions(sold, wallet, self._contracts))
-            return _standing_in(sold, answers)
+            return await self._views.decide(read)
         except RpcError as error:
             name = reverts.error_name(error.data or b"")
             if name in {"UnknownCollection", "UnknownItem"}:
@@ -63,11 +70,7 @@ class RedemptionRequests:
 
     async def request(self, redemption: SiteRedemption, standing: RedemptionFacts) -> RelayRequest:
         to = self._contracts.perk_nft if redemption.item_id is None else self._contracts.points_sale
-        permit = (
-            await self._permit(redemption, to, standing.permit_nonce)
-            if redemption.price > 0
-            else None
-        )
+        permit = await self._permit(redemption, to, standing) if redemption.price > 0 else None
         return RelayRequest(
             to,
             _call(redemption, standing.claims),
@@ -78,17 +81,16 @@ class RedemptionRequests:
         )
 
     async def _permit(
-        self, redemption: SiteRedemption, spender: Address, nonce: int
+        self, redemption: SiteRedemption, spender: Address, standing: RedemptionFacts
     ) -> SignedPermit:
         """Sign a permit for the price. Raises RedemptionRefused if the key is not available."""
-        head, _ = await self._node.head_and_final()
         # An idle chain has an old head, and a dev chain may be ahead of the clock.
-        deadline = max(head.timestamp, int(time.time())) + PERMIT_SECONDS
+        deadline = max(standing.block_time, int(time.time())) + PERMIT_SECONDS
         message = {
             "owner": hex_of(redemption.wallet),
             "spender": hex_of(spender),
             "value": redemption.price,
-            "nonce": nonce,
+            "nonce": standing.permit_nonce,
             "deadline": deadline,
         }
         data = _typed(message, self._contracts.chain_id, self._contracts.ltz)
@@ -111,7 +113,7 @@ def _questions(sold: OnChain, wallet: Address, at: RelayContracts) -> list[ViewC
     ]
 
 
-def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> RedemptionFacts:
+def _standing_in(sold: OnChain, answers: Sequence[bytes], block_time: int) -> RedemptionFacts:
     """Raises ValueError."""
     offer, balance, nonce, *claims = answers
     return RedemptionFacts(
@@ -119,6 +121,7 @@ def _standing_in(sold: OnChain, answers: Sequence[bytes]) -> RedemptionFacts:
         balance=ltz.decode_uint(balance),
         permit_nonce=ltz.decode_uint(nonce),
         claims=perk_nft.decode_claims(claims[0]) if claims else 0,
+        block_time=block_time,
     )
 
 

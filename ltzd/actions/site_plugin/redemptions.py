@@ -110,7 +110,7 @@ class SiteRedemptions:
         self._clock = context.clock
         self._waiters = context.waiters
         self._relayer = relayer
-        self._orders = RedemptionRequests(context.node, context.contracts, identity)
+        self._orders = RedemptionRequests(context.views, context.contracts, identity)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         """Return the brand's configured perks that are its own on chain, in the file's order."""

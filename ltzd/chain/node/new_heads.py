@@ -7,6 +7,7 @@ as long. Times are seconds on the clock of `asyncio` loops.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
@@ -16,8 +17,12 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.client import node_name
+from ltzd.chain.node.node import Header
+from ltzd.chain.node.ws_rpc import without_redirects
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
+from ltzd.values import Hash32, hash_of
 
 log = structlog.get_logger()
 
@@ -25,6 +30,7 @@ _SUBSCRIBE = '{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHea
 _PING_SECONDS = 20.0
 _CLOSING = aiohttp.ClientWSTimeout(ws_close=0.5)
 """A silent node does not answer a close, either."""
+_REMEMBERED = 256
 _LARGEST_JUMP = 1_000
 """Blocks. An announced head that is higher above every known head is not passed on."""
 
@@ -64,6 +70,8 @@ class NewHeads:
         self._clock = clock
         self._times = BlockTimes()
         self._highest = 0
+        self._recent: deque[Hash32] = deque(maxlen=_REMEMBERED)
+        """Heads that were announced or read: other sockets announce them again."""
         self._announced: int | None = None
         self._is_announced = asyncio.Event()
         self.sockets = [_HeadSocket(url, self._policy, clock, self._receive) for url in urls]
@@ -87,15 +95,21 @@ class NewHeads:
         announced, self._announced = self._announced, None
         return announced
 
-    def observe(self, number: int, timestamp: int) -> None:
+    def observe(self, head: Header) -> None:
         """Tells of a head that was read from a node: sockets that omit it count as silent."""
+        number = head.number
         if number < self._highest - _LARGEST_JUMP:
             self._highest = 0  # The first announcement was absurd, or the chain is another one.
-        self._note(number, timestamp)
+        if head.hash not in self._recent:
+            self._recent.append(head.hash)
+        self._note(number, head.timestamp)
 
-    def _receive(self, number: int, timestamp: int) -> None:
+    def _receive(self, number: int, timestamp: int, block_hash: Hash32) -> None:
         if self._highest and number > self._highest + _LARGEST_JUMP:
             return
+        if block_hash in self._recent:
+            return
+        self._recent.append(block_hash)
         telemetry.HEADS_ANNOUNCED.inc()
         if self._announced is None or number > self._announced:
             self._announced = number
@@ -118,7 +132,7 @@ class _HeadSocket:
         url: str,
         policy: HeadSocketPolicy,
         clock: Clock,
-        receive: Callable[[int, int], None],
+        receive: Callable[[int, int, Hash32], None],
     ) -> None:
         self._url = url
         self._policy = policy
@@ -137,17 +151,24 @@ class _HeadSocket:
         """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
         while True:
             try:
-                async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+                async with aiohttp.ClientSession(
+                    cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
+                ) as session:
                     await self._listen(session)
             except _SocketLost as loss:
                 reason = loss.reason
-            except (aiohttp.ClientError, OSError, TimeoutError):
+            except (aiohttp.ClientError, OSError, TimeoutError, ValueError):
                 reason = "refused"
             telemetry.HEAD_SOCKETS_LOST.labels(reason).inc()
             pause = self._pause
             if reason == "unsupported":
                 pause = self._policy.unsupported_pause_seconds
-            log.info("node.head_socket_lost", reason=reason, again_in_seconds=pause)
+            log.info(
+                "node.head_socket_lost",
+                node=node_name(self._url),
+                reason=reason,
+                again_in_seconds=pause,
+            )
             await asyncio.sleep(pause)
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 
@@ -188,14 +209,14 @@ class _HeadSocket:
         if not isinstance(message.get("result"), str):
             raise _SocketLost("unsupported")
 
-    def _announce(self, head: tuple[int, int] | None) -> None:
+    def _announce(self, head: tuple[int, int, Hash32] | None) -> None:
         if head is None:
             return
-        number, timestamp = head
+        number, timestamp, block_hash = head
         self._newest = number  # Lower after a reorg: its next head is expected again.
         self._pause = self._policy.first_pause_seconds
         self._wait_for_next()
-        self._receive(number, timestamp)
+        self._receive(number, timestamp, block_hash)
 
     def _wait_for_next(self) -> None:
         assert self._deadline is not None
@@ -214,19 +235,19 @@ async def _message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
         raise _SocketLost("closed")
     try:
         content = msgspec.json.decode(message.data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise _SocketLost("malformed") from error
     if not isinstance(content, dict):
         raise _SocketLost("malformed")
     return content
 
 
-def _subscription(message: dict[str, Any]) -> tuple[int, int] | None:
-    """Height and timestamp of an announced head, or None for another message."""
+def _subscription(message: dict[str, Any]) -> tuple[int, int, Hash32] | None:
+    """Height, timestamp and hash of an announced head, or None for another message."""
     if message.get("method") != "eth_subscription":
         return None
     try:
         head = message["params"]["result"]
-        return int(head["number"], 16), int(head["timestamp"], 16)
-    except (KeyError, TypeError, ValueError) as error:
+        return int(head["number"], 16), int(head["timestamp"], 16), hash_of(head["hash"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _SocketLost("malformed") from error

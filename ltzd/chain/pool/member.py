@@ -64,6 +64,7 @@ class Member:
         self.block_times = BlockTimes()
         self.latency: float | None = None
         self.answered_at: float | None = None
+        self.verified_at: float | None = None
         self.in_flight = 0
         self.errors: Counter[str] = Counter()
         self.detail = ""
@@ -178,6 +179,7 @@ class Member:
         if self._verdict is not None:
             log.info("node.verified", node=self.name)
         self._verdict, self._breaker = None, CLOSED
+        self.verified_at = self._clock()
 
     def rejected(self, verdict: Unfit, detail: str) -> None:
         """Records that the node does not belong to the chain; nothing is read from it."""

@@ -23,11 +23,13 @@ class NodePoolPolicy:
     """A transaction is published to so many nodes at once."""
     watch_pause: float = 2.0
     """Between two looks at a node's head."""
+    verify_pause: float = 15.0
+    """Between two proofs of a node's chain. A head that falls asks for another proof at once."""
     shortest_pause: float = 0.2
     """Between two looks while the node is needed: its circuit has opened, or no node is left."""
     witness_seconds: float = 10.0
     """So long after its last answer a node that fails is expected back as a witness."""
-    tolerance_seconds: float = 5.0
+    tolerance_seconds: float = 3.0
     """A node is behind once its head is this far below the others', or `choice` blocks if more."""
     compare_pause: float = 15.0
     """Between two comparisons of the nodes' blocks at one height."""

@@ -185,9 +185,9 @@ class NodePool:
         self._expected = expected
 
     async def verify(self, member: Member) -> bool:
-        """Checks the node's chain once; returns whether it belongs. Raises NodeUnavailable."""
+        """Checks the node's chain; returns whether it belongs. Raises NodeUnavailable."""
         expected = self._expected
-        if expected is None or member.is_verified:
+        if expected is None:
             return True
         answer = await member.measured(check_chain(Node(member.clients[WATCH]), expected))
         if isinstance(answer, ChainMismatch):

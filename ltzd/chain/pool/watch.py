@@ -72,16 +72,30 @@ class NodeWatch:
         """Verifies the node's chain if that is due, and reads its head. Raises nothing."""
         try:
             async with asyncio.timeout(self._policy.pinned_timeout):
-                if not await self._pool.verify(member):
+                if self._is_proof_due(member) and not await self._pool.verify(member):
                     return
                 node = Node(member.clients[WATCH])
                 head = await member.measured(node.block("latest"))
-                if head is not None and await self._is_honest_lead(member, node, head):
-                    member.observe_head(head)
+                if head is None or not await self._is_honest_lead(member, node, head):
+                    return
+                # A head that falls may be another chain's.
+                if self._has_fallen(member, head) and not await self._pool.verify(member):
+                    return
+                member.observe_head(head)
         except TimeoutError:
             member.failed("timeout", "The node accepts requests and does not answer")
         except NodeUnavailable:
             pass  # The member has counted it.
+
+    def _is_proof_due(self, member: Member) -> bool:
+        proven_at = member.verified_at
+        if not member.is_verified or proven_at is None:
+            return True
+        return self._pool.clock() - proven_at >= self._policy.verify_pause
+
+    def _has_fallen(self, member: Member, head: Header) -> bool:
+        before = member.head
+        return before is not None and head.number < before.number - self._pool.tolerance_blocks
 
     async def _is_honest_lead(self, member: Member, node: Node, head: Header) -> bool:
         """Whether the node can show the block below a head that is far above all others.

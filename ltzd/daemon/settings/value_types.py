@@ -212,7 +212,7 @@ Networks = Annotated[
 RedisUrl = Annotated[
     SecretStr, _url(("redis", "rediss", "unix"), needs_host=False), AfterValidator(_redis_url)
 ]
-RpcUrl = Annotated[SecretStr, _url(("https", "http"))]
+RpcUrl = Annotated[SecretStr, _url(("https", "http", "wss", "ws"))]
 RpcUrls = Annotated[tuple[RpcUrl, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 DatabaseUrl = Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
 Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]

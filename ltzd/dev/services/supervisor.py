@@ -4,7 +4,7 @@ A service that the options name by URL is used as it is and neither started nor 
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import Rpc, RpcError, RpcPolicy
 from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.dev.options import DevOptions
@@ -28,6 +29,7 @@ log = structlog.get_logger()
 
 STOP_SECONDS = 6.0
 _ANSWER_SECONDS = 5.0
+_STRAGGLER_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,7 @@ async def _chain(data_dir: Path, options: DevOptions) -> tuple[tuple[str, ...], 
     if not options.rpc_urls:
         started = await chain.start(data_dir, options.chain, options.block_time_seconds, None)
         return (started.rpc_url,), started.chain_id, started.kind
-    chain_ids = {url: await _given_chain_id(url) for url in options.rpc_urls}
-    answering = {url: chain_id for url, chain_id in chain_ids.items() if chain_id is not None}
+    answering = await _answering(options.rpc_urls)
     if not answering:
         raise Misconfigured(
             f"The node at {options.rpc_urls[0]} does not answer; start it, or correct --rpc-url."
@@ -149,16 +150,41 @@ async def _chain(data_dir: Path, options: DevOptions) -> tuple[tuple[str, ...], 
                 f"The node at {url} is chain {chain_id}, not a dev chain ({allowed}); "
                 "use `ltzd run` for real chains."
             )
-    first = next(iter(answering))
+    first = next((url for url in answering if url.startswith("http")), None)
+    if first is None:
+        raise Misconfigured(
+            "The chain is set up over HTTP; give --rpc-url a node's http:// URL, too."
+        )
     # The first node that answers comes first: the set-up uses it alone.
     urls = (first, *(url for url in options.rpc_urls if url != first))
     return urls, answering[first], "given"
 
 
+async def _answering(urls: Sequence[str]) -> dict[str, int]:
+    """The chain ids of the nodes that answer, in their order.
+
+    Once a node has answered, the others have a second: a node that hangs must not delay the start.
+    """
+    requests = {url: asyncio.create_task(_given_chain_id(url)) for url in urls}
+    try:
+        pending = set(requests.values())
+        has_answer = False
+        while pending and not has_answer:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            has_answer = any(task.result() is not None for task in done)
+        if pending:
+            await asyncio.wait(pending, timeout=_STRAGGLER_SECONDS)
+        answers = {url: task.result() for url, task in requests.items() if task.done()}
+        return {url: chain_id for url, chain_id in answers.items() if chain_id is not None}
+    finally:
+        for task in requests.values():
+            task.cancel()
+
+
 async def _given_chain_id(url: str) -> int | None:
     """None if the node does not answer now: the others may do without it."""
     try:
-        async with Rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS)) as rpc:
+        async with open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS)) as rpc:
             return await Node(rpc).chain_id()
     except (NodeUnavailable, RpcError):
         return None

@@ -82,12 +82,14 @@ class RedemptionFacts:
     """The state of an offer and a wallet at one block.
 
     `claims` counts the wallet's claims of the offer; `permit_nonce` is its next permit's nonce.
+    `block_time` is the block's time in Unix seconds.
     """
 
     offer: Offer
     balance: int
     permit_nonce: int
     claims: int = 0
+    block_time: int = 0
 
 
 def code_of(entropy: bytes) -> str:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
-from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.node import Node
 from ltzd.errors import TransactionFailed
 from ltzd.rules.operator.fees import FeePolicy
@@ -16,6 +15,7 @@ from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from tests.support.chain.scripted_node import a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import RELAYER, a_plan
+from tests.support.relays.simulators import SimulatorAtHead
 
 PLAN = a_plan(b"\x01\x02\x03\x04")
 SAME_KIND = a_plan(b"\x05\x06\x07\x08")
@@ -56,9 +56,9 @@ class Chain:
 
 
 @asynccontextmanager
-async def simulator(chain: Chain) -> AsyncIterator[RelaySimulator]:
+async def simulator(chain: Chain) -> AsyncIterator[SimulatorAtHead]:
     async with a_server(chain) as rpc:
-        yield RelaySimulator(Node(rpc), FeePolicy())
+        yield SimulatorAtHead(Node(rpc), FeePolicy())
 
 
 async def test_a_call_of_a_known_kind_is_executed_once_and_not_estimated() -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.chain.node.l1_costs import ARB_SYS, NODE_INTERFACE
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
@@ -25,6 +24,7 @@ from tests.support.chain.fake_node import a_revert_string, custom_error
 from tests.support.chain.scripted_node import NEVER, a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan
+from tests.support.relays.simulators import A_HEAD, SimulatorAtHead
 from tests.support.rows.core import a_wallet
 
 PLAN = a_plan(b"\x01\x02\x03\x04")
@@ -83,9 +83,9 @@ class Script:
 @asynccontextmanager
 async def simulator(
     script: Script, clock: Clock = loop_time, policy: FeePolicy = CAP
-) -> AsyncIterator[RelaySimulator]:
+) -> AsyncIterator[SimulatorAtHead]:
     async with a_server(script, timeout_seconds=0.3) as rpc:
-        yield RelaySimulator(Node(rpc), policy, clock)
+        yield SimulatorAtHead(Node(rpc), policy, clock)
 
 
 async def refusal(script: Script, wanted: int | None = None) -> LtzdError:
@@ -142,7 +142,7 @@ async def test_a_requested_gas_limit_is_used_if_the_call_passes_with_it() -> Non
     assert await gas_limit(script, wanted=90_001) == 90_001
     assert script.count("eth_estimateGas") == 0
     ((call, block),) = (params for method, params in script.requests if method == "eth_call")
-    assert (call["gas"], block) == (hex(90_001), "latest")
+    assert (call["gas"], block["blockHash"]) == (hex(90_001), hex_of(A_HEAD.hash))
     assert call["from"] == hex_of(RELAYER.address)
 
 

@@ -10,11 +10,13 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from ltzd.chain.node.new_heads import HeadSocketPolicy, NewHeads
+from ltzd.chain.node.node import Header
 from ltzd.chain.node.rpc import Rpc
 from ltzd.dev.services import ports
 from ltzd.dev.services.chain import Kind
+from ltzd.values import hex_of
 from tests.support.chain.chains import a_chain
-from tests.support.rows.core import running
+from tests.support.rows.core import a_hash, running
 from tests.support.waiting import until
 
 QUICK = HeadSocketPolicy(
@@ -24,6 +26,11 @@ QUICK = HeadSocketPolicy(
     unknown_silence_seconds=0.1,
 )
 PATIENT = replace(QUICK, unknown_silence_seconds=3600.0, least_silence_seconds=3600.0)
+
+
+def a_head(number: int) -> Header:
+    parent = a_hash(f"head {number - 1}")
+    return Header(number, a_hash(f"head {number}"), parent, 1_700_000_000, bytes(256), None)
 
 
 @dataclass
@@ -36,7 +43,11 @@ class HeadServer:
     refuses: bool = False
 
     async def announce(self, number: int, timestamp: int = 1_700_000_000) -> None:
-        head = {"number": hex(number), "timestamp": hex(timestamp)}
+        head = {
+            "number": hex(number),
+            "timestamp": hex(timestamp),
+            "hash": hex_of(a_head(number).hash),
+        }
         message = {"jsonrpc": "2.0", "method": "eth_subscription"}
         await self.send(message | {"params": {"subscription": "0x1", "result": head}})
 
@@ -141,7 +152,7 @@ async def test_a_socket_that_omits_a_head_that_was_read_elsewhere_is_silent(
             return heads.sockets[0].is_open
 
         await until(is_open)
-        heads.observe(5, 1_700_000_000)
+        heads.observe(a_head(5))
 
         async def has_come_again() -> bool:
             return server.connections > 1
@@ -169,7 +180,7 @@ async def test_a_chain_that_stands_still_keeps_its_socket(server: HeadServer) ->
         await until(server.has_subscriber)
         await server.announce(1)
         assert await heads.wait(10) == 1
-        heads.observe(1, 1_700_000_000)
+        heads.observe(a_head(1))
         await asyncio.sleep(0.1)
         await server.announce(2)
         assert await heads.wait(10) == 2
@@ -197,6 +208,23 @@ async def test_a_node_without_the_subscription_is_asked_again_much_later(
         await until(has_come)
         assert await heads.wait(0.2) is None
     assert server.connections == 1
+
+
+async def test_a_head_that_several_nodes_announce_counts_once(server: HeadServer) -> None:
+    async with a_head_server() as other:
+        heads = NewHeads([server.url, other.url], PATIENT)
+        async with running(heads.run()):
+            await until(server.has_subscriber)
+            await until(other.has_subscriber)
+            await server.announce(1)
+            assert await heads.wait(10) == 1
+            await other.announce(1)
+            await other.announce(2)
+            assert await heads.wait(10) == 2
+            heads.observe(a_head(3))
+            await server.announce(3)
+            await server.announce(4)
+            assert await heads.wait(10) == 4
 
 
 @pytest.mark.parametrize(

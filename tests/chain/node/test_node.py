@@ -90,7 +90,13 @@ async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    "final", [{"error": {"code": -39001, "message": "unknown block"}}, {"result": None}]
+    "final",
+    [
+        {"error": {"code": -39001, "message": "unknown block"}},
+        {"error": {"code": -32000, "message": "finalized block not found"}},
+        {"error": {"code": -32602, "message": "invalid argument 0: hex string without 0x prefix"}},
+        {"result": None},
+    ],
 )
 async def test_a_node_without_finality_says_none(final: dict[str, object]) -> None:
     def respond(request: Any) -> object:
@@ -119,23 +125,43 @@ async def test_only_the_contracts_logs_of_a_blocks_receipts_count() -> None:
         assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG]
 
 
-def without_block_receipts(block: object) -> Respond:
-    """Returns the answers of a node without `eth_getBlockReceipts`."""
+def without_block_receipts(
+    block: object, refusal: tuple[str, int] = ("Method not found", -32601)
+) -> Respond:
+    """Returns the answers of a node that refuses `eth_getBlockReceipts`."""
 
     def respond(request: Any) -> object:
         if isinstance(request, list):
             return [result(each, {"logs": [A_LOG]}) for each in request]
         if request["method"] == "eth_getBlockReceipts":
-            return error(request, "the method eth_getBlockReceipts does not exist", -32601)
+            return error(request, *refusal)
+        if request["method"] == "eth_getLogs":
+            return error(request, "query returned more than 10000 results", -32005)
         return result(request, block)
 
     return respond
 
 
-async def test_a_node_without_block_receipts_is_asked_for_each_receipt() -> None:
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        ("the method eth_getBlockReceipts does not exist/is not available", -32601),
+        ("eth_getBlockReceipts is not included in your current plan", -32000),
+        ("response too large", -32003),
+    ],
+)
+async def test_a_node_without_block_receipts_is_asked_for_each_receipt(
+    refusal: tuple[str, int],
+) -> None:
+    hashes = [hex_of(HASH), hex_of(PARENT)]
+    async with a_server(without_block_receipts({"transactions": hashes}, refusal)) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG, A_LOG]
+
+
+async def test_logs_of_a_block_that_are_too_many_come_from_its_receipts() -> None:
     hashes = [hex_of(HASH), hex_of(PARENT)]
     async with a_server(without_block_receipts({"transactions": hashes})) as rpc:
-        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG, A_LOG]
+        assert await Node(rpc).logs_of_block(HASH, LTZ) == [A_LOG, A_LOG]
 
 
 @pytest.mark.parametrize("block", [None, {}, {"transactions": None}, {"transactions": 5}, 7])

@@ -10,10 +10,13 @@ from typing import Any
 import pytest
 from aiohttp import web
 
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import Rpc, RpcError, RpcPolicy
 from ltzd.chain.node.ws_rpc import WsPolicy, WsRpc
+from ltzd.dev.services.chain import Kind
 from ltzd.errors import NodeUnavailable
+from tests.support.chain.chains import a_chain
 from tests.support.chain.limited_node import LimitedNode
 from tests.support.chain.scripted_node import HttpAnswer, always, refusing, result
 from tests.support.waiting import until
@@ -228,6 +231,21 @@ async def test_a_url_says_how_its_node_is_reached() -> None:
     assert isinstance(open_rpc("ws://node"), WsRpc)
     assert isinstance(open_rpc("wss://node"), WsRpc)
     assert isinstance(open_rpc("https://node"), Rpc)
+
+
+@pytest.mark.parametrize("kind", ["tester", "anvil"])
+async def test_a_real_chain_answers_over_its_websocket_as_over_http(kind: Kind) -> None:
+    async with (
+        a_chain(kind) as chain,
+        Rpc(chain.rpc_url) as http,
+        WsRpc(chain.rpc_url.replace("http://", "ws://")) as socket,
+    ):
+        assert await Node(socket).chain_id() == await Node(http).chain_id()
+        assert await Node(socket).block("latest") == await Node(http).block("latest")
+        headers = await Node(socket).headers(range(150))
+        assert headers == await Node(http).headers(range(150))
+        with pytest.raises(RpcError):
+            await socket.call("eth_noSuchMethod")
 
 
 async def test_a_client_outside_its_context_is_a_programming_error() -> None:

@@ -87,3 +87,13 @@ async def test_a_method_that_hangs_for_http_alone_stops_a_lane_for_moments_at_mo
             await until(lane_works)
             await until(are_over)
             await until(lane_works)
+
+
+async def test_all_clients_of_a_node_share_what_it_has_taught() -> None:
+    async with a_fleet(FleetNode("first"), FleetNode("second")) as fleet:
+        limits = [
+            {id(client.limits) for client in member.clients.values()}
+            for member in fleet.pool.members
+        ]
+    assert [len(each) for each in limits] == [1, 1]
+    assert limits[0] != limits[1]

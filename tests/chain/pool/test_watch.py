@@ -1,5 +1,7 @@
 """The watch of a pool's nodes: foreign, dead, hung, invented and contradicting nodes."""
 
+from dataclasses import replace
+
 import pytest
 
 from ltzd.chain.pool.report import NodeReport, Unfit
@@ -47,6 +49,23 @@ async def test_a_node_that_moves_to_another_chain_is_found_after_it_was_away() -
         await reason_is(fleet, 1, Unfit.UNREACHABLE)
         moving.chain_id, moving.mode = 1, "ok"
         await reason_is(fleet, 1, Unfit.OTHER_CHAIN)
+
+
+async def test_a_node_that_moves_to_another_chain_without_failing_is_found() -> None:
+    moving = FleetNode("moving")
+    async with a_fleet(FleetNode("ours"), moving, is_watched=True) as fleet:
+        assert report_of(fleet, 1).reason is None
+        moving.chain_id = 1
+        await reason_is(fleet, 1, Unfit.OTHER_CHAIN)
+
+
+async def test_a_head_that_falls_asks_for_another_proof_of_the_chain() -> None:
+    moving = FleetNode("moving")
+    seldom = replace(QUICK, verify_pause=3600.0)
+    async with a_fleet(FleetNode("ours"), moving, policy=seldom) as fleet:
+        moving.chain_id, moving.height = 1, 10
+        await fleet.watch.look_at_all()
+        assert report_of(fleet, 1).reason is Unfit.OTHER_CHAIN
 
 
 async def test_a_hung_node_is_found_and_used_again_once_it_answers() -> None:

@@ -216,7 +216,10 @@ def test_every_fault_is_told_at_once_with_its_place(
             "LTZD_HTTP__PROT: unknown key",
             "LTZD_ADMIN__PORT: must be a valid integer, unable to parse string as an integer",
             f"ltzd.toml:2: master_key_file: {missing} cannot be read: No such file or directory",
-            "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http://",
+            (
+                "ltzd.toml:4: node.rpc_url: must be a URL that starts with https:// or http:// or "
+                "wss:// or ws://"
+            ),
             "ltzd.toml:10: contracts.first_block: must be greater than or equal to 0",
             "ltzd.toml:11: contracts.third: unknown key",
             "ltzd.toml:15: identity.app_id: is missing",

@@ -28,6 +28,7 @@ QUICK = NodePoolPolicy(
     shortest_pause=0.02,
     witness_seconds=0.5,
     compare_pause=0.1,
+    verify_pause=0.1,
     distrust_first=60.0,
     breaker=BreakerPolicy(first_pause=0.05, longest_pause=0.2),
 )

@@ -196,7 +196,7 @@ class Sites:
     async def of(self, kind: Kind, count: int) -> UntrustedNodes:
         """The instance behind so many healthy nodes, of which it knows nothing bad.
 
-        It is started again only if it has other nodes or distrusts one.
+        The instance is started again only if it has other nodes or distrusts a node.
         """
         if kind not in self._by_kind:
             site = await self._stack.enter_async_context(

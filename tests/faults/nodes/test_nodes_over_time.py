@@ -41,7 +41,7 @@ OLDER_VIEWS = ["an older state", "frozen", "alternating"]
 
 @dataclass(frozen=True)
 class Undone:
-    """What an instance has undone since a moment."""
+    """The reorgs that an instance has followed since a moment."""
 
     site: UntrustedNodes
     reorgs_before: int

@@ -1,0 +1,111 @@
+"""A decision about a relay reads one block of one node, whichever node fails or lags meanwhile."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from ltzd.actions.relayer.simulation import RelaySimulator
+from ltzd.chain.node.view import ChainView
+from ltzd.chain.node.views import ChainViews
+from ltzd.errors import NodeUnavailable
+from ltzd.rules.operator.fees import FeePolicy
+from ltzd.values import Hash32
+from tests.support.chain.fake_node import FakeNode
+from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
+from tests.support.relays.lanes import PERKS, RELAYER, a_plan
+from tests.support.rows.core import MINTER
+
+
+@asynccontextmanager
+async def two_nodes() -> AsyncIterator[tuple[FakeNode, FakeNode, FakeNodePool]]:
+    first = FakeNode()
+    first.mine(3)
+    second = first.sibling()
+    async with a_fake_pool(first, second) as pool:
+        yield first, second, pool
+
+
+async def test_a_simulation_reads_the_block_of_its_views_though_blocks_arrive() -> None:
+    async with two_nodes() as (first, second, pool):
+        views, simulator = ChainViews(pool.node("http")), RelaySimulator(first.node, FeePolicy())
+        plan = a_plan(b"\x01\x02\x03\x04")
+        seen: list[Hash32] = []
+
+        async def decide(view: ChainView) -> int:
+            seen.append(view.head.hash)
+            await view.views([(PERKS, b"\x01"), (PERKS, b"\x02")])
+            first.mine()
+            limit = await simulator.gas_limit(plan, RELAYER.address, None, view)
+            first.mine()
+            return max(limit, await simulator.gas_limit(plan, RELAYER.address, 200_000, view))
+
+        assert await views.decide(decide) == 200_000
+        assert {*first.read_after, *second.read_after} == set(seen)
+        assert len(seen) == 1
+
+
+async def node_of(view: ChainView, *nodes: FakeNode) -> FakeNode:
+    """Returns the node that answers a view's reads."""
+    before = [node.call_counts["eth_getBalance"] for node in nodes]
+    await view.balance(MINTER.address)
+    (node,) = (
+        node
+        for node, count in zip(nodes, before, strict=True)
+        if node.call_counts["eth_getBalance"] > count
+    )
+    return node
+
+
+@pytest.mark.parametrize("fault", ["is_down", "is_hung"])
+async def test_a_decision_whose_node_fails_is_made_again_on_another_node(fault: str) -> None:
+    async with two_nodes() as (first, second, pool):
+        tried: list[ChainView] = []
+
+        async def decide(view: ChainView) -> int:
+            tried.append(view)
+            if len(tried) == 1:
+                setattr(await node_of(view, first, second), fault, True)
+            return await view.nonce(MINTER.address)
+
+        assert await ChainViews(pool.node("http")).decide(decide) == 0
+        assert len(tried) == 2
+
+
+async def test_a_decision_is_made_again_after_a_reorg_of_its_block() -> None:
+    async with two_nodes() as (first, _, pool):
+        tried: list[Hash32] = []
+
+        async def decide(view: ChainView) -> int:
+            tried.append(view.head.hash)
+            if len(tried) == 1:
+                first.reorg(1)
+            return await view.nonce(MINTER.address)
+
+        assert await ChainViews(pool.node("http")).decide(decide) == 0
+        assert len(set(tried)) == 2
+
+
+async def test_without_any_node_a_decision_fails() -> None:
+    async with two_nodes() as (first, second, pool):
+        first.is_down = second.is_down = True
+        with pytest.raises(NodeUnavailable):
+            await ChainViews(pool.node("http")).decide(lambda view: view.nonce(MINTER.address))
+
+
+async def test_decisions_that_begin_together_share_the_read_of_the_block() -> None:
+    node = FakeNode()
+    node.mine()
+    views = ChainViews(node.node)
+    answers = await asyncio.gather(*(views.newest() for _ in range(50)))
+    assert {view.head.hash for view in answers} == {node.head.hash}
+    assert node.call_counts["eth_getBlockByNumber"] <= 2
+
+
+async def test_a_view_is_never_older_than_the_call_for_it() -> None:
+    node = FakeNode()
+    views = ChainViews(node.node)
+    for _ in range(5):
+        block = node.mine()
+        assert (await views.newest()).head.hash == block.hash
