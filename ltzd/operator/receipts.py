@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum
 
-import structlog
-
 from ltzd.chain.node.node import Node, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock
@@ -24,8 +22,6 @@ from ltzd.rules.operator.evidence import (
 )
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.values import Hash32
-
-log = structlog.get_logger()
 
 RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
 """A node shows a receipt in a block that is not its canonical one at that height."""

@@ -17,7 +17,9 @@ import msgspec
 import structlog
 
 from ltzd import telemetry
+from ltzd.chain.node.client import node_name
 from ltzd.chain.node.node import Header
+from ltzd.chain.node.ws_rpc import without_redirects
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
 from ltzd.values import Hash32, hash_of
@@ -149,7 +151,9 @@ class _HeadSocket:
         """Keeps the socket open until cancelled; pauses grow while it announces nothing."""
         while True:
             try:
-                async with aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar()) as session:
+                async with aiohttp.ClientSession(
+                    cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
+                ) as session:
                     await self._listen(session)
             except _SocketLost as loss:
                 reason = loss.reason
@@ -159,7 +163,12 @@ class _HeadSocket:
             pause = self._pause
             if reason == "unsupported":
                 pause = self._policy.unsupported_pause_seconds
-            log.info("node.head_socket_lost", reason=reason, again_in_seconds=pause)
+            log.info(
+                "node.head_socket_lost",
+                node=node_name(self._url),
+                reason=reason,
+                again_in_seconds=pause,
+            )
             await asyncio.sleep(pause)
             self._pause = min(self._pause * 2, self._policy.longest_pause_seconds)
 

@@ -169,18 +169,25 @@ class CallSender:
         is_publication = any(method == PUBLISH for method, _ in calls)
         while len(answers) < len(calls):
             rest = calls[len(answers) :]
-            chunks = self._chunks(rest[: min(most, self._limits.batch_items)], most)[:1]
-            tested = self._limits.tested_items(len(_joined(chunks[0])))
-            is_single_file = is_publication or not tested
-            if not is_single_file:
-                chunks += self._chunks(rest[len(chunks[0]) :], min(most, tested))
-            parts = await asyncio.gather(
-                *(self._chunk(chunk, deadline, attempts) for chunk in chunks)
-            )
-            answers += itertools.chain.from_iterable(parts)
-            if is_single_file and all(isinstance(each, NodeUnavailable) for each in parts[0]):
-                answers += parts[0][:1] * (len(calls) - len(answers))
+            first = self._chunks(rest[: min(most, self._limits.batch_items)], most)[0]
+            tested = self._limits.tested_items(len(_joined(first)))
+            if tested and not is_publication:
+                chunks = [first, *self._chunks(rest[len(first) :], min(most, tested))]
+                answers += await self._together(chunks, deadline, attempts)
+                continue
+            part = await self._chunk(first, deadline, attempts)
+            if all(isinstance(answer, NodeUnavailable) for answer in part):
+                part = part[:1] * len(rest)
+            answers += part
         return answers
+
+    async def _together(
+        self, chunks: Sequence[Sequence[_EncodedCall]], deadline: float, attempts: int
+    ) -> list[Any]:
+        if len(chunks) == 1:
+            return await self._chunk(chunks[0], deadline, attempts)
+        parts = await asyncio.gather(*(self._chunk(chunk, deadline, attempts) for chunk in chunks))
+        return list(itertools.chain.from_iterable(parts))
 
     def _chunks(self, calls: Sequence[RpcCall], most: int) -> list[list[_EncodedCall]]:
         most = max(1, min(most, self._limits.batch_items))

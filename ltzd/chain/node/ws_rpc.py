@@ -144,7 +144,7 @@ class _SocketTransport:
         reason = "its socket closed"
         try:
             async with aiohttp.ClientSession(
-                cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[_without_redirects()]
+                cookie_jar=aiohttp.DummyCookieJar(), trace_configs=[without_redirects()]
             ) as session:
                 async with asyncio.timeout(self._policy.timeout_seconds):
                     socket = await session.ws_connect(
@@ -210,7 +210,7 @@ class _SocketTransport:
         return futures.pop() if len(futures) == 1 else None
 
 
-def _without_redirects() -> aiohttp.TraceConfig:
+def without_redirects() -> aiohttp.TraceConfig:
     """Redirects are not followed: they might lead to another chain's node."""
 
     async def refuse(*_: object) -> None:

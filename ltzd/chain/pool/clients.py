@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeGuard, TypeVar
 
 from ltzd.chain.node.learned_limits import NodeLimits
-from ltzd.chain.node.rpc import RpcCall, RpcClient
+from ltzd.chain.node.refusals import RefusalKind
+from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.node.traits import NodeTraits
 from ltzd.chain.pool.member import Member
 from ltzd.chain.pool.policy import NodePoolPolicy
@@ -93,10 +94,13 @@ class PoolClient:
         return await self._race(members, send)
 
     async def _race(self, members: Sequence[Member], send: Send[Answer]) -> Answer:
-        """The first answer; each failure, and each pause without an answer, asks one node more."""
+        """The first answer; each failure, and each pause without an answer, asks one node more.
+
+        So does a node that lacks the block or the method of a call, while others are left.
+        """
         waiting = list(members)
         requests: dict[asyncio.Task[Answer], tuple[Member, float]] = {}
-        fault: NodeUnavailable | None = None
+        fault: NodeUnavailable | RpcError | None = None
         clock, hedge_after = self._pool.clock, self._pool.policy.hedge_after
         try:
             while waiting or requests:
@@ -112,15 +116,21 @@ class PoolClient:
                 for task in done:
                     del requests[task]
                     error = task.exception()
-                    if not isinstance(error, NodeUnavailable):
+                    if not isinstance(error, NodeUnavailable) and not _may_answer_elsewhere(error):
                         _note_overtaken(requests.values(), clock() - hedge_after)
                         return task.result()
-                    fault = error
+                    if isinstance(error, RpcError) or not isinstance(fault, RpcError):
+                        fault = error
         finally:
             for task in requests:
                 task.cancel()
         assert fault is not None, "no node was asked"
         raise fault
+
+
+def _may_answer_elsewhere(error: BaseException | None) -> TypeGuard[RpcError]:
+    refusal = error.refusal if isinstance(error, RpcError) else None
+    return refusal is not None and refusal.kind in {RefusalKind.BEHIND, RefusalKind.UNSUPPORTED}
 
 
 def _note_overtaken(requests: Iterable[tuple[Member, float]], sent_before: float) -> None:

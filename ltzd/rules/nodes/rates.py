@@ -4,7 +4,8 @@ The rate is unlimited until the node refuses a call as one too many. Then no cal
 pause is over, and the rate falls to half of the last second's. Accepted calls raise it again: each
 second at the full rate by a twentieth of that half, at least by half a call a second. A pause whose
 length the node does not name begins at a quarter of a second, and doubles while the node refuses
-further calls.
+further calls. If it accepts no call between two refusals, it refuses for another reason than the
+rate, which then stays: a node that refuses everything for seconds is asked as before afterwards.
 """
 
 from dataclasses import dataclass, replace
@@ -38,6 +39,8 @@ class Rate:
     window_began: float = float("-inf")
     window_calls: int = 0
     last_window_calls: int = 0
+    is_learning: bool = True
+    """Whether the next refusal lowers the rate: the node has accepted a call since the last one."""
 
 
 def ready_at(rate: Rate, now: float) -> float:
@@ -60,8 +63,9 @@ def after_acceptance(rate: Rate, calls: int) -> Rate:
         return rate
     grown = rate.per_second + rate.step * calls / rate.per_second
     if grown >= _UNLIMITED_RATE:
-        return replace(rate, per_second=None, pause_seconds=_FIRST_PAUSE_SECONDS)
-    return replace(rate, per_second=grown, pause_seconds=_FIRST_PAUSE_SECONDS)
+        return replace(rate, per_second=None, pause_seconds=_FIRST_PAUSE_SECONDS, is_learning=True)
+    first = _FIRST_PAUSE_SECONDS
+    return replace(rate, per_second=grown, pause_seconds=first, is_learning=True)
 
 
 def after_rate_refusal(rate: Rate, now: float, named_seconds: float | None = None) -> Rate:
@@ -74,6 +78,10 @@ def after_rate_refusal(rate: Rate, now: float, named_seconds: float | None = Non
     if now < rate.paused_until:
         longer = rate.paused_until if named_seconds is None else paused_until
         return replace(rate, paused_until=longer)
+    pause_seconds = min(2 * rate.pause_seconds, _LONGEST_PAUSE_SECONDS)
+    if not rate.is_learning:
+        paused = replace(rate, paused_until=paused_until, free_at=paused_until)
+        return replace(paused, pause_seconds=pause_seconds)
     current = max(rate.window_calls, rate.last_window_calls, 1)
     sent = float(current) if rate.per_second is None else min(rate.per_second, float(current))
     halved = max(_LEAST_RATE, sent / 2)
@@ -82,8 +90,9 @@ def after_rate_refusal(rate: Rate, now: float, named_seconds: float | None = Non
         per_second=halved,
         step=max(_LEAST_STEP, halved / _RISE_SECONDS),
         paused_until=paused_until,
-        pause_seconds=min(2 * rate.pause_seconds, _LONGEST_PAUSE_SECONDS),
+        pause_seconds=pause_seconds,
         free_at=paused_until,
+        is_learning=False,
     )
 
 

@@ -1,11 +1,13 @@
 """A pool's clients: the choice of a node, failover, hedged requests, pinned requests."""
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.report import Unfit
 from ltzd.errors import NodeUnavailable
@@ -93,6 +95,28 @@ async def test_an_error_object_is_an_answer_and_asks_no_second_node() -> None:
         head = await fleet.pool.client("http").call("eth_getBlockByNumber", "0xffff", False)
         assert head is None
         assert sum(node.requests.count("eth_getBlockByNumber") for node in fleet.nodes) == 2 * 2 + 1
+
+
+class LackingNode(FleetNode):
+    """Lacks the block, or the method, of every call but those of the pool's own looks."""
+
+    def _answer(self, call: Mapping[str, Any]) -> dict[str, object]:
+        refusals = {"who": (-32000, "header not found"), "eth_blockNumber": (-32601, "no method")}
+        if call["method"] not in refusals:
+            return super()._answer(call)
+        code, message = refusals[call["method"]]
+        return {"jsonrpc": "2.0", "id": call["id"], "error": {"code": code, "message": message}}
+
+
+async def test_what_a_node_lacks_another_one_is_asked_for() -> None:
+    lacking, whole = LackingNode("lacking"), FleetNode("whole")
+    async with a_fleet(lacking, whole) as fleet:
+        for _ in range(4):
+            assert await answering(fleet.pool) == "whole"
+        assert await fleet.pool.client("http").call("eth_blockNumber") == hex(whole.height)
+        await fleet.kill(whole)
+        with pytest.raises(RpcError, match="header not found"):
+            await answering(fleet.pool)
 
 
 async def test_a_pinned_client_never_turns_to_another_node() -> None:

@@ -148,10 +148,12 @@ async def test_new_heads_are_heard_over_a_websocket_until_unsubscribed(rpc: Rpc)
         await rpc("anvil_reorg", 1, [])
         assert (await _received(socket))["result"]["hash"] == (await rpc.block())["hash"]
 
-        await socket.send_json({"id": 2, "method": "eth_unsubscribe", "params": [subscription]})
+        await socket.send_json(
+            {"jsonrpc": "2.0", "id": 2, "method": "eth_unsubscribe", "params": [subscription]}
+        )
         assert (await socket.receive_json(timeout=5))["result"] is True
         await rpc("evm_mine")
-        await socket.send_json({"id": 3, "method": "eth_blockNumber"})
+        await socket.send_json({"jsonrpc": "2.0", "id": 3, "method": "eth_blockNumber"})
         assert (await socket.receive_json(timeout=5))["result"] == "0x3"
 
 
@@ -169,7 +171,9 @@ async def test_logs_are_heard_and_heard_again_as_removed(rpc: Rpc) -> None:
 
 async def test_an_unknown_subscription_is_refused(rpc: Rpc) -> None:
     async with rpc.http.ws_connect(rpc.url) as socket:
-        await socket.send_json({"id": 1, "method": "eth_subscribe", "params": ["oldHeads"]})
+        await socket.send_json(
+            {"jsonrpc": "2.0", "id": 1, "method": "eth_subscribe", "params": ["oldHeads"]}
+        )
         assert (await socket.receive_json(timeout=5))["error"]["code"] == -32602
     with pytest.raises(RpcRefusedError) as fault:
         await rpc("eth_subscribe", "newHeads")

@@ -47,7 +47,14 @@ async def test_a_batch_is_answered_in_order_with_faults_in_their_places(rpc: Rpc
 
 @pytest.mark.parametrize(
     ("body", "code"),
-    [("{", -32700), ("\xff", -32700), ("[]", -32600), ("3", -32600), ('{"id":1}', -32600)],
+    [
+        *(("{", -32700), ("\xff", -32700), ("[]", -32600), ("3", -32600), ('{"id":1}', -32600)),
+        ('{"id":1,"method":"eth_chainId"}', -32600),
+        ('{"jsonrpc":"1.0","id":1,"method":"eth_chainId"}', -32600),
+        ('{"jsonrpc":"2.0","id":{},"method":"eth_chainId"}', -32600),
+        ('{"jsonrpc":"2.0","id":1,"method":"eth_chainId","params":{}}', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"eth_nothing","params":{}}', -32601),
+    ],
 )
 async def test_what_is_no_request_gets_the_specified_code(rpc: Rpc, body: str, code: int) -> None:
     assert (await rpc.post_text(body))["error"]["code"] == code

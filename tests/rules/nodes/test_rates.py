@@ -48,6 +48,20 @@ def test_refusals_of_calls_sent_together_halve_the_rate_once() -> None:
     assert rate.per_second == 50
 
 
+def test_a_node_that_refuses_everything_for_a_while_keeps_its_rate() -> None:
+    rate, now = Rate(), 0.0
+    for _ in range(100):
+        rate = after_sending(rate, 1, now)
+    for _ in range(10):
+        rate = after_rate_refusal(rate, now, 1.0)
+        now = ready_at(rate, now) + 0.1
+        rate = after_sending(rate, 1, now)
+    assert rate.per_second == 50
+    rate = after_rate_refusal(after_acceptance(rate, 1), now, 1.0)
+    assert rate.per_second is not None
+    assert rate.per_second < 50
+
+
 def test_a_rate_that_is_never_refused_again_is_forgotten() -> None:
     rate, now = after_rate_refusal(Rate(), 0.0), 0.0
     while rate.per_second is not None:

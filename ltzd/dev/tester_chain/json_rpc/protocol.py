@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 
 BATCH_AT_MOST = 5_000
 _CALLS_BETWEEN_PAUSES = 20
+_INVALID = "invalid request"
 _SENDING = frozenset(
     {"eth_sendRawTransaction", "eth_sendTransaction", "eth_sendUnsignedTransaction"}
 )
@@ -73,12 +74,10 @@ async def _reply(
 ) -> dict[str, object] | None:
     is_request = isinstance(call, dict)
     request = cast("dict[str, object]", call) if is_request else {}
-    call_id = request.get("id")
-    if not isinstance(call_id, str | int | float | None) or isinstance(call_id, bool):
-        call_id = None
-    name = request.get("method")
-    if not isinstance(name, str):
-        return _failure(call_id, JsonRpcError(INVALID_REQUEST, "invalid request"))
+    call_id, name = request.get("id"), request.get("method")
+    has_id = isinstance(call_id, str | int | float | None) and not isinstance(call_id, bool)
+    if request.get("jsonrpc") != "2.0" or not isinstance(name, str) or not has_id:
+        return _failure(call_id if has_id else None, JsonRpcError(INVALID_REQUEST, _INVALID))
     try:
         result = await _result(context, methods, name, request.get("params"))
     except JsonRpcError as error:
@@ -97,8 +96,6 @@ async def _result(
     method = methods.get(name)
     if method is None:
         raise JsonRpcError(METHOD_NOT_FOUND, f"the method {name} does not exist/is not available")
-    if isinstance(params, dict):
-        params = [params] if params else []
     if not isinstance(params, list | None):
         raise JsonRpcError(INVALID_PARAMS, "params: expected a list")
     given = Params(params or [])

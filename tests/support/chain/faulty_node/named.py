@@ -30,6 +30,10 @@ async def _busy_until_a_date(node: FaultyNode) -> None:
     node.faults = Faults(refusal=retry_after_date(2))
 
 
+async def _drop_sockets(node: FaultyNode) -> None:
+    node.drop_sockets()
+
+
 async def _reset(node: FaultyNode) -> None:
     """All connections break now; later ones work."""
     await node.cut()
@@ -42,6 +46,8 @@ CONNECTION: Mapping[str, BeginFault] = {
     "lost": _fault(Faults(lost=True)),
     "dropped": _fault(Faults(dropped=True)),
     "reset": _reset,
+    "dropped sockets": _drop_sockets,
+    "silent sockets": _fault(Faults(silent=True)),
     "late": _fault(Faults(late_seconds=1.0)),
     "doubled requests": _fault(Faults(doubled="request")),
     "doubled replies": _fault(Faults(doubled="reply")),
