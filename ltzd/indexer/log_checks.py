@@ -44,12 +44,20 @@ class LogChecks:
                 self._fills_blooms = False
 
     def suspects(
-        self, header: Header, contracts: Sequence[IndexedContract], logs: Iterable[NodeLog]
+        self,
+        node: Node,
+        header: Header,
+        contracts: Sequence[IndexedContract],
+        logs: Iterable[NodeLog],
     ) -> list[Address]:
-        """Contracts without a log in the answer that may have logged in this block."""
+        """Contracts without a log in the answer that may have logged in this block.
+
+        A zero bloom of a block with transactions is believed only of a single node, and only on a
+        chain that fills its blooms: a node that hides logs may hide them from the bloom, too.
+        """
         answered = {address_of(entry["address"]) for entry in logs}
         missing = [contract for contract in contracts if contract.address not in answered]
-        if not any(header.bloom) and not self._fills_blooms:
+        if not any(header.bloom) and not (self._fills_blooms and node.is_alone):
             # One log would have been answered with the others, so only an empty answer is suspect.
             is_suspect = not answered and header.transactions != 0
             return [contract.address for contract in missing] if is_suspect else []

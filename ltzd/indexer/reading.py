@@ -95,7 +95,8 @@ async def head_range(
         return None
     checks.learn(chain, logs_by_block)
     for position, header in enumerate(chain):
-        suspects = checks.suspects(header, contracts, logs_by_block.get(header.hash, ()))
+        block_logs = logs_by_block.get(header.hash, ())
+        suspects = checks.suspects(node, header, contracts, block_logs)
         missing = await checks.missing_logs(node, header, suspects)
         if missing is None:
             del chain[position:]

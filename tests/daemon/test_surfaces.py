@@ -1,5 +1,7 @@
 """The settings of the public port: proxies, plain HTTP, and rate limits in Redis."""
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -9,10 +11,11 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
 from ltzd.daemon.settings.settings import HttpSettings, Settings, SiteSettings
-from ltzd.daemon.surfaces import http_app
+from ltzd.daemon.surfaces import _health, http_app
 from tests.support.services.redis import a_redis_server
 from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.surfaces.http_surface import (
@@ -116,6 +119,24 @@ async def test_a_daemon_starts_and_counts_while_its_redis_is_away(
             assert [(await limits.hit(ONCE, "x")).is_within for _ in range(2)] == [True, False]
             assert (await surface.get("/health")).status == 200
     assert [entry["event"] for entry in logs].count("redis.away") == 1
+
+
+class HungProvider:
+    """An identity provider that never answers."""
+
+    async def ping(self) -> bool:
+        await asyncio.Event().wait()
+        return True
+
+
+async def test_health_waits_two_seconds_at_most_for_an_identity_provider_that_hangs(
+    database_url: str, tmp_path: Path
+) -> None:
+    async with an_event_surface(database_url, tmp_path) as surface:
+        daemon = replace(surface.daemon, identity=cast("IdentityProvider", HungProvider()))
+        async with asyncio.timeout(10):
+            health = await _health(daemon)
+    assert (health.database, health.blockchain, health.identity_provider) == (True, True, False)
 
 
 @pytest.mark.parametrize(("connections", "warnings"), [(10, 0), (1000, 1)])

@@ -385,6 +385,23 @@ def leave_blooms_zero(node: FakeNode) -> None:
     node._methods["eth_getBlockByNumber"] = without_bloom
 
 
+async def test_a_node_that_hides_logs_and_blooms_is_found_by_a_second_node(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    nodes.nodes[0].mine(logs=[given_to(ANN, 1)])
+    nodes.share(0)
+    await watched.step()
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    omit_logs(nodes.nodes[0])
+    leave_blooms_zero(nodes.nodes[0])
+
+    await watched.step()
+
+    assert await watched.balance(ANN) == 11
+    assert nodes.reported == [(0, "logs")]
+
+
 @pytest.mark.parametrize("knows", [False, True])
 async def test_on_a_chain_without_blooms_an_empty_answer_is_checked(
     watch: Watch, knows: bool

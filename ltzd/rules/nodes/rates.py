@@ -63,7 +63,7 @@ def after_acceptance(rate: Rate, calls: int) -> Rate:
         return rate
     grown = rate.per_second + rate.step * calls / rate.per_second
     if grown >= _UNLIMITED_RATE:
-        return replace(rate, per_second=None, pause_seconds=_FIRST_PAUSE_SECONDS)
+        return replace(rate, per_second=None, pause_seconds=_FIRST_PAUSE_SECONDS, is_learning=True)
     first = _FIRST_PAUSE_SECONDS
     return replace(rate, per_second=grown, pause_seconds=first, is_learning=True)
 

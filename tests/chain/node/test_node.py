@@ -90,7 +90,13 @@ async def test_a_receipt_tells_where_and_how_a_call_ended() -> None:
 
 
 @pytest.mark.parametrize(
-    "final", [{"error": {"code": -39001, "message": "unknown block"}}, {"result": None}]
+    "final",
+    [
+        {"error": {"code": -39001, "message": "unknown block"}},
+        {"error": {"code": -32000, "message": "finalized block not found"}},
+        {"error": {"code": -32602, "message": "invalid argument 0: hex string without 0x prefix"}},
+        {"result": None},
+    ],
 )
 async def test_a_node_without_finality_says_none(final: dict[str, object]) -> None:
     def respond(request: Any) -> object:

@@ -86,10 +86,12 @@ async def test_books_and_chain_agree_after_random_faults(
     seconds = CAMPAIGN_MINUTES * 60 / 6 or SHORTLY_SECONDS
     site = await sites.of(kind, count)
     campaign = Campaign(site, random.Random(seed))
-    async with site.blocks():
-        await campaign.run(seconds)
-        await site.settle(SETTLED_SECONDS)
-    print(campaign.summary())
+    try:
+        async with site.blocks():
+            await campaign.run(seconds)
+            await site.settle(SETTLED_SECONDS)
+    finally:
+        print(campaign.summary())
 
 
 class Campaign:

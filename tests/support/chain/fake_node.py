@@ -241,6 +241,8 @@ class FakeNode(Rpc):
     """Requests for logs by range that are answered with an empty list."""
     reads_by_hash = True
     """False: the node knows no EIP-1898."""
+    is_legacy = False
+    """True: the chain has no base fees, and transactions of type 0."""
     kept_states = 1_000_000
     """The number of blocks below the head whose state the node has not pruned."""
     hides_receipts = False
@@ -352,7 +354,9 @@ class FakeNode(Rpc):
         nonce = self.head.nonces.get(wallet.address, 0)
         fees = (GWEI, 2 * GWEI)
         signed = wallet.sign(
-            UnsignedTransaction(CHAIN_ID, nonce, *fees, 30_000, LTZ_AT, 0, b"foreign")
+            UnsignedTransaction(
+                CHAIN_ID, nonce, *fees, 30_000, LTZ_AT, 0, b"foreign", self.is_legacy
+            )
         )
         sent = _sent(signed.raw)
         block = self.mine(takes_pool=False)
@@ -487,9 +491,8 @@ class FakeNode(Rpc):
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
 
     def gas_used(self, sent: SentTransaction) -> int:
-        return min(
-            sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000
-        )
+        is_mint = sent.to == LTZ_AT and sent.data[:4] in {_MINT, _MINT_BATCH}
+        return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if is_mint else 50_000)
 
     # --- JSON-RPC -----------------------------------------------------------------------------
 
