@@ -60,8 +60,7 @@ def ranking(
     latencies = [
         node.latency_seconds
         for node in nodes
-        if node.latency_seconds is not None
-        and not any(_class(node, credible, policy))
+        if node.latency_seconds is not None and not any(_class(node, credible, policy))
     ]
     sticky_until = min(latencies, default=0.0) * policy.sticky_factor + policy.sticky_seconds
 
