@@ -33,7 +33,7 @@ from tests.support.chain.chain_world import FINAL_BLOCKS, ChainWorld, a_chain_wo
 from tests.support.chain.fake_node import ETHER, FakeNode, SentTransaction, claim_logs
 from tests.support.chain.mint_world import POLICY, observer, true
 from tests.support.relays.lanes import PERKS, RELAYER, a_plan, a_relay, write
-from tests.support.rows.core import a_wallet, pool, value
+from tests.support.rows.core import a_wallet, pool, states, value
 from tests.support.waiting import until
 
 __all__ = ["observer", "pool"]
@@ -172,6 +172,28 @@ async def test_without_finalized_a_block_is_final_by_depth_and_time(
             return bool(final > FINAL_BLOCKS)
 
         await until(is_final)
+
+
+@pytest.mark.parametrize("name", CHAINS)
+async def test_a_foreign_use_of_a_nonce_is_proven_among_the_chains_own_transactions(
+    opened: Open, name: str
+) -> None:
+    async with opened(CHAINS[name]()) as world:
+        chain = world.chain
+        chain.lost_requests = 1_000_000
+        await relay_for_ann(world, 1)
+        async with world.relaying(world.policy(POLICY)):
+            await world.settled("signed")
+            foreign = chain.use_nonce(RELAYER)
+            chain.lost_requests = 0
+
+            async def is_displaced() -> bool:
+                chain.mine(takes_pool=False)
+                return await states(world.observer) == ["displaced"]
+
+            await until(is_displaced)
+        assert foreign.is_legacy == (name == "legacy")
+        assert await spent(world) == (0, 0)
 
 
 @pytest.mark.parametrize("name", CHAINS)

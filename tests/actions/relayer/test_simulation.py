@@ -224,10 +224,10 @@ def on_arbitrum(own_gas: int, estimate: int) -> Script:
         return result(request, "0xfe" if request["params"][0] == hex_of(ARB_SYS) else "0x")
 
     def call(request: Any) -> object:
-        asked = request["params"][0]
-        if asked["to"] == hex_of(NODE_INTERFACE):
+        transaction = request["params"][0]
+        if transaction["to"] == hex_of(NODE_INTERFACE):
             return result(request, hex_of(L1_GAS.to_bytes(32, "big") + bytes(64)))
-        is_enough = int(asked["gas"], 16) >= own_gas
+        is_enough = int(transaction["gas"], 16) >= own_gas
         return result(request, "0x") if is_enough else error(request, "out of gas")
 
     return Script(eth_getCode=code, eth_call=call, eth_estimateGas=hex(estimate))

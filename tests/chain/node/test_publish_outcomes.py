@@ -50,6 +50,24 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("sender not an eoa: address 0x1, len(code): 23", FOR_GOOD),
         ("only replay-protected (EIP-155) transactions allowed over RPC", FOR_GOOD),
     ],
+    "bor": [
+        ("transaction underpriced: gas tip cap 1000000000, minimum needed 25000000000", PRICE),
+        ("nonce too low: next nonce 6, tx nonce 5", NONCE),
+    ],
+    "bsc": [
+        ("transaction underpriced: gas tip cap 0, minimum needed 50000000", PRICE),
+        ("over-capacity: txpool is full", PASSING),
+    ],
+    "nitro": [
+        ("nonce too high: address 0x1, tx: 9 state: 6", PASSING),
+        ("max fee per gas less than block base fee: address 0x1, maxFeePerGas: 1", PRICE),
+        ("intrinsic gas too low", FOR_GOOD),
+    ],
+    "op-geth": [
+        ("insufficient funds for gas * price + value: balance 1, tx cost 2, overshot 1", POOR),
+        ("failed to forward tx to sequencer, please try again. Error message: 'txpool'", PASSING),
+        ("transaction gas limit too high (cap: 16777216, tx: 20000000)", FOR_GOOD),
+    ],
     "erigon": [
         ("ALREADY_EXISTS: already known", ACCEPTED),
         ("existing tx with same hash", ACCEPTED),

@@ -493,6 +493,7 @@ class LegacyNode(ChainNode):
     """A chain from before EIP-1559: one gas price, and a client that lacks newer methods."""
 
     block_seconds = 3.0
+    is_legacy = True
     no_final = "invalid argument 0: hex string without 0x prefix"
 
     def __init__(self) -> None:

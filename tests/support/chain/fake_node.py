@@ -239,8 +239,12 @@ class FakeNode(Rpc):
     """Newest blocks that this node does not have yet."""
     empty_answers = 0
     """Requests for logs by range that are answered with an empty list."""
+    frozen_head: int | None = None
+    """The height of the block that the node goes on to call its newest one."""
     reads_by_hash = True
     """False: the node knows no EIP-1898."""
+    is_legacy = False
+    """True: the chain has no base fees, and transactions of type 0."""
     kept_states = 1_000_000
     """The number of blocks below the head whose state the node has not pruned."""
     hides_receipts = False
@@ -258,6 +262,8 @@ class FakeNode(Rpc):
         self.together: list[int] = []
         """The number of publications in each request that had any."""
         self.call_counts: Counter[str] = Counter()
+        self.balances_after: list[Hash32] = []
+        """The block of each balance that was asked for."""
         self.node = Node(self)
 
         self.base_fee, self.tip = GWEI, GWEI // 10
@@ -352,7 +358,9 @@ class FakeNode(Rpc):
         nonce = self.head.nonces.get(wallet.address, 0)
         fees = (GWEI, 2 * GWEI)
         signed = wallet.sign(
-            UnsignedTransaction(CHAIN_ID, nonce, *fees, 30_000, LTZ_AT, 0, b"foreign")
+            UnsignedTransaction(
+                CHAIN_ID, nonce, *fees, 30_000, LTZ_AT, 0, b"foreign", self.is_legacy
+            )
         )
         sent = _sent(signed.raw)
         block = self.mine(takes_pool=False)
@@ -487,9 +495,8 @@ class FakeNode(Rpc):
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
 
     def gas_used(self, sent: SentTransaction) -> int:
-        return min(
-            sent.gas_limit, 30_000 * len(_rewards(sent.data)) if sent.to == LTZ_AT else 50_000
-        )
+        is_mint = sent.to == LTZ_AT and sent.data[:4] in {_MINT, _MINT_BATCH}
+        return min(sent.gas_limit, 30_000 * len(_rewards(sent.data)) if is_mint else 50_000)
 
     # --- JSON-RPC -----------------------------------------------------------------------------
 
@@ -563,7 +570,7 @@ class FakeNode(Rpc):
                 raise RpcError(-32602, "json: cannot unmarshal object into Go value of type string")
             return self._by_hash(tag["blockHash"])
         if tag in {"latest", "pending"}:
-            return seen[-1]
+            return seen[-1 if self.frozen_head is None else self.frozen_head]
         if tag == "finalized":
             if self.final_depth is None:
                 raise RpcError(-39001, "unknown block")
@@ -636,7 +643,7 @@ class FakeNode(Rpc):
         return hex(nonce if self.false_nonce is None else self.false_nonce)
 
     def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
-        self._state_at(tag)
+        self.balances_after.append(self._state_at(tag).hash)
         return hex(self.balance)
 
     def _code(self, address: str, _tag: str) -> str:
