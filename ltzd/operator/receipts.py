@@ -8,8 +8,6 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum
 
-import structlog
-
 from ltzd.chain.node.node import Node, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock
@@ -17,14 +15,13 @@ from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import (
     BlockTestimony,
     ReceiptOpinion,
+    ReceiptWait,
     block_testimony,
     is_block_lost,
     is_receipt_believed,
 )
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.values import Hash32
-
-log = structlog.get_logger()
 
 RECEIPT_OF_FOREIGN_BLOCK = "receipt_of_foreign_block"
 """A node shows a receipt in a block that is not its canonical one at that height."""
@@ -111,7 +108,8 @@ class ReceiptReader:
         for receipt, given in zip(receipts, opinions, strict=True):
             since = self._previous.get(receipt.transaction_hash, now)
             is_final = receipt.block_number <= final_number
-            if is_receipt_believed(given, now - since, self._patience, is_final=is_final):
+            wait = ReceiptWait(now - since, self._patience)
+            if is_receipt_believed(given, wait, is_alone=view.node.is_alone, is_final=is_final):
                 believed.append(receipt)
                 continue
             self._unconfirmed[receipt.transaction_hash] = since

@@ -1,5 +1,6 @@
 """Lanes on two or three nodes, of which some lag, hang, die or lie; and on one that does."""
 
+import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,16 +10,17 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.node.node import Node
-from ltzd.operator.policy import LanePolicy
+from ltzd.operator.mints.lane import MintLane
+from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
 from ltzd.values import Hash32, hex_of
-from tests.support.chain.fake_node import CHAIN_ID, FakeNode, SentTransaction
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode, SentTransaction
 from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
-from tests.support.rows.core import running, states, value
+from tests.support.rows.core import MINTER, running, states, value
 from tests.support.waiting import until
 
 PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
@@ -419,6 +421,134 @@ async def test_a_receipt_above_the_head_is_not_believed(world: RelayWorld) -> No
         liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True) | {"blockNumber": "0xfff"}
         await rounds(liar)
         assert await row_states(world.observer) == ["sent"]
+
+
+async def test_a_head_below_the_blocks_that_a_node_shows_is_reported(world: RelayWorld) -> None:
+    liar = world.node.sibling()
+    async with lane_on_nodes(world, liar) as pool:
+        await world.ask()
+        await world.settled("published")
+        liar.frozen_head = liar.head.number
+        world.node.mine()
+        await until(lambda: true("head_below_block" in pool.contradictions()[0]))
+        assert await row_states(world.observer) == ["sent"]
+
+
+# --- one block of one node -------------------------------------------------------------------
+
+
+async def test_balance_and_mint_limit_are_read_after_the_same_blocks(world: RelayWorld) -> None:
+    """Blocks arrive between any two reads, and the second node is one block behind."""
+    nodes = [world.node.sibling(), world.node.sibling()]
+    nodes[1].lag = 1
+    async with a_fake_pool(*nodes) as pool:
+        lane = MintLane(
+            world.pool,
+            world.url,
+            pool.node(),
+            MINTER,
+            MintTarget(CHAIN_ID, LTZ_AT),
+            world.wakeups,
+            PATIENT,
+        )
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            for node in nodes:
+                node.read_after.clear()
+                node.balances_after.clear()
+            for _ in range(20):
+                for node in nodes:
+                    for method in ("eth_call", "eth_getBalance"):
+                        node.before[method] = world.node.mine
+                world.node.mine()
+                await rounds(nodes[0], 4)
+            for node in nodes:
+                node.before.clear()
+            await rounds(nodes[0], 10)
+    for node in nodes:
+        assert set(node.balances_after) >= set(node.read_after)
+    assert len({block for node in nodes for block in node.balances_after}) > 5
+
+
+# --- random faults ---------------------------------------------------------------------------
+
+
+class Trouble:
+    """Random faults of all nodes but the first one, blocks, reorgs, and relays."""
+
+    def __init__(self, world: RelayWorld, nodes: list[FakeNode], chance: random.Random) -> None:
+        self._world = world
+        self._nodes = nodes
+        self._chance = chance
+
+    async def strike(self) -> None:
+        chance, node = self._chance, self._chance.choice(self._nodes)
+        match chance.randrange(10):
+            case 0 | 1:
+                await self._world.ask(chance.randint(1, 5))
+            case 2 | 3:
+                self._world.node.mine(chance.randint(1, 3))
+            case 4:
+                depth = min(chance.randint(1, 4), self._world.node.head.number - 1)
+                self._world.node.reorg(depth, forgets_transactions=chance.random() < 0.5)
+            case 5:
+                node.hides_receipts = not node.hides_receipts
+            case 6:
+                node.lag = chance.randint(0, min(3, node.head.number - 1))
+            case 7:
+                node.is_down = not node.is_down
+            case 8:
+                node.lost_replies, node.lost_requests = chance.randint(0, 3), chance.randint(0, 3)
+            case 9:
+                node.refuses = _refuses_for_good if chance.random() < 0.5 else _refuses_nothing
+        await value(self._world.observer, "SELECT pg_sleep($1)", chance.random() / 25)
+
+    def end(self) -> None:
+        for node in self._nodes:
+            node.hides_receipts = node.is_down = False
+            node.lag = node.lost_replies = node.lost_requests = 0
+            node.refuses = _refuses_nothing
+
+
+def _refuses_for_good(_sent: SentTransaction) -> bool | str:
+    return "oversized data"
+
+
+def _refuses_nothing(_sent: SentTransaction) -> bool | str:
+    return False
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("seed", [1, None])
+async def test_while_one_node_is_honest_each_relay_is_executed_once_and_none_is_told_failed(
+    world: RelayWorld, count: int, seed: int | None
+) -> None:
+    seed = random.randrange(10**9) if seed is None else seed
+    print(f"seed {seed}")
+    world.node.final_depth = 8
+    nodes = [world.node, *(world.node.sibling() for _ in range(count - 1))]
+    trouble = Trouble(world, nodes[1:], random.Random(seed))
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node(), POLICY):
+        for _ in range(60):
+            await trouble.strike()
+            ids = await relay_ids(world)
+            for relay in ids:
+                assert (await world.progress(relay)).status is not RelayStatus.FAILED
+        trouble.end()
+
+        async def all_mined() -> bool:
+            world.node.mine()
+            return set(await row_states(world.observer)) <= {"mined"}
+
+        await until(all_mined, 30.0)
+    await world.executed_in_order()
+
+
+async def relay_ids(world: RelayWorld) -> list[int]:
+    ids: list[int] | None = await value(
+        world.observer, "SELECT array_agg(id) FROM relays WHERE state <> 'queued'"
+    )
+    return ids or []
 
 
 # --- the beginning of a term -----------------------------------------------------------------

@@ -120,6 +120,17 @@ class Node:
     async def chain_id(self) -> int:
         return _number(await self._ask("eth_chainId"))
 
+    async def chain_proof(self, contract: Address) -> tuple[int, Header | None, bytes]:
+        """Chain id, block 0, and the code of a contract in the newest block, in one batch."""
+        chain_id, genesis, code = await self._rpc.batch(
+            [
+                ("eth_chainId", ()),
+                ("eth_getBlockByNumber", ("0x0", False)),
+                ("eth_getCode", (hex_of(contract), "latest")),
+            ]
+        )
+        return _number(_checked(chain_id)), _header(_checked(genesis)), _data(_checked(code))
+
     async def block(self, at: int | str) -> Header | None:
         """The canonical header at a height or tag, or None if the node has no such block."""
         return _header(await self._ask("eth_getBlockByNumber", _block(at), False))

@@ -51,7 +51,7 @@ def _use(fields: dict[str, Any], block: dict[str, Any], wallet: Address, chain_i
 def signed_hash(fields: dict[str, Any], wallet: Address, chain_id: int) -> Hash32 | None:
     """The hash of a transaction of type 0, 1 or 2 if `wallet` signed it for this chain, or None.
 
-    It is computed from the fields alone. Raises KeyError, TypeError, ValueError for malformed
+    The hash is computed from the fields alone. Raises KeyError, TypeError, ValueError for malformed
     fields.
     """
     kind = _kind(fields)

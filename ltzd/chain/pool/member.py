@@ -18,6 +18,7 @@ from ltzd.rules.indexer.block_times import BlockTimes
 from ltzd.rules.nodes import breaker
 from ltzd.rules.nodes.breaker import CLOSED, Breaker
 from ltzd.rules.nodes.choice import NodeObservation
+from ltzd.values import Hash32
 
 log = structlog.get_logger()
 
@@ -61,7 +62,10 @@ class Member:
         self._distrust = 0.0
         self._verdict: Unfit | None = Unfit.UNVERIFIED
         self.head: Header | None = None
-        self.block_times = BlockTimes()
+        self.block_seconds: float | None = None
+        self._block_times = BlockTimes()
+        self.code_hash: Hash32 | None = None
+        """Of LTZ's code at this node."""
         self.latency: float | None = None
         self.answered_at: float | None = None
         self.verified_at: float | None = None
@@ -88,6 +92,11 @@ class Member:
         return self._clock() < self._distrusted_until
 
     @property
+    def is_limited(self) -> bool:
+        """Whether the node has lately refused a request as one too many."""
+        return self._clock() < self._limited_until
+
+    @property
     def reason(self) -> Unfit | None:
         """Why the node is not used first, apart from its height; None if nothing is wrong."""
         if self.is_excluded:
@@ -96,7 +105,7 @@ class Member:
             return self._failure
         if self.is_distrusted or self._clock() < self._contested_until:
             return Unfit.DISAGREES
-        if self._verdict is None and self._clock() < self._limited_until:
+        if self._verdict is None and self.is_limited:
             return Unfit.RATE_LIMITED
         return self._verdict
 
@@ -106,6 +115,7 @@ class Member:
             self.latency,
             self.is_open,
             self.is_distrusted,
+            self.is_limited,
         )
 
     def seconds_to_probe(self) -> float:
@@ -173,7 +183,9 @@ class Member:
 
     def observe_head(self, head: Header) -> None:
         self.head = head
-        self.block_times = self.block_times.with_head(head.number, head.timestamp, self._clock())
+        times = self._block_times.with_head(head.number, head.timestamp, self._clock())
+        if times is not self._block_times:
+            self._block_times, self.block_seconds = times, times.seconds()
 
     def verified(self) -> None:
         if self._verdict is not None:

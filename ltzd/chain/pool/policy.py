@@ -31,6 +31,8 @@ class NodePoolPolicy:
     """So long after its last answer a node that fails is expected back as a witness."""
     tolerance_seconds: float = 3.0
     """A node is behind once its head is this far below the others', or `choice` blocks if more."""
+    most_tolerance_blocks: int = 256
+    """A chain that seems to be faster is one that a node invents."""
     compare_pause: float = 15.0
     """Between two comparisons of the nodes' blocks at one height."""
     compare_depth: int = 4

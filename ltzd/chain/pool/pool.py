@@ -1,7 +1,8 @@
 """The nodes of one chain as one: who is asked first, and the state of each node."""
 
 import math
-from collections.abc import Iterator, Sequence
+import statistics
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Self
@@ -18,6 +19,7 @@ from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.choice import credible_height, is_behind, ranking
+from ltzd.rules.nodes.disagreement import agreed
 
 WATCH = "watch"
 """The role of the pool's own requests."""
@@ -43,6 +45,8 @@ class NodePool:
         self._stack = AsyncExitStack()
         self._in_use: dict[str, int] = {}
         self._expected: ExpectedChain | None = None
+        self._code_hash: Hashable = None
+        """Of LTZ's code, as the most nodes show it."""
         self.members: list[Member] = []
 
     async def __aenter__(self) -> Self:
@@ -167,12 +171,17 @@ class NodePool:
     def tolerance_blocks(self) -> int:
         """How far a node's head may be below the others' without being behind.
 
-        Nodes are looked at one after the other, and a fast chain moves on meanwhile.
+        Nodes are looked at one after the other, and a fast chain moves on meanwhile. No single one
+        of three nodes decides it, or invented heights would hide every lag.
         """
-        measured = [member.block_times.seconds() for member in self.members]
-        fastest = min((seconds for seconds in measured if seconds), default=None)
-        blocks = 0 if fastest is None else math.ceil(self.policy.tolerance_seconds / fastest)
-        return max(self.policy.choice.tolerance_blocks, blocks)
+        measured = [member.block_seconds for member in self.members if member.block_seconds]
+        blocks = (
+            math.ceil(self.policy.tolerance_seconds / statistics.median_low(measured))
+            if measured
+            else 0
+        )
+        most = self.policy.most_tolerance_blocks
+        return max(self.policy.choice.tolerance_blocks, min(blocks, most))
 
     def _is_behind(self, member: Member) -> bool:
         height = member.head.number if member.head else None
@@ -191,16 +200,26 @@ class NodePool:
             return True
         answer = await member.measured(check_chain(Node(member.clients[WATCH]), expected))
         if isinstance(answer, ChainMismatch):
+            member.code_hash = None
             member.rejected(answer.verdict, answer.detail)
             return False
-        if self._expected is not None and self._expected.code_hash is None:
-            self._expected = replace(self._expected, code_hash=answer)
-        elif self._expected is not None and self._expected.code_hash != answer:
-            # Another node proved the chain meanwhile, with other code.
-            member.rejected(Unfit.NO_CONTRACT, "its code of LTZ is not the other nodes'")
-            return False
-        member.verified()
-        return True
+        member.code_hash = answer
+        self._agree_on_code()
+        if answer == self._code_hash:
+            member.verified()
+        return member.is_verified
+
+    def _agree_on_code(self) -> None:
+        """Leaves out the nodes whose code of LTZ differs from that of the most nodes.
+
+        Of equally many the first that proved the chain stay. The next look verifies a node that was
+        left out again, since the other nodes may have been the wrong ones.
+        """
+        known = [member for member in self.members if member.code_hash is not None]
+        self._code_hash = agreed([member.code_hash for member in known], self._code_hash)
+        for member in known:
+            if member.code_hash != self._code_hash:
+                member.rejected(Unfit.NO_CONTRACT, "its code of LTZ is not the other nodes'")
 
     # Reports
 

@@ -1,7 +1,8 @@
 """Which of several nodes to ask first.
 
-A node that is distrusted, whose circuit is open, or which is behind comes after every node that is
-not, so that a request reaches such a node only when no better one is left. Among equals the node in
+A node that is distrusted, whose circuit is open, which is behind, or which refuses requests as too
+many comes after every node that does not, so that a request reaches such a node only when no better
+one is left. Among equals the node in
 use stays first, unless another answers much faster: a decision's requests should not wander between
 views of the chain.
 """
@@ -28,6 +29,7 @@ class NodeObservation:
     latency_seconds: float | None = None
     is_open: bool = False
     is_distrusted: bool = False
+    is_limited: bool = False
 
 
 def credible_height(heights: Sequence[int], tolerance_blocks: int) -> int:
@@ -58,8 +60,7 @@ def ranking(
     latencies = [
         node.latency_seconds
         for node in nodes
-        if node.latency_seconds is not None
-        and _class(node, credible, policy) == (False, False, False)
+        if node.latency_seconds is not None and not any(_class(node, credible, policy))
     ]
     sticky_until = min(latencies, default=0.0) * policy.sticky_factor + policy.sticky_seconds
 
@@ -78,7 +79,9 @@ def ranking(
     return sorted(range(len(nodes)), key=key)
 
 
-def _class(node: NodeObservation, credible: int, policy: ChoicePolicy) -> tuple[bool, bool, bool]:
+def _class(
+    node: NodeObservation, credible: int, policy: ChoicePolicy
+) -> tuple[bool, bool, bool, bool]:
     """Sorts nodes into classes; the latency of a lower class never outweighs a higher class."""
     behind = is_behind(node.height, credible, policy.tolerance_blocks)
-    return node.is_distrusted, node.is_open, behind
+    return node.is_distrusted, node.is_open, behind, node.is_limited

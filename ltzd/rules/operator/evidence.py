@@ -51,18 +51,26 @@ class ReceiptOpinion(Enum):
     """The node has passed the height, and has another receipt or none."""
 
 
-def is_receipt_believed(
-    opinions: Sequence[ReceiptOpinion], waited: float, patience: float, *, is_final: bool
-) -> bool:
-    """Whether callers may be told of a receipt. `opinions` is empty if no other node is usable.
+@dataclass(frozen=True, slots=True)
+class ReceiptWait:
+    """How long a receipt has waited for another node, and how long it waits at most."""
 
-    Nodes that are behind are waited for, but not longer than `patience`: a node that stands still
+    seconds: float
+    patience: float
+
+
+def is_receipt_believed(
+    opinions: Sequence[ReceiptOpinion], wait: ReceiptWait, *, is_alone: bool, is_final: bool
+) -> bool:
+    """Whether callers may be told of a receipt, given the opinions of other nodes.
+
+    Nodes that are behind are waited for, but not longer than the patience: a node that stands still
     must not hold back every outcome. A receipt that is disputed waits for a node that agrees, or
     until the indexed chain has its block as final.
     """
-    if not opinions or is_final or ReceiptOpinion.AGREES in opinions:
+    if is_final or ReceiptOpinion.AGREES in opinions or (is_alone and not opinions):
         return True
-    return ReceiptOpinion.DIFFERS not in opinions and waited >= patience
+    return ReceiptOpinion.DIFFERS not in opinions and wait.seconds >= wait.patience
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,6 +72,18 @@ async def test_a_node_that_falls_behind_is_left_for_one_that_does_not() -> None:
         assert {report.reason for report in fleet.pool.reports()} == {None, Unfit.BEHIND}
 
 
+async def test_a_node_that_refuses_requests_as_too_many_is_left_by_pinned_clients() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    async with a_fleet(first, second) as fleet:
+        name = await answering(fleet.pool)
+        used = first if name == "first" else second
+        used.mode = "limited"
+        client = fleet.pool.client("operator")
+        with pytest.raises(NodeUnavailable):
+            await client.pinned().call("who")
+        assert await client.pinned().call("who") != name
+
+
 async def test_a_node_that_is_behind_is_still_asked_when_all_others_are_dead() -> None:
     first, second = FleetNode("first", height=50), FleetNode("second", height=100)
     async with a_fleet(first, second) as fleet:

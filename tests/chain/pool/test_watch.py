@@ -1,5 +1,6 @@
 """The watch of a pool's nodes: foreign, dead, hung, invented and contradicting nodes."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
 import pytest
@@ -21,6 +22,18 @@ async def reason_is(fleet: Fleet, position: int, reason: Unfit | None) -> None:
     await until(holds)
 
 
+async def look_at_each(fleet: Fleet) -> None:
+    for member in fleet.pool.members:
+        await fleet.watch.look(member)
+
+
+def has_been_asked(node: FleetNode, times: int) -> Callable[[], Awaitable[bool]]:
+    async def holds() -> bool:
+        return len(node.requests) >= times
+
+    return holds
+
+
 @pytest.mark.parametrize(
     ("foreign", "reason"),
     [
@@ -40,6 +53,26 @@ async def test_a_node_of_another_chain_is_never_asked(foreign: FleetNode, reason
         with pytest.raises(NodeUnavailable):
             await fleet.pool.client("http").call("who")
         assert "who" not in foreign.requests
+
+
+async def test_one_node_of_three_with_forged_code_is_left_out_although_it_answers_first() -> None:
+    forger = FleetNode("forger", code="0x6666")
+    honest = [FleetNode(name, delay_seconds=0.05) for name in ("b", "c")]
+    async with a_fleet(forger, *honest, is_watched=True) as fleet:
+        await reason_is(fleet, 1, None)
+        await reason_is(fleet, 2, None)
+        assert report_of(fleet, 0).reason is Unfit.NO_CONTRACT
+
+
+@pytest.mark.parametrize("is_alone", [True, False])
+async def test_a_slow_node_is_not_taken_for_a_hung_one(is_alone: bool) -> None:
+    slow = FleetNode("slow", delay_seconds=0.4)
+    others = [] if is_alone else [FleetNode("hung", mode="hung")]
+    policy = replace(QUICK, pinned_timeout=0.3 if is_alone else 1.2)
+    async with a_fleet(slow, *others, policy=policy, is_watched=True) as fleet:
+        await until(has_been_asked(slow, 20))
+        assert report_of(fleet, 0).is_usable
+        assert not report_of(fleet, 0).errors
 
 
 async def test_a_node_that_moves_to_another_chain_is_found_after_it_was_away() -> None:
@@ -94,6 +127,20 @@ async def test_a_node_that_invents_a_head_makes_no_honest_node_look_behind() -> 
         assert report_of(fleet, 0).is_usable
         assert report_of(fleet, 1).reason is Unfit.DISAGREES
         assert await fleet.pool.client("indexer").call("who") == "honest"
+
+
+async def test_a_node_that_invents_a_fast_chain_hides_no_lag_of_another_one() -> None:
+    liar, honest, behind = FleetNode("liar", block_seconds=1e-6), FleetNode("b"), FleetNode("c")
+    async with a_fleet(liar, honest, behind) as fleet:
+        for _ in range(8):
+            liar.height += 1_000_000
+            honest.height += 1
+            behind.height += 1
+            await look_at_each(fleet)
+        honest.height += 10
+        await look_at_each(fleet)
+        assert report_of(fleet, 1).is_usable
+        assert report_of(fleet, 2).reason is Unfit.BEHIND
 
 
 async def test_one_node_of_three_on_another_branch_is_distrusted() -> None:

@@ -22,6 +22,7 @@ NODES = st.lists(
         latency_seconds=st.none() | st.floats(0, 10),
         is_open=st.booleans(),
         is_distrusted=st.booleans(),
+        is_limited=st.booleans(),
     ),
     min_size=1,
     max_size=6,
@@ -36,7 +37,7 @@ def credible(nodes: list[NodeObservation]) -> int:
 
 def is_good(node: NodeObservation, at_least: int) -> bool:
     behind = is_behind(node.height, at_least, POLICY.tolerance_blocks)
-    return not (node.is_open or node.is_distrusted or behind)
+    return not (node.is_open or node.is_distrusted or behind or node.is_limited)
 
 
 @given(NODES, POSITIONS)

@@ -8,6 +8,7 @@ from ltzd.rules.operator.evidence import (
     BlockTestimony,
     NonceUse,
     ReceiptOpinion,
+    ReceiptWait,
     UseOpinion,
     block_testimony,
     is_block_lost,
@@ -73,7 +74,8 @@ AGREES, LAGS, DIFFERS = ReceiptOpinion.AGREES, ReceiptOpinion.BEHIND, ReceiptOpi
 @pytest.mark.parametrize(
     ("opinions", "waited", "is_final", "expected"),
     [
-        ([], 0, False, True),
+        ([], 0, False, False),
+        ([], PATIENCE, False, True),
         ([AGREES], 0, False, True),
         ([DIFFERS, AGREES], 0, False, True),
         ([LAGS], 0, False, False),
@@ -86,14 +88,20 @@ AGREES, LAGS, DIFFERS = ReceiptOpinion.AGREES, ReceiptOpinion.BEHIND, ReceiptOpi
 def test_a_receipt_is_told_once_another_node_has_it(
     opinions: list[ReceiptOpinion], waited: float, is_final: bool, expected: bool
 ) -> None:
-    assert is_receipt_believed(opinions, waited, PATIENCE, is_final=is_final) is expected
+    wait = ReceiptWait(waited, PATIENCE)
+    assert is_receipt_believed(opinions, wait, is_alone=False, is_final=is_final) is expected
+
+
+def test_without_another_node_a_receipt_is_told_at_once() -> None:
+    assert is_receipt_believed([], ReceiptWait(0, PATIENCE), is_alone=True, is_final=False)
 
 
 @given(st.lists(st.sampled_from(ReceiptOpinion), min_size=1), st.floats(0, 1e6))
 def test_a_receipt_that_a_node_denies_needs_another_node_or_finality(
     opinions: list[ReceiptOpinion], waited: float
 ) -> None:
-    believed = is_receipt_believed(opinions, waited, PATIENCE, is_final=False)
+    wait = ReceiptWait(waited, PATIENCE)
+    believed = is_receipt_believed(opinions, wait, is_alone=False, is_final=False)
     if believed and DIFFERS in opinions:
         assert AGREES in opinions
 

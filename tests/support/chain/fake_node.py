@@ -239,6 +239,8 @@ class FakeNode(Rpc):
     """Newest blocks that this node does not have yet."""
     empty_answers = 0
     """Requests for logs by range that are answered with an empty list."""
+    frozen_head: int | None = None
+    """The height of the block that the node goes on to call its newest one."""
     reads_by_hash = True
     """False: the node knows no EIP-1898."""
     is_legacy = False
@@ -260,6 +262,8 @@ class FakeNode(Rpc):
         self.together: list[int] = []
         """The number of publications in each request that had any."""
         self.call_counts: Counter[str] = Counter()
+        self.balances_after: list[Hash32] = []
+        """The block of each balance that was asked for."""
         self.node = Node(self)
 
         self.base_fee, self.tip = GWEI, GWEI // 10
@@ -566,7 +570,7 @@ class FakeNode(Rpc):
                 raise RpcError(-32602, "json: cannot unmarshal object into Go value of type string")
             return self._by_hash(tag["blockHash"])
         if tag in {"latest", "pending"}:
-            return seen[-1]
+            return seen[-1 if self.frozen_head is None else self.frozen_head]
         if tag == "finalized":
             if self.final_depth is None:
                 raise RpcError(-39001, "unknown block")
@@ -639,7 +643,7 @@ class FakeNode(Rpc):
         return hex(nonce if self.false_nonce is None else self.false_nonce)
 
     def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
-        self._state_at(tag)
+        self.balances_after.append(self._state_at(tag).hash)
         return hex(self.balance)
 
     def _code(self, address: str, _tag: str) -> str:

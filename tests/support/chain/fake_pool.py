@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.pool.chain_check import ExpectedChain
 from ltzd.chain.pool.member import Member
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.pool import ROLES, NodePool
 from ltzd.chain.pool.watch import NodeWatch
 from ltzd.rules.nodes.breaker import BreakerPolicy
-from tests.support.chain.fake_node import FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
 QUICK = NodePoolPolicy(
     hedge_after=0.1,
@@ -59,6 +60,7 @@ async def a_fake_pool(
     *nodes: FakeNode, policy: NodePoolPolicy = QUICK
 ) -> AsyncIterator[FakeNodePool]:
     pool = FakeNodePool(nodes, policy)
+    pool.expect(ExpectedChain(CHAIN_ID, nodes[0].blocks[0].hash, LTZ_AT))
     watch = NodeWatch(pool)
     await watch.look_at_all()
     task = asyncio.create_task(watch.run())

@@ -49,7 +49,8 @@ class FleetNode:
     branch_from: int = 0
     chain_id: int = CHAIN_ID
     code: str = CODE
-    mode: Literal["ok", "hung", "http_500"] = "ok"
+    mode: Literal["ok", "hung", "http_500", "limited"] = "ok"
+    block_seconds: float = 1.0
     delay_seconds: float = 0.0
     invents_head: bool = False
     hung_methods: frozenset[str] = frozenset()
@@ -67,7 +68,7 @@ class FleetNode:
             "number": hex(height),
             "hash": self.hash_at(height),
             "parentHash": self.hash_at(height - 1),
-            "timestamp": hex(1_700_000_000 + height),
+            "timestamp": hex(1_700_000_000 + int(height * self.block_seconds)),
             "logsBloom": "0x" + "00" * 256,
             "baseFeePerGas": "0x1",
             "gasLimit": "0x1c9c380",
@@ -96,6 +97,8 @@ class FleetNode:
             await asyncio.Event().wait()
         if self.mode == "http_500":
             return web.Response(status=500, text="<html>no</html>")
+        if self.mode == "limited":
+            return web.Response(status=429, headers={"Retry-After": "60"})
         await asyncio.sleep(self.delay_seconds)
         answers = [self._answer(call) for call in calls]
         return web.json_response(answers if isinstance(body, list) else answers[0])
