@@ -43,8 +43,9 @@ log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
+_DETOUR_MISFITS = 2
 _LEAST_MISFITS = 5
-"""Answers in a row that do not fit each other; the chain changes less often."""
+"""Answers in a row that do not fit each other, before their node is reported."""
 
 
 class Follower:
@@ -87,6 +88,9 @@ class Follower:
         self._head_seen_at: float | None = None
         """When the head of `_head_number` was first seen, on the clock."""
         self._misfits = 0
+        self._misfits_since: float | None = None
+        self._is_detour = False
+        """Whether this step uses another node than the one in use, whose answers do not fit."""
         self._has_doubted = False
         self.is_serving = False
 
@@ -167,9 +171,12 @@ class Follower:
 
         Returns whether the next step can follow at once. Everything that is written comes from one
         node; the others are asked where the decision needs a second opinion. If the node fails, the
-        next one is used at once.
+        next one is used at once; if its answers do not fit each other, in every second step.
         """
         node = self._node.pinned()
+        self._is_detour = self._misfits >= _DETOUR_MISFITS and not self._is_detour
+        if self._is_detour:
+            node = next(iter(node.others()), node)
         try:
             return await self._step(node)
         except NodeUnavailable as error:
@@ -212,8 +219,8 @@ class Follower:
             return await chains.cursor(connection, self._chain.chain_id)
 
     async def _look(self, node: Node, cursor: Cursor) -> Look:
-        expected = min(self._expected, cursor.number + self._policy.head_blocks)
-        self._expected = 0
+        is_near = self._expected <= cursor.number + self._policy.head_blocks
+        expected, self._expected = self._expected if is_near else 0, 0
         look = await look_at(node, cursor, self._contracts, expected)
         final = self._finality.checked(node, look.final, look.head.number)
         now = self._clock()
@@ -232,7 +239,9 @@ class Follower:
         if block_range is None or block_range.parent_hash not in (None, cursor.hash):
             self._note_misfit(node)
             return False
-        self._misfits, self._has_doubted = 0, False
+        if not self._is_detour:
+            self._misfits, self._misfits_since = 0, None
+        self._has_doubted = False
         self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
         cursor = await self._commit(cursor, block_range, look.head.number)
         await self._finalize(node, cursor, look.final)
@@ -266,11 +275,16 @@ class Follower:
     def _note_misfit(self, node: Node) -> None:
         """Tells of a node whose answers do not fit each other again and again.
 
-        Once or twice they do not while the chain changes.
+        They do not for a moment while the chain changes, or while a second node is awaited.
         """
+        if self._is_detour:
+            return
+        now = self._clock()
         self._misfits += 1
-        if self._misfits >= _LEAST_MISFITS:
-            self._misfits = 0
+        self._misfits_since = now if self._misfits_since is None else self._misfits_since
+        lasts = now - self._misfits_since
+        if self._misfits >= _LEAST_MISFITS and lasts >= self._policy.stall_seconds:
+            self._misfits, self._misfits_since = 0, None
             node.report_contradiction(LINKS)
 
     async def _commit(self, cursor: Cursor, block_range: BlockRange, head_number: int) -> Cursor:

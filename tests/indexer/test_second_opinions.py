@@ -337,6 +337,53 @@ async def test_an_empty_answer_waits_for_a_node_that_has_the_block(watch: Watch)
     assert await watched.balance(ANN) == 10
 
 
+async def test_a_node_whose_blocks_do_not_fit_each_other_is_passed_by(
+    watch: Watch,
+) -> None:
+    nodes = NodeGroup.of(2, blocks=3)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].mine(3)
+    nodes.share(0)
+    real = nodes.nodes[0]._methods["eth_getBlockByNumber"]
+
+    def unlinked(tag: str, full: bool) -> Any:
+        block = real(tag, full)
+        return block | {"parentHash": "0x" + "77" * 32} if tag == "0x5" else block
+
+    nodes.nodes[0]._methods["eth_getBlockByNumber"] = unlinked
+    await watched.steps(4)
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert nodes.reported == []
+    nodes.nodes[0].mine()
+    nodes.share(0)
+    await watched.steps(2)
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+
+
+async def test_a_node_whose_blocks_never_fit_each_other_is_reported(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=3)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    liar, honest = nodes.nodes
+    real = liar._methods["eth_getBlockByNumber"]
+
+    def unlinked(tag: str, full: bool) -> Any:
+        block = real(tag, full)
+        is_new = block and tag not in {"latest", "finalized"} and int(tag, 16) > 3
+        return block | {"parentHash": "0x" + "77" * 32} if is_new else block
+
+    liar._methods["eth_getBlockByNumber"] = unlinked
+    for _ in range(20):
+        honest.mine(2)
+        nodes.share(1, 0)
+        await watched.step(0.5)
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == honest.head.hash
+    assert nodes.reported == [(0, "block_links")]
+
+
 async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watch: Watch) -> None:
     nodes = NodeGroup.of(2)
     watched = await watch(nodes)

@@ -9,7 +9,6 @@ import asyncpg
 import pytest_asyncio
 
 from ltzd.rules.event_handler.brand_limits import QuotaKind
-from ltzd.store import database
 from ltzd.store.migrations import upgrades
 from tests.support.services.postgres import Databases
 
@@ -104,11 +103,15 @@ async def url(databases: Databases) -> AsyncIterator[str]:
         yield url
 
 
+async def _migrate(url: str) -> None:
+    await asyncio.to_thread(upgrades.upgrade, url, "0015")
+
+
 async def test_every_row_of_a_filled_database_is_kept_under_the_new_names(url: str) -> None:
     before = await _rows(url)
     assert all(before[table] for table in TABLES), "each renamed table holds a row"
 
-    await database.migrate(url)
+    await _migrate(url)
 
     renamed = {
         TABLES.get(table, table): [_renamed(table, row) for row in rows]
@@ -122,7 +125,7 @@ async def test_every_row_of_a_filled_database_is_kept_under_the_new_names(url: s
 
 
 async def test_views_read_the_renamed_tables(url: str) -> None:
-    await database.migrate(url)
+    await _migrate(url)
 
     connection = await asyncpg.connect(url)
     assert await connection.fetchval("SELECT username FROM active_site_links") == "ann"
@@ -135,7 +138,7 @@ async def test_no_stored_name_keeps_an_old_word_and_no_constraint_or_index_is_lo
 ) -> None:
     before = await _names(url)
 
-    await database.migrate(url)
+    await _migrate(url)
 
     after = await _names(url)
     assert [len(names) for names in after] == [len(names) for names in before]
@@ -146,7 +149,7 @@ async def test_no_stored_name_keeps_an_old_word_and_no_constraint_or_index_is_lo
 
 
 async def test_constraints_still_refuse_what_they_refused(url: str) -> None:
-    await database.migrate(url)
+    await _migrate(url)
 
     connection = await asyncpg.connect(url)
     refused = (

@@ -51,9 +51,9 @@ def test_a_variable_separates_urls_by_commas(folder: Path, monkeypatch: pytest.M
     ],
 )
 def test_a_fault_of_the_nodes_is_told(folder: Path, lines: str, fault: str) -> None:
-    [told] = faults_of(with_node(folder, lines))
-    assert fault in told
-    assert "hunter2" not in told
+    [reported] = faults_of(with_node(folder, lines))
+    assert fault in reported
+    assert "hunter2" not in reported
 
 
 def test_a_url_is_a_secret(folder: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.chain.faulty_node import lies, named
 from tests.support.chain.faulty_node.faults import Faults
-from tests.support.chain.faulty_node.refusals import Limits
+from tests.support.chain.faulty_node.refusals import OF_A_FREE_PLAN, OF_ERIGON, Limits
 from tests.support.chain.tester import a_tester
 from tests.support.instances.untrusted_nodes import CAMPAIGN_MINUTES, Sites, UntrustedNodes, sites
 from tests.support.waiting import until
@@ -22,16 +22,6 @@ SECONDS = 15.0
 SETTLED_SECONDS = 60.0
 STALE_SECONDS = 3.0
 
-OF_ERIGON = Limits(batch_items=100, log_blocks=10)
-OF_A_FREE_PLAN = Limits(
-    batch_items=10,
-    log_blocks=100,
-    log_results=20,
-    body_bytes=10_000,
-    batch_wording="nginx",
-    range_wording="ankr",
-    results_wording="alchemy",
-)
 SMALL_LIMITS = [
     pytest.param(OF_ERIGON, id="erigon"),
     pytest.param(OF_A_FREE_PLAN, id="free plan"),

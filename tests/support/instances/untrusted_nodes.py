@@ -87,7 +87,12 @@ class UntrustedNodes:
         await self._start()
 
     async def _start(self) -> None:
-        urls = [option for node in self.nodes for option in ("--rpc-url", node.url)]
+        """The second node is reached by WebSocket, the others by HTTP."""
+        urls = [
+            option
+            for number, node in enumerate(self.nodes)
+            for option in ("--rpc-url", node.ws_url if number == 1 else node.url)
+        ]
         self.instance.options = self._database_options + urls
         await self.instance.start()
         self.instance.dev_json["rpcUrl"] = self._url

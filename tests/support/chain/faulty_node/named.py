@@ -8,7 +8,13 @@ from tests.support.chain.faulty_node import lies
 from tests.support.chain.faulty_node.faults import Faults
 from tests.support.chain.faulty_node.lies import Lie
 from tests.support.chain.faulty_node.node import FaultyNode
-from tests.support.chain.faulty_node.refusals import BUSY, Limits, retry_after_date
+from tests.support.chain.faulty_node.refusals import (
+    BUSY,
+    OF_A_FREE_PLAN,
+    OF_ERIGON,
+    Limits,
+    retry_after_date,
+)
 
 BeginFault: TypeAlias = Callable[[FaultyNode], Awaitable[None]]
 """Begins a fault; `FaultyNode.recover` ends it."""
@@ -61,19 +67,8 @@ CONNECTION: Mapping[str, BeginFault] = {
 """Faults that leave a node's answers true, if they come."""
 
 SIZES: Mapping[str, BeginFault] = {
-    "limits of Erigon": _fault(Faults(limits=Limits(batch_items=100, log_blocks=10))),
-    "limits of a free plan": _fault(
-        Faults(
-            limits=Limits(
-                batch_items=10,
-                log_blocks=5,
-                log_results=50,
-                body_bytes=20_000,
-                batch_wording="nginx",
-                range_wording="alchemy",
-            )
-        )
-    ),
+    "limits of Erigon": _fault(Faults(limits=OF_ERIGON)),
+    "limits of a free plan": _fault(Faults(limits=OF_A_FREE_PLAN)),
     "limits of one": _fault(Faults(limits=Limits(batch_items=1, log_blocks=1))),
 }
 

@@ -133,3 +133,15 @@ class Limits:
         if self.log_results is not None and count > self.log_results:
             return TOO_MANY_RESULTS[self.results_wording]
         return None
+
+
+OF_ERIGON = Limits(batch_items=100, log_blocks=10)
+OF_A_FREE_PLAN = Limits(
+    batch_items=10,
+    log_blocks=5,
+    log_results=20,
+    body_bytes=10_000,
+    batch_wording="nginx",
+    range_wording="alchemy",
+    results_wording="alchemy",
+)

@@ -5,6 +5,7 @@ frozen node shows none.
 """
 
 import asyncio
+import contextlib
 import json
 from typing import TYPE_CHECKING, Any
 
@@ -84,5 +85,5 @@ class Socket:
         self.abort()
 
     async def _send(self, text: str) -> None:
-        if not self._client.closed:
+        with contextlib.suppress(ConnectionError):  # The client may be gone by now.
             await self._client.send_str(text)
