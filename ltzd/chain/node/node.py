@@ -211,8 +211,8 @@ class Node:
         *headers, logs = await self._rpc.batch(_range_calls(first, last, contracts))
         if isinstance(logs, RpcError):
             raise logs
-        found = _log_list(logs, range(first, last + 1))
-        return [_header(_checked(header)) for header in headers], found
+        node_logs = _log_list(logs, range(first, last + 1))
+        return [_header(_checked(header)) for header in headers], node_logs
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
