@@ -13,7 +13,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
-from ltzd.rules.operator.l1_costs import NO_L1_COSTS
+from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.rules.operator.transactions import (
     Accepted,
     Effect,
@@ -43,8 +43,7 @@ class InFlightTransactions:
         self._outcomes = outcomes
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
-        self.l1_costs = NO_L1_COSTS
-        """A rollup's prices, which the lane's monitor refreshes."""
+        self._l1_costs = NO_L1_COSTS
         self._gas = 0
         self._bytes = 0
         self._due: dict[int, None] = {}
@@ -66,6 +65,10 @@ class InFlightTransactions:
         self._due[tx.nonce] = None
         self._set_gauges()
 
+    def set_l1_costs(self, l1_costs: L1Costs) -> None:
+        """From now on reservations include these prices of a rollup."""
+        self._l1_costs = l1_costs
+
     def oldest_first(self) -> list[OpenTransaction]:
         return [self._by_nonce[nonce] for nonce in sorted(self._by_nonce)]
 
@@ -82,7 +85,7 @@ class InFlightTransactions:
         if left_out is not None:
             wei, size = wei - left_out.max_cost_wei, size - len(left_out.raw)
             gas, count = gas - left_out.gas_limit, count - 1
-        return wei + self.l1_costs.max_fee_wei(size, gas, count)
+        return wei + self._l1_costs.max_fee_wei(size, gas, count)
 
     def gas(self) -> int:
         """The most gas that everything in flight can use together."""

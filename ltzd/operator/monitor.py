@@ -134,7 +134,7 @@ class ReceiptMonitor:
             # The work sets its values last, so that nothing is signed between the two.
             await self._work.refresh(view)
             self._funds.apply()
-            self._in_flight.l1_costs = self._funds.l1_costs
+            self._in_flight.set_l1_costs(self._funds.l1_costs)
             self._publisher.notify()
         self._head = view.head
 

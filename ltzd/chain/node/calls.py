@@ -88,10 +88,9 @@ def _rpc_error(
 ) -> RpcError:
     data = error.get("data") if error else None
     refusal = classify_error(code, text, data, method)
-    text = text[:_TEXT_LENGTH]
-    for secret in secrets:
+    for secret in secrets:  # Before the cut, which might leave a part of a secret.
         text = text.replace(secret, "…")
-    return RpcError(code, text, _revert_data(data), refusal)
+    return RpcError(code, text[:_TEXT_LENGTH], _revert_data(data), refusal)
 
 
 def _revert_data(data: Any) -> bytes | None:

@@ -77,6 +77,11 @@ _MARKET: Sequence[RpcCall] = (
 )
 
 _YEAR_10000 = 253_402_300_800
+_LARGEST_COUNT = 2**63 - 1
+"""Of heights, nonces and gas used: what PostgreSQL's bigint holds."""
+_LARGEST_INDEX = 2**31 - 1
+"""Of a log in its block: what PostgreSQL's integer holds."""
+_LARGEST_WORD = 2**256 - 1
 
 
 class Node:
@@ -176,7 +181,7 @@ class Node:
             _newest(head),
             _finalized(final),
             [_header(None if isinstance(each, RpcError) else each) for each in headers],
-            [] if isinstance(logs, RpcError) else _log_list(logs),
+            [] if isinstance(logs, RpcError) else _log_list(logs, range(first, last + 1)),
         )
 
     async def headers(self, numbers: Sequence[int]) -> list[Header | None]:
@@ -206,7 +211,8 @@ class Node:
         *headers, logs = await self._rpc.batch(_range_calls(first, last, contracts))
         if isinstance(logs, RpcError):
             raise logs
-        return [_header(_checked(header)) for header in headers], _log_list(logs)
+        found = _log_list(logs, range(first, last + 1))
+        return [_header(_checked(header)) for header in headers], found
 
     async def logs_up_to(
         self, first: int, last: int, *contracts: Address
@@ -223,7 +229,7 @@ class Node:
         )
         if isinstance(logs, RpcError):
             raise logs
-        return _log_list(logs), _header(_checked(header))
+        return _log_list(logs, range(first, last + 1)), _header(_checked(header))
 
     async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
         """The contracts' logs in a block; from its receipts if the node refuses so many logs."""
@@ -273,7 +279,9 @@ class Node:
 
     async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
         """The number of transactions of `wallet` up to a block, or `pending`."""
-        return _number(await self._read(at, "eth_getTransactionCount", hex_of(wallet)))
+        return _number(
+            await self._read(at, "eth_getTransactionCount", hex_of(wallet)), _LARGEST_COUNT
+        )
 
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
         return _number(await self._read(at, "eth_getBalance", hex_of(wallet)))
@@ -348,7 +356,9 @@ class Node:
             if isinstance(answer, RpcError) and refuses_hash(answer):
                 # Some clients estimate after their newest block alone.
                 (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
-        return _reverted(answer) if isinstance(answer, RpcError) else _number(answer)
+        return (
+            _reverted(answer) if isinstance(answer, RpcError) else _number(answer, _LARGEST_COUNT)
+        )
 
     async def simulate_call(
         self,
@@ -489,7 +499,7 @@ def _publication(answer: Any) -> tuple[PublishOutcome, str]:
 
 def _next_base_fee(history: Any) -> int:
     try:
-        return int(history["baseFeePerGas"][-1], 16)
+        return _quantity(history["baseFeePerGas"][-1])
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise NodeUnavailable("The node's fee history is malformed", kind="malformed") from error
 
@@ -546,11 +556,19 @@ def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str
     return {"address": addresses, "fromBlock": hex(first), "toBlock": hex(last)}
 
 
-def _number(answer: Any) -> int:
+def _number(answer: Any, most: int = _LARGEST_WORD) -> int:
     try:
-        return int(answer, 16)
+        return _quantity(answer, most)
     except (TypeError, ValueError) as error:
         raise NodeUnavailable("The node's number is malformed", kind="malformed") from error
+
+
+def _quantity(text: Any, most: int = _LARGEST_WORD) -> int:
+    """A number from 0 to `most` in hex. Raises TypeError or ValueError for anything else."""
+    number = int(text, 16)
+    if not 0 <= number <= most:
+        raise ValueError("the number is out of range")
+    return number
 
 
 def _data(answer: Any) -> bytes:
@@ -560,14 +578,21 @@ def _data(answer: Any) -> bytes:
         raise NodeUnavailable("The node's bytes are malformed", kind="malformed") from error
 
 
-def _log_list(answer: Any) -> list[dict[str, Any]]:
-    """Checks block and contract of each log; the contracts' `decode_log` checks the rest."""
+def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
+    """Checks position and contract of each log; the contracts' `decode_log` checks the rest.
+
+    Raises NodeUnavailable also for a log outside of `blocks`.
+    """
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list", kind="malformed")
     try:
         for each in answer:
             hash_of(each["blockHash"])
-            int(each["blockNumber"], 16)
+            hash_of(each["transactionHash"])
+            _quantity(each["logIndex"], _LARGEST_INDEX)
+            number = _quantity(each["blockNumber"], _LARGEST_COUNT)
+            if blocks is not None and number not in blocks:
+                raise ValueError("the log is of a block that was not asked for")
         for address in {each["address"] for each in answer}:
             address_of(address)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -595,13 +620,13 @@ def _header(answer: Any) -> Header | None:
         base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
         listed = answer.get("transactions")
         return Header(
-            number=int(answer["number"], 16),
+            number=_quantity(answer["number"], _LARGEST_COUNT),
             hash=hash_of(answer["hash"]),
             parent_hash=hash_of(answer["parentHash"]),
             timestamp=_seconds(answer["timestamp"]),
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
-            base_fee=int(base_fee, 16) if base_fee else None,
-            gas_limit=int(gas_limit, 16) if gas_limit else None,
+            base_fee=_quantity(base_fee) if base_fee else None,
+            gas_limit=_quantity(gas_limit) if gas_limit else None,
             transactions=len(listed) if isinstance(listed, list) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -610,17 +635,14 @@ def _header(answer: Any) -> Header | None:
 
 def _seconds(text: str) -> int:
     """A block's time. Raises ValueError for milliseconds, which some nodes return."""
-    seconds = int(text, 16)
-    if seconds >= _YEAR_10000:
-        raise ValueError("the block's time is not in seconds")
-    return seconds
+    return _quantity(text, _YEAR_10000 - 1)
 
 
 _OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
 
 
 def _optional(number: str | None) -> int | None:
-    return None if number is None else int(number, 16)
+    return None if number is None else _quantity(number)
 
 
 def _receipt(answer: Any) -> Receipt | None:
@@ -631,10 +653,10 @@ def _receipt(answer: Any) -> Receipt | None:
             return None  # Some nodes answer for a pending transaction.
         return Receipt(
             transaction_hash=hash_of(answer["transactionHash"]),
-            block_number=int(answer["blockNumber"], 16),
+            block_number=_quantity(answer["blockNumber"], _LARGEST_COUNT),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
-            gas_used=int(answer["gasUsed"], 16),
+            gas_used=_quantity(answer["gasUsed"], _LARGEST_COUNT),
             effective_gas_price=_optional(answer.get("effectiveGasPrice")),
             l1_fee_wei=_optional(answer.get("l1Fee")) or 0,
             has_operator_fee=any(_optional(answer.get(name)) for name in _OPERATOR_FEE_FIELDS),

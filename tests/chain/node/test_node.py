@@ -179,6 +179,18 @@ async def test_a_refused_range_is_an_rpc_error_that_a_caller_can_act_on() -> Non
             await Node(rpc).logs_up_to(1, 2_000, LTZ)
 
 
+@pytest.mark.parametrize("question", ["headers_and_logs", "logs_up_to"])
+async def test_a_log_of_a_block_that_was_not_asked_for_is_no_answer(question: str) -> None:
+    def respond(request: Any) -> object:
+        return [
+            result(each, [A_LOG] if each["method"] == "eth_getLogs" else None) for each in request
+        ]
+
+    async with a_server(respond) as rpc:
+        with pytest.raises(NodeUnavailable, match="log"):
+            await QUESTIONS[question](Node(rpc))
+
+
 async def test_a_reverted_view_raises_its_data() -> None:
     def respond(request: Any) -> object:
         revert_error = {"code": 3, "message": "execution reverted", "data": "0x01"}
@@ -334,6 +346,7 @@ async def test_an_unreachable_node_simulates_nothing() -> None:
 
 QUESTIONS: dict[str, Callable[[Node], Awaitable[object]]] = {
     "chain_id": lambda node: node.chain_id(),
+    "chain_proof": lambda node: node.chain_proof(LTZ),
     "block": lambda node: node.block(1),
     "head_and_final": lambda node: node.head_and_final(),
     "headers": lambda node: node.headers([1]),
@@ -371,6 +384,18 @@ NONSENSE: list[object] = [
     A_RECEIPT | {"blockHash": 5},
     [A_LOG | {"blockHash": None}],
     [A_LOG | {"blockNumber": 5}],
+    "-0x1",
+    hex(2**256),
+    A_BLOCK | {"number": hex(2**63)},
+    A_BLOCK | {"number": "-0x1"},
+    A_BLOCK | {"timestamp": "-0x1"},
+    A_BLOCK | {"baseFeePerGas": hex(2**256)},
+    A_RECEIPT | {"blockNumber": hex(2**63)},
+    A_RECEIPT | {"gasUsed": hex(2**63)},
+    A_RECEIPT | {"effectiveGasPrice": "-0x1"},
+    [A_LOG | {"blockNumber": hex(2**63)}],
+    [A_LOG | {"logIndex": hex(2**31)}],
+    [A_LOG | {"transactionHash": "0x12"}],
 ]
 
 
@@ -380,6 +405,14 @@ async def test_a_nonsense_answer_raises_node_unavailable_for_every_question(ques
         async with a_server(always(nonsense)) as rpc:
             with pytest.raises(NodeUnavailable):
                 await QUESTIONS[question](Node(rpc))
+
+
+@pytest.mark.parametrize("question", ["nonce", "estimate_gas"])
+async def test_a_count_that_no_database_holds_is_no_answer(question: str) -> None:
+    questions = QUESTIONS | {"estimate_gas": lambda node: node.estimate_gas(LTZ, b"", LTZ)}
+    async with a_server(always(hex(2**63))) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await questions[question](Node(rpc))
 
 
 @pytest.mark.parametrize(

@@ -269,9 +269,14 @@ async def test_no_fault_shows_the_key_in_the_node_s_url(url: str) -> None:
         assert secret not in shown
 
 
-async def test_a_node_that_repeats_the_key_does_not_put_it_into_an_error() -> None:
-    refused = refusing("project 0123456789abcdef is disabled")
+@pytest.mark.parametrize(
+    ("before", "message"), [("project ", "project … is disabled"), ("x" * 990, "x" * 990 + "…")]
+)
+async def test_a_node_that_repeats_the_key_does_not_put_it_into_an_error(
+    before: str, message: str
+) -> None:
+    refused = refusing(f"{before}0123456789abcdef is disabled")
     async with a_server(refused) as server, Rpc(f"{server.url}/v3/0123456789abcdef") as rpc:
         with pytest.raises(RpcError) as raised:
             await rpc.call("eth_x")
-    assert raised.value.message == "project … is disabled"
+    assert raised.value.message.startswith(message)

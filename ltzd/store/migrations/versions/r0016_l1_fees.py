@@ -2,9 +2,9 @@
 
 from ltzd.store.migrations import plain_sql
 
-revision = "0017"
+revision = "0016"
 down_revision = "0015"
 
 
 def upgrade() -> None:
-    plain_sql.run("0017_l1_fees.sql")
+    plain_sql.run("0016_l1_fees.sql")
