@@ -353,6 +353,9 @@ class Node:
             (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
         else:
             (answer,) = await self._read_all(at, [("eth_estimateGas", (call,))])
+            if isinstance(answer, RpcError) and refuses_hash(answer):
+                # Some clients estimate after their newest block alone.
+                (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
         return (
             _reverted(answer) if isinstance(answer, RpcError) else _number(answer, _LARGEST_COUNT)
         )

@@ -1,5 +1,7 @@
 """State is read after exactly one block, on nodes with EIP-1898 and on nodes without it."""
 
+from typing import Any
+
 import pytest
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
@@ -7,8 +9,18 @@ from ltzd.chain.node.node import Header, Node, Revert
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import hex_of
-from tests.support.chain.fake_node import ETHER, OTHERS_AT, FakeNode
+from tests.support.chain.fake_node import ETHER, LTZ_AT, OTHERS_AT, FakeNode
+from tests.support.chain.scripted_node import a_server, error, result
+from tests.support.relays.simulators import A_HEAD
 from tests.support.rows.core import MINTER
+
+SHOWN = {
+    "number": hex(A_HEAD.number),
+    "hash": hex_of(A_HEAD.hash),
+    "parentHash": hex_of(A_HEAD.parent_hash),
+    "timestamp": hex(A_HEAD.timestamp),
+    "logsBloom": "0x" + "00" * 256,
+}
 
 
 async def header_of(node: FakeNode, number: int | str = "latest") -> Header:
@@ -62,6 +74,21 @@ async def test_a_node_without_eip_1898_is_asked_by_hash_only_once() -> None:
     for _ in range(5):
         await Node(fake).balance(MINTER.address, header)
     assert fake.call_counts["eth_getBalance"] == 6
+
+
+async def test_a_node_that_estimates_after_its_newest_block_alone_is_asked_for_that() -> None:
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            return [respond(each) for each in request]
+        if request["method"] == "eth_getBlockByNumber":
+            return result(request, SHOWN)
+        if len(request["params"]) > 1:
+            return error(request, "too many arguments, want at most 1", -32602)
+        return result(request, hex(60_000))
+
+    async with a_server(respond) as rpc:
+        assert await Node(rpc).estimate_gas(LTZ_AT, b"", MINTER.address, A_HEAD) == 60_000
+        assert rpc.traits.reads_by_hash
 
 
 async def test_a_revert_is_no_refusal_of_the_hash() -> None:
