@@ -45,7 +45,13 @@ async def test_an_event_is_refused_as_if_the_database_were_away(brand: LiveBrand
 @pytest.mark.parametrize(
     ("method", "path", "body", "status", "expected"),
     [
-        ("GET", "/service-api/events/6f1c2a52-3c1e-4d0a-9d5e-0a2f6f1d8c11", None, 503, {"success": False, "error": AWAY}),
+        (
+            "GET",
+            "/service-api/events/6f1c2a52-3c1e-4d0a-9d5e-0a2f6f1d8c11",
+            None,
+            503,
+            {"success": False, "error": AWAY},
+        ),
         ("POST", INVALIDATION, {"api_url": "https://a.example/x"}, 503, {"error": AWAY}),
         ("GET", LEADERBOARD, None, 500, {"code": "api_error"}),
         ("POST", PREGENERATION, ACCOUNT, 500, {"error": AWAY}),
