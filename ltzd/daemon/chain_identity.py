@@ -1,7 +1,7 @@
 """Finds out at the start which chain this process follows, and that its nodes are of that chain."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -19,7 +19,7 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 _ANSWER_SECONDS = 4.0
-"""Once a node has answered, the others have so long: a hung node must not delay the start."""
+"""How long a start waits for nodes that hang. With a new database one node at least must answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,16 +30,18 @@ class NodeChain:
     base: BlockRow
 
 
-async def chain_of(settings: Settings, pool: Pool, nodes: NodePool) -> ChainIdentity:
+async def chain_of(
+    settings: Settings, pool: Pool, nodes: NodePool, answer_seconds: float = _ANSWER_SECONDS
+) -> ChainIdentity:
     """The chain that the database, the settings and the nodes agree on.
 
-    A new database adopts the nodes' chain, on which all that answer must agree. Later a node of
-    another chain is left out, and the process starts without it; it also starts while no node
-    answers, and events queue. Raises Misconfigured.
+    A new database adopts the nodes' chain, on which all that answer within `answer_seconds` must
+    agree. Later the first node of the database's chain is enough, and a node of another chain is
+    left out; the process also starts while no node answers, and events queue. Raises Misconfigured.
     """
     async with database.session(pool) as connection:
         known = await chains.identity(connection)
-    answers = await _ask_all(settings, nodes)
+    answers = await _ask_all(settings, nodes, known, answer_seconds)
     node_chains = {
         name: answer for name, answer in answers.items() if isinstance(answer, NodeChain)
     }
@@ -103,21 +105,47 @@ def _faults(answers: Mapping[str, NodeChain | LtzdError]) -> str:
     )
 
 
-async def _ask_all(settings: Settings, nodes: NodePool) -> dict[str, NodeChain | LtzdError]:
-    """The chain of each node by the node's name, or why it has none for us."""
+async def _ask_all(
+    settings: Settings, nodes: NodePool, known: ChainIdentity | None, seconds: float
+) -> dict[str, NodeChain | LtzdError]:
+    """The chain of each node by the node's name, or why it has none for us.
+
+    The first node of the chain `known` ends the wait for the others, and so do `seconds`. Without
+    `known` they end it only once a node has answered.
+    """
     tasks = {
         name: asyncio.create_task(_read_or_fault(settings, name, node))
         for name, node in nodes.nodes()
     }
     try:
-        await asyncio.wait(tasks.values(), timeout=_ANSWER_SECONDS)
-        if not any(task.done() and isinstance(task.result(), NodeChain) for task in tasks.values()):
+        await _first_of_chain(tasks.values(), known, seconds)
+        if known is None and not any(map(_has_chain, tasks.values())):
             await asyncio.wait(tasks.values())
         silent = NodeUnavailable("the node does not answer", kind="timeout")
         return {name: task.result() if task.done() else silent for name, task in tasks.items()}
     finally:
         for task in tasks.values():
             task.cancel()
+
+
+async def _first_of_chain(
+    tasks: Iterable[asyncio.Task[NodeChain | LtzdError]],
+    known: ChainIdentity | None,
+    seconds: float,
+) -> None:
+    """Waits for the first node of the chain `known`, for all nodes, or for so many seconds."""
+    try:
+        async with asyncio.timeout(seconds):
+            for answer in asyncio.as_completed(tasks):
+                chain = await answer
+                if isinstance(chain, NodeChain) and chain.identity == known:
+                    return
+    except TimeoutError:
+        return
+
+
+def _has_chain(task: asyncio.Task[NodeChain | LtzdError]) -> bool:
+    return task.done() and isinstance(task.result(), NodeChain)
 
 
 async def _read_or_fault(settings: Settings, name: str, node: Node) -> NodeChain | LtzdError:

@@ -41,13 +41,20 @@ class NodeWatch:
     async def look_at_all(self) -> None:
         """One look at every node, so that the first requests find the best one.
 
-        Returns a second after the first node has proven its chain: a hung one must not delay it.
+        Returns a second after the first node has proven its chain, or once every look would have
+        been given up: a hung node must not delay the start.
         """
         looks = {asyncio.create_task(self.look(member)) for member in self._pool.members}
         try:
             pending = looks
             while pending and not any(member.is_verified for member in self._pool.members):
-                _, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                done, pending = await asyncio.wait(
+                    pending,
+                    timeout=self._policy.pinned_timeout,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    break
             if pending:
                 await asyncio.wait(pending, timeout=_STRAGGLER_SECONDS)
         finally:
