@@ -19,6 +19,7 @@ from tests.support.waiting import until
 LTZ = 10**18
 _REWARD_MINTED = "0x" + keccak(b"RewardMinted(address,bytes32,uint256)").hex()
 _TRANSFER = "0x" + keccak(b"Transfer(address,address,uint256)").hex()
+_BALANCES_AT_ONCE = 1_000
 _NOBODY = "0x" + "00" * 20
 _BALANCE_OF = "0x" + keccak(b"balanceOf(address)")[:4].hex()
 _TOTAL_SUPPLY = "0x" + keccak(b"totalSupply()")[:4].hex()
@@ -77,20 +78,29 @@ async def mint_logs(rpc: Rpc, transaction_hash: str) -> list[Mint]:
 
 
 async def balances_on_chain(instance: Instance, wallets: Iterable[str]) -> dict[str, int]:
-    calls = [(wallet, _BALANCE_OF + "00" * 12 + wallet[2:]) for wallet in wallets]
+    remaining = list(wallets)
+    balances: dict[str, int] = {}
+    while remaining:
+        batch, remaining = remaining[:_BALANCES_AT_ONCE], remaining[_BALANCES_AT_ONCE:]
+        balances |= await _balances(instance, batch)
+    return balances
+
+
+async def _balances(instance: Instance, wallets: list[str]) -> dict[str, int]:
     batch = [
         {
             "jsonrpc": "2.0",
             "id": number,
             "method": "eth_call",
-            "params": [{"to": instance.ltz, "data": data}, "latest"],
+            "params": [
+                {"to": instance.ltz, "data": _BALANCE_OF + "00" * 12 + wallet[2:]},
+                "latest",
+            ],
         }
-        for number, (_, data) in enumerate(calls)
+        for number, wallet in enumerate(wallets)
     ]
-    if not batch:
-        return {}  # JSON-RPC refuses an empty batch
     replies = {reply["id"]: reply["result"] for reply in await instance.rpc.post(batch)}
-    return {wallet: int(replies[number], 16) for number, (wallet, _) in enumerate(calls)}
+    return {wallet: int(replies[number], 16) for number, wallet in enumerate(wallets)}
 
 
 async def indexed_balances(instance: Instance) -> dict[str, int]:
