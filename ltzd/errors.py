@@ -45,11 +45,19 @@ This module does not depend on HTTP; `http/errors.py` maps the classes to status
 from typing import Literal, TypeAlias
 
 NodeFaultKind: TypeAlias = Literal[
-    "refused_connection", "timeout", "http_status", "malformed", "rate_limited", "behind", "other"
+    "refused_connection",
+    "timeout",
+    "http_status",
+    "malformed",
+    "rate_limited",
+    "busy",
+    "behind",
+    "other",
 ]
 """Why a node gave no valid answer.
 
 `rate_limited` also stands for a request that ltzd held back because the node had refused others.
+`busy` is a request for which ltzd had no connection to the node left.
 `behind` is a node that lacks the block of the request.
 """
 

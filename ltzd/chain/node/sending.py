@@ -346,9 +346,7 @@ class CallSender:
                 async with asyncio.timeout(deadline - self._limits.clock()):
                     await self._slots.acquire()
             except TimeoutError as error:
-                raise NodeUnavailable(
-                    "Too many requests wait for the node", kind="rate_limited"
-                ) from error
+                raise NodeUnavailable("Too many requests wait for the node", kind="busy") from error
         else:
             await self._slots.acquire()
         try:

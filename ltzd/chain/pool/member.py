@@ -29,8 +29,8 @@ _LATENCY_WEIGHT = 0.2
 
 _LIMITED_SECONDS = 10.0
 """So long a node counts as limiting the rate of requests after it refused one for that."""
-_ANSWERS = frozenset(("rate_limited", "behind"))
-"""Kinds of faults of a node that answers."""
+_ANSWERS = frozenset(("rate_limited", "busy", "behind"))
+"""Kinds of faults that do not tell that the node fails."""
 
 
 class Member:
@@ -154,8 +154,9 @@ class Member:
     def failed(self, kind: str, detail: str) -> None:
         """Counts a failed request; a timeout opens the circuit at once if there are other nodes.
 
-        A node that limits the rate of requests or lacks a block answers, so its circuit stays
-        closed: the request goes to the next node.
+        A node that limits the rate of requests or lacks a block answers, and ltzd's own bound of
+        connections says nothing about it: the circuit stays closed, and the request goes to the
+        next node.
         """
         if kind in _ANSWERS:
             self._count(kind, detail)
@@ -201,11 +202,16 @@ class Member:
         self.detail = detail
 
     def distrust(self, kind: str) -> None:
-        """Records a contradiction: for growing times the node is asked only as the last."""
+        """Records a contradiction: for growing times the node is asked only as the last.
+
+        A node that was trusted again for `distrust_longest` begins with the shortest time.
+        """
         telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         if self.is_distrusted:
             return
+        if self._clock() - self._distrusted_until > self._policy.distrust_longest:
+            self._distrust = 0.0
         self._distrust = min(
             2 * self._distrust or self._policy.distrust_first, self._policy.distrust_longest
         )

@@ -26,6 +26,7 @@ KINDS: Sequence[NodeFaultKind] = (
     "http_status",
     "malformed",
     "rate_limited",
+    "busy",
     "behind",
     "other",
 )

@@ -48,6 +48,24 @@ async def test_unanswered_requests_of_http_take_no_connection_from_another_role(
         assert not any(task.done() for task in tasks)
 
 
+async def test_a_role_without_a_free_connection_says_nothing_about_the_node() -> None:
+    nodes = [FleetNode(name, hung_methods=frozenset((SLOW,))) for name in ("a", "b")]
+    policy = replace(FEW, connections=1, patience=0.01, pinned_timeout=30.0)
+    async with a_fleet(*nodes, policy=policy) as fleet:
+        client = fleet.pool.client("http").pinned()
+        held = asyncio.create_task(client.call(SLOW))
+
+        async def is_held() -> bool:
+            return any(SLOW in node.requests for node in nodes)
+
+        await until(is_held)
+        with pytest.raises(NodeUnavailable, match="Too many requests") as raised:
+            await client.call("who")
+        held.cancel()
+        assert raised.value.kind == "busy"
+        assert [report.reason for report in fleet.pool.reports()] == [None, None]
+
+
 async def test_the_node_is_still_watched_while_http_holds_its_connections() -> None:
     node = FleetNode("only")
     async with (

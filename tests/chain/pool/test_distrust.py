@@ -1,0 +1,21 @@
+"""How long a node that contradicts itself or others is asked last."""
+
+from ltzd.chain.pool.member import Member
+from ltzd.chain.pool.policy import NodePoolPolicy
+
+POLICY = NodePoolPolicy(distrust_first=30.0, distrust_longest=100.0)
+
+
+def test_each_contradiction_doubles_the_time_and_a_long_trust_forgives_them() -> None:
+    now = 1_000.0
+    member = Member("node", {}, POLICY, lambda: now, has_peers=True)
+    for seconds in (30.0, 60.0, 100.0, 100.0):
+        member.distrust("logs")
+        now += seconds - 1.0
+        assert member.is_distrusted
+        now += 1.0
+        assert not member.is_distrusted
+    now += POLICY.distrust_longest + 1.0
+    member.distrust("logs")
+    now += POLICY.distrust_first
+    assert not member.is_distrusted
