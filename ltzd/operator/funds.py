@@ -39,6 +39,7 @@ class FundsTracker:
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
         self._read: _Reading | None = None
+        self._balance_read: tuple[ChainView, int] | None = None
         self.l1_costs = NO_L1_COSTS
         self._l1_costs = L1CostReader(node)
 
@@ -50,7 +51,7 @@ class FundsTracker:
         suggested = await view.node.gas_price(view.head)
         gas_price = await plausible_gas_price(self._node, suggested, self._policy)
         l1_costs = await self._l1_costs.read()
-        balance = await view.balance(self._wallet)
+        balance = await self.read_balance(view)
         self._read = _Reading(gas_price, l1_costs, balance, view)
 
     def apply(self) -> None:
@@ -65,8 +66,10 @@ class FundsTracker:
         telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
 
     async def read_balance(self, view: ChainView) -> int:
-        """Read what `set_balance` then sets. Raises NodeUnavailable."""
-        return await view.balance(self._wallet)
+        """Read what `set_balance` then sets, once for each view. Raises NodeUnavailable."""
+        if self._balance_read is None or self._balance_read[0] is not view:
+            self._balance_read = view, await view.balance(self._wallet)
+        return self._balance_read[1]
 
     def set_balance(self, balance: int) -> None:
         self.balance = balance

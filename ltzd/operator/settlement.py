@@ -49,7 +49,7 @@ class Settlement:
         self._receipts = receipts
         self._behind_since: dict[int, float] = {}
         self._held_since: dict[int, float] = {}
-        self._highest_cursor = 0
+        self._last_cursor = 0
 
     async def check(self, view: ChainView, cursor: Cursor) -> bool:
         """Settle what the view and the indexed chain decide; return whether bytes are due again.
@@ -73,14 +73,14 @@ class Settlement:
                     observations.append((each.transaction, observation))
             elif receipt is Absence.MISSING:
                 missing.append(each.transaction)
-        has_undone = cursor.number < self._highest_cursor
+        has_undone = cursor.number < self._last_cursor
         undone_above = cursor.number if has_undone else None
         lost, held = await self._receipts.lost(view, missing, undone_above)
         for tx in lost:
             log.warning(f"{self._kind}.orphaned", transaction=tx.id, nonce=tx.nonce)
             observations.append((tx, ReceiptLost()))
         await self._in_flight.apply(observations)
-        self._highest_cursor = cursor.number
+        self._last_cursor = cursor.number
         self._note_held(view, held)
         decided = {tx.id for tx in (*lost, *held)}
         await self._offer_again([tx for tx in missing if tx.id not in decided])

@@ -14,7 +14,7 @@ log = structlog.get_logger()
 
 
 async def used_nonces(node: Node, wallet: Address, stored: int | None, kind: str) -> int:
-    """The number of nonces that the wallet has used on chain, at the highest node that answers.
+    """The number of nonces that the wallet has used on chain, by the node that has seen the fewest.
 
     `stored` is the next nonce of the database, None for a new lane. Raises Stopped if every node
     has seen more than that used. A single node of several that claims so may lie, and stops

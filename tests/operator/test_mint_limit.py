@@ -12,11 +12,11 @@ from ltzd.values import LTZ, Address
 A, B = (Address(bytes([number]) * 20) for number in (0xA, 0xB))
 
 
-class LimitedNode:
-    """A node with a mint limit of 1,000 LTZ a day; `left` is the remainder in LTZ."""
+class LimitedView:
+    """A block with a mint limit of 1,000 LTZ a day; `left` is the remainder in LTZ."""
 
-    def __init__(self) -> None:
-        self.left = 1_000
+    def __init__(self, left: int) -> None:
+        self.left = left
 
     async def view(self, _to: Address, _data: bytes, _at: object = None) -> bytes:
         return b"".join(
@@ -30,19 +30,18 @@ def a_reward(number: int, brand: Address, ltz: int) -> QueuedReward:
 
 async def test_the_limit_of_rewards_left_out_of_a_mint_is_not_reserved_for_a_large_reward() -> None:
     """Batches are small after a refused mint; otherwise nine tenths of each would be reserved."""
-    node = LimitedNode()
     target = MintTarget(31337, B)
     mint_limit = MintLimitTracker(target, B)
-    view = cast("ChainView", node)
+    left = 1_000
     large = a_reward(0, A, 1_000)
     small = [a_reward(number, B, 1) for number in range(1, 5_000)]
     for _ in range(20):
-        await mint_limit.refresh(view)
+        await mint_limit.refresh(cast("ChainView", LimitedView(left)))
         waiting = [small[0], large, *small[1:99]]
         selected = mint_limit.select(waiting, 0)
         batch, left_out = selected[:10], selected[10:]
         mint_limit.give_back(left_out)
         assert large not in batch
-        node.left -= len(batch)
+        left -= len(batch)
         small = [reward for reward in small if reward not in batch]
-    assert node.left == 800
+    assert left == 800

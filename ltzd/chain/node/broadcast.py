@@ -45,7 +45,12 @@ class Broadcast:
         """
         publishers = self._node.publishers()
         if len(publishers) == 1:
-            return await publishers[0].publish_all(raws)
+            publications = await publishers[0].publish_all(raws)
+            return (
+                publications
+                if publishers[0].is_alone
+                else [_unconfirmed(*each) for each in publications]
+            )
         waiting = {asyncio.create_task(_send(node, raws)) for node in publishers}
         answers: list[_Answer] = []
         try:
@@ -72,6 +77,12 @@ async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:
         return await node.publish_all(raws)
     except NodeUnavailable as error:
         return error
+
+
+def _unconfirmed(outcome: PublishOutcome, text: str) -> Publication:
+    """The outcome at one node while another one is away for a moment, and may hold the bytes."""
+    is_for_good = outcome is PublishOutcome.REFUSED_FOR_GOOD
+    return (PublishOutcome.UNKNOWN if is_for_good else outcome), text
 
 
 def _accepts_all(answer: _Answer) -> bool:

@@ -33,6 +33,7 @@ class MintLimitTracker:
         self._target = target
         self._minter = minter
         self._clock = clock
+        self._view: ChainView | None = None
         self._capacity = 0
         self._available = 0
         self._window_seconds = 0
@@ -47,7 +48,9 @@ class MintLimitTracker:
         return self._reserve.saving_for
 
     async def refresh(self, view: ChainView) -> None:
-        """Read the limit as of a view. Raises NodeUnavailable."""
+        """Read the limit as of a view, once for each view. Raises NodeUnavailable."""
+        if view is self._view:
+            return
         try:
             answer = await view.view(self._target.ltz, ltz.mint_limit_call(self._minter))
             capacity, self._window_seconds, self._available = ltz.decode_mint_limit(answer)
@@ -55,6 +58,7 @@ class MintLimitTracker:
             raise NodeUnavailable(f"mintLimit: {error}") from error
         self._has_risen |= capacity > self._capacity
         self._capacity = capacity
+        self._view = view
 
     def select(
         self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH

@@ -106,7 +106,7 @@ class MintSigner:
     async def refresh(self, view: ChainView) -> None:
         await self._gas.refresh()
         await self._mint_limit.refresh(view)
-        self._simulator.view = view
+        self._simulator.read_in(view)
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
         """A mint needs no receipt, which would repeat all its logs."""

@@ -47,8 +47,11 @@ class MintSimulator:
         self._next_at = 0.0
         self._pause = self._pauses.first
         self._must_simulate = must_simulate
-        self.view: ChainView | None = None
-        """The node and block of the mint limit: simulations run there, too."""
+        self._view: ChainView | None = None
+
+    def read_in(self, view: ChainView) -> None:
+        """From now on simulations run at this node and block, those of the mint limit."""
+        self._view = view
 
     def require_simulation(self) -> None:
         """A mint has reverted: simulate each batch until one passes whole."""
@@ -133,9 +136,9 @@ class MintSimulator:
         calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
         gas = [self.gas.limit(len(part)) for part in parts]
         wallet = self._context.lane.wallet
-        if self.view is None:
+        if self._view is None:
             raise NodeUnavailable("No block has been read yet")
-        node, head = self.view.node, self.view.head
+        node, head = self._view.node, self._view.head
         return await node.simulate(self._target.ltz, calls, wallet, gas, head)
 
 

@@ -105,3 +105,25 @@ async def test_requests_that_go_on_are_bounded_and_end_with_the_broadcast() -> N
             await until(lambda: true(4 <= second.hanging <= 6))
         await until(lambda: true(second.hanging <= 1))
     assert first.arrived == raws
+
+
+async def test_a_refusal_for_good_waits_for_a_node_that_is_away_for_a_moment() -> None:
+    """The other node's circuit has just opened: a liar must not use the moment."""
+    first, second = two_nodes()
+    for node in (first, second):
+        node.refuses = lambda _sent: FOR_GOOD
+    brief = replace(QUICK, witness_seconds=1.0)
+    async with a_fake_pool(first, second, policy=brief) as pool:
+        second.is_down = True
+        await until(lambda: true(len(pool.node().publishers()) == 1))
+        async with Broadcast(pool.node()) as broadcast:
+
+            async def outcome() -> PublishOutcome:
+                ((outcome, _),) = await broadcast.publish_all(signed(1))
+                return outcome
+
+            async def is_refused_for_good() -> bool:
+                return await outcome() is PublishOutcome.REFUSED_FOR_GOOD
+
+            assert await outcome() is PublishOutcome.UNKNOWN
+            await until(is_refused_for_good)
