@@ -356,9 +356,7 @@ class Node:
             if isinstance(answer, RpcError) and refuses_hash(answer):
                 # Some clients estimate after their newest block alone.
                 (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
-        return (
-            _reverted(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
-        )
+        return _reverted(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
 
     async def simulate_call(
         self,
