@@ -18,7 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.client import node_name
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.node import LARGEST_COUNT, Header, block_timestamp, quantity
 from ltzd.chain.node.ws_rpc import without_redirects
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.indexer.block_times import BlockTimes, silence_seconds
@@ -248,6 +248,7 @@ def _subscription(message: dict[str, Any]) -> tuple[int, int, Hash32] | None:
         return None
     try:
         head = message["params"]["result"]
-        return int(head["number"], 16), int(head["timestamp"], 16), hash_of(head["hash"])
+        number = quantity(head["number"], LARGEST_COUNT)
+        return number, block_timestamp(head["timestamp"]), hash_of(head["hash"])
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise _SocketLost("malformed") from error

@@ -77,7 +77,7 @@ _MARKET: Sequence[RpcCall] = (
 )
 
 _YEAR_10000 = 253_402_300_800
-_LARGEST_COUNT = 2**63 - 1
+LARGEST_COUNT = 2**63 - 1
 """Of heights, nonces and gas used: what PostgreSQL's bigint holds."""
 _LARGEST_INDEX = 2**31 - 1
 """Of a log in its block: what PostgreSQL's integer holds."""
@@ -280,7 +280,7 @@ class Node:
     async def nonce(self, wallet: Address, at: BlockRef = "latest") -> int:
         """The number of transactions of `wallet` up to a block, or `pending`."""
         return _number(
-            await self._read(at, "eth_getTransactionCount", hex_of(wallet)), _LARGEST_COUNT
+            await self._read(at, "eth_getTransactionCount", hex_of(wallet)), LARGEST_COUNT
         )
 
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
@@ -356,9 +356,7 @@ class Node:
             if isinstance(answer, RpcError) and refuses_hash(answer):
                 # Some clients estimate after their newest block alone.
                 (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
-        return (
-            _reverted(answer) if isinstance(answer, RpcError) else _number(answer, _LARGEST_COUNT)
-        )
+        return _reverted(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
 
     async def simulate_call(
         self,
@@ -499,7 +497,7 @@ def _publication(answer: Any) -> tuple[PublishOutcome, str]:
 
 def _next_base_fee(history: Any) -> int:
     try:
-        return _quantity(history["baseFeePerGas"][-1])
+        return quantity(history["baseFeePerGas"][-1])
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise NodeUnavailable("The node's fee history is malformed", kind="malformed") from error
 
@@ -558,12 +556,12 @@ def _log_filter(contracts: Sequence[Address], first: int, last: int) -> dict[str
 
 def _number(answer: Any, most: int = _LARGEST_WORD) -> int:
     try:
-        return _quantity(answer, most)
+        return quantity(answer, most)
     except (TypeError, ValueError) as error:
         raise NodeUnavailable("The node's number is malformed", kind="malformed") from error
 
 
-def _quantity(text: Any, most: int = _LARGEST_WORD) -> int:
+def quantity(text: Any, most: int = _LARGEST_WORD) -> int:
     """A number from 0 to `most` in hex. Raises TypeError or ValueError for anything else."""
     number = int(text, 16)
     if not 0 <= number <= most:
@@ -589,8 +587,8 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
         for each in answer:
             hash_of(each["blockHash"])
             hash_of(each["transactionHash"])
-            _quantity(each["logIndex"], _LARGEST_INDEX)
-            number = _quantity(each["blockNumber"], _LARGEST_COUNT)
+            quantity(each["logIndex"], _LARGEST_INDEX)
+            number = quantity(each["blockNumber"], LARGEST_COUNT)
             if blocks is not None and number not in blocks:
                 raise ValueError("the log is of a block that was not asked for")
         for address in {each["address"] for each in answer}:
@@ -620,29 +618,29 @@ def _header(answer: Any) -> Header | None:
         base_fee, gas_limit = answer.get("baseFeePerGas"), answer.get("gasLimit")
         listed = answer.get("transactions")
         return Header(
-            number=_quantity(answer["number"], _LARGEST_COUNT),
+            number=quantity(answer["number"], LARGEST_COUNT),
             hash=hash_of(answer["hash"]),
             parent_hash=hash_of(answer["parentHash"]),
-            timestamp=_seconds(answer["timestamp"]),
+            timestamp=block_timestamp(answer["timestamp"]),
             bloom=bytes.fromhex(answer["logsBloom"][2:]),
-            base_fee=_quantity(base_fee) if base_fee else None,
-            gas_limit=_quantity(gas_limit) if gas_limit else None,
+            base_fee=quantity(base_fee) if base_fee else None,
+            gas_limit=quantity(gas_limit) if gas_limit else None,
             transactions=len(listed) if isinstance(listed, list) else None,
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed", kind="malformed") from error
 
 
-def _seconds(text: str) -> int:
+def block_timestamp(text: Any) -> int:
     """A block's time. Raises ValueError for milliseconds, which some nodes return."""
-    return _quantity(text, _YEAR_10000 - 1)
+    return quantity(text, _YEAR_10000 - 1)
 
 
 _OPERATOR_FEE_FIELDS = ("operatorFeeScalar", "operatorFeeConstant")
 
 
 def _optional(number: str | None) -> int | None:
-    return None if number is None else _quantity(number)
+    return None if number is None else quantity(number)
 
 
 def _receipt(answer: Any) -> Receipt | None:
@@ -653,10 +651,10 @@ def _receipt(answer: Any) -> Receipt | None:
             return None  # Some nodes answer for a pending transaction.
         return Receipt(
             transaction_hash=hash_of(answer["transactionHash"]),
-            block_number=_quantity(answer["blockNumber"], _LARGEST_COUNT),
+            block_number=quantity(answer["blockNumber"], LARGEST_COUNT),
             block_hash=hash_of(answer["blockHash"]),
             succeeded=int(answer["status"], 16) == 1,
-            gas_used=_quantity(answer["gasUsed"], _LARGEST_COUNT),
+            gas_used=quantity(answer["gasUsed"], LARGEST_COUNT),
             effective_gas_price=_optional(answer.get("effectiveGasPrice")),
             l1_fee_wei=_optional(answer.get("l1Fee")) or 0,
             has_operator_fee=any(_optional(answer.get(name)) for name in _OPERATOR_FEE_FIELDS),

@@ -9,7 +9,7 @@ from typing import Any
 
 import coincurve
 
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.node import LARGEST_COUNT, Node, quantity
 from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.operator.evidence import NonceUse
@@ -32,7 +32,7 @@ async def uses_of_nonce(
             _use(fields, block, wallet, chain_id)
             for block in blocks
             for fields in block["transactions"]
-            if address_of(fields["from"]) == wallet and int(fields["nonce"], 16) == nonce
+            if address_of(fields["from"]) == wallet and quantity(fields["nonce"]) == nonce
         ]
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's block is malformed", kind="malformed") from error
@@ -42,7 +42,7 @@ def _use(fields: dict[str, Any], block: dict[str, Any], wallet: Address, chain_i
     claimed, is_verifiable = hash_of(fields["hash"]), _kind(fields) in _VERIFIABLE
     return NonceUse(
         hash=claimed,
-        block_number=int(block["number"], 16),
+        block_number=quantity(block["number"], LARGEST_COUNT),
         block_hash=hash_of(block["hash"]),
         is_forged=is_verifiable and signed_hash(fields, wallet, chain_id) != claimed,
     )
@@ -55,11 +55,11 @@ def signed_hash(fields: dict[str, Any], wallet: Address, chain_id: int) -> Hash3
     fields.
     """
     kind = _kind(fields)
-    r, s = int(fields["r"], 16), int(fields["s"], 16)
+    r, s = quantity(fields["r"]), quantity(fields["s"])
     if kind == 0:
-        return _legacy_hash(fields, wallet, chain_id, (int(fields["v"], 16), r, s))
-    v = int(fields.get("yParity") or fields["v"], 16)
-    if int(fields["chainId"], 16) != chain_id:
+        return _legacy_hash(fields, wallet, chain_id, (quantity(fields["v"]), r, s))
+    v = quantity(fields.get("yParity") or fields["v"])
+    if quantity(fields["chainId"]) != chain_id:
         return None
     prefix, body = bytes((kind,)), _typed_body(fields, kind)
     digest = keccak(prefix + encode_list(body))
@@ -70,7 +70,7 @@ def signed_hash(fields: dict[str, Any], wallet: Address, chain_id: int) -> Hash3
 
 
 def _kind(fields: dict[str, Any]) -> int:
-    return int(fields.get("type") or "0x0", 16)
+    return quantity(fields.get("type") or "0x0")
 
 
 def _legacy_hash(
@@ -95,12 +95,12 @@ def _typed_body(fields: dict[str, Any], kind: int) -> bytes:
 
 
 def _quantities(fields: dict[str, Any], *names: str) -> bytes:
-    return b"".join(encode_integer(int(fields[name], 16)) for name in names)
+    return b"".join(encode_integer(quantity(fields[name])) for name in names)
 
 
 def _call(fields: dict[str, Any]) -> bytes:
     to = bytes_of(fields["to"]) if fields.get("to") else b""
-    value = encode_integer(int(fields["value"], 16))
+    value = encode_integer(quantity(fields["value"]))
     return encode_text(to) + value + encode_text(bytes_of(fields["input"]))
 
 

@@ -228,7 +228,15 @@ async def test_a_head_that_several_nodes_announce_counts_once(server: HeadServer
 
 
 @pytest.mark.parametrize(
-    "head", [{"number": "7"}, {}, None, {"number": "0xzz", "timestamp": "0x1"}]
+    "head",
+    [
+        {"number": "7"},
+        {},
+        None,
+        {"number": "0xzz", "timestamp": "0x1"},
+        {"number": "0x1", "timestamp": hex(2**2000), "hash": "0x" + "00" * 32},
+        {"number": hex(2**63), "timestamp": "0x1", "hash": "0x" + "00" * 32},
+    ],
 )
 async def test_a_malformed_head_closes_the_socket(server: HeadServer, head: object) -> None:
     heads = NewHeads([server.url], QUICK)

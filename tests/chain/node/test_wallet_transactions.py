@@ -69,6 +69,13 @@ def test_no_changed_field_keeps_the_signature(name: str, change: dict[str, str])
 
 
 @pytest.mark.parametrize("name", TRANSACTIONS)
+@pytest.mark.parametrize("number", ["-0x1", hex(2**256)])
+def test_a_number_that_no_transaction_can_hold_is_malformed(name: str, number: str) -> None:
+    with pytest.raises(ValueError, match="out of range"):
+        signed_hash(TRANSACTIONS[name] | {"gas": number}, WALLET, CHAIN_ID)
+
+
+@pytest.mark.parametrize("name", TRANSACTIONS)
 def test_a_transaction_of_another_chain_or_wallet_is_not_signed(name: str) -> None:
     assert signed_hash(TRANSACTIONS[name], WALLET, 1) is None
     assert signed_hash(TRANSACTIONS[name], Address(bytes(20)), CHAIN_ID) is None
