@@ -22,6 +22,7 @@ from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
 from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
 from ltzd.indexer.log_checks import LOGS, LogChecks
+from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
@@ -74,6 +75,7 @@ class Follower:
         self._branches = Branches(pool, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
         self._log_checks = LogChecks(policy.second_look_seconds, clock)
+        self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
         self._block_times = BlockTimes()
         self._epoch = 0
         self._cursor: Cursor | None = None
@@ -255,14 +257,22 @@ class Follower:
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            return await read_range(node, self._contracts, first, last)
+            return await read_range(node, self._contracts, first, last, self._log_witnesses)
         if look.headers:
             logs = list(look.logs)
             return await head_range(
-                node, self._contracts, look.headers, logs, first, self._log_checks
+                node,
+                self._contracts,
+                look.headers,
+                logs,
+                first,
+                self._log_checks,
+                self._log_witnesses,
             )
         last = min(head, first + self._policy.head_blocks - 1)
-        return await read_head(node, self._contracts, first, last, self._log_checks)
+        return await read_head(
+            node, self._contracts, first, last, self._log_checks, self._log_witnesses
+        )
 
     def _doubt(self, node: Node, error: Broken) -> NoReturn:
         """Raises NodeUnavailable once if other nodes could show that this node's log is false."""

@@ -4,7 +4,8 @@ A `BlockRange` is a run of consecutive blocks with every fact in them, ready to 
 the head it holds all headers; far from the head only those of blocks with facts, and the last one.
 
 A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. Near the head
-`log_checks` therefore checks an empty answer; far from it a second node is asked.
+`log_checks` therefore checks an empty answer. While other nodes are usable, `log_witnesses` compares
+the logs with theirs.
 """
 
 import asyncio
@@ -20,7 +21,8 @@ from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
-from ltzd.indexer.log_checks import LOGS, LogChecks
+from ltzd.indexer.log_checks import LogChecks
+from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.slices import slices
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.values import Address, Hash32, address_of, hash_of
@@ -57,7 +59,12 @@ class BlockRange:
 
 
 async def read_head(
-    node: Node, contracts: Contracts, first: int, last: int, checks: LogChecks
+    node: Node,
+    contracts: Contracts,
+    first: int,
+    last: int,
+    checks: LogChecks,
+    witnesses: LogWitnesses,
 ) -> BlockRange | None:
     """Reads the blocks first…last with all their headers.
 
@@ -75,7 +82,7 @@ async def read_head(
                 headers = [header]
                 break
             last = _shortened(node, first, last, error)
-    return await head_range(node, contracts, headers, logs, first, checks)
+    return await head_range(node, contracts, headers, logs, first, checks, witnesses)
 
 
 async def head_range(
@@ -85,6 +92,7 @@ async def head_range(
     logs: list[NodeLog],
     first: int,
     checks: LogChecks,
+    witnesses: LogWitnesses,
 ) -> BlockRange | None:
     """As `read_head`, from headers and logs that the node has answered."""
     chain = _linked(headers, first)
@@ -106,10 +114,15 @@ async def head_range(
         logs += missing
     if not chain:
         return None
-    return await _block_range(chain[0].parent_hash, chain, logs, contracts)
+    confirmed = await _confirmed(node, contracts, first, chain[-1], logs, witnesses)
+    if confirmed is None:
+        return None
+    return await _block_range(chain[0].parent_hash, chain, confirmed, contracts)
 
 
-async def read_range(node: Node, contracts: Contracts, first: int, last: int) -> BlockRange | None:
+async def read_range(
+    node: Node, contracts: Contracts, first: int, last: int, witnesses: LogWitnesses
+) -> BlockRange | None:
     """Reads the final blocks first…last by one `eth_getLogs`.
 
     The range is as long as the node has taught, and ends earlier if the node refuses it as too
@@ -118,8 +131,10 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
     logs, header, last = await _logs_up_to(node, contracts, first, last)
     if header is None:
         return None  # The answering node has not reached the last block: its logs may be cut off.
-    if not logs:
-        logs = await _second_opinion(node, contracts, first, header)
+    confirmed = await _confirmed(node, contracts, first, header, logs, witnesses)
+    if confirmed is None:
+        return None
+    logs = confirmed
     numbers = sorted({int(entry["blockNumber"], 16) for entry in logs} | {last})
     headers = [header for header in await node.headers(numbers) if header is not None]
     if [header.number for header in headers] != numbers:
@@ -129,26 +144,23 @@ async def read_range(node: Node, contracts: Contracts, first: int, last: int) ->
     return await _block_range(None, headers, logs, contracts)
 
 
-async def _second_opinion(
-    node: Node, contracts: Contracts, first: int, last: Header
-) -> list[NodeLog]:
-    """The logs of the final blocks first…last at another node, after an empty answer.
+async def _confirmed(
+    node: Node,
+    contracts: Contracts,
+    first: int,
+    last: Header,
+    logs: Iterable[NodeLog],
+    witnesses: LogWitnesses,
+) -> list[NodeLog] | None:
+    """The logs of first…last that other nodes confirm; None if nothing decides between nodes."""
 
-    Empty if no other node answers for the same blocks.
-    """
-    for other in node.others(last.number):
+    async def read(other: Node) -> tuple[Sequence[NodeLog], Hash32 | None]:
         if last.number - first >= _MOST_PARTS * other.range_blocks:
-            continue  # The range would take this node too many requests.
-        try:
-            logs, header = await _logs_in_parts(other, contracts, first, last.number)
-        except NodeUnavailable:
-            continue  # This node does not answer.
-        if header is None or header.hash != last.hash:
-            continue
-        if logs:
-            node.report_contradiction(LOGS)
-        return logs
-    return []
+            return (), None  # The range would take this node too many requests.
+        shown, header = await _logs_in_parts(other, contracts, first, last.number)
+        return shown, header.hash if header else None
+
+    return await witnesses.confirmed(node, logs, last.hash, read)
 
 
 async def _logs_in_parts(

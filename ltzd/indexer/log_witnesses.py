@@ -1,0 +1,174 @@
+"""Compares a node's logs with other nodes' before they are written.
+
+Blocks link to each other, their logs do not: a node could leave out, change or invent logs in a
+true block. While other nodes are usable, one of them must show the same logs. Where they differ,
+the logs of the most nodes count. Of equally many, logs that contradict the block's bloom lose, and
+logs that a node merely lacks count; if neither decides, nothing is written.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from ltzd.chain.node import bloom
+from ltzd.chain.node.node import Header, Node
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.errors import NodeUnavailable
+from ltzd.indexer.contracts import NodeLog
+from ltzd.indexer.log_checks import LOGS
+from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
+from ltzd.values import Hash32, address_of, hash_of
+
+log = structlog.get_logger()
+
+_ASK_AGAIN_SECONDS = 0.05
+
+LogKey = tuple[Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
+"""A log's block, index, contract, topics, data and transaction."""
+ReadLogs = Callable[[Node], Awaitable[tuple[Sequence[NodeLog], Hash32 | None]]]
+"""A node's logs of the blocks in question, and its hash of the last of them; None if it has none.
+
+Raises NodeUnavailable.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Testimony:
+    node: Node
+    logs: Mapping[LogKey, NodeLog]
+
+    @property
+    def keys(self) -> frozenset[LogKey]:
+        return frozenset(self.logs)
+
+
+class LogWitnesses:
+    """Remembers since when no other node has answered."""
+
+    def __init__(
+        self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
+    ) -> None:
+        self._patience_seconds = patience_seconds
+        self._clock = clock
+        self._unwitnessed_since: float | None = None
+
+    async def confirmed(
+        self, node: Node, logs: Iterable[NodeLog], last: Hash32, read: ReadLogs
+    ) -> list[NodeLog] | None:
+        """The logs that other nodes confirm, up to the block `last`.
+
+        Returns None if nothing decides between the nodes. The logs of a node without any witness
+        count after the patience. Raises NodeUnavailable if this node's logs are malformed.
+        """
+        own = Testimony(node, _by_key(logs))
+        if node.is_alone:
+            return list(own.logs.values())
+        witnesses = await self._witnesses(own, last, read)
+        if not witnesses or witnesses[-1].keys == own.keys:
+            return list(own.logs.values())
+        return await _decided([own, *witnesses])
+
+    async def _witnesses(self, own: Testimony, last: Hash32, read: ReadLogs) -> list[Testimony]:
+        """Asks the other nodes until one agrees, or all have answered.
+
+        Waits for a node that lacks the blocks, as long as the patience lasts.
+        """
+        while True:
+            witnesses = []
+            for other in own.node.others():
+                testimony = await self._testimony(other, last, read)
+                if testimony is None:
+                    continue
+                witnesses.append(testimony)
+                if testimony.keys == own.keys:
+                    break
+            now = self._clock()
+            if witnesses:
+                self._unwitnessed_since = None
+                return witnesses
+            if self._unwitnessed_since is None:
+                self._unwitnessed_since = now
+            if own.node.is_alone or now - self._unwitnessed_since >= self._patience_seconds:
+                return []
+            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+
+    async def _testimony(self, other: Node, last: Hash32, read: ReadLogs) -> Testimony | None:
+        """None from a node that does not answer in time, or lacks the block `last`."""
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                logs, shown = await read(other)
+                return Testimony(other, _by_key(logs)) if shown == last else None
+        except (NodeUnavailable, TimeoutError):
+            return None
+
+
+async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
+    """The logs of the most nodes, or of the node that alone can be right; None if nobody can tell.
+
+    `testimonies` begins with the node in use.
+    """
+    (keys, votes), *_ = Counter(testimony.keys for testimony in testimonies).most_common()
+    if 2 * votes <= len(testimonies):
+        right = await _plausible(testimonies[0], testimonies[-1])
+        if right is None:
+            log.critical("indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree")
+            return None
+        keys = right.keys
+    for testimony in testimonies:
+        # A node that lacks logs may have an index that lags; the node in use must not be used on.
+        if testimony.keys != keys and (testimony is testimonies[0] or testimony.keys - keys):
+            testimony.node.report_contradiction(LOGS)
+    return next(list(each.logs.values()) for each in testimonies if each.keys == keys)
+
+
+async def _plausible(first: Testimony, second: Testimony) -> Testimony | None:
+    """The testimony whose own logs fit the blocks' blooms, if the other has none that do."""
+    only_first = await _fit_blooms(first, first.keys - second.keys)
+    only_second = await _fit_blooms(second, second.keys - first.keys)
+    if only_first == only_second:
+        return None
+    return first if only_first else second
+
+
+async def _fit_blooms(testimony: Testimony, keys: Iterable[LogKey]) -> bool:
+    """Whether there are such logs, and each fits the bloom of its block."""
+    entries = [testimony.logs[key] for key in keys]
+    numbers = sorted({int(entry["blockNumber"], 16) for entry in entries})
+    headers = {
+        header.hash: header
+        for header in await testimony.node.headers(numbers)
+        if header is not None
+    }
+    return bool(entries) and all(_fits(entry, headers) for entry in entries)
+
+
+def _fits(entry: NodeLog, headers: Mapping[Hash32, Header]) -> bool:
+    """Every event of the contracts has a topic."""
+    header = headers.get(hash_of(entry["blockHash"]))
+    topics = [hash_of(topic) for topic in entry["topics"]]
+    if header is None or not topics:
+        return False
+    values = [address_of(entry["address"]), *topics]
+    return not any(header.bloom) or bloom.may_hold(header.bloom, *values)
+
+
+def _by_key(logs: Iterable[NodeLog]) -> dict[LogKey, NodeLog]:
+    """Raises NodeUnavailable for a malformed log."""
+    try:
+        return {_key(entry): entry for entry in logs if not entry.get("removed")}
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
+
+
+def _key(entry: NodeLog) -> LogKey:
+    return (
+        hash_of(entry["blockHash"]),
+        int(entry["logIndex"], 16),
+        address_of(entry["address"]),
+        tuple(hash_of(topic) for topic in entry["topics"]),
+        str(entry["data"]).lower(),
+        hash_of(entry["transactionHash"]),
+    )
