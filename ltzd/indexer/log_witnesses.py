@@ -25,6 +25,8 @@ from ltzd.values import Hash32, address_of, hash_of
 log = structlog.get_logger()
 
 _ASK_AGAIN_SECONDS = 0.05
+_ATTEMPTS = 5
+"""Within one step: a block usually reaches the other nodes within tenths of a second."""
 
 LogKey = tuple[Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
 """A log's block, index, contract, topics, data and transaction."""
@@ -60,49 +62,69 @@ class LogWitnesses:
     ) -> list[NodeLog] | None:
         """The logs that other nodes confirm, up to the block `last`.
 
-        Returns None if nothing decides between the nodes. The logs of a node without any witness
-        count after the patience. Raises NodeUnavailable if this node's logs are malformed.
+        Returns None if nothing decides between the nodes, or no other node has the blocks yet. The
+        logs of a node without any witness count after the patience. Raises NodeUnavailable if this
+        node's logs are malformed.
         """
         own = Testimony(node, _by_key(logs))
         if node.is_alone:
             return list(own.logs.values())
-        witnesses = await self._witnesses(own, last, read)
-        if not witnesses or witnesses[-1].keys == own.keys:
-            return list(own.logs.values())
-        return await _decided([own, *witnesses])
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(_ASK_AGAIN_SECONDS)
+            witnesses, has_late = await self._witnesses(own, last, read)
+            if witnesses and witnesses[-1].keys != own.keys:
+                return await _decided([own, *witnesses])
+            if witnesses or not has_late:
+                self._unwitnessed_since = None
+                return list(own.logs.values())
+        return list(own.logs.values()) if self._is_patience_over(node) else None
 
-    async def _witnesses(self, own: Testimony, last: Hash32, read: ReadLogs) -> list[Testimony]:
+    def _is_patience_over(self, node: Node) -> bool:
+        now = self._clock()
+        if self._unwitnessed_since is None:
+            self._unwitnessed_since = now
+        return node.is_alone or now - self._unwitnessed_since >= self._patience_seconds
+
+    async def _witnesses(
+        self, own: Testimony, last: Hash32, read: ReadLogs
+    ) -> tuple[list[Testimony], bool]:
         """Asks the other nodes until one agrees, or all have answered.
 
-        Waits for a node that lacks the blocks, as long as the patience lasts.
+        Also returns whether a node may become a witness in a moment: it lacks the blocks, or does
+        not answer. A node on another branch is none: which branch counts is decided elsewhere.
         """
-        while True:
-            witnesses = []
-            for other in own.node.others():
-                testimony = await self._testimony(other, last, read)
-                if testimony is None:
-                    continue
-                witnesses.append(testimony)
-                if testimony.keys == own.keys:
-                    break
-            now = self._clock()
-            if witnesses:
-                self._unwitnessed_since = None
-                return witnesses
-            if self._unwitnessed_since is None:
-                self._unwitnessed_since = now
-            if own.node.is_alone or now - self._unwitnessed_since >= self._patience_seconds:
-                return []
-            await asyncio.sleep(_ASK_AGAIN_SECONDS)
+        witnesses = []
+        others = own.node.others()
+        has_late = not others
+        for other in others:
+            testimony = await self._testimony(other, last, read)
+            if testimony is None:
+                has_late = has_late or not await self._is_elsewhere(own.node, other)
+                continue
+            witnesses.append(testimony)
+            if testimony.keys == own.keys:
+                break
+        return witnesses, has_late
 
     async def _testimony(self, other: Node, last: Hash32, read: ReadLogs) -> Testimony | None:
-        """None from a node that does not answer in time, or lacks the block `last`."""
+        """None from a node that does not answer in time, or does not show the block `last`."""
         try:
             async with asyncio.timeout(self._patience_seconds):
                 logs, shown = await read(other)
                 return Testimony(other, _by_key(logs)) if shown == last else None
         except (NodeUnavailable, TimeoutError):
             return None
+
+    async def _is_elsewhere(self, node: Node, other: Node) -> bool:
+        """Whether the other node's head is not on this node's branch."""
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                head = await other.block("latest")
+                block = await node.block(head.number) if head is not None else None
+        except (NodeUnavailable, TimeoutError):
+            return False
+        return head is not None and block is not None and block.hash != head.hash
 
 
 async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
@@ -114,7 +136,9 @@ async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
     if 2 * votes <= len(testimonies):
         right = await _plausible(testimonies[0], testimonies[-1])
         if right is None:
-            log.critical("indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree")
+            log.critical(
+                "indexer.nodes_disagree_on_logs", effect="nothing is indexed until they agree"
+            )
             return None
         keys = right.keys
     for testimony in testimonies:

@@ -4,8 +4,8 @@ A `BlockRange` is a run of consecutive blocks with every fact in them, ready to 
 the head it holds all headers; far from the head only those of blocks with facts, and the last one.
 
 A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. Near the head
-`log_checks` therefore checks an empty answer. While other nodes are usable, `log_witnesses` compares
-the logs with theirs.
+`log_checks` therefore checks an empty answer. While other nodes are usable, `log_witnesses`
+compares the logs with theirs.
 """
 
 import asyncio

@@ -213,7 +213,7 @@ async def test_of_two_contradicting_nodes_the_one_that_goes_on_is_followed(
     for _ in range(16):
         nodes.nodes[grows].mine(logs=[given_to(ANN, 1)])
         await watched.step(0.5)
-    await watched.steps(2)
+    await watched.steps(8)
 
     assert (await watched.cursor()).hash == nodes.nodes[grows].head.hash
     assert await watched.balance(ANN) == 16
@@ -390,7 +390,7 @@ async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watc
     nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
     omit_logs(nodes.nodes[0])
 
-    await watched.steps(6)
+    await watched.steps(12)
 
     assert (await watched.cursor()).number == 1
 

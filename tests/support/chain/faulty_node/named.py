@@ -28,7 +28,7 @@ def _fault(faults: Faults) -> BeginFault:
     return partial(_begin, faults)
 
 
-def _lie(*node_lies: Lie) -> BeginFault:
+def lie_with(*node_lies: Lie) -> BeginFault:
     return _fault(Faults(lies=node_lies))
 
 
@@ -82,21 +82,21 @@ VIEWS: Mapping[str, BeginFault] = {
 """Answers that were all true a while ago."""
 
 LIES: Mapping[str, BeginFault] = {
-    "null receipts": _lie(lies.null_receipts),
-    "too low a nonce": _lie(lies.false_nonce(-3)),
-    "too high a nonce": _lie(lies.false_nonce(3)),
-    "another chain id": _lie(lies.another_chain_id(5)),
-    "another genesis": _lie(lies.another_genesis),
-    "no code": _lie(lies.no_code),
-    "a future head": _lie(lies.future_head(1000)),
-    "a forged head": _lie(lies.forged_head),
+    "null receipts": lie_with(lies.null_receipts),
+    "too low a nonce": lie_with(lies.false_nonce(-3)),
+    "too high a nonce": lie_with(lies.false_nonce(3)),
+    "another chain id": lie_with(lies.another_chain_id(5)),
+    "another genesis": lie_with(lies.another_genesis),
+    "no code": lie_with(lies.no_code),
+    "a future head": lie_with(lies.future_head(1000)),
+    "a forged head": lie_with(lies.forged_head),
 }
 """Lies that contradict the node's other answers, so that even an only node cannot do harm."""
 
 FORGERIES: Mapping[str, BeginFault] = {
-    "no logs": _lie(lies.empty_logs),
-    "no logs and no blooms": _lie(lies.empty_logs, lies.empty_blooms),
-    "another branch": _lie(lies.forged_blocks),
+    "no logs": lie_with(lies.empty_logs),
+    "no logs and no blooms": lie_with(lies.empty_logs, lies.empty_blooms),
+    "another branch": lie_with(lies.forged_blocks),
 }
 """Lies that only another node can disprove."""
 
