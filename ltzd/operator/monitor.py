@@ -83,7 +83,7 @@ class ReceiptMonitor:
         self._settlement = Settlement(context, in_flight, funds, self._receipts)
         self._nonce_uses = NonceUses(context)
         self._last_shown: tuple[int, Inclusion] | None = None
-        """The highest nonce whose receipt the node of this round has shown, and its block."""
+        """The highest nonce that this round has seen mined, and its block."""
 
     async def run(self) -> None:
         while True:
@@ -174,7 +174,6 @@ class ReceiptMonitor:
             ]
             if not mined:
                 break
-            self._last_shown = mined[-1][0].nonce, mined[-1][1]
             view = await self._apply_inclusions(view, mined)
             start, width = start + width, min(2 * width, _WIDEST_WINDOW)
         return view
@@ -185,6 +184,7 @@ class ReceiptMonitor:
         if not mined:
             return view
         # First, so that the mint limit and the balance no longer hold what leaves those in flight.
+        self._last_shown = mined[-1][0].nonce, mined[-1][1]
         view = await view.reaching(max(inclusion.block_number for _, inclusion in mined))
         balance = await self._funds.read_balance(view)
         await self._work.refresh(view)
