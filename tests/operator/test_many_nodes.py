@@ -293,6 +293,7 @@ async def test_a_foreign_transaction_displaces_a_relay_once_its_block_is_final(
         taken = await taken_elsewhere(world, *nodes)
         await rounds(world.node, 30)
         assert await row_states(world.observer) == ["sent", "sent"], "the block may still go"
+        await until(lambda: true(bool(world.node.pool)))
         world.node.mine(4)
         await world.settled("displaced", "confirmed")
     assert (await world.progress(taken)).status is RelayStatus.FAILED
