@@ -108,7 +108,7 @@ class LogWitnesses:
         return witnesses, has_late
 
     async def _testimony(self, other: Node, last: Hash32, read: ReadLogs) -> Testimony | None:
-        """None from a node that does not answer in time, or does not show the block `last`."""
+        """Returns None if the node does not answer in time, or does not show the block `last`."""
         try:
             async with asyncio.timeout(self._patience_seconds):
                 logs, shown = await read(other)

@@ -1,4 +1,4 @@
-"""One of three nodes lies about logs of true blocks: every event is minted and indexed."""
+"""A node of three lies about logs of true blocks: every event is minted and indexed."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
