@@ -106,9 +106,7 @@ def _is_refused_for_good(answers: Sequence[_Answer], count: int) -> bool:
     """Whether bytes would count as refused for good if no other node were asked."""
     if all(isinstance(answer, NodeUnavailable) for answer in answers):
         return False
-    return any(
-        outcome is PublishOutcome.REFUSED_FOR_GOOD for outcome, _ in _merged(answers, count)
-    )
+    return any(outcome is PublishOutcome.REFUSED_FOR_GOOD for outcome, _ in _merged(answers, count))
 
 
 def _merged(answers: Sequence[_Answer], count: int) -> list[Publication]:
