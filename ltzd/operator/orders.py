@@ -1,4 +1,4 @@
-"""What people have decided about a lane's wallet, read from its row once a second and on wake-ups."""
+"""The decisions of people about a lane's wallet, read once a second and on wake-ups."""
 
 import structlog
 
