@@ -31,6 +31,7 @@ LtzdError
 │   │   ├── HostSiteRefused   the site, or its proxy, rejects ltzd's request
 │   │   └── HostSiteBusy      too many requests already wait for this host's site
 │   ├── DatabaseUnavailable
+│   ├── SignerUnavailable     the signer that holds a wallet's key did not sign
 │   ├── OutcomeUnknown        a transaction may or may not be mined: check before you repeat it
 │   └── LaneLost              another process took over the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine; the message says what to do
@@ -277,6 +278,10 @@ class HostSiteBusy(HostSiteUnavailable):
 
 class DatabaseUnavailable(Unavailable):
     pass
+
+
+class SignerUnavailable(Unavailable):
+    """The signer that holds a wallet's key did not sign; nothing was stored or published."""
 
 
 class OutcomeUnknown(Unavailable):

@@ -5,7 +5,9 @@ eth-account is the oracle in the tests. Keys stay inside `Signer`, whose repr sh
 address. Fees are in wei per gas.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import coincurve
 
@@ -39,8 +41,21 @@ class SignedTransaction:
     hash: Hash32
 
 
+class WalletSigner(Protocol):
+    """Signs for one wallet, with a key that may be elsewhere."""
+
+    @property
+    def address(self) -> Address: ...
+
+    async def sign_all(
+        self, transactions: Sequence[UnsignedTransaction]
+    ) -> list[SignedTransaction]:
+        """Sign each transaction, in order, all or none. Raises SignerUnavailable."""
+        ...
+
+
 class Signer:
-    """One wallet's key."""
+    """One wallet's key, in this process."""
 
     def __init__(self, secret: bytes) -> None:
         self._key = coincurve.PrivateKey(secret)
@@ -55,6 +70,11 @@ class Signer:
         if transaction.is_legacy:
             return self._sign_legacy(transaction)
         return self._sign_with_base_fee(transaction)
+
+    async def sign_all(
+        self, transactions: Sequence[UnsignedTransaction]
+    ) -> list[SignedTransaction]:
+        return list(map(self.sign, transactions))
 
     def _sign_with_base_fee(self, transaction: UnsignedTransaction) -> SignedTransaction:
         """EIP-1559, EIP-2718: 0x02 ‖ rlp([…, y parity, r, s])."""

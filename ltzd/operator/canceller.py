@@ -73,7 +73,7 @@ class Canceller:
             if obstacle is not None:
                 self._in_flight.block(tx, obstacle.value)
                 return
-            attempt = self._signer.sign(tx.nonce, call, fees, reserved_wei)
+            attempt = await self._signer.sign(tx.nonce, call, fees, reserved_wei)
             async with session(self._context.pool) as connection:
                 await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
             self._in_flight.add_cancellation(tx, after, attempt)

@@ -152,7 +152,7 @@ class FeeBumper:
                 if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
                     self._in_flight.reject(tx, obstacle.value)
                 return obstacle.value
-            attempt = self._signer.sign(tx.nonce, call, fees, reserved_wei)
+            attempt = await self._signer.sign(tx.nonce, call, fees, reserved_wei)
             await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
             self._in_flight.add_replacement(tx, attempt)
         telemetry.TRANSACTIONS_REPLACED.labels(self._context.lane.kind, reason.value).inc()

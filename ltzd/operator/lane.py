@@ -14,13 +14,14 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
-from ltzd.chain.signing import Signer
+from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
+from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
@@ -32,7 +33,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, locks
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.locks import LockTerm
-from ltzd.store.wakeups import BLOCKS, WakeupHub
+from ltzd.store.wakeups import BLOCKS, WALLETS, WakeupHub
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -40,6 +41,8 @@ log = structlog.get_logger()
 _STATUS_SECONDS = 10.0
 """Time between two writes of the lane's row. Below `lanes.SHOWN_FOR_SECONDS`, or other processes
 would take the lane for dead."""
+_ORDERS_SECONDS = 1.0
+"""The longest time in which a person's decision about the wallet comes into force."""
 
 
 class WalletLane(ABC):
@@ -54,7 +57,7 @@ class WalletLane(ABC):
         pool: Pool,
         database_url: str,
         node: Node,
-        signer: Signer,
+        signer: WalletSigner,
         chain_id: int,
         wakeups: WakeupHub,
         policy: LanePolicy,
@@ -68,6 +71,7 @@ class WalletLane(ABC):
         self._wakeups = wakeups
         self._due = wakeups.subscribe(self.channel)
         self._blocks = wakeups.subscribe(BLOCKS)
+        self._orders_due = wakeups.subscribe(WALLETS)
         self._funds: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
@@ -159,7 +163,10 @@ class WalletLane(ABC):
         await in_flight.load()
         self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
         backoff = RefusalBackoff(context.clock)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff)
+        orders = LaneOrders(lane)
+        async with session(self._pool) as connection:
+            await orders.refresh(connection)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders)
         signer = TransactionSigner(self._signer, context, funds)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
@@ -185,6 +192,7 @@ class WalletLane(ABC):
                 group.create_task(publisher.run())
                 group.create_task(monitor.run())
                 group.create_task(self._report_status(lane))
+                group.create_task(self._follow_orders(orders))
                 group.create_task(_until_lost(term))
         finally:
             work.end_term()
@@ -202,6 +210,16 @@ class WalletLane(ABC):
                 await lanes.report_working(connection, lane, self.pause.reason)
             await asyncio.sleep(self._policy.pauses.status)
             await self.pause.changes.wait(_STATUS_SECONDS)
+
+    async def _follow_orders(self, orders: LaneOrders) -> None:
+        """Put people's decisions about the wallet in force, within a second."""
+        while True:
+            await self._orders_due.wait(_ORDERS_SECONDS)
+            before = orders.obstacle
+            async with session(self._pool) as connection:
+                await orders.refresh(connection)
+            if orders.obstacle != before:
+                self._due.notify()
 
 
 async def _until_lost(term: LockTerm) -> None:

@@ -40,6 +40,12 @@ NODE = "node"
 """A lane's reason to wait: the node does not answer."""
 REFUSED = "refused"
 """A lane's reason to wait: nodes refuse its transactions for good."""
+SIGNER = "signer"
+"""A lane's reason to wait: the signer that holds its key does not answer."""
+DRAINING = "draining"
+"""A lane's reason to sign nothing new: a person drains or retires its wallet."""
+BY_HAND = "by_hand"
+"""A lane's reason to sign nothing new: a person has paused it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import FEES, NODE, REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
@@ -21,8 +22,10 @@ class SendGuard:
         funds: FundsTracker,
         pause: LanePause,
         backoff: RefusalBackoff,
+        orders: LaneOrders,
     ) -> None:
         self._context = context
+        self._orders = orders
         self._in_flight = in_flight
         self._funds = funds
         self._pause = pause
@@ -30,7 +33,9 @@ class SendGuard:
 
     def fees(self) -> Fees | None:
         """The fees to sign with. Returns None, and sets the reason, if nothing may be signed."""
-        obstacle = self._in_flight.blocked_reason or self._in_flight.held_reason
+        obstacle = (
+            self._orders.obstacle or self._in_flight.blocked_reason or self._in_flight.held_reason
+        )
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
         if obstacle is not None:

@@ -4,9 +4,10 @@ Mints, relays, replacements and self-transfers all pass here. A caller asks `obs
 decides what becomes of the work; `sign` checks again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.chain.signing import UnsignedTransaction, WalletSigner
 from ltzd.errors import Unavailable
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.lane_context import LaneContext
@@ -40,7 +41,7 @@ class TransactionCall:
 class TransactionSigner:
     """`reserved_wei` is the most that everything else in flight can cost."""
 
-    def __init__(self, signer: Signer, context: LaneContext, funds: FundsTracker) -> None:
+    def __init__(self, signer: WalletSigner, context: LaneContext, funds: FundsTracker) -> None:
         self._signer = signer
         self._context = context
         self._funds = funds
@@ -69,22 +70,38 @@ class TransactionSigner:
         """The highest gas limit that may be signed now."""
         return sendable.max_gas_limit(self._funds.block_gas_limit)
 
-    def sign(self, nonce: int, call: TransactionCall, fees: Fees, reserved_wei: int) -> Attempt:
-        """Raises Unsendable if `obstacle` names one."""
-        obstacle = self.obstacle(call, fees, reserved_wei)
-        if obstacle is not None:
-            raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
-        signed = self._signer.sign(
-            UnsignedTransaction(
-                chain_id=self._context.lane.chain_id,
-                nonce=nonce,
-                max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
-                max_fee_per_gas=fees.max_fee_per_gas,
-                gas_limit=call.gas_limit,
-                to=call.to,
-                value=0,
-                data=call.data,
-                is_legacy=fees.is_legacy,
-            )
+    async def sign(
+        self, nonce: int, call: TransactionCall, fees: Fees, reserved_wei: int
+    ) -> Attempt:
+        """Raises Unsendable if `obstacle` names one, and SignerUnavailable."""
+        (attempt,) = await self.sign_all(nonce, [call], fees, reserved_wei)
+        return attempt
+
+    async def sign_all(
+        self, first_nonce: int, calls: Sequence[TransactionCall], fees: Fees, reserved_wei: int
+    ) -> list[Attempt]:
+        """Sign calls with consecutive nonces. Raises as `sign` does."""
+        unsigned = []
+        for nonce, call in enumerate(calls, start=first_nonce):
+            obstacle = self.obstacle(call, fees, reserved_wei)
+            if obstacle is not None:
+                raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
+            reserved_wei += call.max_cost_wei(fees, self.l1_costs)
+            unsigned.append(self._unsigned(nonce, call, fees))
+        return [
+            Attempt(signed.hash, signed.raw, fees, call.is_cancellation)
+            for call, signed in zip(calls, await self._signer.sign_all(unsigned), strict=True)
+        ]
+
+    def _unsigned(self, nonce: int, call: TransactionCall, fees: Fees) -> UnsignedTransaction:
+        return UnsignedTransaction(
+            chain_id=self._context.lane.chain_id,
+            nonce=nonce,
+            max_priority_fee_per_gas=fees.max_priority_fee_per_gas,
+            max_fee_per_gas=fees.max_fee_per_gas,
+            gas_limit=call.gas_limit,
+            to=call.to,
+            value=0,
+            data=call.data,
+            is_legacy=fees.is_legacy,
         )
-        return Attempt(signed.hash, signed.raw, fees, call.is_cancellation)

@@ -27,10 +27,12 @@ RELAYED: Final = "ltzd_relayed"
 """Relays were mined, or a reorg undid their block."""
 BRANDS: Final = "ltzd_brands"
 """A brand's configuration changed."""
+WALLETS: Final = "ltzd_wallets"
+"""A person changed an operator's wallet, or asked something of a transaction in flight."""
 WEBHOOKS: Final = "ltzd_webhooks"
 """Webhooks have become due."""
 
-CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WEBHOOKS)
+CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WALLETS, WEBHOOKS)
 POLL_SECONDS = 1.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0

@@ -1,6 +1,7 @@
 """Publishes transactions to several nodes at once, so that no single node can withhold them.
 
-The outcomes of the nodes are merged by `rules/nodes/publications.py`.
+The outcomes of the nodes are merged by `rules/nodes/publications.py`. Bytes that the first nodes
+refuse for good are offered to all other nodes before that counts.
 """
 
 import asyncio
@@ -20,12 +21,14 @@ _Answer: TypeAlias = list[Publication] | NodeUnavailable
 class Broadcast:
     """Use it as an async context manager: it owns the requests that outlast a publication.
 
-    `kept` is how many of them go on at most; the oldest is cancelled for another one.
+    Bytes go to the best `at_once` nodes first. `kept` is how many requests go on at most; the
+    oldest is cancelled for another one.
     """
 
-    def __init__(self, node: Node, kept: int = 16) -> None:
+    def __init__(self, node: Node, kept: int = 16, at_once: int = 2) -> None:
         self._node = node
         self._kept = kept
+        self._at_once = at_once
         self._going_on: dict[asyncio.Task[_Answer], None] = {}
 
     async def __aenter__(self) -> Self:
@@ -40,8 +43,8 @@ class Broadcast:
     async def publish_all(self, raws: Sequence[bytes]) -> list[Publication]:
         """Sends signed bytes in order; returns as soon as one node has accepted them all.
 
-        The other nodes get the bytes all the same. Without such a node every answer is awaited.
-        Raises NodeUnavailable if no node answers: the bytes may have arrived.
+        The second node gets the bytes all the same. Without a node that accepts, every answer is
+        awaited. Raises NodeUnavailable if no node answers: the bytes may have arrived.
         """
         publishers = self._node.publishers()
         if len(publishers) == 1:
@@ -51,6 +54,14 @@ class Broadcast:
                 if publishers[0].is_alone
                 else [_unconfirmed(*each) for each in publications]
             )
+        answers = await self._answers(publishers[: self._at_once], raws)
+        rest = publishers[self._at_once :]
+        if rest and _is_refused_for_good(answers, len(raws)):
+            answers += await self._answers(rest, raws)
+        return _merged(answers, len(raws))
+
+    async def _answers(self, publishers: Sequence[Node], raws: Sequence[bytes]) -> list[_Answer]:
+        """The nodes' answers, or only the answer of the first node that accepts all bytes."""
         waiting = {asyncio.create_task(_send(node, raws)) for node in publishers}
         answers: list[_Answer] = []
         try:
@@ -58,11 +69,11 @@ class Broadcast:
                 done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
                 answers += [task.result() for task in done]
                 accepted = next(filter(_accepts_all, answers), None)
-                if isinstance(accepted, list):
-                    return accepted
+                if accepted is not None:
+                    return [accepted]
         finally:
             self._keep(waiting)
-        return _merged(answers, len(raws))
+        return answers
 
     def _keep(self, tasks: set[asyncio.Task[_Answer]]) -> None:
         for task in tasks:
@@ -89,6 +100,13 @@ def _accepts_all(answer: _Answer) -> bool:
     return isinstance(answer, list) and all(
         outcome is PublishOutcome.ACCEPTED for outcome, _ in answer
     )
+
+
+def _is_refused_for_good(answers: Sequence[_Answer], count: int) -> bool:
+    """Whether bytes would count as refused for good if no other node were asked."""
+    if all(isinstance(answer, NodeUnavailable) for answer in answers):
+        return False
+    return any(outcome is PublishOutcome.REFUSED_FOR_GOOD for outcome, _ in _merged(answers, count))
 
 
 def _merged(answers: Sequence[_Answer], count: int) -> list[Publication]:

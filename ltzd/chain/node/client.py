@@ -54,7 +54,7 @@ class RpcClient(Protocol):
         """
 
     def publishers(self) -> Sequence["RpcClient"]:
-        """Clients of the nodes that a transaction is published to, at least one."""
+        """Clients of the nodes that a transaction may be published to, the best first."""
 
     @property
     def traits(self) -> NodeTraits:

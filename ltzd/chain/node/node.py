@@ -102,7 +102,7 @@ class Node:
         return [Node(rpc) for rpc in self._rpc.others(at_least)]
 
     def publishers(self) -> list["Node"]:
-        """The nodes that a transaction is published to at once, at least one.
+        """The nodes that a transaction may be published to, the best first; at least one.
 
         Raises NodeUnavailable if no node may be asked.
         """

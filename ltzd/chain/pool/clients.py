@@ -70,8 +70,8 @@ class PoolClient:
         return self._pool.is_alone(self._pool.ranked(self._role)[0])
 
     def publishers(self) -> Sequence[RpcClient]:
-        """Raises NodeUnavailable if no node may be asked."""
-        members = self._pool.ranked(self._role)[: self._pool.policy.publishers]
+        """All nodes that may be asked, the best first. Raises NodeUnavailable if there is none."""
+        members = self._pool.ranked(self._role)
         return [PinnedClient(self._pool, member, self._role) for member in members]
 
     @property

@@ -19,8 +19,6 @@ class NodePoolPolicy:
     connections: int = 16
     hedge_after: float = 2.0
     pinned_timeout: float = 4.0
-    publishers: int = 2
-    """A transaction is published to so many nodes at once."""
     watch_pause: float = 2.0
     """Between two looks at a node's head."""
     verify_pause: float = 15.0

@@ -4,7 +4,7 @@ from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
-from ltzd.chain.signing import Signer
+from ltzd.chain.signing import WalletSigner
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
@@ -31,7 +31,7 @@ class MintLane(WalletLane):
         pool: Pool,
         database_url: str,
         node: Node,
-        signer: Signer,
+        signer: WalletSigner,
         target: MintTarget,
         wakeups: WakeupHub,
         policy: LanePolicy,

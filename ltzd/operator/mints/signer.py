@@ -218,7 +218,7 @@ class MintSigner:
 
     async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
         reserved_wei = self._in_flight.reserved_wei()
-        attempt = self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
+        attempt = await self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
         row_id, created_at = await transactions.store_signed(
             connection, self._context.lane, mint, attempt
         )

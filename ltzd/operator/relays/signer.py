@@ -19,7 +19,7 @@ from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion
 from ltzd.store.database import Connection, transaction
-from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.relayer.relays import QueuedRelay
 from ltzd.store.wakeups import RELAYED, WakeupHub
@@ -134,12 +134,9 @@ class RelaySigner:
     async def _store(
         self, connection: Connection, sendable: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
-        attempts: list[Attempt] = []
-        reserved_wei = self._in_flight.reserved_wei()
-        for nonce, relay in enumerate(sendable, start=self._next_nonce):
-            call = _call(relay)
-            attempts.append(self._signer.sign(nonce, call, fees, reserved_wei))
-            reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
+        attempts = await self._signer.sign_all(
+            self._next_nonce, list(map(_call, sendable)), fees, self._in_flight.reserved_wei()
+        )
         return await relays.store_signed(
             connection, self._context.lane, sendable, attempts, self._next_nonce
         )

@@ -78,6 +78,25 @@ async def test_a_refusal_for_good_counts_only_if_no_node_is_silent(bad: int) -> 
     assert await publish(*nodes, signed()) == [PublishOutcome.UNKNOWN] * 3
 
 
+async def test_two_liars_of_three_nodes_cannot_refuse_for_good() -> None:
+    """The third node is asked only then."""
+    nodes = [*two_nodes()]
+    nodes.append(nodes[0].sibling())
+    async with a_fake_pool(*nodes) as pool, Broadcast(pool.node()) as broadcast:
+        raws = signed(1)
+        assert [outcome for outcome, _ in await broadcast.publish_all(raws)] == [ACCEPTED]
+        await until(lambda: true(sum(bool(node.together) for node in nodes) == 2))
+        (honest,) = [node for node in nodes if not node.together]
+        for node in nodes:
+            if node is not honest:
+                node.refuses = lambda _sent: FOR_GOOD
+        assert [outcome for outcome, _ in await broadcast.publish_all(signed(2))] == [ACCEPTED] * 2
+        assert honest.together
+        honest.refuses = lambda _sent: FOR_GOOD
+        answers = await broadcast.publish_all(signed(2)[1:])
+        assert [outcome for outcome, _ in answers] == [PublishOutcome.REFUSED_FOR_GOOD]
+
+
 async def test_each_transaction_needs_one_node_that_accepts_it() -> None:
     first, second = two_nodes()
     first.refuses = lambda sent: sent.nonce == 0

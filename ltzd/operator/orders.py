@@ -1,0 +1,35 @@
+"""The decisions of people about a lane's wallet, read once a second and on wake-ups."""
+
+import structlog
+
+from ltzd.operator.policy import BY_HAND, DRAINING
+from ltzd.store.database import Connection
+from ltzd.store.operator import wallets
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.wallets import WalletState
+
+log = structlog.get_logger()
+
+
+class LaneOrders:
+    """`obstacle` is the reason why no new work may be signed, or None while it may."""
+
+    def __init__(self, lane: Lane) -> None:
+        self._lane = lane
+        self.obstacle: str | None = None
+        self.state = WalletState.ACTIVE
+
+    async def refresh(self, connection: Connection) -> None:
+        """Read the wallet's row; a wallet without a row is active."""
+        lane = self._lane
+        row = await wallets.find(connection, lane.chain_id, lane.wallet)
+        state = WalletState.ACTIVE if row is None else row.state
+        is_paused = row is not None and row.paused_at is not None
+        before = self.obstacle
+        if state is not WalletState.ACTIVE:
+            self.obstacle = DRAINING
+        else:
+            self.obstacle = BY_HAND if is_paused else None
+        self.state = state
+        if self.obstacle != before:
+            log.info("lane.orders", kind=lane.kind, state=state.value, obstacle=self.obstacle)

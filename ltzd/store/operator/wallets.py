@@ -1,0 +1,140 @@
+"""The operator's wallets as people want them: added, drained, retired and paused by commands.
+
+A change is in force within a second: it wakes every process that serves lanes (`WALLETS`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from enum import Enum
+from typing import Any
+
+import asyncpg
+
+from ltzd.store.database import Connection
+from ltzd.store.wakeups import WALLETS, notify
+from ltzd.values import Address
+
+
+class WalletState(Enum):
+    ACTIVE = "active"
+    DRAINING = "draining"
+    """The wallet signs no new work, and finishes what it has begun."""
+    RETIRED = "retired"
+    """The wallet signs nothing; what it has signed is watched until it is final."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorWallet:
+    """`signer` tells where the key is, never the key; None if the settings name it."""
+
+    chain_id: int
+    wallet: Address
+    kind: str
+    state: WalletState
+    reason: str | None
+    signer: Mapping[str, Any] | None
+    paused_at: datetime | None
+    pause_reason: str | None
+    added_at: datetime
+    state_since: datetime
+
+
+async def list_wallets(connection: Connection, chain_id: int) -> list[OperatorWallet]:
+    """All wallets of the chain, retired ones too, the oldest first."""
+    rows = await connection.fetch(
+        "SELECT * FROM operator_wallets WHERE chain_id = $1 ORDER BY added_at, wallet", chain_id
+    )
+    return list(map(_wallet, rows))
+
+
+async def find(connection: Connection, chain_id: int, wallet: Address) -> OperatorWallet | None:
+    row = await connection.fetchrow(
+        "SELECT * FROM operator_wallets WHERE chain_id = $1 AND wallet = $2", chain_id, wallet
+    )
+    return None if row is None else _wallet(row)
+
+
+async def add(
+    connection: Connection,
+    chain_id: int,
+    wallet: Address,
+    kind: str,
+    signer: Mapping[str, Any] | None = None,
+) -> bool:
+    """Insert a wallet; returns False, and changes nothing, if it is there already."""
+    is_new: bool | None = await connection.fetchval(
+        """
+        INSERT INTO operator_wallets (chain_id, wallet, kind, signer)
+        VALUES ($1, $2, $3, $4)
+            ON CONFLICT DO NOTHING
+     RETURNING true
+        """,
+        chain_id,
+        wallet,
+        kind,
+        signer,
+    )
+    if is_new:
+        await notify(connection, WALLETS)
+    return bool(is_new)
+
+
+async def set_state(
+    connection: Connection,
+    chain_id: int,
+    wallet: Address,
+    state: WalletState,
+    reason: str | None = None,
+) -> bool:
+    """Returns False if the wallet is unknown."""
+    is_known: bool | None = await connection.fetchval(
+        """
+        UPDATE operator_wallets
+           SET state = $3, reason = $4,
+               state_since = CASE WHEN state = $3 THEN state_since ELSE now() END
+         WHERE chain_id = $1 AND wallet = $2
+     RETURNING true
+        """,
+        chain_id,
+        wallet,
+        state.value,
+        reason,
+    )
+    await notify(connection, WALLETS)
+    return bool(is_known)
+
+
+async def set_paused(
+    connection: Connection, chain_id: int, wallet: Address, reason: str | None
+) -> bool:
+    """Pause a lane for a person's reason, or resume it (None); returns False if it is unknown."""
+    is_known: bool | None = await connection.fetchval(
+        """
+        UPDATE operator_wallets
+           SET pause_reason = $3::text,
+               paused_at = CASE WHEN $3::text IS NULL THEN NULL ELSE coalesce(paused_at, now()) END
+         WHERE chain_id = $1 AND wallet = $2
+     RETURNING true
+        """,
+        chain_id,
+        wallet,
+        reason,
+    )
+    await notify(connection, WALLETS)
+    return bool(is_known)
+
+
+def _wallet(row: asyncpg.Record) -> OperatorWallet:
+    return OperatorWallet(
+        chain_id=row["chain_id"],
+        wallet=Address(row["wallet"]),
+        kind=row["kind"],
+        state=WalletState(row["state"]),
+        reason=row["reason"],
+        signer=row["signer"],
+        paused_at=row["paused_at"],
+        pause_reason=row["pause_reason"],
+        added_at=row["added_at"],
+        state_since=row["state_since"],
+    )
