@@ -63,6 +63,7 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
@@ -130,7 +131,7 @@ async def open_daemon(
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
-        wakeups = WakeupHub(url)
+        wakeups, leases = WakeupHub(url), Leases(url)
         brands = BrandCache()
         async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
@@ -206,6 +207,7 @@ async def open_daemon(
             lanes=_lanes(
                 settings,
                 pools.operator,
+                leases,
                 Node(nodes.client("operator")),
                 chain,
                 wakeups,
@@ -215,14 +217,20 @@ async def open_daemon(
             heads=heads,
             follower=(
                 build_follower(
-                    settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups, heads
+                    settings,
+                    pools.indexer,
+                    leases,
+                    Node(nodes.client("indexer")),
+                    chain,
+                    wakeups,
+                    heads,
                 )
                 if "indexer" in settings.roles
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
+            chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
                 if "deliveries" in settings.roles
@@ -268,11 +276,11 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
 
 
 def _chat_recheck(
-    settings: Settings, pool: Pool, platform: ChatPlatform | None
+    settings: Settings, pool: Pool, leases: Leases, platform: ChatPlatform | None
 ) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, leases, platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:
@@ -324,6 +332,7 @@ def _relay_context(
 def _lanes(
     settings: Settings,
     pool: Pool,
+    leases: Leases,
     node: Node,
     chain: ChainIdentity,
     wakeups: WakeupHub,
@@ -339,7 +348,6 @@ def _lanes(
             "operator.minter_key_file and operator.relay_key_file hold the same key: the wallet "
             "that relays users' calls must not mint."
         )
-    url = settings.database_url.get_secret_value()
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
@@ -347,6 +355,6 @@ def _lanes(
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
     return (
-        MintLane(pool, url, node, minter, target, wakeups, policy, process),
-        RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
+        MintLane(pool, leases, node, minter, target, wakeups, policy, process),
+        RelayLane(pool, leases, node, relay, chain.chain_id, wakeups, policy),
     )

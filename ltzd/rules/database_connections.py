@@ -6,9 +6,10 @@ PostgreSQL's `max_connections` must hold those of all processes, and some for pe
 from collections.abc import Collection
 from dataclasses import dataclass
 
-DEDICATED = {"http": 0, "operator": 2, "indexer": 1, "deliveries": 1}
-"""Connections outside the pools, which hold locks: of two lanes, of the indexer, and of the recheck
-of chat roles."""
+LEASE_ROLES = frozenset(("operator", "indexer", "deliveries"))
+"""The roles that hold leases: of lanes, of the chain, and of the recheck of chat roles."""
+LEASES = 1
+"""The connection on which a process keeps all its leases."""
 LISTENERS = 1
 """The connection that listens for wake-ups, in every process."""
 
@@ -40,4 +41,5 @@ class PoolPolicy:
     def total(self, roles: Collection[str]) -> int:
         """The most connections of a process with these roles."""
         sizes = self.by_role()
-        return self.admin + LISTENERS + sum(sizes[role] + DEDICATED[role] for role in roles)
+        leases = LEASES if LEASE_ROLES & set(roles) else 0
+        return self.admin + LISTENERS + leases + sum(sizes[role] for role in roles)

@@ -19,6 +19,7 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 
 
@@ -29,7 +30,7 @@ class MintLane(WalletLane):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         signer: WalletSigner,
         target: MintTarget,
@@ -37,7 +38,7 @@ class MintLane(WalletLane):
         policy: LanePolicy,
         hooks: InProcessHooks | None = None,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
+        super().__init__(pool, leases, node, signer, target.chain_id, wakeups, policy)
         self._target = target
         self._hooks = hooks or InProcessHooks()
         self._next_seq = 0
@@ -63,15 +64,16 @@ class MintLane(WalletLane):
             context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
         )
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
-        """Check the references against the chain, then count the epoch up."""
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet, target = self._signer.address, self._target
         async with session(self._pool) as connection:
             seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
-        first_seq = await self._check_references(seq)
+        first_seq = await self._first_seq() if seq is None else seq
         async with transaction(self._pool) as connection:
             await lanes.create_counter(connection, target.chain_id, target.ltz, first_seq)
-            lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
+            lane = await lanes.begin_term(
+                connection, target.chain_id, wallet, self.kind, first_nonce
+            )
             next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
             next_seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
         assert next_nonce is not None
@@ -79,17 +81,18 @@ class MintLane(WalletLane):
         self._next_seq = next_seq
         return lane, next_nonce
 
-    async def _check_references(self, next_seq: int | None) -> int:
-        """The counter, after a check that no reference at or above it is used (contracts.md).
-
-        Without a counter (a new database on a used LTZ) counting begins above every used reference.
-        """
+    async def _first_seq(self) -> int:
+        """Where a new database begins to count on a used LTZ: above every used reference."""
         view = await ChainView.newest(self._node)
-        if next_seq is None:
-            word = 0
-            while await self._ref_word(view, word):
-                word += 1
-            return word * 256
+        word = 0
+        while await self._ref_word(view, word):
+            word += 1
+        return word * 256
+
+    async def _check_chain(self, next_nonce: int) -> None:
+        """Check also that no reference from the counter on is used (contracts.md)."""
+        await super()._check_chain(next_nonce)
+        view, next_seq = await ChainView.newest(self._node), self._next_seq
         word = next_seq // 256
         above = await self._ref_word(view, word) >> (next_seq % 256)
         if above or await self._ref_word(view, word + 1):
@@ -97,7 +100,6 @@ class MintLane(WalletLane):
                 f"LTZ has minted references from {next_seq} on, which the database has not "
                 "given out: the database is an old copy"
             )
-        return next_seq
 
     async def _ref_word(self, view: ChainView, word: int) -> int:
         try:
