@@ -27,6 +27,7 @@ from ltzd.operator.policy import NODE, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.send_guard import SendGuard
+from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
@@ -166,8 +167,9 @@ class WalletLane(ABC):
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders)
-        signer = TransactionSigner(self._signer, context, funds)
+        health = SignerHealth(self.pause, self._policy.pauses.signer, context.clock)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health)
+        signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
@@ -195,6 +197,7 @@ class WalletLane(ABC):
                 group.create_task(self._follow_orders(orders))
                 group.create_task(_until_lost(term))
         finally:
+            signer.close()
             work.end_term()
 
     async def _used_nonces(self) -> int:

@@ -73,8 +73,8 @@ class ReceiptMonitor:
         self._funds = funds
         self._work = work
         self._guard = guard
-        self._fee_bumper = FeeBumper(context, in_flight, funds, signer)
-        self._canceller = Canceller(context, in_flight, funds, signer, work)
+        self._fee_bumper = FeeBumper(context, in_flight, funds, signer, blocks)
+        self._canceller = Canceller(context, in_flight, funds, signer, work, blocks)
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None

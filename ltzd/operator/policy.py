@@ -80,6 +80,7 @@ class LanePauses:
     longest_cancellation: float = 120.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
+    signer: PauseBackoff = PauseBackoff(0.5, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
