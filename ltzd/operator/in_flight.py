@@ -318,7 +318,7 @@ class InFlightTransactions:
         match state:
             case State.CONFIRMED:
                 telemetry.TRANSACTIONS_SUCCESS.labels(self._lane.kind).inc()
-            case State.REVERTED | State.DISPLACED | State.CANCELLED:
+            case State.REVERTED | State.DISPLACED | State.CANCELLED | State.VOIDED:
                 telemetry.TRANSACTIONS_FAILED.labels(self._lane.kind, state.value).inc()
             case State.PUBLISHED:
                 telemetry.TRANSACTIONS_DEMOTED.labels(self._lane.kind).inc()

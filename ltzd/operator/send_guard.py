@@ -56,6 +56,11 @@ class SendGuard:
     def is_paused(self) -> bool:
         return self._pause.reason is not None
 
+    @property
+    def reason(self) -> str | None:
+        """Why the lane signs nothing; None while nothing holds it."""
+        return self._pause.reason
+
     def free_slots(self) -> int:
         """How many more transactions may be in flight."""
         limit = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
