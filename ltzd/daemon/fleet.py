@@ -19,8 +19,10 @@ from ltzd.operator.fleet.slot import FleetLane
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
+from ltzd.operator.retired.lane import RetiredLane
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.wallets import OperatorWallet
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 
@@ -67,7 +69,10 @@ async def build_fleet(
     def grow_pool(lanes: int) -> None:
         pool.grow(settings.database.policy().operator_size(lanes))
 
-    parts = FleetParts(open_signer=_open_of_row, lane=lane, on_size=grow_pool)
+    def watch(row: OperatorWallet) -> FleetLane:
+        return RetiredLane(pool, url, node, row.wallet, row.kind, target, wakeups, policy)
+
+    parts = FleetParts(open_signer=_open_of_row, lane=lane, watch=watch, on_size=grow_pool)
     return LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import structlog
 
 from ltzd import telemetry
+from ltzd.deliveries.leases import Leases
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.wakeups import Wakeup
@@ -23,8 +24,11 @@ _PAUSE_SECONDS = 0.5
 
 
 class OutcomeWriter:
-    def __init__(self, pool: Pool) -> None:
+    """Ends the lease of a webhook when its outcome is written."""
+
+    def __init__(self, pool: Pool, leases: Leases) -> None:
         self._pool = pool
+        self._leases = leases
         self._wakeup = Wakeup()
         self._waiting: list[DeliveryOutcome] = []
 
@@ -48,6 +52,7 @@ class OutcomeWriter:
             return
         del self._waiting[: len(group)]
         for outcome in group:
+            self._leases.end(outcome.due.id)
             if outcome.state == "exhausted":
                 telemetry.WEBHOOKS_EXHAUSTED.inc()
                 log.warning("webhook.exhausted", webhook=str(outcome.due.id), reason=outcome.error)

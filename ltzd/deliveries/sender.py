@@ -1,24 +1,25 @@
 """Sends due webhooks at least once each, in any number of processes.
 
 Webhooks are claimed in small numbers, brand by brand, as slots become free. A claim counts the
-attempt and leases the row for longer than an attempt takes. If the process stops, the lease runs
-out and the webhook is sent again under the same id.
+attempt and leases the row for a few seconds; the lease is renewed until the attempt's outcome is
+written. If the process stops, the lease runs out and the webhook is sent again under the same id.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import structlog
 
 from ltzd import telemetry
 from ltzd.deliveries import attempts
 from ltzd.deliveries.endpoints import EndpointSlots
+from ltzd.deliveries.leases import LEASE, Leases
 from ltzd.deliveries.outcomes import OutcomeWriter
 from ltzd.deliveries.rendering import SignedWebhook, WebhookRenderer
 from ltzd.errors import DatabaseUnavailable
-from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.providers.brand_webhooks import MAX_IN_FLIGHT, BrandWebhooks
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.wakeups import WEBHOOKS, Wakeup, WakeupHub
@@ -27,8 +28,6 @@ from ltzd.store.webhooks import records as webhook_records
 
 log = structlog.get_logger()
 
-LEASE = timedelta(seconds=1.5 * TIMEOUT_SECONDS)
-"""As short as an attempt and its outcome allow: after a kill, webhooks wait for its end."""
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
 
@@ -54,7 +53,8 @@ class Sender:
         self._http = http
         self._now = now
         self._renderer = WebhookRenderer(sealer)
-        self._outcomes = OutcomeWriter(pool)
+        self._leases = Leases()
+        self._outcomes = OutcomeWriter(pool, self._leases)
         self._endpoints = EndpointSlots(max_in_flight, max_at_once)
         self._wake = Wakeup()
         self._is_scan_due = True
@@ -84,6 +84,7 @@ class Sender:
     async def _claim(self) -> list[SignedWebhook]:
         """Returns nothing, after a pause, while the database is unavailable."""
         try:
+            await self._renew()
             async with transaction(self._pool) as connection:
                 now = self._now()
                 if self._is_scan_due:
@@ -94,12 +95,22 @@ class Sender:
                     return []
                 claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
                 self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
-                return await self._renderer.render(connection, claimed, now)
+                signed = await self._renderer.render(connection, claimed, now)
         except DatabaseUnavailable as error:
             log.warning("webhooks.database_unavailable", reason=error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
             self._is_scan_due = True
             return []
+        for webhook in signed:
+            self._leases.begin(webhook.due, now)
+        return signed
+
+    async def _renew(self) -> None:
+        """Renews before each claim, so that this process claims no webhook that it is sending."""
+        now = self._now()
+        if under_way := self._leases.take_renewable(now):
+            async with session(self._pool) as connection:
+                await webhooks.renew(connection, under_way, now + LEASE)
 
     async def _deliver(self, webhook: SignedWebhook) -> None:
         brand = webhook.due.brand_id

@@ -1,7 +1,7 @@
 """Webhooks arrive at least once and signed; a bad receiver delays only its own webhooks."""
 
 import asyncio
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -9,13 +9,14 @@ from aiohttp import web
 from standardwebhooks.webhooks import Webhook
 
 from ltzd import __version__, telemetry
-from ltzd.deliveries import sender
+from ltzd.deliveries.leases import LEASE, RENEWAL_AGE
 from ltzd.providers import brand_webhooks
-from ltzd.providers.brand_webhooks import TIMEOUT_SECONDS, BrandWebhooks
+from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.rules.webhooks import ATTEMPTS, JITTER, MOST_SLOTS, PAUSES
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import session, transaction
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.wakeups import POLL_SECONDS
 from ltzd.store.webhooks import records as webhook_records
 from ltzd.values import hex_of
 from tests.support.rows.core import a_hash, value
@@ -37,7 +38,7 @@ async def attempted(world: World, times: int) -> dict[str, Any]:
     async def there() -> bool:
         row = await world.row()
         waits = row["next_at"] - world.clock.now()
-        is_leased = timedelta(seconds=10) < waits <= sender.LEASE and times > 1
+        is_leased = timedelta(0) < waits <= LEASE and times > 1
         return row["attempts"] == times and bool(row["last_error"]) and not is_leased
 
     await until(there)
@@ -471,16 +472,49 @@ async def test_a_webhook_posted_before_a_kill_is_posted_again_under_its_id(
     async with world.sending():
         await until(polled(world))
         assert len(receiver.posts["/hooks"]) == 1, "the webhook was posted again within its lease"
-        world.advance(sender.LEASE)
+        world.advance(LEASE)
         first, second = await receiver.got("/hooks", 2)
         await world.delivered(2)
     assert first.id == second.id
     assert first.body == second.body
 
 
-def test_a_lease_outlasts_an_attempt_and_delays_a_killed_one_by_at_most_half_a_minute() -> None:
-    attempt = timedelta(seconds=TIMEOUT_SECONDS)
-    assert attempt + timedelta(seconds=5) <= sender.LEASE <= timedelta(seconds=30)
+async def test_a_lease_is_renewed_as_long_as_the_attempt_is_under_way(
+    world: World, receiver: Receiver
+) -> None:
+    receiver.behaviours["/hooks"] = hanging
+    await world.minted(await world.brand("/hooks"))
+    async with world.sending(), world.sending():
+        await receiver.got("/hooks")
+        for _ in range(3 * LEASE // RENEWAL_AGE):
+            before = (await world.row())["next_at"]
+
+            async def is_renewed(before: datetime = before) -> bool:
+                return bool((await world.row())["next_at"] > before)
+
+            world.advance(RENEWAL_AGE)
+            await until(is_renewed)
+        assert (await world.row())["attempts"] == 1
+        await until(polled(world))
+    assert len(receiver.posts["/hooks"]) == 1
+
+
+async def test_a_settled_webhook_is_not_leased_again(world: World, receiver: Receiver) -> None:
+    receiver.behaviours["/hooks"] = answering(500)
+    await world.minted(await world.brand("/hooks"))
+    async with world.sending():
+        settled = await attempted(world, 1)
+        await until(polled(world))
+        world.advance(RENEWAL_AGE)
+        await world.minted(await world.brand("/later"))
+        await receiver.got("/later")
+    assert (await world.rows())[0] == settled
+
+
+def test_a_kill_delays_webhooks_by_less_than_ten_seconds_and_one_renewal_may_fail() -> None:
+    poll = timedelta(seconds=POLL_SECONDS)
+    assert LEASE + poll < timedelta(seconds=10)
+    assert 2 * (RENEWAL_AGE + poll) < LEASE
 
 
 async def test_an_attempt_whose_outcome_was_lost_with_its_sender_is_repeated(
@@ -513,7 +547,7 @@ async def test_an_attempt_whose_outcome_was_lost_with_its_sender_is_repeated(
     del receiver.behaviours["/hooks"]
 
     async with world.sending():
-        world.advance(sender.LEASE)
+        world.advance(LEASE)
         first, second = await receiver.got("/hooks", 2)
         await world.delivered(1)
     assert first.id == second.id

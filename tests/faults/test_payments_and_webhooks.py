@@ -247,6 +247,31 @@ async def test_a_failed_webhook_is_sent_again_under_the_same_id(tester_shop: Sho
     assert sorted(same) == [200, 503]
 
 
+async def test_a_webhook_under_way_at_a_kill_arrives_soon_after_the_restart(
+    tester_shop: Shop,
+) -> None:
+    async with tester_shop.instance.http.post(
+        tester_shop.sandbox["webhookInboxUrl"], json={"delaySeconds": 600, "times": 1}
+    ) as reply:
+        assert reply.status == 200
+    answer = await tester_shop.instance.post_event(f"{uuid4().hex}@shop.example")
+    wallet = answer.body["walletAddress"]
+
+    async def under_way() -> list[str]:
+        return [
+            each["headers"]["webhook-id"]
+            for each in await tester_shop.inbox()
+            if each["status"] is None and wallet in each["body"]
+        ]
+
+    (message_id,) = await until(under_way, 15)
+    await tester_shop.instance.kill9()
+    await tester_shop.instance.start_again()
+
+    delivery = await tester_shop.delivery_to("ltz_distributed", wallet)
+    assert delivery["headers"]["webhook-id"] == message_id
+
+
 async def test_a_refund_is_announced_and_revokes_no_reward(tester_shop: Shop) -> None:
     session = await tester_shop.session()
     await tester_shop.pay(session)

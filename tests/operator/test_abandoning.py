@@ -422,7 +422,7 @@ async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
 
 
 async def test_at_the_cap_a_self_transfer_pays_no_more_than_the_cap(world: RelayWorld) -> None:
-    world.node.base_fee = 49 * GWEI
+    world.node.base_fee = 92 * GWEI
     world.node.mine()
     refuse_nonce(world, 0)
     await world.ask()

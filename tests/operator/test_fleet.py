@@ -175,6 +175,30 @@ async def test_the_lane_of_a_retired_wallet_ends_and_the_others_work(
         assert fleet.faults(required=False) == []
 
 
+async def test_a_retired_wallet_is_watched_until_what_it_signed_is_final(
+    fleets: FleetWorld,
+) -> None:
+    node = fleets.world.node
+    node.mines_at_once = False
+    async with fleets.fleet(of_settings("operator.relay_key_file", RELAYER)) as fleet:
+        await serves(fleet, RELAYER.address)
+        await fleets.world.ask()
+        await fleets.world.relays_are("sent")
+        await fleets.set_state(RELAYER.address, WalletState.RETIRED)
+
+        async def is_watched() -> bool:
+            return [lane.kind for lane in fleet.lanes if lane.is_serving] == ["watched"]
+
+        await until(is_watched)
+        node.mine(4)
+        await fleets.world.settled("confirmed")
+
+        async def is_over() -> bool:
+            return fleet.lanes == []
+
+        await until(is_over)
+
+
 async def test_a_retired_wallet_of_the_settings_is_not_revived_and_the_log_says_so(
     fleets: FleetWorld,
 ) -> None:

@@ -146,35 +146,37 @@ class LaneFleet:
         try:
             async with session(self._pool) as connection:
                 rows = await wallets.list_wallets(connection, self._chain_id)
+                watched = await wallets.retired_with_work(connection, self._chain_id)
         except DatabaseUnavailable as error:
             log.warning("fleet.not_read", reason=error.message)
             return
         self._restart_retired(rows)
-        self._apply({name: (row, version) for name, row, version in self._wanted(rows)})
+        wanted = {checksummed(row.wallet): (row, row.signer) for row in self._to_serve(rows)}
+        if self._parts.watch is not None:
+            wanted |= {f"retired {checksummed(row.wallet)}": (row, None) for row in watched}
+        self._apply(wanted)
         self._has_begun = True
         self._report_size()
 
-    def _wanted(self, rows: Sequence[OperatorWallet]) -> Iterator[tuple[str, OperatorWallet, Any]]:
-        """The rows that need a slot here, with its name and the part of the row that it is for."""
+    def _to_serve(self, rows: Sequence[OperatorWallet]) -> Iterator[OperatorWallet]:
+        """The rows whose signer this process opens itself."""
         places = {wallet.place for wallet in self._settings_wallets}
         addresses = {wallet.address for wallet in self._settings_wallets}
         for row in rows:
-            name = checksummed(row.wallet)
             is_of_settings = row.wallet in addresses or self._served.get(row.wallet) in places
-            if row.state is WalletState.RETIRED:
-                if self._parts.watch is not None:
-                    yield f"retired {name}", row, row.state_since
-            elif row.signer is not None and not is_of_settings:
-                yield name, row, row.signer
+            is_retired = row.state is WalletState.RETIRED
+            if row.signer is not None and not is_retired and not is_of_settings:
+                yield row
 
     def _apply(self, wanted: Mapping[str, tuple[OperatorWallet, Any]]) -> None:
         """Begin and end slots of the registry. A slot is replaced once its task has ended."""
         places = {wallet.place for wallet in self._settings_wallets}
         for name, entry in list(self._entries.items()):
-            row, version = wanted.get(name, (None, None))
-            if name in places or (row is not None and version == entry.version):
+            if name in places:
                 continue
-            entry.end()
+            row, version = wanted.get(name, (None, None))
+            if row is None or version != entry.version:
+                entry.end()
             if entry.task.done():
                 del self._entries[name]
         for name, (row, version) in wanted.items():

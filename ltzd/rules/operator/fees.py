@@ -15,6 +15,8 @@ GWEI = 10**9
 
 _RAISE = 10
 """Nodes take a replacement only if tip and fee cap are at least a tenth higher."""
+_BUMPS_LEFT = 3
+"""A fee that the next block does not force up leaves room below the cap for so many raises."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,23 @@ class GasPrice:
 def fees_for(gas_price: GasPrice, policy: FeePolicy) -> Fees | None:
     """Fees that outlast six full blocks of growth (2 x base fee), or None while the cap forbids.
 
-    The cap forbids when even the next block's base fee and tip would pass it.
+    The fees leave room for three raises below the cap, so that a transaction which is stuck can be
+    replaced. Where even the next block's base fee and tip leave less room, the fees are just these.
+    The cap forbids when base fee and tip would pass it.
     """
     tip = max(gas_price.tip, policy.min_tip)
-    if gas_price.base_fee + tip > policy.cap:
+    needed = gas_price.base_fee + tip
+    if needed > policy.cap:
         return None
-    return Fees(min(2 * gas_price.base_fee + tip, policy.cap), tip, gas_price.is_legacy)
+    comfortable = min(needed + gas_price.base_fee, _with_room(policy.cap))
+    return Fees(max(needed, comfortable), tip, gas_price.is_legacy)
+
+
+def _with_room(cap: int) -> int:
+    """The highest fee that can be raised `_BUMPS_LEFT` times without passing the cap."""
+    for _ in range(_BUMPS_LEFT):
+        cap = cap * _RAISE // (_RAISE + 1)
+    return cap
 
 
 def is_implausible(gas_price: GasPrice, policy: FeePolicy) -> bool:

@@ -1,8 +1,9 @@
 """The queue of webhooks: claimed for one attempt each, and settled in groups.
 
-A claim counts the attempt and moves `next_at` before anything is sent, so a process that is killed
-delays a webhook and loses none. `revoke` and the writers of reversals insert webhooks with the fact
-that they announce; those of mints are inserted by the indexer (`mint_facts.insert_mints`).
+A claim counts the attempt and moves `next_at` before anything is sent, and the sender moves it on
+while it sends, so a process that is killed delays a webhook and loses none. `revoke` and the
+writers of reversals insert webhooks with the fact that they announce; those of mints are inserted
+by the indexer (`mint_facts.insert_mints`).
 """
 
 from collections.abc import Mapping, Sequence
@@ -136,6 +137,35 @@ async def claim(
         leased_until,
     )
     return [DueWebhook(row[0], Address(row[1]), *row[2:]) for row in rows]
+
+
+async def renew(
+    connection: Connection, claimed: Sequence[DueWebhook], leased_until: datetime
+) -> None:
+    """Extend the leases of webhooks that are being sent.
+
+    Does not wait for locked webhooks: a locked webhook keeps its present lease. A webhook that is
+    settled, or that a later attempt or a person has changed since its claim, stays as it is; a
+    failure's next attempt that is due sooner than `leased_until` moves there.
+    """
+    await connection.execute(
+        """
+        WITH sending AS (
+          SELECT webhooks.id
+            FROM unnest($1::uuid[], $2::integer[]) AS claimed (id, attempt)
+            JOIN webhooks ON webhooks.id = claimed.id AND webhooks.attempts = claimed.attempt
+           WHERE webhooks.state = 'pending' AND webhooks.next_at < $3
+             FOR UPDATE OF webhooks SKIP LOCKED
+        )
+        UPDATE webhooks
+           SET next_at = $3
+          FROM sending
+         WHERE webhooks.id = sending.id
+        """,
+        [due.id for due in claimed],
+        [due.attempt for due in claimed],
+        leased_until,
+    )
 
 
 async def defer(connection: Connection, webhooks: Sequence[UUID], until: datetime) -> None:

@@ -52,6 +52,35 @@ def test_near_the_cap_the_fee_is_the_cap() -> None:
     assert fees_for(GasPrice(99 * GWEI, GWEI), POLICY) == Fees(100 * GWEI, GWEI)
 
 
+@given(st.integers(0, 120 * GWEI), policies)
+def test_a_first_attempt_leaves_room_for_three_raises(base_fee: int, policy: FeePolicy) -> None:
+    """At any base fee, unless base fee and tip alone leave less; then the fees are just these."""
+    gas_price = GasPrice(base_fee, 0)
+    fees = fees_for(gas_price, policy)
+    if fees is None:
+        return
+    needed = base_fee + policy.min_tip
+    raises, highest = 0, fees
+    while raises < 3:
+        raised = replacement(highest, GasPrice(0, 0), policy)
+        if raised is None:
+            break
+        raises, highest = raises + 1, raised
+    assert raises == 3 or fees.max_fee_per_gas == needed
+    assert needed * 1331 > policy.cap * 1000 - 5000 or raises == 3
+
+
+@pytest.mark.parametrize("base_fee", [1, 30, 50, 60, 70, 75])
+def test_a_transaction_is_raised_three_times_while_the_base_fee_stays(base_fee: int) -> None:
+    gas_price = GasPrice(base_fee * GWEI, 0)
+    fees = fees_for(gas_price, POLICY)
+    for _ in range(3):
+        assert fees is not None
+        fees = replacement(fees, gas_price, POLICY)
+    assert fees is not None
+    assert fees.max_fee_per_gas <= POLICY.cap
+
+
 def test_above_the_cap_there_are_no_fees() -> None:
     assert fees_for(GasPrice(99 * GWEI, GWEI + 1), POLICY) is None
 

@@ -52,6 +52,11 @@ async def claim(world: World, most: int = 100, *brands: Brand) -> list[DueWebhoo
         return await webhooks.claim(connection, dict.fromkeys(addresses, most), now, now + MINUTE)
 
 
+async def renew(world: World, leased_until: datetime, *claimed: DueWebhook) -> None:
+    async with session(world.pool) as connection:
+        await webhooks.renew(connection, claimed, leased_until)
+
+
 async def settle(world: World, *outcomes: DeliveryOutcome) -> list[DeliveryOutcome]:
     async with session(world.pool) as connection:
         return await webhooks.settle(connection, outcomes)
@@ -386,6 +391,44 @@ async def test_a_claimed_webhook_is_not_claimed_again_before_its_lease_expires(
     (again,) = await claim(world)
 
     assert again == replace(first, attempt=2)
+
+
+async def test_a_renewed_lease_ends_later_and_counts_no_attempt(world: World, brand: Brand) -> None:
+    await world.minted(brand)
+    (due,) = await claim(world)
+    before = await world.row()
+    later = world.clock.now() + 2 * MINUTE
+
+    await renew(world, later, due)
+
+    assert await world.row() == before | {"next_at": later}
+
+
+async def test_only_a_webhook_as_it_was_claimed_is_renewed(world: World, brand: Brand) -> None:
+    await world.minted(brand, 4)
+    dues = settled, failing, claimed_later, replayed = await claim(world)
+    world.clock.ahead += MINUTE
+    now = world.clock.now()
+    await settle(world, delivered(settled, now), failed(failing, now, next_at=now + 5 * MINUTE))
+    async with session(world.pool) as connection:
+        await webhook_records.replay(connection, [replayed.id])
+        await connection.execute("UPDATE webhooks SET attempts = 2 WHERE id = $1", claimed_later.id)
+    before = await world.rows()
+
+    await renew(world, now + MINUTE, *dues)
+
+    assert await world.rows() == before
+
+
+async def test_a_renewal_does_not_wait_for_a_locked_webhook(world: World, brand: Brand) -> None:
+    await world.minted(brand, 2)
+    locked, free = await claim(world)
+    later = world.clock.now() + 2 * MINUTE
+    async with transaction(world.pool) as connection:
+        await connection.execute("SELECT FROM webhooks WHERE id = $1 FOR UPDATE", locked.id)
+        await renew(world, later, locked, free)
+
+    assert {row["id"] for row in await world.rows() if row["next_at"] == later} == {free.id}
 
 
 async def test_concurrent_senders_claim_different_webhooks(world: World, brand: Brand) -> None:

@@ -10,14 +10,15 @@ from ltzd.daemon.settings.wallets import signer_of
 from ltzd.daemon.signers import open_signer
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet
 from ltzd.operator.fleet.slot import FleetLane, SlotPauses
-from ltzd.operator.policy import LanePolicy
+from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
+from ltzd.operator.retired.lane import RetiredLane
 from ltzd.store.database import transaction
 from ltzd.store.operator import wallets
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.store.wakeups import WALLETS
 from ltzd.values import Address
-from tests.support.chain.fake_node import CHAIN_ID
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
 from tests.support.chain.mint_world import POLICY
 from tests.support.relays.lanes import RelayWorld
 from tests.support.rows.core import running
@@ -56,7 +57,14 @@ class FleetWorld:
         def open_of_row(reference: Mapping[str, Any]) -> Any:
             return open_signer(signer_of(reference))
 
-        return FleetParts(open_of_row, lane, on_size=self.sizes.append)
+        def watch(row: OperatorWallet) -> FleetLane:
+            target = MintTarget(CHAIN_ID, LTZ_AT)
+            return RetiredLane(
+                *(world.pool, world.url, world.node.node, row.wallet, row.kind),
+                *(target, world.wakeups, policy),
+            )
+
+        return FleetParts(open_of_row, lane, watch, on_size=self.sizes.append)
 
     @asynccontextmanager
     async def fleet(
