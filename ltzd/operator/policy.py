@@ -67,7 +67,7 @@ class LanePauses:
     transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
     have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
-    again.
+    again. `signing` passes before a signer that failed is asked for another relay.
     """
 
     lock: float = 0.5
@@ -80,6 +80,7 @@ class LanePauses:
     longest_cancellation: float = 120.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
+    signing: PauseBackoff = PauseBackoff(1.0, 30.0)
 
 
 @dataclass(frozen=True, slots=True)
