@@ -19,9 +19,9 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.policy import BALANCE, DRAINING, SIGNER
+from ltzd.operator.policy import BALANCE, DRAINING
 from ltzd.operator.send_guard import SendGuard
-from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion
@@ -59,7 +59,6 @@ class RelaySigner:
         self._may_hold_claims = True
         """Also of an earlier term."""
         self._leaves_queue_until = -math.inf
-        self._signer_failures = 0
 
     async def sign_next(self, at_least: int = 1) -> int:
         fees = self._guard.fees(finishes=True)
@@ -80,7 +79,7 @@ class RelaySigner:
                 await self._refuse(refused)
                 return len(refused)
             if not sendable:
-                await self._leave_queue(BALANCE, self._context.policy.poll_seconds)
+                await self._leave_queue()
                 return 0
             return await self._sign(claimed, sendable, fees)
 
@@ -91,7 +90,7 @@ class RelaySigner:
         have sent, for as long as it takes to fail again.
         """
         limit = min(self.max_batch, self._guard.free_slots())
-        if self._signer_failures:
+        if self._guard.is_signer_doubtful:
             limit = min(limit, 1)
         self._may_hold_claims = True
         async with session(self._context.pool) as connection:
@@ -106,20 +105,18 @@ class RelaySigner:
     ) -> int:
         """Sign and store; return how many relays are settled, those that the lane lost included."""
         calls, reserved_wei = list(map(_call, sendable)), self._in_flight.reserved_wei()
-        try:
-            attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
-        except SignerUnavailable as error:
-            log.warning("relays.signer_unavailable", reason=error.message)
-            self._signer_failures += 1
-            pauses = self._context.policy.pauses.signing
-            doubled = pauses.first * 2.0 ** min(self._signer_failures - 1, 16)
-            await self._leave_queue(SIGNER, min(doubled, pauses.longest))
-            return 0
-        self._signer_failures = 0
-        async with session(self._context.pool) as connection:
-            signed = await claims.store_signed(
-                connection, self._context.lane, sendable, attempts, self._next_nonce
-            )
+        cost_wei = sum(call.max_cost_wei(fees, self._signer.l1_costs) for call in calls)
+        with self._in_flight.reserving(cost_wei):
+            try:
+                attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
+            except (SignerUnavailable, Unsendable):
+                if await self._give_back():
+                    self._wakeups.notify(RELAYS)
+                raise
+            async with session(self._context.pool) as connection:
+                signed = await claims.store_signed(
+                    connection, self._context.lane, sendable, attempts, self._next_nonce
+                )
         # After the commit: a transaction without a row must not be published.
         self._next_nonce += len(signed)
         for tx in signed:
@@ -129,20 +126,20 @@ class RelaySigner:
             log.info("relay.claim_lost", relay=sendable[len(signed)].id)
             return len(signed) + 1
         if len(sendable) < len(claimed):
-            await self._leave_queue(BALANCE, self._context.policy.poll_seconds)
+            await self._leave_queue()
         else:
             self._may_hold_claims = False
             self._resume()
         return len(signed)
 
-    async def _leave_queue(self, reason: str, seconds: float) -> None:
-        """Leave the oldest relay, which this lane cannot send now, to the other lanes for a while.
+    async def _leave_queue(self) -> None:
+        """Leave relays that this wallet cannot pay for to the other lanes for a while.
 
         They are woken when this lane's reason to wait is new, and look by themselves every second.
         """
-        self._leaves_queue_until = self._context.clock() + seconds
-        is_new = not self._guard.is_paused
-        self._guard.pause(reason)
+        self._leaves_queue_until = self._context.clock() + self._context.policy.poll_seconds
+        is_new = self._guard.reason != BALANCE
+        self._guard.pause(BALANCE)
         if await self._give_back() and is_new:
             self._wakeups.notify(RELAYS)
 
