@@ -115,7 +115,7 @@ class IndexedClaims:
 async def read_claims(
     connection: Connection, queries: Sequence[tuple[Address, int]]
 ) -> list[IndexedClaims | None]:
-    """The claims of each user in a collection, in order; None for a collection not indexed."""
+    """Each user's claims in a collection, in order, with None where it is not indexed."""
     rows = await connection.fetch(
         """
         SELECT c.max_per_user, coalesce(p.claims, 0) AS claims
