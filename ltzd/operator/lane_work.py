@@ -7,6 +7,8 @@ records that wait for them.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import structlog
+
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
@@ -14,7 +16,11 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
+from ltzd.store.wakeups import PUBLISHED, RELAYED, RELAYS, REWARDS, WakeupHub
+
+log = structlog.get_logger()
+
+_QUEUING = frozenset({Effect.REQUEUE, Effect.RENEW})
 
 StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction in its new state, and the effects that the change asks for."""
@@ -89,9 +95,12 @@ class RewardOutcomeSink:
             if Effect.REQUEUE in effects:
                 is_cancelled = tx.tx.state is State.CANCELLED
                 await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
+            if Effect.RENEW in effects:
+                renewed = await rewards.renew_skipped(connection, tx.id)
+                log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)
 
     def notify(self, changes: Sequence[StateChange]) -> None:
-        if any(Effect.REQUEUE in effects for _, effects in changes):
+        if any(not _QUEUING.isdisjoint(effects) for _, effects in changes):
             self._wakeups.notify(REWARDS)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
@@ -107,13 +116,17 @@ class RelayOutcomeSink:
 
     def __init__(self, wakeups: WakeupHub) -> None:
         self._wakeups = wakeups
+        self._has_followers = False
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
-        await relays.follow(connection, [tx.id for tx, _ in changes])
+        self._has_followers = await relays.follow(connection, [tx.id for tx, _ in changes])
 
     def notify(self, changes: Sequence[StateChange]) -> None:
+        """Wakes the lanes, too, if relays of the same users wait behind."""
         if changes:
             self._wakeups.notify(RELAYED)
+        if self._has_followers:
+            self._wakeups.notify(RELAYS)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """Does nothing: the waiters of a relay wait for its block."""

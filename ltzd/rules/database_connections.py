@@ -6,6 +6,10 @@ PostgreSQL's `max_connections` must hold those of all processes, and some for pe
 from collections.abc import Collection
 from dataclasses import dataclass
 
+LANES = 2
+"""The lanes that `PoolPolicy.operator` is meant for."""
+PER_LANE = 2
+"""Connections that the pool of the role operator gains with each further lane."""
 LEASE_ROLES = frozenset(("operator", "indexer", "deliveries"))
 """The roles that hold leases: of lanes, of the chain, and of the recheck of chat roles."""
 LEASES = 1
@@ -20,7 +24,8 @@ class PoolPolicy:
 
     http: int = 10
     operator: int = 8
-    """Two lanes, and in each of them four tasks that may use the database at once."""
+    """Two lanes, and in each of them four tasks that may use the database at once. More lanes share
+    a larger pool, see `operator_size`."""
     indexer: int = 2
     deliveries: int = 4
     admin: int = 2
@@ -38,8 +43,12 @@ class PoolPolicy:
             "deliveries": self.deliveries,
         }
 
-    def total(self, roles: Collection[str]) -> int:
-        """The most connections of a process with these roles."""
-        sizes = self.by_role()
+    def operator_size(self, lanes: int) -> int:
+        """The most connections of the role operator with so many lanes."""
+        return self.operator + PER_LANE * max(0, lanes - LANES)
+
+    def total(self, roles: Collection[str], lanes: int = LANES) -> int:
+        """The most connections of a process with these roles and so many lanes."""
+        sizes = self.by_role() | {"operator": self.operator_size(lanes)}
         leases = LEASES if LEASE_ROLES & set(roles) else 0
         return self.admin + LISTENERS + leases + sum(sizes[role] for role in roles)

@@ -16,6 +16,8 @@ from ltzd.store.database import Pool
 _SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 """A process that is frozen in the middle of a database transaction loses it, and its locks, as
 soon as its leases."""
+_MOST_OF_OPERATOR = 1_000
+"""The pool of the role operator grows with its lanes, up to so many connections."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class RolePools:
         for field in fields(self):
             pool: Pool = getattr(self, field.name)
             telemetry.POOL_CONNECTIONS_IN_USE.labels(field.name).set(pool.in_use)
-            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.get_max_size())
+            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.limit)
 
 
 @asynccontextmanager
@@ -46,11 +48,14 @@ async def open_role_pools(
     server must not delay the end. Raises DatabaseUnavailable, Misconfigured.
     """
 
-    async def opened(role: str, wait_seconds: float, at_start: int = 0) -> Pool:
+    async def opened(
+        role: str, wait_seconds: float, at_start: int = 0, ceiling: int | None = None
+    ) -> Pool:
         return await database.open_pool(
             url,
             name=f"ltzd {role}",
             size=getattr(policy, role),
+            ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
             settings=_SETTINGS,
@@ -58,7 +63,7 @@ async def open_role_pools(
 
     pools = RolePools(
         http=await opened("http", policy.http_wait_seconds, 2 if "http" in roles else 0),
-        operator=await opened("operator", policy.role_wait_seconds),
+        operator=await opened("operator", policy.role_wait_seconds, ceiling=_MOST_OF_OPERATOR),
         indexer=await opened("indexer", policy.role_wait_seconds),
         deliveries=await opened("deliveries", policy.role_wait_seconds),
         admin=await opened("admin", policy.http_wait_seconds),
