@@ -211,6 +211,7 @@ async def open_daemon(
                 wakeups,
                 hashes,
                 identity,
+                is_dev=is_dev,
             ),
             heads=heads,
             follower=(
@@ -329,6 +330,8 @@ def _lanes(
     wakeups: WakeupHub,
     hashes: MintHashWaiters,
     identity: IdentityProvider,
+    *,
+    is_dev: bool,
 ) -> tuple[WalletLane, ...]:
     """The users that this process is meeting are rewards on their way to its mint lane."""
     if "operator" not in settings.roles:
@@ -343,6 +346,7 @@ def _lanes(
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
+        adopts_wallets=is_dev,
     )
     target = MintTarget(chain.chain_id, chain.ltz)
     process = InProcessHooks(hashes.deliver, lambda: identity.under_way)

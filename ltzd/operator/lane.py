@@ -19,6 +19,7 @@ from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
@@ -75,7 +76,13 @@ class WalletLane(ABC):
         self._funds: FundsTracker | None = None
         self.pause = LanePause(self.kind)
         self.is_serving = False
-        self.stopped: str | None = None
+        self._stopped: str | None = None
+        self._fence: LaneFence | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """What a person must do before this lane signs again, or None."""
+        return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
     def wallet(self) -> Address:
@@ -88,7 +95,9 @@ class WalletLane(ABC):
     @property
     def is_ready(self) -> bool:
         """Whether new work would be signed at once."""
-        return self.is_serving and self._funds is not None and self._funds.fees is not None
+        is_open = self._fence is not None and self._fence.obstacle is None
+        has_fees = self._funds is not None and self._funds.fees is not None
+        return self.is_serving and is_open and has_fees
 
     @abstractmethod
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
@@ -96,6 +105,10 @@ class WalletLane(ABC):
 
         `used` is the number of nonces that the wallet has used on chain. Raises Stopped.
         """
+
+    @abstractmethod
+    async def _compare_references(self) -> None:
+        """Raises Stopped if the chain has used references that the database has not given out."""
 
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
@@ -123,7 +136,9 @@ class WalletLane(ABC):
                 raise
             term.result()
             pauses = self._policy.pauses
-            await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
+            await asyncio.sleep(
+                pauses.between_terms if self._stopped is None else pauses.after_stop
+            )
 
     async def _run_term(self) -> None:
         """Run one term: take the lock, and work until it is lost."""
@@ -137,8 +152,8 @@ class WalletLane(ABC):
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
-            self.stopped = str(group.exceptions[0])
-            log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+            self._stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
         except* Unavailable as group:
             log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
         finally:
@@ -166,7 +181,10 @@ class WalletLane(ABC):
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders)
+            fence = LaneFence(context, self._compare_references, self._due.notify)
+            await fence.load(connection)
+        self._fence = fence
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, fence)
         signer = TransactionSigner(self._signer, context, funds)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
@@ -176,7 +194,7 @@ class WalletLane(ABC):
         )
         # A cause that stopped the last term stops this one before it signs.
         await monitor.check_mined()
-        self.is_serving, self.stopped = True, None
+        self.is_serving, self._stopped = True, None
         telemetry.LANES_HELD.labels(self.kind).set(1)
         log.info(
             "lane.serving",
@@ -193,6 +211,7 @@ class WalletLane(ABC):
                 group.create_task(monitor.run())
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
+                group.create_task(fence.run())
                 group.create_task(_until_lost(term))
         finally:
             work.end_term()
@@ -201,7 +220,9 @@ class WalletLane(ABC):
         """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
-        return await used_nonces(self._node, self.wallet, stored, self.kind)
+        return await used_nonces(
+            self._node, self.wallet, stored, self.kind, adopts=self._policy.adopts_wallets
+        )
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""

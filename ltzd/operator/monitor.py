@@ -117,9 +117,10 @@ class ReceiptMonitor:
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
         await self._refresh(view, is_urgent=is_urgent)
-        has_cancelled = await self._canceller.cancel_rejected()
-        if await self._fee_bumper.replace_stuck(oldest, view.head) or has_cancelled:
-            self._publisher.notify()
+        if not self._guard.is_wallet_shared:  # Nothing is outbid that signs with the same key.
+            has_cancelled = await self._canceller.cancel_rejected()
+            if await self._fee_bumper.replace_stuck(oldest, view.head) or has_cancelled:
+                self._publisher.notify()
         self._publish_again(late)
 
     async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
@@ -226,6 +227,8 @@ class ReceiptMonitor:
             if receipt is not Absence.MISSING:
                 return
         use = await self._nonce_uses.foreign_use(view, oldest, used, cursor.final_number)
+        if self._nonce_uses.suspect is not None:
+            await self._guard.found_foreign_use(self._nonce_uses.suspect, oldest.nonce)
         if use is None:
             return
         log.critical("nonce.taken", nonce=oldest.nonce, by=hex_of(use.hash))

@@ -47,6 +47,12 @@ DRAINING = "draining"
 BY_HAND = "by_hand"
 """A lane's reason to sign nothing new: a person has paused it."""
 
+COMPARING = "comparing"
+"""A lane's reason to sign nothing new: the database may lack its last commits, so it is compared
+with the chain."""
+FOREIGN_USE = "foreign_use"
+"""A lane's reason to sign nothing: something else signs with its wallet's key."""
+
 
 @dataclass(frozen=True, slots=True)
 class PauseBackoff:
@@ -68,6 +74,9 @@ class LanePauses:
     have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
     again.
+    After a promotion of the database, or a restore, nothing new is signed for `comparing`, in which
+    pending transactions that the database lacks show up. `wallet_watch` passes between two
+    comparisons of the wallet's nonce with the database's.
     """
 
     lock: float = 0.5
@@ -78,6 +87,8 @@ class LanePauses:
     missing_receipt: float = 10.0
     second_opinion: float = 2.0
     longest_cancellation: float = 120.0
+    comparing: float = 10.0
+    wallet_watch: float = 5.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
 
@@ -91,6 +102,7 @@ class LanePolicy:
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go out again.
     `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before a
     dearer attempt goes out.
+    `adopts_wallets`: a wallet that the database does not know may have a history (dev chains).
     """
 
     max_in_flight: int = 64
@@ -102,6 +114,7 @@ class LanePolicy:
     replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
     pauses: LanePauses = field(default_factory=LanePauses)
+    adopts_wallets: bool = False
 
     @property
     def resubmission(self) -> ResubmissionPolicy:

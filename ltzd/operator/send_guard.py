@@ -3,10 +3,12 @@
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import FEES, NODE, REFUSED
+from ltzd.operator.policy import FEES, FOREIGN_USE, NODE, REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.rules.operator.evidence import NonceUse
 from ltzd.rules.operator.fees import Fees
 
 _BLOCKS_IN_FLIGHT = 2
@@ -23,8 +25,10 @@ class SendGuard:
         pause: LanePause,
         backoff: RefusalBackoff,
         orders: LaneOrders,
+        fence: LaneFence,
     ) -> None:
         self._context = context
+        self._fence = fence
         self._orders = orders
         self._in_flight = in_flight
         self._funds = funds
@@ -34,7 +38,10 @@ class SendGuard:
     def fees(self) -> Fees | None:
         """The fees to sign with. Returns None, and sets the reason, if nothing may be signed."""
         obstacle = (
-            self._orders.obstacle or self._in_flight.blocked_reason or self._in_flight.held_reason
+            self._fence.obstacle
+            or self._orders.obstacle
+            or self._in_flight.blocked_reason
+            or self._in_flight.held_reason
         )
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
@@ -50,6 +57,15 @@ class SendGuard:
     @property
     def is_paused(self) -> bool:
         return self._pause.reason is not None
+
+    @property
+    def is_wallet_shared(self) -> bool:
+        """Whether something else has signed with the wallet's key."""
+        return self._fence.obstacle == FOREIGN_USE
+
+    async def found_foreign_use(self, use: NonceUse, nonce: int) -> None:
+        """Sign nothing from now on, unless a person has accounted for this use of a nonce."""
+        await self._fence.found_foreign_use(use, nonce)
 
     def free_slots(self) -> int:
         """How many more transactions may be in flight."""
