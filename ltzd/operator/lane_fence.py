@@ -32,7 +32,8 @@ log = structlog.get_logger()
 class LaneFence:
     """`on_open` is called when new work may be signed after all.
 
-    `check_references` raises Stopped if the chain has references that the database lacks.
+    A lane that never `signs` is left alone. `check_references` raises Stopped if the chain has
+    references that the database lacks.
     """
 
     def __init__(
@@ -40,10 +41,13 @@ class LaneFence:
         context: LaneContext,
         check_references: Callable[[], Awaitable[object]],
         on_open: Callable[[], None],
+        *,
+        signs: bool = True,
     ) -> None:
         self._context = context
         self._check_references = check_references
         self._on_open = on_open
+        self._signs = signs
         self._timeline = ""
         self._is_proven = self._is_suspected = False
         self.obstacle: str | None = COMPARING
@@ -53,6 +57,9 @@ class LaneFence:
 
     async def load(self, connection: Connection) -> None:
         """Read the lane's row, and decide whether its state must be compared with the chain."""
+        if not self._signs:
+            self.obstacle = None
+            return
         record = await self._record(connection)
         self._timeline = await restore.database_history(connection)
         if record.foreign_use is not None:
@@ -76,7 +83,7 @@ class LaneFence:
         pauses = self._context.policy.pauses
         if self.obstacle == COMPARING:
             await self._compare()
-        while True:
+        while self._signs:
             await asyncio.sleep(pauses.wallet_watch)
             await self._watch()
 
@@ -85,7 +92,7 @@ class LaneFence:
 
         Does nothing for a nonce that a person has accounted for. Raises LaneLost.
         """
-        if self._is_proven:
+        if self._is_proven or not self._signs:
             return
         async with session(self._context.pool) as connection:
             record = await self._record(connection)
