@@ -184,7 +184,7 @@ class FeeBumper:
         if tx.tx.is_abandoned:
             return self._signer.self_transfer()
         to, data = await transactions.read_call(connection, tx.id)
-        return TransactionCall(to, data, tx.gas_limit)
+        return TransactionCall(to, data, tx.gas_limit, value_wei=tx.value_wei)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """Whether to offer a tenth more to a node that refuses the transaction's price.
