@@ -2,7 +2,6 @@
 
 import asyncio
 import base64
-import os
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +11,12 @@ import pytest_asyncio
 from aiohttp import web
 
 from ltzd.chain.remote_signing import RemoteSigner, complete_signature, open_remote_signer
-from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.chain.signing import Signer
 from ltzd.errors import Misconfigured, SignerUnavailable
 from ltzd.providers.signers.calls import SignerCallPolicy
 from ltzd.providers.signers.kms import KmsKey, KmsPolicy
-from ltzd.values import Address, keccak
+from ltzd.values import keccak
+from tests.support.chain.signers import a_transaction
 from tests.support.services.kms import (
     ACCESS_KEY,
     HASTY,
@@ -27,15 +27,11 @@ from tests.support.services.kms import (
     a_kms,
     answering,
     refusing,
+    use_credentials,
     write_credentials,
 )
 
 LOCAL = Signer(b"\x01" * 32)
-
-
-def a_transaction(nonce: int = 7, *, is_legacy: bool = False) -> UnsignedTransaction:
-    to = Address(b"\x11" * 20)
-    return UnsignedTransaction(1, nonce, 10**9, 3 * 10**9, 60_000, to, 0, b"\x01\x02", is_legacy)
 
 
 @pytest_asyncio.fixture
@@ -46,15 +42,7 @@ async def kms() -> AsyncIterator[KmsServer]:
 
 @pytest.fixture(autouse=True)
 def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The credentials file that botocore's chain finds, and nothing else."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-    path = tmp_path / "credentials"
-    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
-    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    write_credentials(path)
-    return path
+    return use_credentials(tmp_path, monkeypatch)
 
 
 async def opened(key: KmsKey) -> RemoteSigner:

@@ -7,10 +7,10 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.remote_signing import RemoteSigner, open_remote_signer
-from ltzd.chain.signing import Signer, TransactionEncoding, UnsignedTransaction
+from ltzd.chain.signing import Signer, TransactionEncoding
 from ltzd.errors import Misconfigured, SignerUnavailable
 from ltzd.providers.signers.web3signer import Web3SignerKey, Web3SignerPolicy, parse_public_key
-from ltzd.values import Address
+from tests.support.chain.signers import a_transaction
 from tests.support.services.web3signer import (
     HASTY,
     Web3SignerServer,
@@ -21,11 +21,6 @@ from tests.support.services.web3signer import (
 )
 
 LOCAL, OTHER = Signer(b"\x01" * 32), Signer(b"\x02" * 32)
-
-
-def a_transaction(nonce: int = 7, *, is_legacy: bool = False) -> UnsignedTransaction:
-    to = Address(b"\x11" * 20)
-    return UnsignedTransaction(1, nonce, 10**9, 3 * 10**9, 60_000, to, 0, b"\x01\x02", is_legacy)
 
 
 @pytest_asyncio.fixture

@@ -9,6 +9,7 @@ import base64
 import hashlib
 import hmac
 import json
+import os
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import coincurve
+import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
@@ -191,6 +193,18 @@ def write_credentials(
     if token is not None:
         lines.append(f"aws_session_token = {token}")
     path.write_text("\n".join(lines) + "\n")
+
+
+def use_credentials(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Writes the credentials file that botocore's chain finds, and lets it find nothing else."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    path = folder / "credentials"
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(path))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(folder / "config"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    write_credentials(path)
+    return path
 
 
 def _json(fields: dict[str, Any], status: int) -> web.Response:

@@ -1,5 +1,6 @@
 """web3signer on loopback, in its eth1 mode, and the faults that its callers meet."""
 
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -71,11 +72,13 @@ def _identifier(key: coincurve.PrivateKey) -> str:
 
 
 @asynccontextmanager
-async def a_web3signer(*secrets: bytes) -> AsyncIterator[Web3SignerServer]:
+async def a_web3signer(
+    *secrets: bytes, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[Web3SignerServer]:
     server = Web3SignerServer([coincurve.PrivateKey(each) for each in secrets or (b"\x01" * 32,)])
     application = web.Application()
     application.router.add_get("/api/v1/eth1/publicKeys", server.list_keys)
     application.router.add_post("/api/v1/eth1/sign/{identifier}", server.sign)
-    async with served_at(application) as base:
+    async with served_at(application, tls) as base:
         server.base = base
         yield server
