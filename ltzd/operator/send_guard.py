@@ -5,8 +5,9 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import FEES, NODE, REFUSED
+from ltzd.operator.policy import FEES, NODE, REFUSED, SIGNER
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.signer_health import SignerHealth
 from ltzd.rules.operator.fees import Fees
 
 _BLOCKS_IN_FLIGHT = 2
@@ -23,9 +24,11 @@ class SendGuard:
         pause: LanePause,
         backoff: RefusalBackoff,
         orders: LaneOrders,
+        signer_health: SignerHealth,
     ) -> None:
         self._context = context
         self._orders = orders
+        self._signer_health = signer_health
         self._in_flight = in_flight
         self._funds = funds
         self._pause = pause
@@ -38,6 +41,8 @@ class SendGuard:
         )
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
+        if obstacle is None and self._signer_health.is_waiting:
+            obstacle = SIGNER
         if obstacle is not None:
             self.pause(obstacle)
             return None
@@ -50,6 +55,11 @@ class SendGuard:
     @property
     def is_paused(self) -> bool:
         return self._pause.reason is not None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the lane signs nothing; None while nothing holds it."""
+        return self._pause.reason
 
     def free_slots(self) -> int:
         """How many more transactions may be in flight."""

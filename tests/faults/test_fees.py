@@ -107,7 +107,7 @@ async def test_above_the_fee_cap_events_queue_and_nothing_is_signed(
 async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
     mining_on_request: Instance,
 ) -> None:
-    await mine_at(mining_on_request, 95 * GWEI)
+    await mine_at(mining_on_request, 107 * GWEI)  # An empty block: the next fee is lower.
     first = await post(mining_on_request)
     assert first.status == 200
     (signed,) = await attempts_of(mining_on_request, first)

@@ -8,6 +8,7 @@ from uuid import UUID
 from ltzd import telemetry
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.view import ChainView
+from ltzd.errors import SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, seqs_of
@@ -15,7 +16,7 @@ from ltzd.operator.mints.limit import MintLimitTracker
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import BALANCE, MINT_LIMIT, WOULD_REVERT, InProcessHooks, MintTarget
 from ltzd.operator.send_guard import SendGuard
-from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
@@ -156,15 +157,22 @@ class MintSigner:
                 self._guard.pause(WOULD_REVERT)
                 return 0
             mint = self._intent(batch)
-            obstacle = self._signer.obstacle(_call(mint), fees, self._in_flight.reserved_wei())
+            reserved_wei = self._in_flight.reserved_wei()
+            obstacle = self._signer.obstacle(_call(mint), fees, reserved_wei)
             if obstacle is not None:
                 self._mint_limit.give_back(batch)
                 self._guard.pause(obstacle.value)
                 return 0
+            cost_wei = _call(mint).max_cost_wei(fees, self._signer.l1_costs)
+            try:
+                with self._in_flight.reserving(cost_wei):
+                    tx = await self._store(connection, mint, fees, reserved_wei)
+                    self._in_flight.add(tx)
+            except (SignerUnavailable, Unsendable):
+                self._mint_limit.give_back(batch)
+                raise
             self._guard.resume()
-            tx = await self._store(connection, mint, fees)
         self._note_served(batch, saving_for)
-        self._in_flight.add(tx)
         telemetry.BATCH_REWARDS.observe(len(batch))
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc()
         return len(batch)
@@ -216,8 +224,9 @@ class MintSigner:
             fresh_seqs=sum(reward.seq is None for reward in batch),
         )
 
-    async def _store(self, connection: Connection, mint: Intent, fees: Fees) -> OpenTransaction:
-        reserved_wei = self._in_flight.reserved_wei()
+    async def _store(
+        self, connection: Connection, mint: Intent, fees: Fees, reserved_wei: int
+    ) -> OpenTransaction:
         attempt = await self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
         row_id, created_at = await transactions.store_signed(
             connection, self._context.lane, mint, attempt

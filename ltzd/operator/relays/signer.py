@@ -134,12 +134,13 @@ class RelaySigner:
     async def _store(
         self, connection: Connection, sendable: Sequence[QueuedRelay], fees: Fees
     ) -> list[OpenTransaction]:
-        attempts = await self._signer.sign_all(
-            self._next_nonce, list(map(_call, sendable)), fees, self._in_flight.reserved_wei()
-        )
-        return await relays.store_signed(
-            connection, self._context.lane, sendable, attempts, self._next_nonce
-        )
+        calls, reserved_wei = list(map(_call, sendable)), self._in_flight.reserved_wei()
+        cost_wei = sum(call.max_cost_wei(fees, self._signer.l1_costs) for call in calls)
+        with self._in_flight.reserving(cost_wei):
+            attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
+            return await relays.store_signed(
+                connection, self._context.lane, sendable, attempts, self._next_nonce
+            )
 
 
 def _call(relay: QueuedRelay) -> TransactionCall:

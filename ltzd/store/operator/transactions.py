@@ -243,7 +243,7 @@ async def save(
                mined_at = CASE WHEN new.state = 'mined' THEN now()
                                WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
                settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced',
-                                                    'cancelled')
+                                                    'cancelled', 'voided')
                                  THEN now() END
           FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
                       $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[],
@@ -292,6 +292,35 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
         lane.wallet,
     )
     return list(map(_open_transaction, rows))
+
+
+async def count_open(connection: Connection, chain_id: int, wallet: Address) -> int:
+    """How many transactions of a wallet are not final."""
+    count: int = await connection.fetchval(
+        """
+        SELECT count(*) FROM transactions
+         WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published', 'mined')
+        """,
+        chain_id,
+        wallet,
+    )
+    return count
+
+
+async def has_voided(connection: Connection, chain_id: int, wallet: Address) -> bool:
+    """Whether the rewards of a wallet's transaction were queued again with its nonce unused.
+
+    Such a wallet must sign no more: its nonces may have a hole.
+    """
+    has: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM transactions
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'voided')
+        """,
+        chain_id,
+        wallet,
+    )
+    return has
 
 
 async def has_reverted(connection: Connection, lane: Lane) -> bool:

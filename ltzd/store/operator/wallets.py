@@ -55,6 +55,27 @@ async def find(connection: Connection, chain_id: int, wallet: Address) -> Operat
     return None if row is None else _wallet(row)
 
 
+async def retired_with_work(connection: Connection, chain_id: int) -> list[OperatorWallet]:
+    """Retired wallets that still have to be watched: not all that they signed is final.
+
+    Queued relays that name the wallet count, too: no other wallet may send them.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT w.*
+          FROM operator_wallets w
+         WHERE w.chain_id = $1 AND w.state = 'retired'
+           AND (EXISTS (SELECT FROM transactions t
+                         WHERE t.chain_id = w.chain_id AND t.wallet = w.wallet
+                           AND t.state IN ('signed', 'published', 'mined'))
+                OR EXISTS (SELECT FROM relays r WHERE r.state = 'queued' AND r.wallet = w.wallet))
+         ORDER BY w.added_at, w.wallet
+        """,
+        chain_id,
+    )
+    return list(map(_wallet, rows))
+
+
 async def add(
     connection: Connection,
     chain_id: int,

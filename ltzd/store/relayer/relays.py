@@ -305,6 +305,14 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
     await gas_budgets.count(connection, _gas_changes(rows))
 
 
+async def bound_to(connection: Connection, wallet: Address) -> list[int]:
+    """The queued relays whose call names this relay wallet, so that no other may send them."""
+    rows = await connection.fetch(
+        "SELECT id FROM relays WHERE state = 'queued' AND wallet = $1", wallet
+    )
+    return [row[0] for row in rows]
+
+
 async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
     """Fail queued relays that may not be signed, for these reasons; nothing was spent on them."""
     rows = await connection.fetch(

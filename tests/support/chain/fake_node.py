@@ -41,6 +41,7 @@ _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
 _MINT_BATCH: Final = keccak(b"mintRewardBatch((address,uint96,bytes32)[])")[:4]
 _REF_WORD: Final = keccak(b"refWord(uint256)")[:4]
 _MINT_LIMIT: Final = keccak(b"mintLimit(address)")[:4]
+_HAS_ROLE: Final = keccak(b"hasRole(bytes32,address)")[:4]
 _TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
 _MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
 _SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
@@ -282,6 +283,8 @@ class FakeNode(Rpc):
         """Calls that the other contracts revert with a string."""
         self.is_minter = True
         """True if the wallet has the MINTER role."""
+        self.revoked_minters: set[bytes] = set()
+        """Wallets that have lost the MINTER role."""
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
@@ -444,6 +447,7 @@ class FakeNode(Rpc):
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
+                    self._check_sender(sent.to, sent.sender)
                     done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
@@ -483,6 +487,11 @@ class FakeNode(Rpc):
                 topics = [_SKIPPED, _word(to), reference]
                 logs.append(Log(topics, amount.to_bytes(32, "big")))
         return logs
+
+    def _check_sender(self, to: Address, sender: bytes) -> None:
+        if to == LTZ_AT and sender in self.revoked_minters:
+            role = (bytes(20), bytes(32))
+            raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
 
     def _check(self, data: bytes, rewards: Sequence[tuple[bytes, int, bytes]]) -> None:
         if not self.is_minter:
@@ -668,6 +677,9 @@ class FakeNode(Rpc):
                 max(0, self._available(block)),
             )
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
+        if data[:4] == _HAS_ROLE:
+            has_role = self.is_minter and data[-20:] not in self.revoked_minters
+            return hex_of(int(has_role).to_bytes(32, "big"))
         self.simulated += 1
         return self.run_call(call, block)
 
@@ -676,6 +688,7 @@ class FakeNode(Rpc):
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
         try:
+            self._check_sender(address_of(call["to"]), bytes_of(call.get("from", "0x")))
             self._run(address_of(call["to"]), data, dict(block.used), self._available(block))
         except Reverted as error:
             raise RpcError(3, "execution reverted", error.data) from error

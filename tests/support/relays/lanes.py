@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from ltzd.chain.signing import Signer
+from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.policy import LanePolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
@@ -130,7 +130,7 @@ class RelayWorld(World):
 
     @asynccontextmanager
     async def relay_lane(
-        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+        self, policy: LanePolicy = POLICY, signer: WalletSigner = RELAYER
     ) -> AsyncIterator[RelayLane]:
         """Runs a lane, which is cancelled at the end of the block."""
         lane = RelayLane(
@@ -141,7 +141,7 @@ class RelayWorld(World):
 
     @asynccontextmanager
     async def relaying(
-        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+        self, policy: LanePolicy = POLICY, signer: WalletSigner = RELAYER
     ) -> AsyncIterator[RelayLane]:
         async with self.relay_lane(policy, signer) as lane:
             await until(lambda: true(lane.is_ready))
