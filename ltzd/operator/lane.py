@@ -28,6 +28,7 @@ from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
@@ -202,7 +203,10 @@ class WalletLane(ABC):
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
-        resubmission = self._resubmission(context, in_flight, funds, signer, guard, work)
+        resubmission = RequestedResubmission(
+            self._resubmission(context, in_flight, funds, signer, guard, work),
+            RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
+        )
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
@@ -260,6 +264,8 @@ class WalletLane(ABC):
                 await orders.refresh(connection)
             if orders.obstacle != before:
                 self._due.notify()
+            if orders.has_requests:
+                self._blocks.notify()
 
 
 async def _until_lost(term: LockTerm) -> None:

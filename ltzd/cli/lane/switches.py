@@ -59,8 +59,8 @@ def pause(target: Target, selection: Selection, reason: str, *, as_json: bool) -
     """Raises Misconfigured, NotFound."""
     if not reason.strip() or len(reason) > _LONGEST_REASON:
         raise Misconfigured(
-            f"Give --reason in up to {_LONGEST_REASON} characters: `ltzd lane list` shows it to the "
-            "next person."
+            f"Give --reason in up to {_LONGEST_REASON} characters: `ltzd lane list` shows it to "
+            "the next person."
         )
     _switch(target, selection, reason.strip(), as_json=as_json)
 

@@ -166,13 +166,12 @@ def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Iter
         if lane.holder is None and lane.state is not WalletState.RETIRED:
             yield f"{name} is served by no process."
         on_chain = wallets.get(lane.wallet)
-        if on_chain is not None and lane.next_nonce is not None:
-            if on_chain.nonce > lane.next_nonce:
-                yield (
-                    f"{name} has used {on_chain.nonce} nonces on chain, the database knows "
-                    f"{lane.next_nonce}: another program signs with its key, or the database is "
-                    "an old copy."
-                )
+        known = lane.next_nonce
+        if on_chain is not None and known is not None and on_chain.nonce > known:
+            yield (
+                f"{name} has used {on_chain.nonce} nonces on chain, the database knows {known}: "
+                "another program signs with its key, or the database is an old copy."
+            )
 
 
 def _dash(value: object) -> str:

@@ -197,8 +197,9 @@ def _sentences(answer: Answer, request: Request) -> Iterator[str]:
 
 def _after_speed_up(tx: TransactionSummary) -> Iterator[str]:
     yield (
-        f"  What may still happen: any of its {tx.attempts} attempts may be mined, and one at most: "
-        f"{work_of(tx)} happens once. The lane makes it dearer again by itself, up to the cap."
+        f"  What may still happen: any of its {tx.attempts} attempts may be mined, and one at "
+        f"most: {work_of(tx)} happens once. The lane makes it dearer again by itself, up to the "
+        "cap."
     )
     yield from _behind(tx)
 

@@ -225,11 +225,9 @@ def _lines(view: TransactionView) -> Iterator[tuple[str, str]]:
     yield "does", work_of(tx)
     yield "call", f"{checksummed(tx.to)}, {tx.data_bytes} bytes, gas limit {tx.gas_limit}"
     if tx.is_unmined and tx.ahead:
-        yield (
-            "behind",
-            f"{counted(tx.ahead, 'older nonce')} of the wallet, which must be mined first: "
-            f"the oldest is transaction {tx.oldest} (nonce {tx.oldest_nonce})",
-        )
+        older = counted(tx.ahead, "older nonce")
+        oldest = f"transaction {tx.oldest} (nonce {tx.oldest_nonce})"
+        yield "behind", f"{older} of the wallet, which must be mined first; the oldest is {oldest}"
     for attempt in view.attempts:
         mined = ", mined" if attempt.is_mined else ""
         name = "self-transfer" if attempt.is_self_transfer else "attempt"
