@@ -30,7 +30,7 @@ async def further_call(
     if tx.tx.is_abandoned:
         return signer.self_transfer()
     to, data = await transactions.read_call(connection, tx.id)
-    return TransactionCall(to, data, tx.gas_limit)
+    return TransactionCall(to, data, tx.gas_limit, value_wei=tx.value_wei)
 
 
 Store = Callable[[OpenTransaction, Attempt], Awaitable[None]]

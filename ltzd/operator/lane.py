@@ -11,11 +11,11 @@ from typing import ClassVar
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
+from ltzd.operator import lane_gauges
 from ltzd.operator.canceller import Canceller
 from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
@@ -78,7 +78,7 @@ class WalletLane(ABC):
         self._blocks = wakeups.subscribe(BLOCKS)
         self._orders_due = wakeups.subscribe(WALLETS)
         self._funds: FundsTracker | None = None
-        self.pause = LanePause(self.kind)
+        self.pause = LanePause(self)
         self.is_serving = False
         self.is_finished = False
         self.stopped: str | None = None
@@ -139,6 +139,12 @@ class WalletLane(ABC):
 
         Stands by while another process has the lock.
         """
+        try:
+            await self._run_terms()
+        finally:
+            lane_gauges.remove(self)
+
+    async def _run_terms(self) -> None:
         while True:
             # In its own task: a task group that fails loses a cancellation that comes meanwhile.
             term = asyncio.create_task(self._run_term())
@@ -159,7 +165,7 @@ class WalletLane(ABC):
         name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
         # A lane that stands by behind another process waits for nothing but the lock.
         standing_by = asyncio.get_running_loop().call_later(
-            self._policy.pauses.standby, self.pause.set, None
+            self._policy.pauses.standby, self._stand_by
         )
         try:
             async with locks.hold_lock(self._database_url, name, self._policy.pauses.lock) as term:
@@ -175,7 +181,12 @@ class WalletLane(ABC):
         finally:
             standing_by.cancel()
             self.is_serving = False
-            telemetry.LANES_HELD.labels(self.kind).set(0)
+            lane_gauges.LANES_HELD.set(self, 0)
+
+    def _stand_by(self) -> None:
+        """Show nothing more of a wallet that another process serves."""
+        self.pause.set(None)
+        lane_gauges.remove(self)
 
     async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins; the lane's row says so while this process has the lock."""
@@ -213,7 +224,7 @@ class WalletLane(ABC):
         # A cause that stopped the last term stops this one before it signs.
         await monitor.check_mined()
         self.is_serving, self.stopped = True, None
-        telemetry.LANES_HELD.labels(self.kind).set(1)
+        lane_gauges.LANES_HELD.set(self, 1)
         log.info(
             "lane.serving",
             kind=self.kind,

@@ -10,10 +10,10 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.node import Header, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
+from ltzd.operator import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -255,9 +255,9 @@ class ReceiptMonitor:
     def _set_gauges(self, oldest: Sequence[OpenTransaction]) -> None:
         age = (datetime.now(UTC) - oldest[0].created_at).total_seconds() if oldest else 0
         undecided = sum(tx.tx.state is State.SIGNED for tx in oldest)
-        telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(self._kind).set(max(0.0, age))
-        telemetry.UNDECIDED.labels(self._kind).set(undecided)
-        telemetry.NONCE_GAP.labels(self._kind).set(len(oldest))
+        lane_gauges.OLDEST_UNCONFIRMED_SECONDS.set(self._context.lane, max(0.0, age))
+        lane_gauges.UNDECIDED.set(self._context.lane, undecided)
+        lane_gauges.NONCE_GAP.set(self._context.lane, len(oldest))
 
     def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
         """A node may have dropped the bytes, or refused them while fees were higher."""

@@ -26,6 +26,7 @@ class InProcessHooks:
 
 MINT = "mint"
 RELAY = "relay"
+TREASURY = "treasury"
 """The kinds of lanes, in rows and metric labels."""
 
 FEES = "fees"
@@ -50,6 +51,8 @@ RETIRED = "retired"
 """A lane's reason to sign nothing: its wallet is retired, and watched without its key."""
 KEY_GONE = "key_gone"
 """A retired wallet's oldest transaction is not mined, and no key can replace it."""
+DAY_SPENT = "day_spent"
+"""The treasury's reason to wait: its top-ups of the day have reached their bound."""
 WATCHED = "watched"
 """The kind of lanes of retired wallets in metrics; their rows keep the wallet's kind."""
 

@@ -29,6 +29,11 @@ class SignerHealth:
         """Whether it is too early to ask the signer again."""
         return self._clock() < self._until
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the last signature failed."""
+        return self._next_pause > self._pauses.first
+
     def failed(self, error: SignerUnavailable) -> None:
         if self.is_waiting:
             return  # Several requests failed together; the first has set the pause.

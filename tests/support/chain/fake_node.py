@@ -172,6 +172,7 @@ class SentTransaction:
     gas_limit: int
     to: Address
     data: bytes
+    value: int = 0
 
     @property
     def is_legacy(self) -> bool:
@@ -269,6 +270,8 @@ class FakeNode(Rpc):
 
         self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
+        self.balances: dict[Address, int] = {}
+        """The balances that differ from `balance`; transfers of native value raise them."""
         self.final_depth: int | None = 64
         """None: the node reports no finality."""
         self.mines_at_once = False
@@ -451,6 +454,8 @@ class FakeNode(Rpc):
                     done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
+                if sent.to in self.balances:
+                    self.balances[sent.to] += sent.value
                 available -= _minted_in(done)
                 yield done
 
@@ -651,9 +656,9 @@ class FakeNode(Rpc):
         nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
         return hex(nonce if self.false_nonce is None else self.false_nonce)
 
-    def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
+    def _balance(self, wallet: str, tag: str | dict[str, Any]) -> str:
         self.balances_after.append(self._state_at(tag).hash)
-        return hex(self.balance)
+        return hex(self.balances.get(address_of(wallet), self.balance))
 
     def _code(self, address: str, _tag: str) -> str:
         return "0x60" if address_of(address) in {LTZ_AT, *OTHERS_AT} else "0x"
@@ -727,7 +732,9 @@ class FakeNode(Rpc):
             raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
         if sent.gas_limit > self.head.gas_limit:
             raise RpcError(-32000, "exceeds block gas limit")
-        if sent.gas_limit * sent.max_fee_per_gas > self.balance:
+        if sent.gas_limit * sent.max_fee_per_gas + sent.value > self.balances.get(
+            sent.sender, self.balance
+        ):
             raise RpcError(-32000, "insufficient funds for gas * price + value")
         if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
             raise RpcError(-32003, "max fee per gas less than block base fee")
@@ -769,7 +776,7 @@ def _sent(raw: bytes) -> SentTransaction:
     is_legacy = raw[0] >= 0xC0
     fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
     # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
-    nonce, tip, fee, gas, to, _, data, *_ = (
+    nonce, tip, fee, gas, to, value, data, *_ = (
         [fields[0], fields[1], *fields[1:]] if is_legacy else fields[1:]
     )
     return SentTransaction(
@@ -782,6 +789,7 @@ def _sent(raw: bytes) -> SentTransaction:
         gas_limit=int.from_bytes(gas, "big"),
         to=Address(to),
         data=data,
+        value=int.from_bytes(value, "big"),
     )
 
 
