@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -102,14 +103,14 @@ async def test_a_speed_up_is_the_same_call_a_tenth_dearer(world: RelayWorld, kin
         await begin(world, kind)
         first = await in_pool(world, 1)
 
-        asked = await ask(world, Action.SPEED_UP)
+        id_ = await ask(world, Action.SPEED_UP)
 
-        assert await outcome(world, asked) is RequestOutcome.DONE
+        assert await outcome(world, id_) is RequestOutcome.DONE
         second = await in_pool(world, 2)
         assert (second.call, second.nonce) == (first.call, first.nonce)
         assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
         assert second.tip * 10 >= first.tip * 11
-        assert (await request(world, asked)).attempt == second.hash
+        assert (await request(world, id_)).attempt == second.hash
         world.node.mine(4)
         await world.settled("confirmed")
     assert await attempts(world) == 2
@@ -268,8 +269,8 @@ async def test_a_retired_wallets_transactions_are_not_replaced(world: RelayWorld
         world.wakeups.notify(WALLETS)
 
         async def is_retired() -> bool:
-            asked = await outcome(world, await ask(world, Action.SPEED_UP))
-            return asked is RequestOutcome.NO_KEY
+            handled = await outcome(world, await ask(world, Action.SPEED_UP))
+            return handled is RequestOutcome.NO_KEY
 
         await until(is_retired)
 
@@ -289,8 +290,8 @@ async def test_a_signer_that_is_away_is_the_outcome(
         assert await attempts(world) == 1
 
         async def is_done() -> bool:
-            asked = await outcome(world, await ask(world, Action.SPEED_UP))
-            return asked is RequestOutcome.DONE
+            handled = await outcome(world, await ask(world, Action.SPEED_UP))
+            return handled is RequestOutcome.DONE
 
         await until(is_done)
 
@@ -313,9 +314,9 @@ async def test_a_request_without_a_lane_is_withdrawn_for_good(world: RelayWorld)
 async def test_a_request_that_was_left_is_carried_out_by_the_next_term(world: RelayWorld) -> None:
     async with world.serving(PATIENT):
         await begin(world, "mint")
-    asked = await ask(world, Action.CANCEL)
+    id_ = await ask(world, Action.CANCEL)
     async with world.serving(PATIENT):
-        assert await outcome(world, asked) is RequestOutcome.DONE
+        assert await outcome(world, id_) is RequestOutcome.DONE
         assert (await in_pool(world, 2)).is_self_transfer
 
 
@@ -367,15 +368,15 @@ async def test_a_crash_between_any_two_steps_carries_a_request_out_once(
                 patch.setattr("ltzd.store.operator.transactions.mark_published", fail)
         dying = world.lane if kind == "mint" else world.relay_lane
         async with dying(PATIENT):
-            asked = await ask(world, action)
+            id_ = await ask(world, action)
             await until(lambda: STEPS[step](world))
             await world.some_polls()
     async with lane(PATIENT):
-        assert await outcome(world, asked) is RequestOutcome.DONE
+        assert await outcome(world, id_) is RequestOutcome.DONE
         newest = await in_pool(world, 2)
         await world.some_polls()
         assert newest.is_self_transfer == (action is Action.CANCEL)
-        assert (await request(world, asked)).attempt == newest.hash
+        assert (await request(world, id_)).attempt == newest.hash
         world.node.mine(5)
         if kind == "mint":
             await mint_once(world)
@@ -391,20 +392,20 @@ async def test_a_request_withdrawn_while_it_is_carried_out_changes_nothing(
     """As by a process that is frozen between reading the request and storing the attempt."""
     sign_all = type(MINTER).sign_all
 
-    async def withdraw_first(*arguments: object) -> object:
+    async def withdraw_first(*arguments: Any) -> Any:
         async with session(world.observer) as connection:
-            for asked in await value(
+            for each in await value(
                 world.observer, "SELECT array_agg(id) FROM transaction_requests"
             ):
-                await requests.withdraw(connection, asked)
+                await requests.withdraw(connection, each)
         return await sign_all(*arguments)
 
     async with world.serving(PATIENT):
         await begin(world, "mint")
         with monkeypatch.context() as patch:
             patch.setattr(type(MINTER), "sign_all", withdraw_first)
-            asked = await ask(world, Action.CANCEL)
-            assert await outcome(world, asked) is RequestOutcome.WITHDRAWN
+            id_ = await ask(world, Action.CANCEL)
+            assert await outcome(world, id_) is RequestOutcome.WITHDRAWN
             await world.some_polls()
         assert await attempts(world) == 1
         world.node.mine(4)

@@ -12,12 +12,12 @@ _HIGHEST_ID = 2**63 - 1
 async def find_transaction(connection: Connection, text: str) -> TransactionView:
     """Raises Misconfigured for malformed text, and NotFound."""
     key = _key(text)
-    found = await transaction_views.find_transaction(connection, key)
-    if found is None:
+    view = await transaction_views.find_transaction(connection, key)
+    if view is None:
         if isinstance(key, int):
             raise NotFound(f"There is no transaction {key}: see `ltzd tx list --state all`.")
         raise NotFound(f"No transaction of this ltzd has an attempt with the hash {hex_of(key)}.")
-    return found
+    return view
 
 
 def _key(text: str) -> int | Hash32:

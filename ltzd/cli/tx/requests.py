@@ -79,7 +79,7 @@ async def _ask(target: Target, request: Request) -> Answer:
         await connection.execute(f"SET lock_timeout = {_LOCK_MILLISECONDS}")
         view = await find_transaction(connection, request.transaction)
         lane = await _lane_of(connection, view.summary)
-        _refuse_hopeless(request, view.summary, lane)
+        _precheck(request, view.summary, lane)
         lives = None if request.leaves else request.wait_seconds + _GRACE_SECONDS
         is_repeatable = request.action is Action.SPEED_UP and request.again
         async with connection.transaction():
@@ -128,7 +128,7 @@ async def _lane_of(connection: Connection, tx: TransactionSummary) -> LaneView |
     return next((view for view in views if view.chain_id == tx.chain_id), None)
 
 
-def _refuse_hopeless(request: Request, tx: TransactionSummary, lane: LaneView | None) -> None:
+def _precheck(request: Request, tx: TransactionSummary, lane: LaneView | None) -> None:
     """Refuse what no lane could do, before anything is written. Raises Refused."""
     if not tx.is_unmined:
         raise Refused(f"{name_of(tx)} {_too_late(tx)}. Nothing changed.")

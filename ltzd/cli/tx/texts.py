@@ -1,4 +1,4 @@
-"""What a transaction does, what it pays, and who waits for it, in words."""
+"""Says in words what a transaction does and pays."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ def name_of(tx: TransactionSummary) -> str:
 
 
 def work_of(tx: TransactionSummary) -> str:
-    """What its call does, also after its self-transfer was mined."""
+    """The effect of its call, also after its self-transfer was mined."""
     if tx.kind == "mint":
         if not tx.rewards:
             return "mint whose rewards are queued again or minted otherwise"
@@ -31,7 +31,7 @@ def fees_text(max_fee: int, tip: int, *, is_legacy: bool) -> str:
 
 
 def remarks_of(tx: TransactionSummary) -> list[str]:
-    """What a list shows beside the state."""
+    """The remarks that a list shows beside the state."""
     remarks = []
     if tx.is_stuck:
         remarks.append("stuck")

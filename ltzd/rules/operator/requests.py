@@ -1,4 +1,4 @@
-"""What a lane does about a person's request for one of its transactions, decided without I/O.
+"""Decides without I/O what a lane does about a person's request for one of its transactions.
 
 A speed-up is another attempt of the same intent; a cancellation is a self-transfer with its nonce.
 Both pay at least a tenth more than every attempt before, and at least today's price: a node that

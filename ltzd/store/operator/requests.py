@@ -1,4 +1,4 @@
-"""What people ask of transactions in flight: another, dearer attempt, or a self-transfer.
+"""People's requests for transactions in flight: another, dearer attempt, or a self-transfer.
 
 A command writes a request, and the lane that holds the wallet carries it out. The lane writes the
 outcome in the database transaction that stores the attempt's bytes: a crash leaves both or neither,
@@ -22,7 +22,7 @@ from ltzd.values import Hash32
 
 @dataclass(frozen=True, slots=True)
 class TransactionRequest:
-    """`attempt` is the hash of the attempt that carried it out; None before, or if none did."""
+    """`attempt` is the hash of the attempt that carried it out, None without such an attempt."""
 
     id: int
     transaction_id: int

@@ -1,4 +1,4 @@
-"""What a lane does about a request: a tenth more, at least today's price, under the cap."""
+"""A request gets a tenth more than before, at least today's price, and never passes the cap."""
 
 import pytest
 from hypothesis import given
@@ -17,7 +17,7 @@ SIGNED = Transaction(State.SIGNED)
 HERE = Inclusion(7, Hash32(b"\x07" * 32), succeeded=True)
 
 
-def asked(
+def decided(
     action: Action,
     tx: Transaction = SIGNED,
     highest: Fees = HIGHEST,
@@ -33,29 +33,29 @@ def asked(
     "state", [state for state in State if state.value not in "signed published"]
 )
 def test_what_is_mined_or_settled_is_not_replaced(action: Action, state: State) -> None:
-    assert asked(action, Transaction(state, HERE)) is RequestOutcome.MINED
+    assert decided(action, Transaction(state, HERE)) is RequestOutcome.MINED
 
 
 @pytest.mark.parametrize("action", Action)
 def test_bytes_that_are_refused_at_any_price_are_left_to_the_lane(action: Action) -> None:
-    assert asked(action, is_rejected=True) is RequestOutcome.REFUSED
+    assert decided(action, is_rejected=True) is RequestOutcome.REFUSED
 
 
 def test_a_cancellation_is_made_dearer_but_not_cancelled() -> None:
     abandoned = Transaction(State.PUBLISHED, is_abandoned=True)
 
-    assert asked(Action.CANCEL, abandoned) is RequestOutcome.CANCELLED
-    assert asked(Action.SPEED_UP, abandoned) == asked(Action.SPEED_UP)
+    assert decided(Action.CANCEL, abandoned) is RequestOutcome.CANCELLED
+    assert decided(Action.SPEED_UP, abandoned) == decided(Action.SPEED_UP)
 
 
 @pytest.mark.parametrize("action", Action)
 def test_no_request_passes_the_cap(action: Action) -> None:
-    assert asked(action, highest=Fees(95 * GWEI, GWEI)) is RequestOutcome.FEES
-    assert asked(action, gas_price=GasPrice(100 * GWEI, GWEI)) is RequestOutcome.FEES
+    assert decided(action, highest=Fees(95 * GWEI, GWEI)) is RequestOutcome.FEES
+    assert decided(action, gas_price=GasPrice(100 * GWEI, GWEI)) is RequestOutcome.FEES
 
 
 def test_an_attempt_of_a_chain_without_base_fees_names_one_price() -> None:
-    fees = asked(Action.SPEED_UP, gas_price=GasPrice(0, 2 * GWEI, is_legacy=True))
+    fees = decided(Action.SPEED_UP, gas_price=GasPrice(0, 2 * GWEI, is_legacy=True))
 
     assert isinstance(fees, Fees)
     assert fees.is_legacy
@@ -72,7 +72,7 @@ def test_an_attempt_outbids_the_older_ones_and_pays_todays_price_under_the_cap(
     highest = Fees(max(max_fee, tip), tip)
     gas_price = GasPrice(0 if is_legacy else base_fee, usual_tip, is_legacy)
 
-    fees = asked(action, highest=highest, gas_price=gas_price)
+    fees = decided(action, highest=highest, gas_price=gas_price)
 
     today = fees_for(gas_price, POLICY)
     if isinstance(fees, RequestOutcome):
