@@ -106,7 +106,13 @@ class ReceiptLost:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """The transaction's block is past finality."""
+    """The transaction's block is past finality.
+
+    `has_skipped`: LTZ has skipped rewards of the mint for ever, because final mints that are not
+    ltzd's, such as a thief's, have used their references.
+    """
+
+    has_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +152,8 @@ class Effect(Enum):
     """Sign and store a self-transfer with this nonce, as another attempt, and publish it."""
     REQUEUE = "requeue"
     """Put the rewards of this transaction back into the queue, with the same references."""
+    RENEW = "renew"
+    """Queue the rewards that LTZ has skipped again, with new references."""
     ALERT = "alert"
     """Alert a person: something else uses this wallet, or a transaction reverted or was refused."""
 
@@ -165,8 +173,8 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
         case State.MINED, ReceiptLost():
             # The nonce is unused again, so the same bytes go out again.
             return replace(tx, state=State.PUBLISHED, inclusion=None), [Effect.PUBLISH]
-        case State.MINED, Finalized() if tx.inclusion is not None:
-            return _settled(tx, tx.inclusion)
+        case State.MINED, Finalized(has_skipped) if tx.inclusion is not None:
+            return _settled(tx, tx.inclusion, has_skipped=has_skipped)
         case State.CONFIRMED | State.REVERTED | State.CANCELLED, FinalityLost():
             return _unsettled(tx), []
         case State.SIGNED | State.PUBLISHED, NonceTaken() | MintingRevoked():
@@ -188,9 +196,12 @@ def _unsettled(tx: Transaction) -> Transaction:
     return tx if tx.state is State.REVERTED else replace(tx, state=State.MINED)
 
 
-def _settled(tx: Transaction, inclusion: Inclusion) -> tuple[Transaction, list[Effect]]:
+def _settled(
+    tx: Transaction, inclusion: Inclusion, *, has_skipped: bool
+) -> tuple[Transaction, list[Effect]]:
     if inclusion.is_cancellation:
         return replace(tx, state=State.CANCELLED), [Effect.REQUEUE]
     if inclusion.succeeded:
-        return replace(tx, state=State.CONFIRMED), []
+        effects = [Effect.RENEW, Effect.ALERT] if has_skipped else []
+        return replace(tx, state=State.CONFIRMED), effects
     return replace(tx, state=State.REVERTED), [Effect.REQUEUE, Effect.ALERT]

@@ -113,6 +113,13 @@ def test_a_failed_call_requeues_its_rewards_once_final() -> None:
     assert effects == _ALARMED
 
 
+def test_a_final_mint_of_which_rewards_were_skipped_renews_them() -> None:
+    confirmed, effects = advance(a_transaction(State.MINED), Finalized(has_skipped=True))
+
+    assert confirmed == Transaction(State.CONFIRMED, HERE)
+    assert effects == [Effect.RENEW, Effect.ALERT]
+
+
 def test_a_failed_call_that_is_not_final_keeps_its_rewards() -> None:
     _, effects = advance(a_transaction(State.PUBLISHED), ReceiptSeen(FAILED))
 
@@ -186,6 +193,7 @@ observations = st.lists(
                 CancelRequested(),
                 ReceiptLost(),
                 Finalized(),
+                Finalized(has_skipped=True),
                 NonceTaken(),
                 MintingRevoked(),
             ]
@@ -213,6 +221,7 @@ def test_a_settled_transaction_stays_settled(seen: list[Observation]) -> None:
         )
         assert tx.is_abandoned or not before.is_abandoned, "an abandoned call was resumed"
         assert (tx.inclusion is not None) == (tx.state in MINED)
+        assert Effect.RENEW not in effects or tx.state is State.CONFIRMED
         cancelled += effects.count(Effect.CANCEL)
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
     assert cancelled == tx.is_abandoned, "a self-transfer was made twice or without a reason"
