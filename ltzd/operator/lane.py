@@ -17,11 +17,13 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import NodeUnavailable, Unavailable
 from ltzd.operator import lane_gauges
+from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.canceller import Canceller
 from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
@@ -56,6 +58,8 @@ class WalletLane(ABC):
     kind: ClassVar[str]
     channel: ClassVar[str]
     """The wake-up channel of new work."""
+    signs: ClassVar[bool] = True
+    """Whether the lane may ever sign new work."""
 
     def __init__(
         self,
@@ -81,7 +85,13 @@ class WalletLane(ABC):
         self.pause = LanePause(self)
         self.is_serving = False
         self.is_finished = False
-        self.stopped: str | None = None
+        self._stopped: str | None = None
+        self._fence: LaneFence | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """What a person must do before this lane signs again, or None."""
+        return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
     def wallet(self) -> Address:
@@ -94,7 +104,9 @@ class WalletLane(ABC):
     @property
     def is_ready(self) -> bool:
         """Whether new work would be signed at once."""
-        return self.is_serving and self._funds is not None and self._funds.fees is not None
+        is_open = self._fence is not None and self._fence.obstacle is None
+        has_fees = self._funds is not None and self._funds.fees is not None
+        return self.is_serving and is_open and has_fees
 
     @abstractmethod
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
@@ -109,6 +121,14 @@ class WalletLane(ABC):
         Raises Stopped, NodeUnavailable.
         """
         await used_nonces(self._node, self.wallet, next_nonce, self.kind)
+        await self._compare_references()
+
+    @abstractmethod
+    async def _compare_references(self) -> None:
+        """Raises Stopped if the chain has used references that the database has not given out.
+
+        Raises NodeUnavailable.
+        """
 
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
@@ -165,7 +185,8 @@ class WalletLane(ABC):
             if self.is_finished:
                 return
             pauses = self._policy.pauses
-            await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
+            is_stopped = self._stopped is not None
+            await asyncio.sleep(pauses.after_stop if is_stopped else pauses.between_terms)
 
     async def _run_term(self) -> None:
         """Run one term: take the lease, and work until it is lost."""
@@ -179,8 +200,8 @@ class WalletLane(ABC):
                 lane_gauges.LANES_HELD.set(self, 1)
                 await self._serve()
         except* Stopped as group:
-            self.stopped = str(group.exceptions[0])
-            log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+            self._stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
         except* NodeUnavailable as group:  # before a new lane's first term
             self.pause.set(NODE)
             log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
@@ -208,19 +229,25 @@ class WalletLane(ABC):
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
+            fence = LaneFence(context, self._compare_references, self._due.notify, signs=self.signs)
+            await fence.load(connection)
+        self._fence = fence
         health = SignerHealth(self.pause, self._policy.pauses.signer, context.clock)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health, fence)
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
-        resubmission = self._resubmission(context, in_flight, funds, signer, guard, work)
+        resubmission = RequestedResubmission(
+            self._resubmission(context, in_flight, funds, signer, guard, work),
+            RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
+        )
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
         try:
             await self._check_before_work(lane, next_nonce, monitor)
-            self.is_serving, self.stopped = True, None
+            self.is_serving, self._stopped = True, None
             log.info(
                 "lane.serving",
                 kind=self.kind,
@@ -235,6 +262,7 @@ class WalletLane(ABC):
                 group.create_task(monitor.run())
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
+                group.create_task(fence.run())
                 group.create_task(self._until_finished(lane))
         finally:
             signer.close()
@@ -250,7 +278,11 @@ class WalletLane(ABC):
                 f"The {self.kind} wallet was retired and its open mints were given up, so that its "
                 "nonces may have a hole: add another wallet"
             )
-        return await used_nonces(self._node, self.wallet, None, self.kind) if stored is None else 0
+        if stored is not None:
+            return 0
+        return await used_nonces(
+            self._node, self.wallet, None, self.kind, adopts=self._policy.adopts_wallets
+        )
 
     async def _check_before_work(
         self, lane: Lane, next_nonce: int, monitor: ReceiptMonitor
@@ -290,3 +322,5 @@ class WalletLane(ABC):
                 await orders.refresh(connection)
             if orders.obstacle != before:
                 self._due.notify()
+            if orders.has_requests:
+                self._blocks.notify()

@@ -64,6 +64,7 @@ class RetiredLane(WalletLane):
 
     kind = WATCHED
     channel = WALLETS
+    signs = False
 
     def __init__(
         self,
@@ -94,6 +95,9 @@ class RetiredLane(WalletLane):
 
     async def _check_chain(self, next_nonce: int) -> None:
         """Does nothing: a thief may have used more nonces, and no term signs."""
+
+    async def _compare_references(self) -> None:
+        """Does nothing: nothing is minted."""
 
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         async with transaction(self._pool) as connection:
