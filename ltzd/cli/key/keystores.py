@@ -52,13 +52,15 @@ def address(file: Path, password_file: Path | None, *, as_json: bool) -> None:
     text = read_secret_text(file)
     is_proven = password_file is not None or not text.startswith("{")
     if is_proven:
-        found = Signer(read_key(file, password_file)).address
+        wallet_address = Signer(read_key(file, password_file)).address
     else:
-        found = _named_address(file, text)
+        wallet_address = _named_address(file, text)
     if as_json:
-        print_json({"address": checksummed(found), "file": str(file), "isProven": is_proven})
+        print_json(
+            {"address": checksummed(wallet_address), "file": str(file), "isProven": is_proven}
+        )
         return
-    print(checksummed(found))
+    print(checksummed(wallet_address))
     if not is_proven:
         print_message(
             "This is the address that the keystore names; --password-file proves it by the key."
