@@ -202,7 +202,8 @@ class WalletLane(ABC):
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
-        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
+        floor_wei = self._policy.balance_floors.get(self.kind, 0)
+        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees, floor_wei)
         backoff = RefusalBackoff(context.clock)
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:

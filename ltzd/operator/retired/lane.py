@@ -82,6 +82,10 @@ class RetiredLane(WalletLane):
         self._target = target
         self._revocation: MintRevocation | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        return self.is_serving
+
     def _outcome_sink(self) -> OutcomeSink:
         if self.wallet_kind == MINT:
             return RewardOutcomeSink(self._wakeups, InProcessHooks())
