@@ -13,7 +13,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
-from ltzd.store.operator import rewards
+from ltzd.store.operator import requests, rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import PUBLISHED, RELAYED, RELAYS, REWARDS, WakeupHub
@@ -93,8 +93,11 @@ class RewardOutcomeSink:
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         for tx, effects in changes:
             if Effect.REQUEUE in effects:
-                is_cancelled = tx.tx.state is State.CANCELLED
-                await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
+                # After a person's cancellation nothing speaks against the same batch.
+                is_refused = tx.tx.state is State.CANCELLED and not (
+                    await requests.is_cancelled_by_hand(connection, tx.id)
+                )
+                await rewards.requeue(connection, tx.id, is_cancelled=is_refused)
             if Effect.RENEW in effects:
                 renewed = await rewards.renew_skipped(connection, tx.id)
                 log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)

@@ -11,9 +11,10 @@ A transaction that REVERTED stays so: its work has been queued again. DISPLACED
 means that a transaction which the lane did not sign used the nonce. An attempt that a node took, or
 may have taken, keeps its nonce: the same bytes go out again until a receipt or finality decides.
 
-A transaction whose bytes are refused for good is abandoned: a self-transfer becomes another attempt
-with its nonce. If the self-transfer is mined, the transaction ends CANCELLED, and only then another
-transaction may do its work. If the call is mined all the same, the work is done.
+A transaction whose bytes are refused for good, or that a person cancels, is abandoned: a
+self-transfer becomes another attempt with its nonce. If the self-transfer is mined, the transaction
+ends CANCELLED, and only then another transaction may do its work. If the call is mined all the
+same, the work is done.
 
 A mint is VOIDED if its wallet may not mint at a final block, and has no key that could free the
 nonce. Its bytes may still be mined, but LTZ refuses them. Should the wallet get its role back, LTZ
@@ -89,6 +90,11 @@ class RefusedForGood:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A person wants the nonce to go to a self-transfer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptSeen:
     inclusion: Inclusion
 
@@ -127,6 +133,7 @@ class FinalityLost:
 Observation = (
     Accepted
     | RefusedForGood
+    | CancelRequested
     | ReceiptSeen
     | ReceiptLost
     | Finalized
@@ -157,10 +164,8 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
             return replace(tx, state=State.PUBLISHED), []
         case State.MINED, Accepted() | RefusedForGood():
             return tx, []  # A late answer to an earlier publication.
-        case State.SIGNED | State.PUBLISHED, RefusedForGood() if tx.is_abandoned:
-            return tx, []  # The self-transfer is refused too: nothing smaller could take the nonce.
-        case State.SIGNED | State.PUBLISHED, RefusedForGood():
-            return replace(tx, is_abandoned=True), [Effect.CANCEL, Effect.ALERT]
+        case State.SIGNED | State.PUBLISHED, RefusedForGood() | CancelRequested():
+            return _abandoned(tx, is_refused=isinstance(observation, RefusedForGood))
         case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(inclusion) if (
             tx.is_abandoned or not inclusion.is_cancellation
         ):
@@ -177,6 +182,13 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
             over = State.DISPLACED if is_taken else State.VOIDED
             return replace(tx, state=over), [Effect.REQUEUE, Effect.ALERT]
     raise IllegalTransition(f"{tx.state.name} does not allow {observation}")
+
+
+def _abandoned(tx: Transaction, *, is_refused: bool) -> tuple[Transaction, list[Effect]]:
+    if tx.is_abandoned:
+        return tx, []  # If the self-transfer is refused too, nothing smaller could take the nonce.
+    alert = [Effect.ALERT] if is_refused else []
+    return replace(tx, is_abandoned=True), [Effect.CANCEL, *alert]
 
 
 def _unsettled(tx: Transaction) -> Transaction:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ltzd.errors import IllegalTransition
 from ltzd.rules.operator.transactions import (
     Accepted,
+    CancelRequested,
     Effect,
     FinalityLost,
     Finalized,
@@ -38,6 +39,7 @@ MINED = frozenset({State.MINED, State.CONFIRMED, State.REVERTED, State.CANCELLED
 OBSERVATIONS: list[Observation] = [
     Accepted(),
     RefusedForGood(),
+    CancelRequested(),
     ReceiptSeen(HERE),
     ReceiptSeen(THERE),
     ReceiptSeen(FAILED),
@@ -57,6 +59,8 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.SIGNED, RefusedForGood): (State.SIGNED, _GIVEN_UP),
     (State.PUBLISHED, RefusedForGood): (State.PUBLISHED, _GIVEN_UP),
     (State.MINED, RefusedForGood): (State.MINED, []),
+    (State.SIGNED, CancelRequested): (State.SIGNED, [Effect.CANCEL]),
+    (State.PUBLISHED, CancelRequested): (State.PUBLISHED, [Effect.CANCEL]),
     (State.SIGNED, ReceiptSeen): (State.MINED, []),
     (State.PUBLISHED, ReceiptSeen): (State.MINED, []),
     (State.MINED, ReceiptSeen): (State.MINED, []),
@@ -186,6 +190,7 @@ observations = st.lists(
             [
                 Accepted(),
                 RefusedForGood(),
+                CancelRequested(),
                 ReceiptLost(),
                 Finalized(),
                 Finalized(has_skipped=True),
