@@ -39,6 +39,7 @@ class FleetDependencies:
     chain: ChainIdentity
     wakeups: WakeupHub
     hooks: InProcessHooks
+    is_dev: bool = False
 
 
 async def build_fleet(
@@ -60,6 +61,7 @@ async def build_fleet(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
         balance_floors=settings.operator.balance_floors(),
+        adopts_wallets=dependencies.is_dev,
     )
     top_ups = settings.operator.top_ups()
     _set_gauges(policy, top_ups)
