@@ -30,7 +30,7 @@ from ltzd.operator.policy import (
     LanePolicy,
     MintTarget,
 )
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.retired.mint_rights import MintRevocation
 from ltzd.operator.retired.work import RetiredResubmission, RetiredWork
 from ltzd.operator.send_guard import SendGuard
