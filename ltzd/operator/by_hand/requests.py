@@ -17,7 +17,7 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.resubmission.attempt_signing import AttemptSigning, further_call
-from ltzd.operator.resubmission.strategies import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import BumpReason, GasPrice
 from ltzd.rules.operator.requests import (

@@ -1,6 +1,6 @@
-"""Further attempts of transactions in flight: dearer ones, and self-transfers that free a nonce.
+"""Further attempts of transactions in flight that are not mined by themselves.
 
-`strategies` is what a round does with its stuck transactions, `fee_bumper` replaces them,
-`canceller` frees the nonces of bytes that nodes refuse for good, and `attempt_signing` has them
-signed beside the rounds.
+`fee_bumper` replaces what is too cheap by dearer attempts, `canceller` frees the nonces of bytes
+that nodes refuse for good, `attempt_signing` has both signed beside the rounds, and `resubmission`
+puts them together, or does without the key.
 """
