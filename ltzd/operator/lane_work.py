@@ -9,6 +9,7 @@ from typing import Protocol
 
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
+from ltzd.rules.operator.mint_gas import ran_out_of_gas
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
@@ -54,8 +55,8 @@ class LaneWork(Protocol):
         """Transactions in flight whose block the indexer has read, by nonce."""
         ...
 
-    def on_reverted(self) -> None:
-        """A transaction of the lane was mined, and failed."""
+    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
+        """This transaction of the lane was mined, and failed."""
         ...
 
     def on_abandoned(self, tx: OpenTransaction) -> None:
@@ -87,8 +88,12 @@ class RewardOutcomeSink:
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         for tx, effects in changes:
             if Effect.REQUEUE in effects:
-                is_cancelled = tx.tx.state is State.CANCELLED
-                await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
+                await rewards.requeue(
+                    connection,
+                    tx.id,
+                    is_cancelled=tx.tx.state is State.CANCELLED,
+                    ran_out_of_gas=_ran_out_of_gas(tx),
+                )
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         if any(Effect.REQUEUE in effects for _, effects in changes):
@@ -117,3 +122,10 @@ class RelayOutcomeSink:
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """Does nothing: the waiters of a relay wait for its block."""
+
+
+def _ran_out_of_gas(tx: OpenTransaction) -> bool:
+    inclusion = tx.tx.inclusion
+    if tx.tx.state is not State.REVERTED or inclusion is None or inclusion.gas_cost is None:
+        return False
+    return ran_out_of_gas(inclusion.gas_cost.gas_used, tx.gas_limit)

@@ -23,7 +23,14 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
 from tests.support.rows import reorgs
-from tests.support.rows.core import MINTER, a_hash, a_wallet, an_attempt, an_intent
+from tests.support.rows.core import (
+    MINTER,
+    a_hash,
+    a_wallet,
+    an_attempt,
+    an_intent,
+    references_from,
+)
 
 ONE = Brand(
     id="0x00000000000000000000000000000000000000a1",
@@ -156,8 +163,12 @@ class BookRows:
         fresh = itertools.count(self._seq)
         seqs = [had[reward] if reward in had else next(fresh) for reward in rewards]
         count = len(set(rewards) - had.keys())
+        before = references_from(self._seq)
         intent = replace(
-            an_intent(self._nonce, rewards), seqs=seqs, next_seq=self._seq, fresh_seqs=count
+            an_intent(self._nonce, rewards),
+            seqs=seqs,
+            references=before,
+            references_after=before.take(count)[1],
         )
         self._salt += 1
         attempt = an_attempt(f"attempt {self._salt}")
