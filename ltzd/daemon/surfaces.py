@@ -82,6 +82,8 @@ def admin_app(daemon: Daemon) -> App:
             roles=daemon.settings.roles,
             facts=lambda: _facts(daemon),
             lanes=lambda: _lanes(daemon),
+            reasons=lambda: _wallet_faults(daemon, required=True),
+            warnings=lambda: _wallet_faults(daemon, required=False),
             nodes=daemon.nodes.reports,
             measure=lambda: _measure(daemon),
         ),
@@ -99,10 +101,23 @@ async def _facts(daemon: Daemon) -> StatusFacts:
 
 
 def _lanes(daemon: Daemon) -> list[LaneState]:
+    if daemon.fleet is None:
+        return []
+    failures = daemon.fleet.failures
     return [
-        LaneState(lane.wallet, lane.kind, lane.is_serving, lane.stopped, lane.balance_wei)
-        for lane in daemon.lanes
+        LaneState(
+            lane.wallet,
+            lane.kind,
+            lane.is_serving,
+            lane.stopped or failures.get(lane.wallet),
+            lane.balance_wei,
+        )
+        for lane in daemon.fleet.lanes
     ]
+
+
+def _wallet_faults(daemon: Daemon, *, required: bool) -> list[str]:
+    return [] if daemon.fleet is None else daemon.fleet.faults(required=required)
 
 
 def _measure(daemon: Daemon) -> None:

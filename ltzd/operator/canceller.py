@@ -8,17 +8,19 @@ final, since either attempt may be mined.
 import structlog
 
 from ltzd import telemetry
+from ltzd.operator.attempt_signing import AttemptSigning
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
-from ltzd.operator.policy import FEES
+from ltzd.operator.policy import FEES, SIGNER
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import GasPrice, cancellation
 from ltzd.rules.operator.transactions import Effect, RefusedForGood, advance
 from ltzd.store.database import session
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
 
@@ -31,12 +33,14 @@ class Canceller:
         funds: FundsTracker,
         signer: TransactionSigner,
         work: LaneWork,
+        rounds: Wakeup,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._funds = funds
         self._signer = signer
         self._work = work
+        self._signing = AttemptSigning(in_flight, signer, rounds)
         self._retries: dict[int, tuple[float, float]] = {}
         """By nonce: when a refused self-transfer is published again, and the pause after that."""
 
@@ -54,29 +58,37 @@ class Canceller:
         for tx in self._in_flight.rejected():
             if tx.tx.is_abandoned:
                 self._retry(tx)
-            elif gas_price is not None:
-                await self._cancel(tx, gas_price)
+            elif gas_price is not None and not self._signing.is_under_way(tx):
+                self._begin(tx, gas_price)
+        _, unsigned = await self._signing.finish(self._store)
+        for tx in unsigned:
+            self._in_flight.block(tx, SIGNER)
         return self._in_flight.has_due
 
-    async def _cancel(self, tx: OpenTransaction, gas_price: GasPrice) -> None:
-        """Sign and store the self-transfer, or record why that must wait."""
+    def _begin(self, tx: OpenTransaction, gas_price: GasPrice) -> None:
+        """Have the self-transfer signed, or record why that must wait."""
         fees = cancellation(tx.fees, gas_price, self._context.policy.fees)
         if fees is None:
             self._in_flight.block(tx, FEES)
             return
+        if self._signer.is_away:
+            self._in_flight.block(tx, SIGNER)
+            return
+        call = self._signer.self_transfer()
+        obstacle = self._signer.obstacle(call, fees, self._in_flight.reserved_wei(beside=tx))
+        if obstacle is not None:
+            self._in_flight.block(tx, obstacle.value)
+            return
+        self._signing.begin(tx, call, fees)
+
+    async def _store(self, tx: OpenTransaction, attempt: Attempt) -> None:
+        if not self._in_flight.is_rejected(tx):
+            return  # A node has taken the call after all.
         after, effects = advance(tx.tx, RefusedForGood())
         assert Effect.CANCEL in effects, "only an abandoned transaction needs no self-transfer"
-        call = self._signer.self_transfer()
-        async with self._context.signing_lock:
-            reserved_wei = self._in_flight.reserved_wei(beside=tx)
-            obstacle = self._signer.obstacle(call, fees, reserved_wei)
-            if obstacle is not None:
-                self._in_flight.block(tx, obstacle.value)
-                return
-            attempt = await self._signer.sign(tx.nonce, call, fees, reserved_wei)
-            async with session(self._context.pool) as connection:
-                await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
-            self._in_flight.add_cancellation(tx, after, attempt)
+        async with session(self._context.pool) as connection:
+            await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
+        self._in_flight.add_cancellation(tx, after, attempt)
         self._work.on_abandoned(tx)
         kind = self._context.lane.kind
         telemetry.TRANSACTIONS_ABANDONED.labels(kind).inc()

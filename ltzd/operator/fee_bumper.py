@@ -14,10 +14,11 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
+from ltzd.operator.attempt_signing import AttemptSigning
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.policy import FEES
+from ltzd.operator.policy import FEES, SIGNER
 from ltzd.operator.signing import TransactionCall, TransactionSigner
 from ltzd.rules.operator.fees import (
     BumpReason,
@@ -29,7 +30,8 @@ from ltzd.rules.operator.fees import (
 )
 from ltzd.store.database import Connection, session
 from ltzd.store.operator import transactions
-from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.wakeups import Wakeup
 from ltzd.values import Hash32
 
 log = structlog.get_logger()
@@ -47,11 +49,14 @@ class FeeBumper:
         in_flight: InFlightTransactions,
         funds: FundsTracker,
         signer: TransactionSigner,
+        rounds: Wakeup,
     ) -> None:
         self._context = context
         self._in_flight = in_flight
         self._funds = funds
         self._signer = signer
+        self._signing = AttemptSigning(in_flight, signer, rounds)
+        self._reasons: dict[int, BumpReason] = {}
         self._now: Since = (0.0, 0)
         self._waiting: dict[Hash32, Since] = {}
         self._oldest: tuple[int, Since] = (-1, (0.0, 0))
@@ -69,17 +74,18 @@ class FeeBumper:
         self._retry_after_fall(oldest, gas_price)
         reasons = [(tx, self._bump_reason(tx, gas_price)) for tx in oldest]
         stuck = [(tx, reason) for tx, reason in reasons if reason is not None]
-        held, replaced = None, 0
+        held = None
         # In the order of nonces: a transaction that cannot be replaced holds up all after it.
         for tx, reason in stuck[:_REPLACED_AT_ONCE]:
-            obstacle = await self._replace(tx, reason, gas_price)
-            if obstacle is None:
-                replaced += 1
-            elif reason is not BumpReason.PASSED_OVER:
+            obstacle = await self._begin(tx, reason, gas_price)
+            if obstacle is not None and reason is not BumpReason.PASSED_OVER:
                 held = obstacle
                 break
+        stored, unsigned = await self._signing.finish(self._store)
+        if unsigned or self._signing.is_late:
+            held = held or SIGNER
         self._in_flight.hold(held)
-        return replaced > 0 or self._in_flight.has_due
+        return stored > 0 or self._in_flight.has_due
 
     def _note_waiting(self, oldest: Sequence[OpenTransaction], head: Header) -> None:
         """Remember since when attempts wait, and since when the first transaction is the first."""
@@ -137,40 +143,48 @@ class FeeBumper:
         blocks = self._now[1] - max(since[1], oldest_since[1]) if tx.nonce == oldest else 0
         return Waited(self._now[0] - since[0], blocks)
 
-    async def _replace(
+    async def _begin(
         self, tx: OpenTransaction, reason: BumpReason, gas_price: GasPrice
     ) -> str | None:
-        """Sign and store a dearer attempt, or return the lane's reason to wait."""
+        """Have a dearer attempt signed, or return the lane's reason to wait."""
+        if self._signing.is_under_way(tx):
+            return None
         fees = replacement(tx.fees, gas_price, self._context.policy.fees)
         if fees is None or (reason is BumpReason.REFUSED and not self._is_worth_a_try(tx)):
             return FEES
-        async with self._context.signing_lock, session(self._context.pool) as connection:
+        if self._signer.is_away:
+            return SIGNER
+        async with session(self._context.pool) as connection:
             call = await self._call_of(connection, tx)
-            reserved_wei = self._in_flight.reserved_wei(beside=tx)
-            obstacle = self._signer.obstacle(call, fees, reserved_wei)
-            if obstacle is not None:
-                if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
-                    self._in_flight.reject(tx, obstacle.value)
-                return obstacle.value
-            attempt = await self._signer.sign(tx.nonce, call, fees, reserved_wei)
+        obstacle = self._signer.obstacle(call, fees, self._in_flight.reserved_wei(beside=tx))
+        if obstacle is not None:
+            if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
+                self._in_flight.reject(tx, obstacle.value)
+            return obstacle.value
+        self._reasons[tx.nonce] = reason
+        self._signing.begin(tx, call, fees)
+        return None
+
+    async def _store(self, tx: OpenTransaction, attempt: Attempt) -> None:
+        async with session(self._context.pool) as connection:
             await transactions.store_attempt(connection, self._context.lane, tx.id, attempt)
-            self._in_flight.add_replacement(tx, attempt)
+        self._in_flight.add_replacement(tx, attempt)
+        reason = self._reasons.pop(tx.nonce)
         telemetry.TRANSACTIONS_REPLACED.labels(self._context.lane.kind, reason.value).inc()
         log.warning(
             "transaction.replaced",
             nonce=tx.nonce,
             reason=reason.value,
             attempts=len(tx.hashes) + 1,
-            max_fee_wei=fees.max_fee_per_gas,
-            tip_wei=fees.max_priority_fee_per_gas,
+            max_fee_wei=attempt.fees.max_fee_per_gas,
+            tip_wei=attempt.fees.max_priority_fee_per_gas,
         )
-        return None
 
     async def _call_of(self, connection: Connection, tx: OpenTransaction) -> TransactionCall:
         if tx.tx.is_abandoned:
             return self._signer.self_transfer()
         to, data = await transactions.read_call(connection, tx.id)
-        return TransactionCall(to, data, tx.gas_limit)
+        return TransactionCall(to, data, tx.gas_limit, value_wei=tx.value_wei)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """Whether to offer a tenth more to a node that refuses the transaction's price.

@@ -4,13 +4,15 @@ The rows are authoritative. The mirror cannot go stale, since one process holds 
 """
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import structlog
 
 from ltzd import telemetry
+from ltzd.operator import lane_gauges
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
@@ -43,6 +45,7 @@ class InFlightTransactions:
         self._outcomes = outcomes
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
+        self._signing_wei = 0
         self._l1_costs = NO_L1_COSTS
         self._gas = 0
         self._bytes = 0
@@ -78,14 +81,33 @@ class InFlightTransactions:
     def contains(self, nonce: int) -> bool:
         return nonce in self._by_nonce
 
+    def current(self, tx: OpenTransaction) -> OpenTransaction | None:
+        """The transaction as it is now, or None if it has left or has another newest attempt."""
+        current = self._by_nonce.get(tx.nonce)
+        return current if current is not None and current.hashes == tx.hashes else None
+
+    @contextmanager
+    def reserving(self, wei: int) -> Iterator[None]:
+        """Reserve the cost of what is being signed, until it is among those in flight.
+
+        Begin the block without a pause after the check of the balance: signatures that are under
+        way at the same time could otherwise spend the same balance.
+        """
+        self._signing_wei += wei
+        try:
+            yield
+        finally:
+            self._signing_wei -= wei
+            self._set_gauges()
+
     def reserved_wei(self, beside: OpenTransaction | None = None) -> int:
-        """The most that everything in flight can cost together, without `beside`."""
+        """The most that everything in flight or being signed can cost, without `beside`."""
         wei, size, gas, count = self._reserved_wei, self._bytes, self._gas, len(self._by_nonce)
         left_out = None if beside is None else self._by_nonce.get(beside.nonce)
         if left_out is not None:
             wei, size = wei - left_out.max_cost_wei, size - len(left_out.raw)
             gas, count = gas - left_out.gas_limit, count - 1
-        return wei + self._l1_costs.max_fee_wei(size, gas, count)
+        return wei + self._signing_wei + self._l1_costs.max_fee_wei(size, gas, count)
 
     def gas(self) -> int:
         """The most gas that everything in flight can use together."""
@@ -285,8 +307,8 @@ class InFlightTransactions:
     # Metrics
 
     def _set_gauges(self) -> None:
-        telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))
-        telemetry.RESERVED_WEI.labels(self._lane.kind).set(self.reserved_wei())
+        lane_gauges.IN_FLIGHT.set(self._lane, len(self._by_nonce))
+        lane_gauges.RESERVED_WEI.set(self._lane, self.reserved_wei())
 
     def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
         age = datetime.now(UTC) - tx.created_at
@@ -297,7 +319,7 @@ class InFlightTransactions:
         match state:
             case State.CONFIRMED:
                 telemetry.TRANSACTIONS_SUCCESS.labels(self._lane.kind).inc()
-            case State.REVERTED | State.DISPLACED | State.CANCELLED:
+            case State.REVERTED | State.DISPLACED | State.CANCELLED | State.VOIDED:
                 telemetry.TRANSACTIONS_FAILED.labels(self._lane.kind, state.value).inc()
             case State.PUBLISHED:
                 telemetry.TRANSACTIONS_DEMOTED.labels(self._lane.kind).inc()

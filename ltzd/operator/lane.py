@@ -11,11 +11,13 @@ from typing import ClassVar
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
+from ltzd.operator import lane_gauges
+from ltzd.operator.canceller import Canceller
+from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -23,14 +25,16 @@ from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import NODE, LanePolicy, Stopped
+from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
+from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes, locks
+from ltzd.store.operator import lanes, locks, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.locks import LockTerm
 from ltzd.store.wakeups import BLOCKS, WALLETS, WakeupHub
@@ -73,8 +77,9 @@ class WalletLane(ABC):
         self._blocks = wakeups.subscribe(BLOCKS)
         self._orders_due = wakeups.subscribe(WALLETS)
         self._funds: FundsTracker | None = None
-        self.pause = LanePause(self.kind)
+        self.pause = LanePause(self)
         self.is_serving = False
+        self.is_finished = False
         self.stopped: str | None = None
 
     @property
@@ -110,8 +115,35 @@ class WalletLane(ABC):
         next_nonce: int,
     ) -> LaneWork: ...
 
+    def _resubmission(
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        funds: FundsTracker,
+        signer: TransactionSigner,
+        guard: SendGuard,
+        work: LaneWork,
+    ) -> Resubmission:
+        return SignedResubmission(
+            FeeBumper(context, in_flight, funds, signer, self._blocks),
+            Canceller(context, in_flight, funds, signer, work, self._blocks),
+        )
+
+    async def _until_finished(self, lane: Lane) -> None:
+        """Raise Finished once the lane has nothing left to do; most lanes always may get work."""
+        await asyncio.Event().wait()
+
     async def run(self) -> None:
-        """Serve term after term until cancelled; stand by while another process has the lock."""
+        """Serve term after term until cancelled, or finished.
+
+        Stands by while another process has the lock.
+        """
+        try:
+            await self._run_terms()
+        finally:
+            lane_gauges.remove(self)
+
+    async def _run_terms(self) -> None:
         while True:
             # In its own task: a task group that fails loses a cancellation that comes meanwhile.
             term = asyncio.create_task(self._run_term())
@@ -122,6 +154,8 @@ class WalletLane(ABC):
                 await asyncio.wait({term})
                 raise
             term.result()
+            if self.is_finished:
+                return
             pauses = self._policy.pauses
             await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
 
@@ -130,7 +164,7 @@ class WalletLane(ABC):
         name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
         # A lane that stands by behind another process waits for nothing but the lock.
         standing_by = asyncio.get_running_loop().call_later(
-            self._policy.pauses.standby, self.pause.set, None
+            self._policy.pauses.standby, self._stand_by
         )
         try:
             async with locks.hold_lock(self._database_url, name, self._policy.pauses.lock) as term:
@@ -139,12 +173,19 @@ class WalletLane(ABC):
         except* Stopped as group:
             self.stopped = str(group.exceptions[0])
             log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+        except* Finished:
+            self.is_finished = True
         except* Unavailable as group:
             log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
         finally:
             standing_by.cancel()
             self.is_serving = False
-            telemetry.LANES_HELD.labels(self.kind).set(0)
+            lane_gauges.LANES_HELD.set(self, 0)
+
+    def _stand_by(self) -> None:
+        """Show nothing more of a wallet that another process serves."""
+        self.pause.set(None)
+        lane_gauges.remove(self)
 
     async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins; the lane's row says so while this process has the lock."""
@@ -166,18 +207,20 @@ class WalletLane(ABC):
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders)
-        signer = TransactionSigner(self._signer, context, funds)
+        health = SignerHealth(self.pause, self._policy.pauses.signer, context.clock)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health)
+        signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
+        resubmission = self._resubmission(context, in_flight, funds, signer, guard, work)
         monitor = ReceiptMonitor(
-            context, in_flight, funds, signer, work, guard, self._blocks, self._due
+            context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
         # A cause that stopped the last term stops this one before it signs.
         await monitor.check_mined()
         self.is_serving, self.stopped = True, None
-        telemetry.LANES_HELD.labels(self.kind).set(1)
+        lane_gauges.LANES_HELD.set(self, 1)
         log.info(
             "lane.serving",
             kind=self.kind,
@@ -194,13 +237,21 @@ class WalletLane(ABC):
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
                 group.create_task(_until_lost(term))
+                group.create_task(self._until_finished(lane))
         finally:
+            signer.close()
             work.end_term()
 
     async def _used_nonces(self) -> int:
         """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
+            has_voided = await transactions.has_voided(connection, self._chain_id, self.wallet)
+        if has_voided:
+            raise Stopped(
+                f"The {self.kind} wallet was retired and its open mints were given up, so that its "
+                "nonces may have a hole: add another wallet"
+            )
         return await used_nonces(self._node, self.wallet, stored, self.kind)
 
     async def _report_status(self, lane: Lane) -> None:

@@ -12,8 +12,9 @@ from ltzd.store.operator.lanes import Lane
 
 @dataclass(frozen=True, slots=True)
 class LaneContext:
-    """`signing_lock` is held from the check of the balance until the signed transaction is reserved
-    among those in flight."""
+    """`signing_lock` is held while new work is signed: its nonces are consecutive. Replacements and
+    self-transfers have their nonce and do not take it; `InFlightTransactions.reserving` keeps two
+    signatures from spending the same balance."""
 
     pool: Pool
     node: Node

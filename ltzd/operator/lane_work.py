@@ -15,7 +15,7 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
-from ltzd.store.wakeups import PUBLISHED, RELAYED, REWARDS, WakeupHub
+from ltzd.store.wakeups import PUBLISHED, RELAYED, RELAYS, REWARDS, WakeupHub
 
 StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction in its new state, and the effects that the change asks for."""
@@ -112,13 +112,17 @@ class RelayOutcomeSink:
 
     def __init__(self, wakeups: WakeupHub) -> None:
         self._wakeups = wakeups
+        self._has_followers = False
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
-        await relays.follow(connection, [tx.id for tx, _ in changes])
+        self._has_followers = await relays.follow(connection, [tx.id for tx, _ in changes])
 
     def notify(self, changes: Sequence[StateChange]) -> None:
+        """Wakes the lanes, too, if relays of the same users wait behind."""
         if changes:
             self._wakeups.notify(RELAYED)
+        if self._has_followers:
+            self._wakeups.notify(RELAYS)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """Does nothing: the waiters of a relay wait for its block."""

@@ -10,21 +10,19 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.node import Header, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
-from ltzd.operator.canceller import Canceller
-from ltzd.operator.fee_bumper import FeeBumper
+from ltzd.operator import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.nonce_uses import NonceUses
 from ltzd.operator.receipts import Absence, ReceiptReader
+from ltzd.operator.resubmission import Resubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.settlement import Settlement, inclusion_of
-from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.transactions import (
     Inclusion,
     NonceTaken,
@@ -53,7 +51,7 @@ NONCE_BELOW_MINED = "nonce_below_mined"
 class ReceiptMonitor:
     """Runs a round for each `blocks` wake-up; notifies `publisher` after a change for it to act on.
 
-    Each round also lets the fee bumper and the canceller deal with stuck transactions.
+    Each round also lets `resubmission` deal with stuck transactions.
     """
 
     def __init__(
@@ -61,7 +59,7 @@ class ReceiptMonitor:
         context: LaneContext,
         in_flight: InFlightTransactions,
         funds: FundsTracker,
-        signer: TransactionSigner,
+        resubmission: Resubmission,
         work: LaneWork,
         guard: SendGuard,
         blocks: Wakeup,
@@ -73,8 +71,7 @@ class ReceiptMonitor:
         self._funds = funds
         self._work = work
         self._guard = guard
-        self._fee_bumper = FeeBumper(context, in_flight, funds, signer)
-        self._canceller = Canceller(context, in_flight, funds, signer, work)
+        self._resubmission = resubmission
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
@@ -117,8 +114,7 @@ class ReceiptMonitor:
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
         await self._refresh(view, is_urgent=is_urgent)
-        has_cancelled = await self._canceller.cancel_rejected()
-        if await self._fee_bumper.replace_stuck(oldest, view.head) or has_cancelled:
+        if await self._resubmission.resubmit(oldest, view.head):
             self._publisher.notify()
         self._publish_again(late)
 
@@ -259,9 +255,9 @@ class ReceiptMonitor:
     def _set_gauges(self, oldest: Sequence[OpenTransaction]) -> None:
         age = (datetime.now(UTC) - oldest[0].created_at).total_seconds() if oldest else 0
         undecided = sum(tx.tx.state is State.SIGNED for tx in oldest)
-        telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(self._kind).set(max(0.0, age))
-        telemetry.UNDECIDED.labels(self._kind).set(undecided)
-        telemetry.NONCE_GAP.labels(self._kind).set(len(oldest))
+        lane_gauges.OLDEST_UNCONFIRMED_SECONDS.set(self._context.lane, max(0.0, age))
+        lane_gauges.UNDECIDED.set(self._context.lane, undecided)
+        lane_gauges.NONCE_GAP.set(self._context.lane, len(oldest))
 
     def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
         """A node may have dropped the bytes, or refused them while fees were higher."""

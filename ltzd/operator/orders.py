@@ -26,10 +26,10 @@ class LaneOrders:
         state = WalletState.ACTIVE if row is None else row.state
         is_paused = row is not None and row.paused_at is not None
         before = self.obstacle
-        if state is not WalletState.ACTIVE:
-            self.obstacle = DRAINING
+        if is_paused and state is not WalletState.RETIRED:
+            self.obstacle = BY_HAND
         else:
-            self.obstacle = BY_HAND if is_paused else None
+            self.obstacle = None if state is WalletState.ACTIVE else DRAINING
         self.state = state
         if self.obstacle != before:
             log.info("lane.orders", kind=lane.kind, state=state.value, obstacle=self.obstacle)

@@ -26,6 +26,7 @@ class InProcessHooks:
 
 MINT = "mint"
 RELAY = "relay"
+TREASURY = "treasury"
 """The kinds of lanes, in rows and metric labels."""
 
 FEES = "fees"
@@ -46,6 +47,14 @@ DRAINING = "draining"
 """A lane's reason to sign nothing new: a person drains or retires its wallet."""
 BY_HAND = "by_hand"
 """A lane's reason to sign nothing new: a person has paused it."""
+RETIRED = "retired"
+"""A lane's reason to sign nothing: its wallet is retired, and watched without its key."""
+KEY_GONE = "key_gone"
+"""A retired wallet's oldest transaction is not mined, and no key can replace it."""
+DAY_SPENT = "day_spent"
+"""The treasury's reason to wait: its top-ups of the day have reached their bound."""
+WATCHED = "watched"
+"""The kind of lanes of retired wallets in metrics; their rows keep the wallet's kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +76,7 @@ class LanePauses:
     transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
     have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
-    again.
+    again. A retired wallet's transaction that is not mined for `key_gone` needs a person.
     """
 
     lock: float = 0.5
@@ -78,8 +87,10 @@ class LanePauses:
     missing_receipt: float = 10.0
     second_opinion: float = 2.0
     longest_cancellation: float = 120.0
+    key_gone: float = 300.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
+    signer: PauseBackoff = PauseBackoff(0.5, 8.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +125,10 @@ class LanePolicy:
 class MintTarget:
     chain_id: int
     ltz: Address
+
+
+class Finished(Unavailable):
+    """The lane has nothing left to do, ever."""
 
 
 class Stopped(Unavailable):

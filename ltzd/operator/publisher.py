@@ -14,12 +14,13 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
-from ltzd.errors import NodeUnavailable
+from ltzd.errors import NodeUnavailable, SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.signing import Unsendable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import POLL_SECONDS, Wakeup
@@ -30,6 +31,8 @@ _MANY_EXPECTED = 4
 """So many expected rewards are worth a longer wait."""
 _AT_ONCE = 64
 """Publications in one request to the node."""
+_WHILE_SIGNING_SECONDS = 0.05
+"""While a signing takes longer, bytes that have become due are published after so long."""
 
 
 class Publisher:
@@ -72,13 +75,35 @@ class Publisher:
     async def _sign_or_wait(self) -> None:
         lingers = self._signed_at + self._linger_seconds() - self._context.clock()
         at_least = self._work.sufficient_batch if lingers > 0 else 1
-        signed = await self._work.sign_next(at_least)
+        try:
+            signed = await self._sign(at_least)
+        except (SignerUnavailable, Unsendable) as error:
+            # Nothing is stored; the signer's failure has paused the lane.
+            log.warning("signing.failed", kind=self._context.lane.kind, reason=error.message)
+            signed = 0
         if signed == 0:
             await self._work_due.wait(lingers if lingers > 0 else POLL_SECONDS)
         else:
             # The items that a full batch has left behind have gathered already.
             is_full = signed == self._work.max_batch
             self._signed_at = -math.inf if is_full else self._context.clock()
+
+    async def _sign(self, at_least: int) -> int:
+        """Sign waiting items; publish meanwhile what has become due, as a signer may be slow."""
+        signing = asyncio.ensure_future(self._work.sign_next(at_least))
+        pause = _WHILE_SIGNING_SECONDS
+        try:
+            while not (await asyncio.wait({signing}, timeout=pause))[0]:
+                is_done = await self.publish_due()
+                pause = _WHILE_SIGNING_SECONDS if is_done else self._longer(pause)
+        finally:
+            if not signing.done():
+                signing.cancel()
+                await asyncio.wait({signing})
+        return signing.result()
+
+    def _longer(self, pause: float) -> float:
+        return min(2 * pause, self._context.policy.pauses.publication.longest)
 
     def _linger_seconds(self) -> float:
         policy = self._context.policy

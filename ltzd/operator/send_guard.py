@@ -5,9 +5,11 @@ from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import FEES, NODE, REFUSED
+from ltzd.operator.policy import DRAINING, FEES, NODE, REFUSED, SIGNER
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.signer_health import SignerHealth
 from ltzd.rules.operator.fees import Fees
+from ltzd.store.operator.wallets import WalletState
 
 _BLOCKS_IN_FLIGHT = 2
 _ALWAYS_IN_FLIGHT = 2
@@ -23,21 +25,32 @@ class SendGuard:
         pause: LanePause,
         backoff: RefusalBackoff,
         orders: LaneOrders,
+        signer_health: SignerHealth,
     ) -> None:
         self._context = context
         self._orders = orders
+        self._signer_health = signer_health
         self._in_flight = in_flight
         self._funds = funds
         self._pause = pause
         self._backoff = backoff
 
-    def fees(self) -> Fees | None:
-        """The fees to sign with. Returns None, and sets the reason, if nothing may be signed."""
-        obstacle = (
-            self._orders.obstacle or self._in_flight.blocked_reason or self._in_flight.held_reason
-        )
+    @property
+    def is_draining(self) -> bool:
+        """Whether the lane signs nothing new, and still finishes what only its wallet can do."""
+        return self._orders.obstacle == DRAINING and self._orders.state is WalletState.DRAINING
+
+    def fees(self, *, finishes: bool = False) -> Fees | None:
+        """The fees to sign with. Returns None, and sets the reason, if nothing may be signed.
+
+        With `finishes` a draining wallet may sign: the caller signs only what nothing else can do.
+        """
+        obstacle = None if finishes and self.is_draining else self._orders.obstacle
+        obstacle = obstacle or self._in_flight.blocked_reason or self._in_flight.held_reason
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
+        if obstacle is None and self._signer_health.is_waiting:
+            obstacle = SIGNER
         if obstacle is not None:
             self.pause(obstacle)
             return None
@@ -50,6 +63,16 @@ class SendGuard:
     @property
     def is_paused(self) -> bool:
         return self._pause.reason is not None
+
+    @property
+    def reason(self) -> str | None:
+        """Why the lane signs nothing; None while nothing holds it."""
+        return self._pause.reason
+
+    @property
+    def is_signer_doubtful(self) -> bool:
+        """Whether the last signature failed, so that the next one is a trial."""
+        return self._signer_health.is_doubtful
 
     def free_slots(self) -> int:
         """How many more transactions may be in flight."""

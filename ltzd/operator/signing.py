@@ -4,13 +4,15 @@ Mints, relays, replacements and self-transfers all pass here. A caller asks `obs
 decides what becomes of the work; `sign` checks again.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.signing import UnsignedTransaction, WalletSigner
-from ltzd.errors import Unavailable
+from ltzd.errors import SignerUnavailable, Unavailable
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.signer_health import SignerHealth
 from ltzd.rules.operator import sendable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.l1_costs import L1Costs
@@ -25,26 +27,52 @@ class Unsendable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class TransactionCall:
-    """A transaction without nonce and fees; it moves no native value."""
+    """A transaction without nonce and fees; only a top-up moves native value."""
 
     to: Address
     data: bytes
     gas_limit: int
     is_cancellation: bool = False
+    value_wei: int = 0
 
     def max_cost_wei(self, fees: Fees, l1_costs: L1Costs) -> int:
         """The most that it can cost, with the data that a rollup posts for it."""
         l1_fee_wei = l1_costs.max_fee_wei(len(self.data), self.gas_limit)
-        return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei
+        return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei + self.value_wei
 
 
 class TransactionSigner:
-    """`reserved_wei` is the most that everything else in flight can cost."""
+    """`reserved_wei` is the most that everything else in flight or being signed can cost."""
 
-    def __init__(self, signer: WalletSigner, context: LaneContext, funds: FundsTracker) -> None:
+    def __init__(
+        self,
+        signer: WalletSigner,
+        context: LaneContext,
+        funds: FundsTracker,
+        health: SignerHealth,
+    ) -> None:
         self._signer = signer
         self._context = context
         self._funds = funds
+        self._health = health
+        self._under_way: set[asyncio.Task[Attempt]] = set()
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the signer has failed, and it is too early to ask again."""
+        return self._health.is_waiting
+
+    def spawn(self, signing: Coroutine[None, None, Attempt]) -> asyncio.Task[Attempt]:
+        """Run a signature beside the caller, until `close` at the latest."""
+        task = asyncio.create_task(signing)
+        self._under_way.add(task)
+        task.add_done_callback(self._under_way.discard)
+        return task
+
+    def close(self) -> None:
+        """Cancel the signatures under way: the term is over, and none may be stored."""
+        for task in self._under_way:
+            task.cancel()
 
     def obstacle(self, call: TransactionCall, fees: Fees, reserved_wei: int) -> Obstacle | None:
         """Why this call may not be signed now, or None if it may."""
@@ -52,7 +80,7 @@ class TransactionSigner:
         limits = SigningLimits(
             block_gas_limit=self._funds.block_gas_limit,
             fee_cap=self._context.policy.fees.cap,
-            funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei,
+            funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei - call.value_wei,
         )
         return sendable.obstacle(call.gas_limit, call.data, fees, limits)
 
@@ -80,7 +108,10 @@ class TransactionSigner:
     async def sign_all(
         self, first_nonce: int, calls: Sequence[TransactionCall], fees: Fees, reserved_wei: int
     ) -> list[Attempt]:
-        """Sign calls with consecutive nonces. Raises as `sign` does."""
+        """Sign calls with consecutive nonces, all or none. Raises as `sign` does.
+
+        A remote signer takes its time: no database transaction may be open meanwhile.
+        """
         unsigned = []
         for nonce, call in enumerate(calls, start=first_nonce):
             obstacle = self.obstacle(call, fees, reserved_wei)
@@ -88,9 +119,15 @@ class TransactionSigner:
                 raise Unsendable(f"Nonce {nonce} may not be signed: {obstacle.value}")
             reserved_wei += call.max_cost_wei(fees, self.l1_costs)
             unsigned.append(self._unsigned(nonce, call, fees))
+        try:
+            transactions = await self._signer.sign_all(unsigned)
+        except SignerUnavailable as error:
+            self._health.failed(error)
+            raise
+        self._health.succeeded()
         return [
             Attempt(signed.hash, signed.raw, fees, call.is_cancellation)
-            for call, signed in zip(calls, await self._signer.sign_all(unsigned), strict=True)
+            for call, signed in zip(calls, transactions, strict=True)
         ]
 
     def _unsigned(self, nonce: int, call: TransactionCall, fees: Fees) -> UnsignedTransaction:
@@ -101,7 +138,7 @@ class TransactionSigner:
             max_fee_per_gas=fees.max_fee_per_gas,
             gas_limit=call.gas_limit,
             to=call.to,
-            value=0,
+            value=call.value_wei,
             data=call.data,
             is_legacy=fees.is_legacy,
         )

@@ -23,7 +23,7 @@ from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions, upgrades
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.relayer import claims, gas_budgets, relays
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
 from tests.support.chain.fake_node import (
@@ -155,7 +155,7 @@ async def test_lanes_and_their_transactions_continue_after_the_relay_migration(
 
             other = await lanes.begin_term(connection, CHAIN, RELAYER.address, "relay", 0)
             await relays.insert(connection, [a_relay()])
-            waiting = await relays.queued(connection, other, 9)
+            waiting = await claims.claim(connection, other, 9)
             await store_signed(connection, other, waiting)
             assert len(await transactions.in_flight(connection, other)) == 1
     finally:

@@ -9,6 +9,7 @@ from ltzd.errors import RelayPending, TransactionFailed, Unavailable
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
 from ltzd.store.database import session
 from ltzd.store.relayer import relays
+from ltzd.store.wakeups import RELAYS
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -20,6 +21,7 @@ NOT_SENT_IN_TIME = "No relay wallet could send the transaction in time"
 class RelayOutcomes:
     def __init__(self, context: RelayContext) -> None:
         self._pool = context.pool
+        self._wakeups = context.wakeups
         self._waiters = context.waiters
         self._simulator = context.simulator
 
@@ -58,6 +60,7 @@ class RelayOutcomes:
         async with session(self._pool) as connection:
             if not await relays.withdraw(connection, relay_id):
                 return
+        self._wakeups.notify(RELAYS)
         log.warning("relay.withdrawn", relay=relay_id)
         await self._simulator.fees()
         raise Unavailable(NOT_SENT_IN_TIME)

@@ -349,7 +349,7 @@ class Node:
         return [_data(answer) for answer in answers]
 
     async def estimate_gas(
-        self, to: Address, data: bytes, sender: Address, at: Header | None = None
+        self, to: Address, data: bytes, sender: Address, at: BlockRef | None = None
     ) -> int | Revert:
         """The gas that a call needs after a block, or how it would revert.
 

@@ -24,7 +24,6 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from ltzd.daemon.keys import read_key
 from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
@@ -51,6 +50,7 @@ from ltzd.daemon.settings.value_types import (
     is_loopback,
     may_reach_this_machine,
 )
+from ltzd.daemon.settings.wallets import NamedWallet, SignerSettings, WalletSettings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
 from ltzd.rules.database_connections import PoolPolicy
@@ -198,6 +198,8 @@ class OperatorSettings(Section):
     minter_password_file: SecretFile | None = None
     relay_key_file: SecretFile | None = None
     relay_password_file: SecretFile | None = None
+    wallets: tuple[WalletSettings, ...] | None = None
+    """More wallets, any number of each kind. Once given, the key files above are optional."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: no transaction is sent with a fee above 100 gwei."""
@@ -212,17 +214,23 @@ class OperatorSettings(Section):
             )
         return self
 
-    def minter_key(self) -> bytes:
-        """Raises Misconfigured. Decrypting a keystore takes about a second."""
-        if self.minter_key_file is None:
-            raise Misconfigured("The role operator needs operator.minter_key_file.")
-        return read_key(self.minter_key_file, self.minter_password_file)
-
-    def relay_key(self) -> bytes:
-        """Raises Misconfigured."""
-        if self.relay_key_file is None:
-            raise Misconfigured("The role operator needs operator.relay_key_file.")
-        return read_key(self.relay_key_file, self.relay_password_file)
+    def named_wallets(self) -> list[NamedWallet]:
+        """All wallets of this section, in its order."""
+        named = []
+        if self.minter_key_file is not None:
+            signer = SignerSettings(
+                key_file=self.minter_key_file, password_file=self.minter_password_file
+            )
+            named.append(NamedWallet("operator.minter_key_file", "mint", signer))
+        if self.relay_key_file is not None:
+            signer = SignerSettings(
+                key_file=self.relay_key_file, password_file=self.relay_password_file
+            )
+            named.append(NamedWallet("operator.relay_key_file", "relay", signer))
+        return named + [
+            NamedWallet(f"operator.wallets[{number}]", wallet.kind, wallet)
+            for number, wallet in enumerate(self.wallets or ())
+        ]
 
     @property
     def max_fee_wei(self) -> int:
@@ -317,10 +325,13 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
-        if "operator" in self.roles:
+        if "operator" in self.roles and self.operator.wallets is None:
             for name in ("minter_key_file", "relay_key_file"):
                 if getattr(self.operator, name) is None:
-                    raise ValueError(f"operator.{name} is needed for the role operator")
+                    raise ValueError(
+                        f"operator.{name} is needed for the role operator, or operator.wallets "
+                        "(an empty list if all wallets are added by `ltzd wallet add`)"
+                    )
         return self
 
     def refuse_dev_providers(self) -> None:

@@ -203,12 +203,15 @@ class MintSigner:
             self._guard.pause(WOULD_REVERT)
             return []
         mint = self._intent(planned)
-        obstacle = self._signer.obstacle(_call(mint), fees, self._in_flight.reserved_wei())
+        reserved_wei = self._in_flight.reserved_wei()
+        obstacle = self._signer.obstacle(_call(mint), fees, reserved_wei)
         if obstacle is not None:
             self._guard.pause(obstacle.value)
             return []
+        cost_wei = _call(mint).max_cost_wei(fees, self._signer.l1_costs)
+        with self._in_flight.reserving(cost_wei):
+            self._in_flight.add(await self._store(mint, fees, reserved_wei))
         self._guard.resume()
-        self._in_flight.add(await self._store(mint, fees))
         telemetry.BATCH_REWARDS.observe(len(planned.batch))
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc()
         return planned.batch
@@ -238,9 +241,8 @@ class MintSigner:
             references_after=left,
         )
 
-    async def _store(self, mint: Intent, fees: Fees) -> OpenTransaction:
+    async def _store(self, mint: Intent, fees: Fees, reserved_wei: int) -> OpenTransaction:
         """Sign and store; a signature that is not stored is forgotten, and its nonce is free."""
-        reserved_wei = self._in_flight.reserved_wei()
         attempt = await self._signer.sign(mint.nonce, _call(mint), fees, reserved_wei)
         async with session(self._context.pool) as connection:
             row_id, created_at = await transactions.store_signed(

@@ -108,3 +108,36 @@ def is_nonce_taken(
     if is_open or UseOpinion.DENIES in opinions:
         return False
     return is_alone or UseOpinion.AGREES in opinions
+
+
+@dataclass(frozen=True, slots=True)
+class MintRight:
+    """What LTZ lets a wallet mint at a block: nothing without the role, nor with a limit of 0."""
+
+    has_role: bool
+    capacity: int
+
+    @property
+    def is_revoked(self) -> bool:
+        return not self.has_role or self.capacity == 0
+
+
+def is_revocation_seen(own: MintRight, others: Sequence[MintRight], *, is_alone: bool) -> bool:
+    """Whether the wallet may mint nothing at a block, by the answers about this very block.
+
+    `others` are the answers of the other nodes that have the block.
+    """
+    if not all(right.is_revoked for right in (own, *others)):
+        return False
+    return is_alone or bool(others)
+
+
+def is_revocation_final(
+    block_hash: Hash32, block_number: int, canonical: Hash32 | None, final_number: int
+) -> bool:
+    """Whether a block at which the revocation was seen is final on the indexed chain.
+
+    `canonical` is the indexed hash at `block_number`, None if it is not indexed. The state of a
+    final block may be pruned by then: it was read while the block was the head.
+    """
+    return block_number <= final_number and canonical == block_hash

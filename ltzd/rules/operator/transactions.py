@@ -2,7 +2,8 @@
 
     SIGNED -> PUBLISHED -> MINED -> CONFIRMED or REVERTED
        |          ^----------'  (reorg)
-       '----------+-> DISPLACED    '---> CANCELLED
+       |----------+-> DISPLACED    '---> CANCELLED
+       '----------+-> VOIDED
 
 CONFIRMED, REVERTED, DISPLACED and CANCELLED are final: a block past finality says so. Only a reorg
 below finality, which ltzd follows on dev chains alone, takes CONFIRMED and CANCELLED back to MINED.
@@ -13,6 +14,11 @@ may have taken, keeps its nonce: the same bytes go out again until a receipt or 
 A transaction whose bytes are refused for good is abandoned: a self-transfer becomes another attempt
 with its nonce. If the self-transfer is mined, the transaction ends CANCELLED, and only then another
 transaction may do its work. If the call is mined all the same, the work is done.
+
+A mint is VOIDED if its wallet may not mint at a final block, and has no key that could free the
+nonce. Its bytes may still be mined, but LTZ refuses them. Should the wallet get its role back, LTZ
+still mints each reference once, and the queued rewards keep theirs: so they are minted once, by the
+old bytes or by their next transaction.
 
 Raises IllegalTransition and changes nothing.
 """
@@ -32,6 +38,7 @@ class State(Enum):
     REVERTED = "reverted"
     DISPLACED = "displaced"
     CANCELLED = "cancelled"
+    VOIDED = "voided"
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +109,24 @@ class NonceTaken:
 
 
 @dataclass(frozen=True, slots=True)
+class MintingRevoked:
+    """At a final block LTZ lets the wallet mint nothing, and no attempt has a receipt."""
+
+
+@dataclass(frozen=True, slots=True)
 class FinalityLost:
     """A reorg below finality undid the transaction's block, which was final."""
 
 
 Observation = (
-    Accepted | RefusedForGood | ReceiptSeen | ReceiptLost | Finalized | FinalityLost | NonceTaken
+    Accepted
+    | RefusedForGood
+    | ReceiptSeen
+    | ReceiptLost
+    | Finalized
+    | FinalityLost
+    | NonceTaken
+    | MintingRevoked
 )
 
 
@@ -145,8 +164,10 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
             return _settled(tx, tx.inclusion)
         case State.CONFIRMED | State.REVERTED | State.CANCELLED, FinalityLost():
             return _unsettled(tx), []
-        case State.SIGNED | State.PUBLISHED, NonceTaken():
-            return replace(tx, state=State.DISPLACED), [Effect.REQUEUE, Effect.ALERT]
+        case State.SIGNED | State.PUBLISHED, NonceTaken() | MintingRevoked():
+            is_taken = isinstance(observation, NonceTaken)
+            over = State.DISPLACED if is_taken else State.VOIDED
+            return replace(tx, state=over), [Effect.REQUEUE, Effect.ALERT]
     raise IllegalTransition(f"{tx.state.name} does not allow {observation}")
 
 

@@ -2,7 +2,9 @@
 -- its epoch in eight bytes. A claim counts while the lane is being served in this epoch, so a dead lane's
 -- claims need no clearing. For relays the wallet. The columns stay out of all indexes: a claim updates none.
 ALTER TABLE rewards ADD COLUMN claimed_by bytea;
+-- The claim of a relay stays once it is sent: its lane holds the user's later relays back from other lanes.
 ALTER TABLE relays ADD COLUMN claimed_by bytea;
+UPDATE relays r SET claimed_by = t.wallet FROM transactions t WHERE t.id = r.transaction_id AND r.state = 'sent';
 
 -- How often a mint with this reward ran out of gas. A later mint is smaller and has more gas.
 ALTER TABLE rewards ADD COLUMN out_of_gas_mints smallint NOT NULL DEFAULT 0;

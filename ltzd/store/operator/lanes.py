@@ -79,6 +79,28 @@ async def report_working(connection: Connection, lane: Lane, paused_for: str | N
         raise LaneLost("Another process serves this lane")
 
 
+async def report_watching(connection: Connection, lane: Lane, reason: str) -> None:
+    """Record why a retired wallet is still watched; it does not count as served.
+
+    Raises LaneLost if another process serves the lane.
+    """
+    done = await connection.fetchval(
+        """
+        UPDATE lanes
+           SET served_at = NULL, paused_for = $4::text, paused_seen_at = now(),
+               paused_since = CASE WHEN paused_for = $4::text THEN paused_since ELSE now() END
+         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+     RETURNING true
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        reason,
+    )
+    if not done:
+        raise LaneLost("Another process serves this lane")
+
+
 async def report_pause(
     connection: Connection, chain_id: int, wallet: Address, paused_for: str
 ) -> None:

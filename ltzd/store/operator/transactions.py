@@ -66,7 +66,7 @@ class OpenTransaction:
     pays the most. `gas_limit` is the call's. The newest attempt of an abandoned transaction is a
     self-transfer: `cancellations` are the hashes of its self-transfers, and `call_wei` is the most
     that the call may still cost. `ltz` is the amount it mints while in flight; `rewards` is set
-    only in the term that signed it.
+    only in the term that signed it. `value_wei` is what a top-up transfers.
     """
 
     id: int
@@ -81,12 +81,14 @@ class OpenTransaction:
     rewards: tuple[UUID, ...] = ()
     cancellations: tuple[Hash32, ...] = ()
     call_wei: int = 0
+    value_wei: int = 0
 
     @property
     def max_cost_wei(self) -> int:
         """The most that it can cost, whichever attempt is mined."""
-        gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
-        return max(gas * self.fees.max_fee_per_gas, self.call_wei)
+        if self.tx.is_abandoned:
+            return max(TRANSACTION_GAS * self.fees.max_fee_per_gas, self.call_wei)
+        return self.gas_limit * self.fees.max_fee_per_gas + self.value_wei
 
 
 class RewardsTaken(Unavailable):
@@ -265,7 +267,7 @@ async def save(
                mined_at = CASE WHEN new.state = 'mined' THEN now()
                                WHEN new.block_hash IS NULL THEN NULL ELSE mined_at END,
                settled_at = CASE WHEN new.state IN ('confirmed', 'reverted', 'displaced',
-                                                    'cancelled')
+                                                    'cancelled', 'voided')
                                  THEN now() END
           FROM unnest($1::bigint[], $2::boolean[], $3::text[], $4::boolean[], $5::bigint[],
                       $6::bytea[], $10::bytea[], $11::bigint[], $12::bigint[], $13::boolean[],
@@ -314,6 +316,35 @@ async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]
         lane.wallet,
     )
     return list(map(_open_transaction, rows))
+
+
+async def count_open(connection: Connection, chain_id: int, wallet: Address) -> int:
+    """How many transactions of a wallet are not final."""
+    count: int = await connection.fetchval(
+        """
+        SELECT count(*) FROM transactions
+         WHERE chain_id = $1 AND wallet = $2 AND state IN ('signed', 'published', 'mined')
+        """,
+        chain_id,
+        wallet,
+    )
+    return count
+
+
+async def has_voided(connection: Connection, chain_id: int, wallet: Address) -> bool:
+    """Whether the rewards of a wallet's transaction were queued again with its nonce unused.
+
+    Such a wallet must sign no more: its nonces may have a hole.
+    """
+    has: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM transactions
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'voided')
+        """,
+        chain_id,
+        wallet,
+    )
+    return has
 
 
 async def has_reverted(connection: Connection, lane: Lane) -> bool:
@@ -465,6 +496,8 @@ async def undo_finality_above(connection: Connection, block_number: int) -> None
 def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
     cancellations = tuple(map(Hash32, row["cancellations"]))
     is_abandoned = bool(cancellations)
+    value_wei = int(row["value_wei"])
+    call_wei = row["gas_limit"] * row["call_max_fee_per_gas"] + value_wei if is_abandoned else 0
     return OpenTransaction(
         id=row["id"],
         nonce=row["nonce"],
@@ -476,7 +509,8 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         created_at=row["created_at"],
         ltz=row.get("ltz", 0),
         cancellations=cancellations,
-        call_wei=row["gas_limit"] * row["call_max_fee_per_gas"] if is_abandoned else 0,
+        call_wei=call_wei,
+        value_wei=value_wei,
     )
 
 

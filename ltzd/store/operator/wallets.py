@@ -48,11 +48,40 @@ async def list_wallets(connection: Connection, chain_id: int) -> list[OperatorWa
     return list(map(_wallet, rows))
 
 
+async def count_served(connection: Connection) -> int:
+    """The number of wallets that lanes may serve: all but retired ones."""
+    count: int = await connection.fetchval(
+        "SELECT count(*) FROM operator_wallets WHERE state <> 'retired'"
+    )
+    return count
+
+
 async def find(connection: Connection, chain_id: int, wallet: Address) -> OperatorWallet | None:
     row = await connection.fetchrow(
         "SELECT * FROM operator_wallets WHERE chain_id = $1 AND wallet = $2", chain_id, wallet
     )
     return None if row is None else _wallet(row)
+
+
+async def retired_with_work(connection: Connection, chain_id: int) -> list[OperatorWallet]:
+    """Retired wallets that still have to be watched: not all that they signed is final.
+
+    Queued relays that name the wallet count, too: no other wallet may send them.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT w.*
+          FROM operator_wallets w
+         WHERE w.chain_id = $1 AND w.state = 'retired'
+           AND (EXISTS (SELECT FROM transactions t
+                         WHERE t.chain_id = w.chain_id AND t.wallet = w.wallet
+                           AND t.state IN ('signed', 'published', 'mined'))
+                OR EXISTS (SELECT FROM relays r WHERE r.state = 'queued' AND r.wallet = w.wallet))
+         ORDER BY w.added_at, w.wallet
+        """,
+        chain_id,
+    )
+    return list(map(_wallet, rows))
 
 
 async def add(
@@ -78,6 +107,19 @@ async def add(
     if is_new:
         await notify(connection, WALLETS)
     return bool(is_new)
+
+
+async def set_signer(
+    connection: Connection, chain_id: int, wallet: Address, signer: Mapping[str, Any]
+) -> None:
+    """Replace the reference of the wallet's signer; its lane is opened again with the new one."""
+    await connection.execute(
+        "UPDATE operator_wallets SET signer = $3 WHERE chain_id = $1 AND wallet = $2",
+        chain_id,
+        wallet,
+        signer,
+    )
+    await notify(connection, WALLETS)
 
 
 async def set_state(

@@ -5,35 +5,22 @@ in flight are read from the rows alone.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC
 from decimal import Decimal
 
 import asyncpg
 
-from ltzd.errors import LaneLost
-from ltzd.rules.operator.transactions import State, Transaction
+from ltzd.rules.operator.transactions import State
 from ltzd.rules.relayer.admission import NewRelay
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import WINDOW, EarlierRelay, RelayUsage
 from ltzd.rules.relayer.states import status_of
 from ltzd.store.database import Connection
-from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
 from ltzd.store.wakeups import ORIGIN
 from ltzd.values import Address, Hash32
-
-
-@dataclass(frozen=True, slots=True)
-class QueuedRelay:
-    """A relay that a lane may sign; its one transaction has these fields."""
-
-    id: int
-    to: Address
-    data: bytes
-    gas_limit: int
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
@@ -165,106 +152,11 @@ def _gas_changes(rows: Sequence[asyncpg.Record]) -> list[GasChange]:
     ]
 
 
-async def queued(connection: Connection, lane: Lane, limit: int) -> list[QueuedRelay]:
-    """The oldest relays that this lane may send.
-
-    Other lanes skip them until this transaction ends. A relay that was queued for ten minutes has
-    lapsed: its simulation is too old, and its caller has stopped waiting.
-    """
-    rows = await connection.fetch(
-        """
-        SELECT id, to_address, data, gas_limit
-          FROM relays
-         WHERE state = 'queued' AND (wallet IS NULL OR wallet = $1)
-           AND created_at > now() - interval '10 minutes'
-         ORDER BY id
-         LIMIT $2
-           FOR UPDATE SKIP LOCKED
-        """,
-        lane.wallet,
-        limit,
-    )
-    return [QueuedRelay(row[0], Address(row[1]), row[2], row[3]) for row in rows]
-
-
-async def store_signed(
-    connection: Connection,
-    lane: Lane,
-    waiting: Sequence[QueuedRelay],
-    attempts: Sequence[Attempt],
-    first_nonce: int,
-) -> list[OpenTransaction]:
-    """Write a transaction and its attempt for each relay, in order, and take their nonces.
-
-    The nonces follow each other from `first_nonce`. All or nothing: raises LaneLost when another
-    process has changed the lane's nonce or epoch.
-    """
-    rows = await connection.fetch(
-        """
-        WITH signed AS (
-          SELECT *
-            FROM unnest($4::bigint[], $5::bigint[], $6::bytea[], $7::bytea[], $8::bigint[],
-                        $9::bigint[])
-                 AS given (relay_id, nonce, hash, raw, max_fee_per_gas, max_priority_fee_per_gas)
-        ), lane AS (
-          UPDATE lanes
-             SET next_nonce = next_nonce + (SELECT count(*) FROM signed)
-           WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
-             AND next_nonce = (SELECT min(nonce) FROM signed)
-       RETURNING 1
-        ), intent AS (
-          INSERT INTO transactions
-                 (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
-          SELECT $1, $2, signed.nonce, 'relay', r.to_address, r.data, r.gas_limit, 'signed'
-            FROM signed
-            JOIN relays r ON r.id = signed.relay_id
-           CROSS JOIN lane
-           ORDER BY signed.nonce
-       RETURNING id, nonce, created_at
-        ), attempt AS (
-          INSERT INTO attempts
-                 (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
-          SELECT hash, intent.id, raw, max_fee_per_gas, max_priority_fee_per_gas
-            FROM signed
-            JOIN intent USING (nonce)
-        ), tied AS (
-          UPDATE relays
-             SET state = 'sent', transaction_id = intent.id
-            FROM signed
-            JOIN intent USING (nonce)
-           WHERE relays.id = signed.relay_id
-        )
-        SELECT id, nonce, created_at FROM intent ORDER BY nonce
-        """,
-        lane.chain_id,
-        lane.wallet,
-        lane.epoch,
-        [relay.id for relay in waiting],
-        list(range(first_nonce, first_nonce + len(waiting))),
-        [attempt.hash for attempt in attempts],
-        [attempt.raw for attempt in attempts],
-        [attempt.fees.max_fee_per_gas for attempt in attempts],
-        [attempt.fees.max_priority_fee_per_gas for attempt in attempts],
-    )
-    if len(rows) != len(waiting):
-        raise LaneLost("Another process works on this lane")
-    return [
-        OpenTransaction(
-            id=row["id"],
-            nonce=row["nonce"],
-            gas_limit=relay.gas_limit,
-            fees=attempt.fees,
-            tx=Transaction(State.SIGNED),
-            hashes=(attempt.hash,),
-            raw=attempt.raw,
-            created_at=row["created_at"],
-        )
-        for relay, attempt, row in zip(waiting, attempts, rows, strict=True)
-    ]
-
-
-async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None:
+async def follow(connection: Connection, transaction_ids: Sequence[int]) -> bool:
     """Move relays with their transactions, in the database transaction that moves these.
+
+    Returns whether later relays of the same users are queued, which another lane may take now; the
+    other processes' lanes are woken for them.
 
     A relay is mined as long as no reorg undoes its block. A relay whose nonce another transaction
     used, or whose self-transfer is final, will never be mined, and blocks its user's next relay no
@@ -274,7 +166,7 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
     rows = await connection.fetch(
         """
         WITH moved AS MATERIALIZED (
-          SELECT r.id, r.gas_wei AS counted_wei,
+          SELECT r.id, r.user_address, r.gas_wei AS counted_wei,
                  CASE WHEN t.state IN ('signed', 'published')
                         OR t.state = 'mined' AND t.is_cancelled THEN 'sent'
                       ELSE 'mined' END AS state,
@@ -294,15 +186,30 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> None
             FROM moved
            WHERE r.id = moved.id
        RETURNING r.gas_day, r.identity, moved.wei - moved.counted_wei AS gas_wei
+        ), follower AS MATERIALIZED (
+          SELECT EXISTS (SELECT FROM moved
+                           JOIN relays later USING (user_address)
+                          WHERE later.state = 'queued' AND later.id > moved.id) AS is_queued
         )
-        SELECT gas_day, identity, gas_wei
+        SELECT gas_day, identity, gas_wei, is_queued
           FROM written
-         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $2)) AS notified ON true
+         RIGHT JOIN (SELECT is_queued, pg_notify('ltzd_relayed', $2),
+                            CASE WHEN is_queued THEN pg_notify('ltzd_relays', $2) END
+                       FROM follower) AS notified ON true
         """,
         transaction_ids,
         ORIGIN,
     )
     await gas_budgets.count(connection, _gas_changes(rows))
+    return any(row["is_queued"] for row in rows)
+
+
+async def bound_to(connection: Connection, wallet: Address) -> list[int]:
+    """The queued relays whose call names this relay wallet, so that no other may send them."""
+    rows = await connection.fetch(
+        "SELECT id FROM relays WHERE state = 'queued' AND wallet = $1", wallet
+    )
+    return [row[0] for row in rows]
 
 
 async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
@@ -326,7 +233,8 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
         )
         SELECT gas_day, identity, gas_wei
           FROM written
-         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3)) AS notified ON true
+         RIGHT JOIN (SELECT pg_notify('ltzd_relayed', $3), pg_notify('ltzd_relays', $3)) AS notified
+            ON true
         """,
         list(failures),
         list(failures.values()),
@@ -338,15 +246,22 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
 async def withdraw(connection: Connection, relay: int) -> bool:
     """Delete a relay that no lane has signed; returns False if one has, since the relay will be
     sent.
+
+    A relay that a lane has claimed can be withdrawn until its transaction is stored. Wakes the
+    other processes' lanes: later relays of the user may have waited for this one.
     """
     async with connection.transaction():
         rows = await connection.fetch(
             """
-            DELETE FROM relays
-             WHERE id = $1 AND state = 'queued'
-         RETURNING gas_day, identity, -gas_wei AS gas_wei
+            WITH deleted AS (
+              DELETE FROM relays
+               WHERE id = $1 AND state = 'queued'
+           RETURNING gas_day, identity, -gas_wei AS gas_wei
+            )
+            SELECT gas_day, identity, gas_wei, pg_notify('ltzd_relays', $2) FROM deleted
             """,
             relay,
+            ORIGIN,
         )
         await gas_budgets.count(connection, _gas_changes(rows))
     return bool(rows)

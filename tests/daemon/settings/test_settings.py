@@ -673,7 +673,11 @@ def test_settings_without_a_secret_may_be_read_by_others(folder: Path) -> None:
         ("https://node.example", "https://node.example?key=hunter2", "ltzd.toml:4: node.rpc_url"),
         ("https://node.example", "https://me:hunter2@node", "ltzd.toml:4: node.rpc_url"),
         ("app_secret_file = ", 'app_secret = "hunter2" # ', "ltzd.toml:17: identity.app_secret"),
-        ("[identity]", '[accounts.discord]\ntoken = "hunter2"\n[identity]', "ltzd.toml: accounts"),
+        (
+            "[identity]",
+            '[accounts.discord]\ntoken = "hunter2"\n[identity]',
+            "ltzd.toml:15: accounts.d",
+        ),
         (
             "[identity]",
             '[payments]\nsecret_key = "hunter2"\nsigning_secret = "hunter2"\n[identity]',

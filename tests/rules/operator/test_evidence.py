@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from ltzd.rules.operator.evidence import (
     BlockTestimony,
+    MintRight,
     NonceUse,
     ReceiptOpinion,
     ReceiptWait,
@@ -14,6 +15,8 @@ from ltzd.rules.operator.evidence import (
     is_block_lost,
     is_nonce_taken,
     is_receipt_believed,
+    is_revocation_final,
+    is_revocation_seen,
 )
 from ltzd.values import Hash32
 
@@ -133,3 +136,34 @@ def test_a_forged_transaction_takes_no_nonce() -> None:
     forged = NonceUse(OTHER, 100, OURS, is_forged=True)
     assert not is_nonce_taken(forged, 1_000, [SAME, SAME], is_alone=False)
     assert not is_nonce_taken(forged, 1_000, [], is_alone=True)
+
+
+MAY, NO_ROLE, NO_LIMIT = MintRight(True, 5), MintRight(False, 5), MintRight(True, 0)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "is_alone", "expected"),
+    [
+        (MAY, [], True, False),
+        (NO_ROLE, [], True, True),
+        (NO_LIMIT, [], True, True),
+        (NO_ROLE, [], False, False),
+        (NO_ROLE, [NO_LIMIT], False, True),
+        (NO_ROLE, [NO_ROLE, MAY], False, False),
+        (MAY, [NO_ROLE, NO_ROLE], False, False),
+    ],
+)
+def test_a_lost_right_to_mint_needs_a_second_node(
+    own: MintRight, others: list[MintRight], is_alone: bool, expected: bool
+) -> None:
+    assert is_revocation_seen(own, others, is_alone=is_alone) is expected
+
+
+@pytest.mark.parametrize(
+    ("canonical", "final_number", "expected"),
+    [(OURS, 7, True), (OURS, 6, False), (OTHER, 7, False), (None, 7, False)],
+)
+def test_a_lost_right_to_mint_counts_once_its_block_is_final(
+    canonical: Hash32 | None, final_number: int, expected: bool
+) -> None:
+    assert is_revocation_final(OURS, 7, canonical, final_number) is expected

@@ -13,6 +13,7 @@ from ltzd.rules.operator.transactions import (
     FinalityLost,
     Finalized,
     Inclusion,
+    MintingRevoked,
     NonceTaken,
     Observation,
     ReceiptLost,
@@ -30,7 +31,9 @@ FAILED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False)
 CANCELLED = Inclusion(7, Hash32(b"\x07" * 32), succeeded=False, is_cancellation=True)
 """The inclusion of a self-transfer."""
 
-SETTLED = frozenset({State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED})
+SETTLED = frozenset(
+    {State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED, State.VOIDED}
+)
 MINED = frozenset({State.MINED, State.CONFIRMED, State.REVERTED, State.CANCELLED})
 OBSERVATIONS: list[Observation] = [
     Accepted(),
@@ -42,6 +45,7 @@ OBSERVATIONS: list[Observation] = [
     Finalized(),
     FinalityLost(),
     NonceTaken(),
+    MintingRevoked(),
 ]
 
 _ALARMED = [Effect.REQUEUE, Effect.ALERT]
@@ -63,6 +67,8 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.REVERTED, FinalityLost): (State.REVERTED, []),
     (State.SIGNED, NonceTaken): (State.DISPLACED, _ALARMED),
     (State.PUBLISHED, NonceTaken): (State.DISPLACED, _ALARMED),
+    (State.SIGNED, MintingRevoked): (State.VOIDED, _ALARMED),
+    (State.PUBLISHED, MintingRevoked): (State.VOIDED, _ALARMED),
 }
 """The legal pairs for a transaction that succeeds wherever it is mined."""
 
@@ -169,7 +175,16 @@ inclusions = st.one_of(
 observations = st.lists(
     st.one_of(
         st.builds(ReceiptSeen, inclusions),
-        st.sampled_from([Accepted(), RefusedForGood(), ReceiptLost(), Finalized(), NonceTaken()]),
+        st.sampled_from(
+            [
+                Accepted(),
+                RefusedForGood(),
+                ReceiptLost(),
+                Finalized(),
+                NonceTaken(),
+                MintingRevoked(),
+            ]
+        ),
     ),
     max_size=40,
 )
@@ -197,7 +212,7 @@ def test_a_settled_transaction_stays_settled(seen: list[Observation]) -> None:
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
     assert cancelled == tx.is_abandoned, "a self-transfer was made twice or without a reason"
     assert len(requeued) <= 1
-    given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED}
+    given_back = {State.REVERTED, State.DISPLACED, State.CANCELLED, State.VOIDED}
     assert set(requeued) <= given_back
     assert bool(requeued) == (tx.state in given_back)
     assert tx.state is not State.CONFIRMED or (tx.inclusion is not None and tx.inclusion.succeeded)

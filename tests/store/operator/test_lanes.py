@@ -1,4 +1,4 @@
-"""A lane's term is fenced by its epoch; its counters continue across terms, and lanes share none."""
+"""A lane's term is fenced by its epoch; its counters go on in later terms, and no two share any."""
 
 import asyncio
 from dataclasses import replace

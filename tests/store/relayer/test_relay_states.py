@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from ltzd.errors import IllegalTransition, LaneLost
+from ltzd.errors import IllegalTransition
 from ltzd.rules.operator.transactions import State
 from ltzd.rules.relayer.states import (
     IN_FLIGHT,
@@ -21,8 +21,8 @@ from ltzd.rules.relayer.states import (
 )
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import QueuedRelay
+from ltzd.store.relayer import claims, relays
+from ltzd.store.relayer.claims import ClaimedRelay
 from tests.support.relays.lanes import (
     MAX_COST_WEI,
     USER,
@@ -61,9 +61,9 @@ async def observe(pool: Pool, lane: Lane, relay: int, seen: RelayObservation) ->
     """Runs the statement for the observation; a refused statement changes nothing."""
     match seen:
         case Signed():
-            queued = [QueuedRelay(relay, a_plan().to, a_plan().data, 100_000)]
+            queued = [ClaimedRelay(relay, a_plan().to, a_plan().data, 100_000)]
             async with transaction(pool) as connection:
-                if await relays.queued(connection, lane, 9):
+                if await claims.claim(connection, lane, 9):
                     await store_signed(connection, lane, queued)
         case NotSendable():
             await run(pool, lambda connection: relays.refuse(connection, {relay: "too much"}))
@@ -128,10 +128,13 @@ async def test_a_relay_is_charged_as_the_table_says(pool: Pool, state: State) ->
     )
 
 
-async def test_a_transaction_is_stored_for_queued_relays_only(pool: Pool) -> None:
+async def test_a_transaction_is_stored_for_claimed_relays_only(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
-    await a_relay_in(pool, lane, RelayState.SENT)
-    gone = QueuedRelay(1_000, a_plan().to, a_plan().data, 100_000)
-    async with transaction(pool) as connection:
-        with pytest.raises(LaneLost):
-            await store_signed(connection, lane, [gone], first_nonce=1)
+    sent = await a_relay_in(pool, lane, RelayState.SENT)
+    queued = await a_relay_in(pool, lane, RelayState.QUEUED)
+    async with session(pool) as connection:
+        for relay in (1_000, sent, queued):
+            unclaimed = ClaimedRelay(relay, a_plan().to, a_plan().data, 100_000)
+            assert await store_signed(connection, lane, [unclaimed], first_nonce=1) == []
+    assert await value(pool, "SELECT next_nonce FROM lanes") == 1
+    assert await value(pool, "SELECT count(*) FROM transactions") == 1

@@ -10,7 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from ltzd.errors import LaneLost, RateLimited
+from ltzd.errors import RateLimited
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
@@ -20,7 +20,7 @@ from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
-from ltzd.store.relayer import relays
+from ltzd.store.relayer import claims, relays
 from ltzd.values import Address
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
@@ -241,81 +241,6 @@ async def test_users_do_not_wait_for_each_other(pool: Pool) -> None:
             await relays.lock_users(other, [OTHER_USER])
 
 
-# --- the queue --------------------------------------------------------------------------------
-
-
-async def test_a_lane_takes_the_oldest_unlocked_relays_that_it_may_send(pool: Pool) -> None:
-    lane, other = await a_relay_lane(pool), await a_relay_lane(pool, OTHER_RELAYER)
-    mine_, his = (a_plan(wallet=signer.address) for signer in (RELAYER, OTHER_RELAYER))
-    ids = await write(pool, a_relay(his), a_relay(), a_relay(mine_), a_relay(), a_relay(his))
-    async with transaction(pool) as first, transaction(pool) as two:
-        assert [each.id for each in await relays.queued(first, lane, 2)] == ids[1:3]
-        assert [each.id for each in await relays.queued(two, other, 9)] == [ids[0], *ids[3:]]
-        assert await relays.queued(first, lane, 9) == await relays.queued(first, lane, 2)
-
-
-async def test_a_queued_relay_has_everything_that_is_signed(pool: Pool) -> None:
-    lane = await a_relay_lane(pool)
-    (relay,) = await write(pool, a_relay(a_plan(b"\x07" * 100)))
-    async with transaction(pool) as connection:
-        (waiting,) = await relays.queued(connection, lane, 9)
-    plan = a_plan()
-    assert (waiting.id, waiting.to, waiting.data) == (relay, plan.to, b"\x07" * 100)
-    assert waiting.gas_limit == 100_000
-
-
-async def test_signed_relays_have_transactions_in_the_order_of_nonces(pool: Pool) -> None:
-    lane = await a_relay_lane(pool)
-    ids = await write(pool, *[a_relay(a_plan(bytes([number]))) for number in range(5)])
-    rows = [*await send(pool, lane, 0, 3), *await send(pool, lane, 3)]
-    async with session(pool) as connection:
-        stored = await connection.fetch(
-            "SELECT r.id, t.id AS transaction, t.nonce, t.kind, t.data = r.data AS is_its, t.state,"
-            " t.created_at, a.hash FROM relays r JOIN transactions t ON t.id = r.transaction_id "
-            "JOIN attempts a ON a.transaction_id = t.id ORDER BY t.nonce"
-        )
-    assert [row["id"] for row in stored] == ids
-    assert [(row["transaction"], row["created_at"]) for row in stored] == [
-        (row.id, row.created_at) for row in rows
-    ]
-    assert [row["hash"] for row in stored] == [a_hash(f"{relay}") for relay in ids]
-    assert {(row["kind"], row["state"], row["is_its"]) for row in stored} == {
-        ("relay", "signed", True)
-    }
-    assert await value(pool, "SELECT next_nonce FROM lanes") == 5
-    assert await row_states(pool) == ["sent"] * 5
-
-
-@pytest.mark.parametrize("wrong", ["nonce ahead", "nonce behind", "epoch", "wallet"])
-async def test_a_lane_of_an_ended_term_signs_nothing(pool: Pool, wrong: str) -> None:
-    lane = await a_relay_lane(pool)
-    await write(pool, a_relay())
-    await send(pool, lane)
-    await write(pool, a_relay(), a_relay())
-    if wrong == "epoch":
-        await a_relay_lane(pool)
-    used = replace(lane, wallet=OTHER_RELAYER.address) if wrong == "wallet" else lane
-    nonce = {"nonce ahead": 2, "nonce behind": 0}.get(wrong, 1)
-    with pytest.raises(LaneLost):
-        await send(pool, used, nonce)
-    assert await row_states(pool) == ["sent", "queued", "queued"]
-    assert await value(pool, "SELECT count(*) FROM transactions") == 1
-    assert await value(pool, "SELECT next_nonce FROM lanes") == 1
-
-
-async def test_a_missing_relay_fails_the_signing_of_the_whole_batch(pool: Pool) -> None:
-    lane = await a_relay_lane(pool)
-    gone, _ = await write(pool, a_relay(), a_relay())
-    async with session(pool) as connection:
-        waiting = await relays.queued(connection, lane, 9)
-        assert await relays.withdraw(connection, gone)
-    with pytest.raises(LaneLost):
-        async with transaction(pool) as connection:
-            await store_signed(connection, lane, waiting)
-    assert await row_states(pool) == ["queued"]
-    assert await value(pool, "SELECT next_nonce FROM lanes") == 0
-
-
 # --- withdrawal -------------------------------------------------------------------------------
 
 
@@ -343,7 +268,7 @@ async def test_a_concurrent_signature_and_withdrawal_have_one_winner(
     async with pool.acquire() as connection:
         signing = connection.transaction()
         await signing.start()
-        waiting = await relays.queued(connection, lane, 9)
+        waiting = await claims.claim(connection, lane, 9)
         taking = asyncio.create_task(withdraw())
         await until(lambda: a_writer_waits(pool))
         await store_signed(connection, lane, waiting)
@@ -359,14 +284,6 @@ async def a_writer_waits(pool: Pool) -> bool:
         "AND datname = current_database())",
     )
     return waiting
-
-
-async def test_a_lane_skips_a_relay_that_is_being_withdrawn(pool: Pool) -> None:
-    lane = await a_relay_lane(pool)
-    going, staying = await write(pool, a_relay(), a_relay())
-    async with transaction(pool) as first, transaction(pool) as other:
-        assert await relays.withdraw(first, going)
-        assert [each.id for each in await relays.queued(other, lane, 9)] == [staying]
 
 
 # --- progress ---------------------------------------------------------------------------------
@@ -530,7 +447,7 @@ async def test_a_relay_that_cannot_be_signed_fails_with_its_reason_and_does_not_
     refused, sent = await write(pool, a_relay(key="one"), a_relay())
     async with transaction(pool) as connection:
         await relays.refuse(connection, {refused: "its gas limit is too small"})
-        assert [each.id for each in await relays.queued(connection, lane, 9)] == [sent]
+        assert [each.id for each in await claims.claim(connection, lane, 9)] == [sent]
     actual = await progress(pool, refused)
     assert (actual.reason, actual.transaction_hash) == ("its gas limit is too small", None)
     assert (await usage(pool)).used == 1, "the other's"
@@ -578,7 +495,7 @@ async def test_a_relay_queued_for_ten_minutes_is_not_sent_and_is_deleted(pool: P
     for relay, how_old in ((sent, "10 minutes"), (old, "10 minutes"), (young, "9 minutes")):
         await age(pool, how_old, relay)
     async with transaction(pool) as connection:
-        assert [each.id for each in await relays.queued(connection, lane, 9)] == [young]
+        assert [each.id for each in await claims.claim(connection, lane, 9)] == [young]
     async with transaction(pool) as connection:
         await relays.delete_expired(connection)
     assert await row_states(pool) == ["sent", "queued"]
@@ -667,7 +584,7 @@ async def test_queries_about_relays_read_only_the_relays_they_return(
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
             (lambda it: relays.read_usage(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
             (lambda it: relays.read_usage(it, [(busy, "k", bytes(32))]), its_own),
-            (lambda it: relays.queued(it, lane, 100), 5),
+            (lambda it: claims.claim(it, lane, 100), 10),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),
             (lambda it: relays.users_with_serialized(it, [USER, busy]), 5),
@@ -681,12 +598,13 @@ async def test_queries_about_relays_read_only_the_relays_they_return(
             await connection.execute("ANALYZE relays, transactions, attempts")
 
 
-async def test_taking_queued_relays_reads_only_the_relays_taken(pool: Pool) -> None:
+async def test_claiming_relays_reads_only_the_relays_claimed(pool: Pool) -> None:
     lane = await a_relay_lane(pool)
-    ids = await write(pool, *[a_relay()] * 2_000)
+    relays_of_all = [a_relay(a_plan(user=a_wallet(number))) for number in range(2_000)]
+    ids = await write(pool, *relays_of_all)
     async with session(pool) as connection:
         await connection.execute("ANALYZE relays")
         explained = Explained(connection)
-        taken = await relays.queued(explained, lane, 10)
+        taken = await claims.claim(explained, lane, 10)
     assert [each.id for each in taken] == ids[:10]
-    assert explained.read <= 20
+    assert explained.read <= 80

@@ -41,6 +41,7 @@ _MINT: Final = keccak(b"mintReward(address,uint256,bytes32)")[:4]
 _MINT_BATCH: Final = keccak(b"mintRewardBatch((address,uint96,bytes32)[])")[:4]
 _REF_WORD: Final = keccak(b"refWord(uint256)")[:4]
 _MINT_LIMIT: Final = keccak(b"mintLimit(address)")[:4]
+_HAS_ROLE: Final = keccak(b"hasRole(bytes32,address)")[:4]
 _TRANSFER: Final = keccak(b"Transfer(address,address,uint256)")
 _MINTED: Final = keccak(b"RewardMinted(address,bytes32,uint256)")
 _SKIPPED: Final = keccak(b"RewardSkipped(address,bytes32,uint256)")
@@ -171,6 +172,7 @@ class SentTransaction:
     gas_limit: int
     to: Address
     data: bytes
+    value: int = 0
 
     @property
     def is_legacy(self) -> bool:
@@ -268,6 +270,8 @@ class FakeNode(Rpc):
 
         self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
+        self.balances: dict[Address, int] = {}
+        """The balances that differ from `balance`; transfers of native value raise them."""
         self.final_depth: int | None = 64
         """None: the node reports no finality."""
         self.mines_at_once = False
@@ -282,6 +286,8 @@ class FakeNode(Rpc):
         """Calls that the other contracts revert with a string."""
         self.is_minter = True
         """True if the wallet has the MINTER role."""
+        self.revoked_minters: set[bytes] = set()
+        """Wallets that have lost the MINTER role."""
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
@@ -444,9 +450,12 @@ class FakeNode(Rpc):
                 del self.pool[sent.hash]
                 nonces[sent.sender] = sent.nonce + 1
                 try:
+                    self._check_sender(sent.to, sent.sender)
                     done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
+                if sent.to in self.balances:
+                    self.balances[sent.to] += sent.value
                 available -= _minted_in(done)
                 yield done
 
@@ -483,6 +492,11 @@ class FakeNode(Rpc):
                 topics = [_SKIPPED, _word(to), reference]
                 logs.append(Log(topics, amount.to_bytes(32, "big")))
         return logs
+
+    def _check_sender(self, to: Address, sender: bytes) -> None:
+        if to == LTZ_AT and sender in self.revoked_minters:
+            role = (bytes(20), bytes(32))
+            raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
 
     def _check(self, data: bytes, rewards: Sequence[tuple[bytes, int, bytes]]) -> None:
         if not self.is_minter:
@@ -642,9 +656,9 @@ class FakeNode(Rpc):
         nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
         return hex(nonce if self.false_nonce is None else self.false_nonce)
 
-    def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
+    def _balance(self, wallet: str, tag: str | dict[str, Any]) -> str:
         self.balances_after.append(self._state_at(tag).hash)
-        return hex(self.balance)
+        return hex(self.balances.get(address_of(wallet), self.balance))
 
     def _code(self, address: str, _tag: str) -> str:
         return "0x60" if address_of(address) in {LTZ_AT, *OTHERS_AT} else "0x"
@@ -668,6 +682,9 @@ class FakeNode(Rpc):
                 max(0, self._available(block)),
             )
             return hex_of(b"".join(word.to_bytes(32, "big") for word in words))
+        if data[:4] == _HAS_ROLE:
+            has_role = self.is_minter and data[-20:] not in self.revoked_minters
+            return hex_of(int(has_role).to_bytes(32, "big"))
         self.simulated += 1
         return self.run_call(call, block)
 
@@ -676,6 +693,7 @@ class FakeNode(Rpc):
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
         try:
+            self._check_sender(address_of(call["to"]), bytes_of(call.get("from", "0x")))
             self._run(address_of(call["to"]), data, dict(block.used), self._available(block))
         except Reverted as error:
             raise RpcError(3, "execution reverted", error.data) from error
@@ -714,7 +732,9 @@ class FakeNode(Rpc):
             raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
         if sent.gas_limit > self.head.gas_limit:
             raise RpcError(-32000, "exceeds block gas limit")
-        if sent.gas_limit * sent.max_fee_per_gas > self.balance:
+        if sent.gas_limit * sent.max_fee_per_gas + sent.value > self.balances.get(
+            sent.sender, self.balance
+        ):
             raise RpcError(-32000, "insufficient funds for gas * price + value")
         if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
             raise RpcError(-32003, "max fee per gas less than block base fee")
@@ -756,7 +776,7 @@ def _sent(raw: bytes) -> SentTransaction:
     is_legacy = raw[0] >= 0xC0
     fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
     # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
-    nonce, tip, fee, gas, to, _, data, *_ = (
+    nonce, tip, fee, gas, to, value, data, *_ = (
         [fields[0], fields[1], *fields[1:]] if is_legacy else fields[1:]
     )
     return SentTransaction(
@@ -769,6 +789,7 @@ def _sent(raw: bytes) -> SentTransaction:
         gas_limit=int.from_bytes(gas, "big"),
         to=Address(to),
         data=data,
+        value=int.from_bytes(value, "big"),
     )
 
 

@@ -12,6 +12,7 @@ from uuid import UUID
 
 import pytest_asyncio
 
+from ltzd.chain.signing import WalletSigner
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.lane import WalletLane
@@ -55,6 +56,7 @@ class World:
         """The test's own connections, which injected faults do not reach."""
         self.node = node
         self.wakeups = WakeupHub(url)
+        self.signer: WalletSigner = MINTER
         self.published: list[tuple[Sequence[UUID], Hash32]] = []
         self.on_the_way = 0
         """The number of rewards that the lanes expect."""
@@ -70,7 +72,7 @@ class World:
             self.pool,
             self.url,
             self.node.node,
-            MINTER,
+            self.signer,
             MintTarget(CHAIN_ID, LTZ_AT),
             self.wakeups,
             policy,

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any
 
-from ltzd.chain.signing import Signer
+from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.policy import LanePolicy
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.operator.fees import GWEI
@@ -20,8 +20,8 @@ from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
-from ltzd.store.relayer import relays
-from ltzd.store.relayer.relays import QueuedRelay
+from ltzd.store.relayer import claims, relays
+from ltzd.store.relayer.claims import ClaimedRelay
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
@@ -84,29 +84,31 @@ async def write(pool: Pool, *new_relays: NewRelay) -> list[int]:
 
 
 async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
-    """Begins a term of the wallet's lane."""
+    """Begins a term of the wallet's lane, which reports that it is served."""
     async with transaction(pool) as connection:
-        return await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
+        lane = await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
+        await lanes.report_working(connection, lane)
+        return lane
 
 
-def attempts_for(queued: Sequence[QueuedRelay]) -> list[Attempt]:
+def attempts_for(claimed: Sequence[ClaimedRelay]) -> list[Attempt]:
     """Returns an attempt for each relay, with hash and bytes derived from the relay's id."""
-    return [Attempt(a_hash(f"{relay.id}"), f"{relay.id}".encode(), FEES) for relay in queued]
+    return [Attempt(a_hash(f"{relay.id}"), f"{relay.id}".encode(), FEES) for relay in claimed]
 
 
 async def store_signed(
-    connection: Connection, lane: Lane, queued: Sequence[QueuedRelay], first_nonce: int = 0
+    connection: Connection, lane: Lane, claimed: Sequence[ClaimedRelay], first_nonce: int = 0
 ) -> list[OpenTransaction]:
-    return await relays.store_signed(connection, lane, queued, attempts_for(queued), first_nonce)
+    return await claims.store_signed(connection, lane, claimed, attempts_for(claimed), first_nonce)
 
 
 async def send(
     pool: Pool, lane: Lane, first_nonce: int = 0, limit: int = 100
 ) -> list[OpenTransaction]:
     """Signs the queued relays as a lane does."""
-    async with transaction(pool) as connection:
-        queued = await relays.queued(connection, lane, limit)
-        return await store_signed(connection, lane, queued, first_nonce)
+    async with session(pool) as connection:
+        claimed = await claims.claim(connection, lane, limit)
+        return await store_signed(connection, lane, claimed, first_nonce)
 
 
 async def row_states(pool: Pool) -> list[str]:
@@ -130,7 +132,7 @@ class RelayWorld(World):
 
     @asynccontextmanager
     async def relay_lane(
-        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+        self, policy: LanePolicy = POLICY, signer: WalletSigner = RELAYER
     ) -> AsyncIterator[RelayLane]:
         """Runs a lane, which is cancelled at the end of the block."""
         lane = RelayLane(
@@ -141,7 +143,7 @@ class RelayWorld(World):
 
     @asynccontextmanager
     async def relaying(
-        self, policy: LanePolicy = POLICY, signer: Signer = RELAYER
+        self, policy: LanePolicy = POLICY, signer: WalletSigner = RELAYER
     ) -> AsyncIterator[RelayLane]:
         async with self.relay_lane(policy, signer) as lane:
             await until(lambda: true(lane.is_ready))

@@ -11,7 +11,7 @@ from ltzd.store.operator import transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt
 from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption, TokenCharges
-from ltzd.store.relayer import relays
+from ltzd.store.relayer import claims, relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import OTHERS_AT
 from tests.support.relays.lanes import RELAYER, a_relay_lane, store_signed
@@ -68,7 +68,7 @@ class RedemptionRows:
     async def sign(self, new: NewChargeRedemption) -> None:
         """Signs the redemption's relay, ahead of those queued before it."""
         async with transaction(self.pool) as connection:
-            queued = await relays.queued(connection, self.lane, 100)
+            queued = await claims.claim(connection, self.lane, 100)
             chosen = [relay for relay in queued if relay.id == self.relays[new.id]]
             (row,) = await store_signed(connection, self.lane, chosen, self.nonce)
         self.nonce += 1

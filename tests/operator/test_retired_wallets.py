@@ -1,0 +1,426 @@
+"""Retired and stolen wallets: a lane without their key sees their work through."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.signing import Signer
+from ltzd.operator.mints.lane import MintLane
+from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
+from ltzd.operator.retired.lane import NOT_SENT_BY_RETIRED, RetiredLane
+from ltzd.rules.operator.fees import GWEI
+from ltzd.rules.relayer.calls import RelayStatus
+from ltzd.store.database import Pool, session
+from ltzd.store.operator import lanes
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
+from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
+from tests.support.relays.lanes import (
+    OTHER_RELAYER,
+    OTHER_USER,
+    RELAYER,
+    USER,
+    RelayWorld,
+    a_relay_world,
+    row_states,
+)
+from tests.support.rows.core import MINTER, running, states, value
+from tests.support.waiting import until
+
+OTHER_MINTER = Signer(b"\x77" * 32)
+IMPATIENT = replace(POLICY, pauses=replace(PAUSES, key_gone=0.2))
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
+        yield world
+
+
+def retired_lane(
+    world: RelayWorld, signer: Signer, kind: str, policy: LanePolicy = POLICY
+) -> RetiredLane:
+    return RetiredLane(
+        world.pool,
+        world.url,
+        world.node.node,
+        signer.address,
+        kind,
+        MintTarget(CHAIN_ID, LTZ_AT),
+        world.wakeups,
+        policy,
+    )
+
+
+@asynccontextmanager
+async def watching(
+    world: RelayWorld, signer: Signer, kind: str, policy: LanePolicy = POLICY
+) -> AsyncIterator[RetiredLane]:
+    """Runs the lane, which may end by itself, and cancels it at the end of the block."""
+    lane = retired_lane(world, signer, kind, policy)
+    task = asyncio.create_task(lane.run())
+    try:
+        await until(lambda: true(lane.is_serving or lane.is_finished))
+        yield lane
+        assert lane.is_finished or not task.done()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+@asynccontextmanager
+async def minting(world: RelayWorld, signer: Signer = OTHER_MINTER) -> AsyncIterator[MintLane]:
+    lane = MintLane(
+        world.pool,
+        world.url,
+        world.node.node,
+        signer,
+        MintTarget(CHAIN_ID, LTZ_AT),
+        world.wakeups,
+        POLICY,
+        InProcessHooks(),
+    )
+    async with running(lane.run()):
+        yield lane
+
+
+async def finished(lane: RetiredLane, world: RelayWorld) -> None:
+    """Mines until the lane has ended."""
+
+    async def ended() -> bool:
+        world.node.mine()
+        return lane.is_finished
+
+    await until(ended, 20.0)
+
+
+async def signed_mints(world: RelayWorld, count: int) -> None:
+    """Lets the mint wallet sign that many mints, of which none is mined."""
+    async with world.serving():
+        for number in range(count):
+            await world.queue(2)
+            await world.settled(*["published"] * (number + 1))
+
+
+async def signed_relays(world: RelayWorld, count: int) -> list[int]:
+    async with world.relaying():
+        ids = await world.ask(count)
+        await world.settled(*["published"] * count)
+    return ids
+
+
+async def all_minted(world: RelayWorld) -> bool:
+    world.node.mine()
+    return await world.unminted() == 0
+
+
+async def minted_once(world: RelayWorld) -> None:
+    await until(lambda: all_minted(world), 20.0)
+    assert set(world.node.minted().values()) == {1}
+    assert sorted(world.node.minted()) == sorted(await world.references())
+
+
+def without_bytes(world: RelayWorld) -> None:
+    """The nodes have lost everything that was published."""
+    world.node.pool.clear()
+
+
+# --- a retired wallet that nobody else has ------------------------------------------------------
+
+
+async def test_what_a_retired_wallet_signed_is_published_again_and_seen_through(
+    world: RelayWorld,
+) -> None:
+    await signed_mints(world, 3)
+    without_bytes(world)
+    async with watching(world, MINTER, "mint") as lane:
+        await until(lambda: true(len(world.node.pool) == 3))
+        world.node.mine(5)
+        await finished(lane, world)
+    assert await states(world.observer) == ["confirmed"] * 3
+    await world.each_minted_once()
+
+
+async def test_relays_of_a_retired_wallet_are_mined_and_its_lane_ends(world: RelayWorld) -> None:
+    await signed_relays(world, 4)
+    without_bytes(world)
+    async with watching(world, RELAYER, "relay") as lane:
+        await until(lambda: true(len(world.node.pool) == 4))
+        await finished(lane, world)
+    assert await row_states(world.observer) == ["mined"] * 4
+    await world.executed_in_order()
+
+
+async def test_a_retired_wallet_without_open_transactions_ends_at_once(world: RelayWorld) -> None:
+    async with watching(world, RELAYER, "relay") as lane:
+        await until(lambda: true(lane.is_finished))
+
+
+async def test_a_reorg_below_a_retired_wallets_mint_publishes_its_bytes_again(
+    world: RelayWorld,
+) -> None:
+    world.node.final_depth = 50
+    await signed_mints(world, 1)
+    world.node.mine(2)
+    async with watching(world, MINTER, "mint") as lane:
+        await world.settled("mined")
+        world.node.reorg(2, forgets_transactions=True)
+        await until(lambda: true(len(world.node.pool) == 1))
+        world.node.final_depth = 3
+        await finished(lane, world)
+    await world.each_minted_once()
+
+
+async def test_a_second_process_watches_on_after_the_first_is_killed(world: RelayWorld) -> None:
+    await signed_mints(world, 2)
+    without_bytes(world)
+    async with watching(world, MINTER, "mint"):
+        await until(lambda: true(len(world.node.pool) == 2))
+    without_bytes(world)
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+    await world.each_minted_once()
+
+
+async def test_nothing_is_signed_for_a_retired_wallet_however_dear_gas_becomes(
+    world: RelayWorld,
+) -> None:
+    await signed_mints(world, 1)
+    before = set(world.node.arrived)
+    world.node.base_fee = 90 * GWEI
+    async with watching(world, MINTER, "mint") as lane:
+        await world.queue(3)
+        world.node.mine(4)
+        await world.some_polls()
+        assert set(world.node.arrived) == before
+        world.node.base_fee = GWEI
+        await finished(lane, world)
+    assert await states(world.observer) == ["confirmed"]
+
+
+async def test_a_retired_wallet_is_not_shown_as_served_and_tells_its_reason(
+    world: RelayWorld,
+) -> None:
+    await signed_relays(world, 1)
+    world.node.base_fee = 90 * GWEI
+    async with watching(world, RELAYER, "relay", IMPATIENT) as lane:
+        await until(lambda: is_paused_for(world, "retired"))
+        async with session(world.observer) as connection:
+            assert await lanes.list_served(connection, CHAIN_ID, "relay") == []
+        await until(lambda: is_paused_for(world, "key_gone"))
+        world.node.base_fee = GWEI
+        await finished(lane, world)
+
+
+async def is_paused_for(world: RelayWorld, reason: str) -> bool:
+    wanted: bool = await value(
+        world.observer, "SELECT coalesce(bool_or(paused_for = $1), false) FROM lanes", reason
+    )
+    return wanted
+
+
+# --- the thief ----------------------------------------------------------------------------------
+
+
+async def test_mints_displaced_by_a_thief_are_minted_once_by_another_wallet(
+    world: RelayWorld,
+) -> None:
+    await signed_mints(world, 3)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    for _ in range(5):
+        world.node.use_nonce(MINTER)
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+        assert await states(world.observer) == ["displaced"] * 3
+    async with minting(world):
+        await minted_once(world)
+
+
+async def test_displaced_relays_fail_and_later_ones_of_the_wallet_succeed(
+    world: RelayWorld,
+) -> None:
+    first, second = await signed_relays(world, 2)
+    call, later = (world.node.pool[hash_] for hash_ in list(world.node.pool))
+    world.node.pool.clear()
+    world.node.use_nonce(RELAYER)
+    assert (call.nonce, later.nonce) == (0, 1)
+    async with watching(world, RELAYER, "relay") as lane:
+        await finished(lane, world)
+    failed, done = await world.progress(first), await world.progress(second)
+    assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
+    assert done.status is RelayStatus.FINAL
+    assert world.node.executed()[call.data] == 0
+    assert world.node.executed()[later.data] == 1
+
+
+async def test_relays_that_name_the_retired_wallet_fail_and_leave_others(
+    world: RelayWorld,
+) -> None:
+    await signed_relays(world, 1)
+    (bound,) = await world.ask(wallet=RELAYER.address)
+    (free,) = await world.ask(user=OTHER_USER)
+    async with watching(world, RELAYER, "relay") as lane:
+        await finished(lane, world)
+    assert await row_states(world.observer) == ["mined", "failed", "queued"]
+    assert (await world.progress(bound)).reason == NOT_SENT_BY_RETIRED
+    async with world.relaying(signer=OTHER_RELAYER):
+        await until(lambda: is_mined(world, free))
+
+
+async def is_mined(world: RelayWorld, relay: int) -> bool:
+    world.node.mine()
+    progress: Any = await world.progress(relay)
+    return progress.status in {RelayStatus.CONFIRMED, RelayStatus.FINAL}
+
+
+async def test_a_nonce_that_nobody_uses_keeps_its_relay_pending(world: RelayWorld) -> None:
+    """Nothing proves that its bytes are never mined, so the relay is neither failed nor redone."""
+    (relay,) = await signed_relays(world, 1)
+    world.node.refuses = lambda _sent: "tx fee (1.20 ether) exceeds the configured cap"
+    without_bytes(world)
+    async with watching(world, RELAYER, "relay", IMPATIENT) as lane:
+        world.node.mine(6)
+        await until(lambda: is_paused_for(world, "key_gone"))
+        assert (await world.progress(relay)).status is RelayStatus.PENDING
+        world.node.refuses = lambda _sent: False
+        await finished(lane, world)
+    assert (await world.progress(relay)).status is RelayStatus.FINAL
+
+
+# --- a role that is gone -----------------------------------------------------------------------
+
+
+async def test_mints_are_redone_once_the_role_is_gone_at_a_final_block(world: RelayWorld) -> None:
+    await signed_mints(world, 3)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    world.node.revoked_minters.add(MINTER.address)
+    async with watching(world, MINTER, "mint") as lane:
+        world.node.mine()
+        await world.some_polls()
+        assert await states(world.observer) == ["published"] * 3, "the block is not final"
+        seqs = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+        await finished(lane, world)
+        assert await states(world.observer) == ["voided"] * 3
+    async with minting(world):
+        await minted_once(world)
+    again = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+    assert again == seqs, "a reward lost its reference"
+
+
+@pytest.mark.parametrize("comes_first", ["old bytes", "new mint"])
+async def test_old_bytes_that_are_mined_after_all_mint_no_reward_twice(
+    world: RelayWorld, comes_first: str
+) -> None:
+    """The role is granted again after the rewards were queued again."""
+    await signed_mints(world, 2)
+    old = dict(world.node.pool)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    world.node.revoked_minters.add(MINTER.address)
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+    world.node.revoked_minters.clear()
+    if comes_first == "old bytes":
+        world.node.pool.update(old)
+        world.node.mine()
+        async with minting(world):
+            await minted_once(world)
+    else:
+        async with minting(world):
+            await minted_once(world)
+            world.node.pool.update(old)
+            world.node.mine(8)
+            await minted_once(world)
+    assert sum(world.node.minted().values()) == 4
+
+
+async def test_old_bytes_in_the_same_block_as_the_new_mint_mint_nothing_twice(
+    world: RelayWorld,
+) -> None:
+    await signed_mints(world, 1)
+    old = dict(world.node.pool)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    world.node.revoked_minters.add(MINTER.address)
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+    world.node.revoked_minters.clear()
+    async with minting(world):
+        await world.settled("voided", "published")
+        world.node.pool.update(old)
+        await minted_once(world)
+        world.node.mine(6)
+        await world.settled("voided", "confirmed")
+
+
+async def test_a_role_that_is_lost_in_a_block_that_a_reorg_removes_proves_nothing(
+    world: RelayWorld,
+) -> None:
+    world.node.final_depth = 6
+    await signed_mints(world, 1)
+    world.node.base_fee = 90 * GWEI
+    world.node.mine(3)
+    world.node.revoked_minters.add(MINTER.address)
+    world.node.mine()
+    async with watching(world, MINTER, "mint") as lane:
+        await world.some_polls()
+        world.node.revoked_minters.clear()
+        world.node.reorg(2)
+        world.node.mine(8)
+        await world.some_polls()
+        assert await states(world.observer) == ["published"]
+        world.node.base_fee = GWEI
+        await finished(lane, world)
+    assert await states(world.observer) == ["confirmed"]
+    await world.each_minted_once()
+
+
+async def test_a_mint_limit_of_zero_counts_as_a_lost_role(world: RelayWorld) -> None:
+    await signed_mints(world, 1)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    without_bytes(world)
+    capacity, world.node.mint_capacity = world.node.mint_capacity, 0
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+    assert await states(world.observer) == ["voided"]
+    world.node.mint_capacity = capacity
+    async with minting(world):
+        await minted_once(world)
+
+
+async def test_a_wallet_whose_mints_were_voided_signs_no_more(world: RelayWorld) -> None:
+    """Its unused nonces would hold up whatever it signs."""
+    await signed_mints(world, 1)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    world.node.revoked_minters.add(MINTER.address)
+    async with watching(world, MINTER, "mint") as lane:
+        await finished(lane, world)
+    async with world.lane() as again:
+        assert "add another wallet" in await stop_of(again)
+
+
+async def test_a_lost_role_voids_no_relay(world: RelayWorld) -> None:
+    await signed_relays(world, 1)
+    world.node.revoked_minters.add(RELAYER.address)
+    async with watching(world, RELAYER, "relay") as lane:
+        await finished(lane, world)
+    assert await states(world.observer) == ["confirmed"]
+
+
+async def test_users_of_other_wallets_are_served_while_a_wallet_is_watched(
+    world: RelayWorld,
+) -> None:
+    await signed_relays(world, 1)
+    world.node.refuses = lambda sent: sent.sender == RELAYER.address
+    without_bytes(world)
+    async with watching(world, RELAYER, "relay"), world.relaying(signer=OTHER_RELAYER):
+        (relay,) = await world.ask(user=OTHER_USER)
+        await until(lambda: is_mined(world, relay))
+    assert USER != OTHER_USER
