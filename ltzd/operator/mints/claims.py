@@ -1,8 +1,8 @@
 """Takes rewards from the queue that all mint lanes share, and claims them before they are signed.
 
-A claim keeps other lanes from signing the same rewards, so that signing may take its time. It is no
-lock: the statement that stores a mint decides (`store/operator/transactions.py`). A claim counts as
-long as its lane is served, in this term.
+A claim keeps other lanes from signing the same rewards, so that signing may take its time. The
+claim is no lock: the statement that stores a mint decides (`store/operator/transactions.py`). A
+claim counts as long as its lane is served, in this term.
 """
 
 from collections.abc import Sequence

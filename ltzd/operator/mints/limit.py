@@ -113,8 +113,8 @@ class MintLimitTracker:
         over_capacity, self._over_capacity = self._over_capacity, []
         if over_capacity:
             most = await self._largest_capacity(connection)
-            hopeless = [reward.id for reward in over_capacity if reward.ltz * LTZ > most]
-            for reward in await rewards.set_above_limit(connection, lane, hopeless):
+            too_large = [reward.id for reward in over_capacity if reward.ltz * LTZ > most]
+            for reward in await rewards.set_above_limit(connection, lane, too_large):
                 log.error("reward.above_mint_limit", reward=str(reward))
         await self._put_back(connection, lane)
 
