@@ -1,32 +1,24 @@
 """The mint lane: mints queued rewards, each reference once."""
 
-from collections.abc import Sequence
-
-from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.signing import WalletSigner
-from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomeSink
+from ltzd.operator.mints import references
 from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
-from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
+from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
-from ltzd.rules.operator.references import WORD, LaneReferences
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.wakeups import REWARDS, WakeupHub
-
-_WORDS_AHEAD = 16
-"""Words of references above the counter that are checked. Each lane may hold two of which LTZ has
-minted nothing, so used words need not follow upon each other."""
 
 
 class MintLane(WalletLane):
@@ -83,13 +75,6 @@ class MintLane(WalletLane):
         assert next_nonce is not None
         return lane, next_nonce
 
-    async def _given_out(self) -> tuple[int | None, LaneReferences]:
-        """The counter of all lanes, and the references that this lane may still give out."""
-        async with session(self._pool) as connection:
-            counter = await lanes.next_seq(connection, self._target.chain_id, self._target.ltz)
-            held = await lanes.references(connection, self._target.chain_id, self.wallet)
-        return counter, held
-
     async def _check_references(self) -> int:
         """The counter, after a check that LTZ has minted no reference which is not given out.
 
@@ -97,52 +82,16 @@ class MintLane(WalletLane):
         (contracts.md, refWord). Without a counter (a new database on a used LTZ) counting begins
         above every used reference. Raises Stopped.
         """
-        counter, held = await self._given_out()
-        while counter is not None:
-            view = await ChainView.newest(self._node)
-            used = await self._used_although_not_given_out(view, counter, held)
-            if used is None:
-                return counter
-            before = counter, held
-            counter, held = await self._given_out()
-            if (counter, held) == before:
-                raise Stopped(
-                    f"LTZ has minted reference {used}, which the database has not given out: "
-                    "the database is an old copy"
-                )
-            # Another lane has taken the word meanwhile.
-        return await self._first_unused_word() * WORD
-
-    async def _used_although_not_given_out(
-        self, view: ChainView, counter: int, held: LaneReferences
-    ) -> int | None:
-        """The lowest seq that LTZ has minted and no lane has given out, if there is one."""
-        unused = {word: held.unused_in(word) for word in held.words()}
-        first = counter // WORD
-        for word in range(first, first + _WORDS_AHEAD):
-            unused[word] = unused.get(word, 0) | (1 << WORD) - 1
-        unused[first] &= -1 << counter % WORD
-        words = sorted(unused)
-        for word, used in zip(words, await self._ref_words(view, words), strict=True):
-            foreign = used & unused[word]
-            if foreign:
-                return word * WORD + (foreign & -foreign).bit_length() - 1
-        return None
-
-    async def _first_unused_word(self) -> int:
-        """The first word behind all used ones; lanes may have left gaps between these."""
+        target = self._target
+        # Before the rows: other lanes go on, and store each reference before LTZ can mint it.
         view = await ChainView.newest(self._node)
-        first = word = 0
-        while word < first + _WORDS_AHEAD:
-            following = range(word, word + _WORDS_AHEAD)
-            for at, used in zip(following, await self._ref_words(view, following), strict=True):
-                first = at + 1 if used else first
-            word += _WORDS_AHEAD
-        return first
+        async with session(self._pool) as connection:
+            counter = await lanes.next_seq(connection, target.chain_id, target.ltz)
+            held = await lanes.references(connection, target.chain_id, self.wallet)
+        if counter is None:
+            return await references.first_free_seq(view, target.ltz)
+        await references.check_references(view, target.ltz, counter, held)
+        return counter
 
-    async def _ref_words(self, view: ChainView, words: Sequence[int]) -> list[int]:
-        calls = [(self._target.ltz, ltz.ref_word_call(word)) for word in words]
-        try:
-            return [int.from_bytes(answer, "big") for answer in await view.views(calls)]
-        except RpcError as error:
-            raise NodeUnavailable(f"refWord: {error.message}") from error
+    async def _compare_references(self) -> None:
+        await self._check_references()
