@@ -66,10 +66,21 @@ async def find_lane(connection: Connection, chain_id: int, wallet: Address) -> L
 
 
 def _record(row: asyncpg.Record) -> LaneRecord:
-    next_seq, end_seq, following_seq, wallet, *others, in_flight = row
+    next_seq, end_seq, following_seq, wallet, *others = row
     has_word = next_seq is not None
     held = LaneReferences(next_seq, end_seq, following_seq) if has_word else LaneReferences()
-    return LaneRecord(held, Address(wallet), *others, tuple(in_flight))
+    kind, next_nonce, timeline, resumed_nonce, foreign_use, last_signed, in_flight = others
+    return LaneRecord(
+        references=held,
+        wallet=Address(wallet),
+        kind=kind,
+        next_nonce=next_nonce,
+        timeline=timeline,
+        resumed_nonce=resumed_nonce,
+        foreign_use=foreign_use,
+        last_signed=last_signed,
+        in_flight=tuple(in_flight),
+    )
 
 
 async def count_waiting(connection: Connection) -> int:
