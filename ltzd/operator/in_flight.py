@@ -81,6 +81,9 @@ class InFlightTransactions:
     def contains(self, nonce: int) -> bool:
         return nonce in self._by_nonce
 
+    def with_id(self, id_: int) -> OpenTransaction | None:
+        return next((tx for tx in self._by_nonce.values() if tx.id == id_), None)
+
     def current(self, tx: OpenTransaction) -> OpenTransaction | None:
         """The transaction as it is now, or None if it has left or has another newest attempt."""
         current = self._by_nonce.get(tx.nonce)

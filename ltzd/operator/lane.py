@@ -16,6 +16,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator import lane_gauges
+from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.canceller import Canceller
 from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
@@ -213,7 +214,10 @@ class WalletLane(ABC):
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
-        resubmission = self._resubmission(context, in_flight, funds, signer, guard, work)
+        resubmission = RequestedResubmission(
+            self._resubmission(context, in_flight, funds, signer, guard, work),
+            RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
+        )
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
@@ -271,6 +275,8 @@ class WalletLane(ABC):
                 await orders.refresh(connection)
             if orders.obstacle != before:
                 self._due.notify()
+            if orders.has_requests:
+                self._blocks.notify()
 
 
 async def _until_lost(term: LockTerm) -> None:

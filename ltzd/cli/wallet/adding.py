@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -26,16 +27,28 @@ _LOOK_SECONDS = 0.2
 
 
 def add(
-    target: WalletTarget, kind: WalletKind, given: Mapping[str, Path | None], *, as_json: bool
+    target: WalletTarget,
+    kind: WalletKind,
+    given: Mapping[str, Path | str | None],
+    *,
+    as_json: bool,
 ) -> None:
-    """`given` are the options of the signer. Raises Misconfigured, FileRejected, Unavailable."""
+    """`given` are the options of the signer, by the setting's name below a wallet.
+
+    Raises Misconfigured, FileRejected, Unavailable.
+    """
     signer = _signer_settings(given)
     asyncio.run(_add(target, kind, signer, as_json=as_json))
 
 
-def _signer_settings(given: Mapping[str, Path | None]) -> SignerSettings:
+def _signer_settings(given: Mapping[str, Path | str | None]) -> SignerSettings:
     """Paths become absolute: the processes that open them run in other folders."""
-    values = {name: path.absolute() for name, path in given.items() if path is not None}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if value is not None:
+            section, _, field = name.rpartition(".")
+            place = values.setdefault(section, {}) if section else values
+            place[field] = value.absolute() if isinstance(value, Path) else value
     try:
         return SignerSettings.model_validate(values)
     except ValidationError as error:
@@ -44,7 +57,9 @@ def _signer_settings(given: Mapping[str, Path | None]) -> SignerSettings:
 
 
 def _fault(place: tuple[int | str, ...], reason: str) -> str:
-    return f"--{str(place[0]).replace('_', '-')}: {reason}" if place else reason
+    """`--kms-key-id: is missing`"""
+    option = "-".join(map(str, place)).replace("_", "-")
+    return f"--{option}: {reason}" if option else reason
 
 
 async def _add(

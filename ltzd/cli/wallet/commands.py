@@ -21,7 +21,7 @@ Reason = Annotated[
 
 
 @app.command()
-def add(
+def add(  # noqa: PLR0913, PLR0917 - one parameter per option
     kind: Annotated[
         Literal["mint", "relay"],
         typer.Option(help="Mint rewards, or send users' calls; one wallet never does both."),
@@ -39,6 +39,49 @@ def add(
         Path | None,
         typer.Option("--password-file", help="The password of the keystore.", metavar="FILE"),
     ] = None,
+    kms_key_id: Annotated[
+        str | None,
+        typer.Option(
+            "--kms-key-id", help="The key is in AWS KMS: its id, ARN or alias.", metavar="ID"
+        ),
+    ] = None,
+    kms_region: Annotated[
+        str | None, typer.Option("--kms-region", help="The key's region.", metavar="REGION")
+    ] = None,
+    kms_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--kms-endpoint", help="Instead of the region's public endpoint.", metavar="URL"
+        ),
+    ] = None,
+    web3signer_url: Annotated[
+        str | None,
+        typer.Option("--web3signer-url", help="The key is behind a web3signer.", metavar="URL"),
+    ] = None,
+    web3signer_public_key: Annotated[
+        str | None,
+        typer.Option("--web3signer-public-key", help="Which of the signer's keys.", metavar="HEX"),
+    ] = None,
+    web3signer_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--web3signer-ca-file",
+            help="The authority of the signer's certificate.",
+            metavar="FILE",
+        ),
+    ] = None,
+    web3signer_certificate_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--web3signer-certificate-file",
+            help="The certificate by which the signer knows ltzd.",
+            metavar="FILE",
+        ),
+    ] = None,
+    web3signer_certificate_key_file: Annotated[
+        Path | None,
+        typer.Option("--web3signer-certificate-key-file", help="Its key.", metavar="FILE"),
+    ] = None,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
@@ -50,7 +93,18 @@ def add(
     from ltzd.cli.wallet import adding
     from ltzd.cli.wallet.target import resolve_wallet_target
 
-    given = {"key_file": key_file, "password_file": password_file}
+    given = {
+        "key_file": key_file,
+        "password_file": password_file,
+        "kms.key_id": kms_key_id,
+        "kms.region": kms_region,
+        "kms.endpoint": kms_endpoint,
+        "web3signer.url": web3signer_url,
+        "web3signer.public_key": web3signer_public_key,
+        "web3signer.ca_file": web3signer_ca_file,
+        "web3signer.certificate_file": web3signer_certificate_file,
+        "web3signer.certificate_key_file": web3signer_certificate_key_file,
+    }
     adding.add(resolve_wallet_target(data_dir, config), kind, given, as_json=as_json)
 
 

@@ -157,6 +157,11 @@ async def store_signed(
     return row["id"], row["created_at"]
 
 
+async def state_of(connection: Connection, intent: int) -> State:
+    state = await connection.fetchval("SELECT state FROM transactions WHERE id = $1", intent)
+    return State(state)
+
+
 async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes]:
     """An intent's contract and data, for another attempt."""
     row = await connection.fetchrow(
