@@ -82,9 +82,9 @@ async def test_a_wallet_is_listed_with_its_lane_and_its_process(
     page = await wallet(data_dir, "list")
     assert NAME in page.out
     assert "key_file /keys/mint" in page.out
-    one = await wallet(data_dir, "show", NAME)
-    assert "host:17" in one.out
-    assert "It takes new work." in one.err
+    page = await wallet(data_dir, "show", NAME)
+    assert "host:17" in page.out
+    assert "It takes new work." in page.err
 
 
 async def test_a_drained_wallet_is_told_once_everything_is_final(

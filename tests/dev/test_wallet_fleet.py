@@ -21,6 +21,8 @@ from tests.support.waiting import until
 
 ADDED = Signer(b"\x21" * 32)
 NAME = checksummed(ADDED.address)
+FINAL_AFTER = 70
+"""Blocks after which an earlier block is final."""
 
 
 @pytest_asyncio.fixture
@@ -95,6 +97,9 @@ async def test_a_wallet_comes_works_and_goes_while_the_instance_runs(
 
         drained = await wallet(instance, "drain", NAME)
         assert "within a second it signs nothing new" in drained.err
+
+        assert not (await row(instance))["isDrained"]
+        await instance.rpc("anvil_mine", hex(FINAL_AFTER))
 
         async def is_drained() -> bool:
             return bool((await row(instance))["isDrained"])

@@ -124,6 +124,6 @@ def _consequences(work: WalletWork, cause: str | None) -> list[str]:
         roles = "MINTER" if work.row.kind == "mint" else "RELAYER and REDEEMER"
         sentences.append(
             f"Its thief can still use it: have the guardian revoke its roles ({roles}) now, and "
-            "see docs/operations.md, A wallet's key is stolen."
+            "follow docs/stolen-key.md."
         )
     return sentences
