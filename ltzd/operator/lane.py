@@ -16,8 +16,8 @@ from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import NodeUnavailable, Unavailable
-from ltzd.operator import lane_gauges
 from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
+from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
