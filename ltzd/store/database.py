@@ -6,8 +6,9 @@ state, so the pool's reset (a round trip) is off. Locks and LISTEN have connecti
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -71,6 +72,13 @@ async def _prepare(connection: Connection) -> None:
         encoder=lambda value: msgspec.json.encode(value).decode(),
         decoder=msgspec.json.decode,
     )
+
+
+async def _prepare_and_check(
+    check: Callable[[Connection], Awaitable[None]], connection: Connection
+) -> None:
+    await _prepare(connection)
+    await check(connection)
 
 
 async def _leave_as_is(_connection: Connection) -> None:
@@ -149,9 +157,11 @@ async def open_pool(
     ceiling: int | None = None,
     open_at_start: int = 2,
     wait_seconds: float = _COMMAND_SECONDS,
+    check: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> Pool:
     """A pool whose sessions have the application name `name`; it may grow up to `ceiling`.
 
+    `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
     URL; neither if `open_at_start` is 0.
     """
@@ -162,7 +172,7 @@ async def open_pool(
         limit=size,
         min_size=min(open_at_start, size),
         max_size=max(size, ceiling or 0),
-        init=_prepare,
+        init=_prepare if check is None else partial(_prepare_and_check, check),
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,
