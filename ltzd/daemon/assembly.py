@@ -162,6 +162,7 @@ async def open_daemon(
                 wakeups,
                 # The users that this process is meeting are rewards on their way to a mint lane.
                 InProcessHooks(hashes.deliver, lambda: identity.under_way),
+                is_dev=is_dev,
             ),
             stack,
         )

@@ -36,6 +36,7 @@ class FleetDependencies:
     chain: ChainIdentity
     wakeups: WakeupHub
     hooks: InProcessHooks
+    is_dev: bool = False
 
 
 async def build_fleet(
@@ -56,6 +57,7 @@ async def build_fleet(
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
+        adopts_wallets=dependencies.is_dev,
     )
     target = MintTarget(chain.chain_id, chain.ltz)
     url, node = settings.database_url.get_secret_value(), dependencies.node

@@ -22,6 +22,7 @@ from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
@@ -56,6 +57,8 @@ class WalletLane(ABC):
     kind: ClassVar[str]
     channel: ClassVar[str]
     """The wake-up channel of new work."""
+    signs: ClassVar[bool] = True
+    """Whether the lane may ever sign new work."""
 
     def __init__(
         self,
@@ -81,7 +84,13 @@ class WalletLane(ABC):
         self.pause = LanePause(self)
         self.is_serving = False
         self.is_finished = False
-        self.stopped: str | None = None
+        self._stopped: str | None = None
+        self._fence: LaneFence | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """What a person must do before this lane signs again, or None."""
+        return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
     def wallet(self) -> Address:
@@ -94,7 +103,9 @@ class WalletLane(ABC):
     @property
     def is_ready(self) -> bool:
         """Whether new work would be signed at once."""
-        return self.is_serving and self._funds is not None and self._funds.fees is not None
+        is_open = self._fence is not None and self._fence.obstacle is None
+        has_fees = self._funds is not None and self._funds.fees is not None
+        return self.is_serving and is_open and has_fees
 
     @abstractmethod
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
@@ -102,6 +113,10 @@ class WalletLane(ABC):
 
         `used` is the number of nonces that the wallet has used on chain. Raises Stopped.
         """
+
+    @abstractmethod
+    async def _compare_references(self) -> None:
+        """Raises Stopped if the chain has used references that the database has not given out."""
 
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
@@ -158,7 +173,8 @@ class WalletLane(ABC):
             if self.is_finished:
                 return
             pauses = self._policy.pauses
-            await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
+            is_stopped = self._stopped is not None
+            await asyncio.sleep(pauses.after_stop if is_stopped else pauses.between_terms)
 
     async def _run_term(self) -> None:
         """Run one term: take the lock, and work until it is lost."""
@@ -172,8 +188,8 @@ class WalletLane(ABC):
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
-            self.stopped = str(group.exceptions[0])
-            log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+            self._stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
         except* Finished:
             self.is_finished = True
         except* Unavailable as group:
@@ -208,8 +224,11 @@ class WalletLane(ABC):
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
+            fence = LaneFence(context, self._compare_references, self._due.notify, signs=self.signs)
+            await fence.load(connection)
+        self._fence = fence
         health = SignerHealth(self.pause, self._policy.pauses.signer, context.clock)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health, fence)
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
@@ -223,7 +242,7 @@ class WalletLane(ABC):
         )
         # A cause that stopped the last term stops this one before it signs.
         await monitor.check_mined()
-        self.is_serving, self.stopped = True, None
+        self.is_serving, self._stopped = True, None
         lane_gauges.LANES_HELD.set(self, 1)
         log.info(
             "lane.serving",
@@ -240,6 +259,7 @@ class WalletLane(ABC):
                 group.create_task(monitor.run())
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
+                group.create_task(fence.run())
                 group.create_task(_until_lost(term))
                 group.create_task(self._until_finished(lane))
         finally:
@@ -256,7 +276,9 @@ class WalletLane(ABC):
                 f"The {self.kind} wallet was retired and its open mints were given up, so that its "
                 "nonces may have a hole: add another wallet"
             )
-        return await used_nonces(self._node, self.wallet, stored, self.kind)
+        return await used_nonces(
+            self._node, self.wallet, stored, self.kind, adopts=self._policy.adopts_wallets
+        )
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""

@@ -114,7 +114,10 @@ class ReceiptMonitor:
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
         await self._refresh(view, is_urgent=is_urgent)
-        if await self._resubmission.resubmit(oldest, view.head):
+        # Nothing is outbid that signs with the same key.
+        if not self._guard.is_wallet_shared and await self._resubmission.resubmit(
+            oldest, view.head
+        ):
             self._publisher.notify()
         self._publish_again(late)
 
@@ -222,6 +225,8 @@ class ReceiptMonitor:
             if receipt is not Absence.MISSING:
                 return
         use = await self._nonce_uses.foreign_use(view, oldest, used, cursor.final_number)
+        if self._nonce_uses.suspect is not None:
+            await self._guard.found_foreign_use(self._nonce_uses.suspect, oldest.nonce)
         if use is None:
             return
         log.critical("nonce.taken", nonce=oldest.nonce, by=hex_of(use.hash))

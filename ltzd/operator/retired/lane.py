@@ -63,6 +63,7 @@ class RetiredLane(WalletLane):
 
     kind = WATCHED
     channel = WALLETS
+    signs = False
 
     def __init__(
         self,
@@ -91,6 +92,9 @@ class RetiredLane(WalletLane):
         """The next nonce of the database: a thief may have used more, and no term signs."""
         async with session(self._pool) as connection:
             return await lanes.next_nonce(connection, self._chain_id, self.wallet) or 0
+
+    async def _compare_references(self) -> None:
+        """Does nothing: nothing is minted."""
 
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
         async with transaction(self._pool) as connection:

@@ -251,6 +251,8 @@ class FakeNode(Rpc):
     """The number of blocks below the head whose state the node has not pruned."""
     hides_receipts = False
     """True: the node answers null for every receipt, as while it rebuilds its index."""
+    shows_pool = True
+    """False: the node answers `pending` as `latest`, and knows no `txpool_contentFrom`."""
     false_nonce: int | None = None
     """The nonce that the node claims for every wallet."""
     _salt = 0
@@ -324,6 +326,7 @@ class FakeNode(Rpc):
             "eth_call": self._call,
             "eth_estimateGas": self._estimate_gas,
             "eth_sendRawTransaction": self._send_raw_transaction,
+            "txpool_contentFrom": self._pool_of,
         }
 
     # --- the chain ----------------------------------------------------------------------------
@@ -373,6 +376,10 @@ class FakeNode(Rpc):
         self.blocks[-1] = replace(block, transactions=[Done(sent, True, [])])
         self.head.nonces[wallet.address] = nonce + 1
         return sent
+
+    def publish_elsewhere(self, raw: bytes) -> None:
+        """Puts a transaction into the pool that another program has published."""
+        self._take(_sent(raw))
 
     def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
         """Returns all calls that ever arrived, by nonce: two of a nonce are a double spend."""
@@ -654,7 +661,20 @@ class FakeNode(Rpc):
 
     def _transaction_count(self, wallet: str, tag: str | dict[str, Any]) -> Any:
         nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
+        if tag == "pending" and self.shows_pool:
+            pooled = self._pooled_nonces(address_of(wallet))
+            while nonce in pooled:
+                nonce += 1
         return hex(nonce if self.false_nonce is None else self.false_nonce)
+
+    def _pooled_nonces(self, wallet: Address) -> set[int]:
+        return {sent.nonce for sent in self.pool.values() if sent.sender == wallet}
+
+    def _pool_of(self, wallet: str) -> dict[str, Any]:
+        if not self.shows_pool:
+            raise RpcError(-32601, "the method txpool_contentFrom does not exist")
+        nonces = self._pooled_nonces(address_of(wallet))
+        return {"pending": {str(nonce): {} for nonce in nonces}, "queued": {}}
 
     def _balance(self, wallet: str, tag: str | dict[str, Any]) -> str:
         self.balances_after.append(self._state_at(tag).hash)
