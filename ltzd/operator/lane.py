@@ -232,7 +232,9 @@ class WalletLane(ABC):
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
-        publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
+        publisher = Publisher(
+            context, in_flight, work, guard, backoff, broadcast, self._due, self._blocks
+        )
         resubmission = RequestedResubmission(
             self._resubmission(context, in_flight, funds, signer, guard, work),
             RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
