@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.daemon.settings.settings import Settings
@@ -17,9 +18,11 @@ from ltzd.errors import Misconfigured, SignerUnavailable
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet, SignerOpening
 from ltzd.operator.fleet.slot import FleetLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget
+from ltzd.operator.policy import MINT, TREASURY, InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.operator.retired.lane import RetiredLane
+from ltzd.operator.treasury.lane import TreasuryLane
+from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator.wallets import OperatorWallet
@@ -57,8 +60,11 @@ async def build_fleet(
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
+        balance_floors=settings.operator.balance_floors(),
         adopts_wallets=dependencies.is_dev,
     )
+    top_ups = settings.operator.top_ups()
+    _set_gauges(policy, top_ups)
     target = MintTarget(chain.chain_id, chain.ltz)
     url, node = settings.database_url.get_secret_value(), dependencies.node
 
@@ -66,6 +72,9 @@ async def build_fleet(
         if kind == MINT:
             hooks = dependencies.hooks
             return MintLane(pool, url, node, signer, target, wakeups, policy, hooks)
+        if kind == TREASURY:
+            assert top_ups is not None, "only the settings name a treasury"
+            return TreasuryLane(pool, url, node, signer, chain.chain_id, wakeups, policy, top_ups)
         return RelayLane(pool, url, node, signer, chain.chain_id, wakeups, policy)
 
     def grow_pool(lanes: int) -> None:
@@ -90,6 +99,12 @@ async def _opened(wallet: NamedWallet, stack: AsyncExitStack) -> SettingsWallet:
     return SettingsWallet(wallet.place, wallet.kind, lambda: nullcontext(signer), signer.address)
 
 
+def _set_gauges(policy: LanePolicy, top_ups: TopUpPolicy | None) -> None:
+    for kind, floor in policy.balance_floors.items():
+        telemetry.BALANCE_FLOOR_WEI.labels(kind).set(floor)
+    telemetry.TREASURY_DAY_LIMIT_WEI.set(0 if top_ups is None else top_ups.max_wei_per_day)
+
+
 def refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
     """Raises Misconfigured if two settings name the same wallet."""
     seen: dict[Address, SettingsWallet] = {}
@@ -102,6 +117,8 @@ def refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
         places = f"{other.place} and {wallet.place} hold the same key: "
         if other.kind == wallet.kind:
             raise Misconfigured(f"{places}name each wallet once.")
+        if TREASURY in {other.kind, wallet.kind}:
+            raise Misconfigured(f"{places}the treasury must have a key of its own.")
         raise Misconfigured(f"{places}the wallet that relays users' calls must not mint.")
 
 

@@ -16,6 +16,7 @@ from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.sanic_app import App
 from ltzd.http.services import Health, HttpPolicy, Services
+from ltzd.operator.policy import WATCHED
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
@@ -101,6 +102,7 @@ async def _facts(daemon: Daemon) -> StatusFacts:
 
 
 def _lanes(daemon: Daemon) -> list[LaneState]:
+    """A retired wallet that another process watches concerns this process no more."""
     if daemon.fleet is None:
         return []
     failures = daemon.fleet.failures
@@ -113,6 +115,7 @@ def _lanes(daemon: Daemon) -> list[LaneState]:
             lane.balance_wei,
         )
         for lane in daemon.fleet.lanes
+        if lane.is_serving or lane.kind != WATCHED
     ]
 
 

@@ -5,6 +5,8 @@ Units: wei.
 
 from dataclasses import dataclass
 
+import structlog
+
 from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
@@ -13,6 +15,9 @@ from ltzd.operator import lane_gauges
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.store.operator.lanes import Lane
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +31,17 @@ class _Reading:
 class FundsTracker:
     """All values are None before the first `apply`. `fees` is also None while the cap forbids.
 
-    `l1_costs` are those of a rollup, and zero elsewhere.
+    `l1_costs` are those of a rollup, and zero elsewhere. A balance that falls below `floor_wei` is
+    logged.
     """
 
-    def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
+    def __init__(self, node: Node, lane: Lane, policy: FeePolicy, floor_wei: int = 0) -> None:
         self._node = node
         self._wallet = lane.wallet
         self._lane = lane
         self._policy = policy
+        self._floor_wei = floor_wei
+        self._is_low = False
         self.balance: int | None = None
         self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
@@ -74,6 +82,16 @@ class FundsTracker:
     def set_balance(self, balance: int) -> None:
         self.balance = balance
         lane_gauges.BALANCE_WEI.set(self._lane, balance)
+        is_low = balance < self._floor_wei
+        if is_low and not self._is_low:
+            log.error(
+                "balance.below_floor",
+                kind=self._lane.kind,
+                wallet=hex_of(self._wallet),
+                balance_wei=balance,
+                floor_wei=self._floor_wei,
+            )
+        self._is_low = is_low
 
     def forget_fees(self) -> None:
         """Stops the signing while the node does not answer: today's fees may be too low later."""

@@ -17,8 +17,6 @@ from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator import lane_gauges
 from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
-from ltzd.operator.canceller import Canceller
-from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -30,7 +28,9 @@ from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
-from ltzd.operator.resubmission import Resubmission, SignedResubmission
+from ltzd.operator.resubmission.canceller import Canceller
+from ltzd.operator.resubmission.fee_bumper import FeeBumper
+from ltzd.operator.resubmission.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
@@ -219,7 +219,8 @@ class WalletLane(ABC):
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
-        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
+        floor_wei = self._policy.balance_floors.get(self.kind, 0)
+        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees, floor_wei)
         backoff = RefusalBackoff(context.clock)
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:

@@ -20,7 +20,7 @@ from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.nonce_uses import NonceUses
 from ltzd.operator.receipts import Absence, ReceiptReader
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.settlement import Settlement, inclusion_of
 from ltzd.rules.operator.transactions import (

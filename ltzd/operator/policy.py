@@ -1,6 +1,6 @@
 """A lane's settings, and the names of its kinds and of its reasons to wait."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -119,6 +119,7 @@ class LanePolicy:
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go out again.
     `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before a
     dearer attempt goes out.
+    `balance_floors`: the balance in wei, by kind, below which a wallet needs gas money.
     `adopts_wallets`: a wallet that the database does not know may have a history (dev chains).
     """
 
@@ -130,6 +131,7 @@ class LanePolicy:
     replace_after_seconds: float = 15.0
     replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
+    balance_floors: Mapping[str, int] = field(default_factory=dict)
     pauses: LanePauses = field(default_factory=LanePauses)
     adopts_wallets: bool = False
 

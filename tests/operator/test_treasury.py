@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.treasury.lane import TreasuryLane
@@ -14,7 +16,7 @@ from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Pool, transaction
 from ltzd.store.operator import lanes, wallets
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import Address
+from ltzd.values import Address, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
 from tests.support.chain.mint_world import POLICY, true
 from tests.support.relays.lanes import OTHER_RELAYER, RELAYER, RelayWorld, a_relay_world
@@ -267,3 +269,17 @@ async def test_two_processes_of_one_treasury_fill_a_wallet_once(world: RelayWorl
             await mined_until(world, 1)
             await quiet(world)
     assert transfers(world) == [(RELAYER.address, TOP_UP)]
+
+
+async def test_a_balance_that_falls_below_its_floor_is_logged_once(world: RelayWorld) -> None:
+    policy = replace(POLICY, balance_floors={"relay": FLOOR})
+    with capture_logs() as logs:
+        async with world.relaying(policy):
+            await world.some_polls()
+            drain(world)
+            world.node.mine(3)
+            await world.some_polls()
+            world.node.mine(3)
+            await world.some_polls()
+    low = [log for log in logs if log["event"] == "balance.below_floor"]
+    assert [(log["wallet"], log["floor_wei"]) for log in low] == [(hex_of(RELAYER.address), FLOOR)]

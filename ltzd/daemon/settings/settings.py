@@ -50,11 +50,17 @@ from ltzd.daemon.settings.value_types import (
     is_loopback,
     may_reach_this_machine,
 )
-from ltzd.daemon.settings.wallets import NamedWallet, SignerSettings, WalletSettings
+from ltzd.daemon.settings.wallets import (
+    NamedWallet,
+    SignerSettings,
+    TreasurySettings,
+    WalletSettings,
+)
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
 from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -205,6 +211,18 @@ class OperatorSettings(Section):
     """Spec 8: no transaction is sent with a fee above 100 gwei."""
     min_tip_gwei: Annotated[Decimal, Field(ge=0, le=100)] = Decimal("0.1")
     """The least tip, or the least gas price on a chain without base fees (docs/chains.md)."""
+    mint_balance_floor_wei: Annotated[int, Field(ge=0)] = 0
+    """Below it a mint wallet needs gas money: an alert, or a top-up. 0 is no floor."""
+    relay_balance_floor_wei: Annotated[int, Field(ge=0)] = 0
+    treasury: TreasurySettings | None = None
+
+    @model_validator(mode="after")
+    def _treasury_has_a_floor(self) -> Self:
+        if self.treasury is not None and not any(self.balance_floors().values()):
+            raise ValueError(
+                "treasury has no effect without mint_balance_floor_wei or relay_balance_floor_wei"
+            )
+        return self
 
     @model_validator(mode="after")
     def _can_pay_the_least_tip(self) -> Self:
@@ -227,10 +245,24 @@ class OperatorSettings(Section):
                 key_file=self.relay_key_file, password_file=self.relay_password_file
             )
             named.append(NamedWallet("operator.relay_key_file", "relay", signer))
+        if self.treasury is not None:
+            named.append(NamedWallet("operator.treasury", "treasury", self.treasury))
         return named + [
             NamedWallet(f"operator.wallets[{number}]", wallet.kind, wallet)
             for number, wallet in enumerate(self.wallets or ())
         ]
+
+    def balance_floors(self) -> dict[str, int]:
+        """In wei, by kind of wallet; 0 is no floor."""
+        return {"mint": self.mint_balance_floor_wei, "relay": self.relay_balance_floor_wei}
+
+    def top_ups(self) -> TopUpPolicy | None:
+        """Returns None without a treasury."""
+        if self.treasury is None:
+            return None
+        return TopUpPolicy(
+            self.treasury.top_up_wei, self.treasury.max_wei_per_day, self.balance_floors()
+        )
 
     @property
     def max_fee_wei(self) -> int:

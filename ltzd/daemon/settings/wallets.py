@@ -95,12 +95,27 @@ class WalletSettings(SignerSettings):
     kind: WalletKind
 
 
+class TreasurySettings(SignerSettings):
+    """The wallet that fills the others when their balance is below its floor."""
+
+    top_up_wei: Annotated[int, Field(ge=1)]
+    """The amount of each top-up."""
+    max_wei_per_day: Annotated[int, Field(ge=1)]
+    """The most that all top-ups of a UTC day may send together."""
+
+    @model_validator(mode="after")
+    def _can_send_one(self) -> Self:
+        if self.max_wei_per_day < self.top_up_wei:
+            raise ValueError("max_wei_per_day is below top_up_wei, so that no top-up could be sent")
+        return self
+
+
 @dataclass(frozen=True, slots=True)
 class NamedWallet:
     """A wallet that the settings name. `place` is the setting's name, for messages."""
 
     place: str
-    kind: WalletKind
+    kind: WalletKind | Literal["treasury"]
     signer: SignerSettings
 
 

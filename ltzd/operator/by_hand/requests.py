@@ -12,12 +12,12 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
-from ltzd.operator.attempt_signing import AttemptSigning, further_call
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.orders import LaneOrders
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.attempt_signing import AttemptSigning, further_call
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import BumpReason, GasPrice
 from ltzd.rules.operator.requests import (

@@ -30,7 +30,7 @@ from ltzd.operator.policy import (
     LanePolicy,
     MintTarget,
 )
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.retired.mint_rights import MintRevocation
 from ltzd.operator.retired.work import RetiredResubmission, RetiredWork
 from ltzd.operator.send_guard import SendGuard
@@ -82,6 +82,10 @@ class RetiredLane(WalletLane):
         self.wallet_kind = wallet_kind
         self._target = target
         self._revocation: MintRevocation | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_serving
 
     def _outcome_sink(self) -> OutcomeSink:
         if self.wallet_kind == MINT:

@@ -19,7 +19,11 @@ from ltzd.values import Address
 
 @dataclass(frozen=True, slots=True)
 class TopUpTarget:
-    """A wallet that may get a top-up; `given_out` is its lane's next nonce."""
+    """A wallet that may get a top-up; `given_out` is its lane's next nonce.
+
+    `has_displaced`: something else has signed with its key, and no person has accounted for that
+    (`ltzd lane adopt`).
+    """
 
     wallet: Address
     kind: str
@@ -44,9 +48,10 @@ async def targets(connection: Connection, chain_id: int) -> list[TopUpTarget]:
                EXISTS (SELECT FROM transactions t
                         WHERE t.chain_id = w.chain_id AND t.to_address = w.wallet
                           AND t.kind = 'top_up' AND t.state IN ('signed', 'published', 'mined')),
-               EXISTS (SELECT FROM transactions t
-                        WHERE t.chain_id = w.chain_id AND t.wallet = w.wallet
-                          AND t.state = 'displaced')
+               l.foreign_use IS NOT NULL
+               OR EXISTS (SELECT FROM transactions t
+                           WHERE t.chain_id = w.chain_id AND t.wallet = w.wallet
+                             AND t.state = 'displaced' AND t.nonce >= l.resumed_nonce)
           FROM operator_wallets w
           JOIN lanes l ON l.chain_id = w.chain_id AND l.wallet = w.wallet
          WHERE w.chain_id = $1 AND w.kind IN ('mint', 'relay')

@@ -26,7 +26,7 @@ _PATIENCE_SECONDS = 0.25
 async def further_call(
     connection: Connection, signer: TransactionSigner, tx: OpenTransaction
 ) -> TransactionCall:
-    """What another attempt does: the intent's call, or the self-transfer that cancels it."""
+    """The call of another attempt: the intent's call, or the self-transfer that cancels it."""
     if tx.tx.is_abandoned:
         return signer.self_transfer()
     to, data = await transactions.read_call(connection, tx.id)
