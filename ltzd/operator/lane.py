@@ -16,7 +16,6 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
 from ltzd.operator import lane_gauges
-from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -30,6 +29,7 @@ from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
 from ltzd.operator.resubmission.fee_bumper import FeeBumper
+from ltzd.operator.resubmission.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.resubmission.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth

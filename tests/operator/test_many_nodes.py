@@ -220,7 +220,8 @@ async def test_a_lane_that_stands_still_for_disputed_receipts_says_so(world: Rel
         await world.ask()
 
         async def is_told() -> bool:
-            return await value(world.observer, "SELECT paused_for FROM lanes") == "receipts"
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason == "receipts"
 
         await until(is_told)
         del liar.forged_receipts[sent.hash]
@@ -228,7 +229,8 @@ async def test_a_lane_that_stands_still_for_disputed_receipts_says_so(world: Rel
         await world.settled("mined", "published")
 
         async def is_over() -> bool:
-            return await value(world.observer, "SELECT paused_for FROM lanes") is None
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason is None
 
         await until(is_over)
 
