@@ -196,7 +196,7 @@ class ReceiptMonitor:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._work.on_reverted()
+                self._work.on_reverted(tx, inclusion)
         self._publisher.notify()
         return view
 
