@@ -18,6 +18,7 @@ from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 
 
@@ -28,7 +29,7 @@ class MintLane(WalletLane):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         signer: WalletSigner,
         target: MintTarget,
@@ -36,7 +37,7 @@ class MintLane(WalletLane):
         policy: LanePolicy,
         hooks: InProcessHooks | None = None,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
+        super().__init__(pool, leases, node, signer, target.chain_id, wakeups, policy)
         self._target = target
         self._hooks = hooks or InProcessHooks()
         self._references = LaneReferences()
@@ -63,24 +64,29 @@ class MintLane(WalletLane):
             context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
         )
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
-        """Check the references against the chain, then count the epoch up."""
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet, target = self._signer.address, self._target
-        first_seq = await self._check_references()
+        async with session(self._pool) as connection:
+            counter = await lanes.next_seq(connection, target.chain_id, target.ltz)
+        first_seq = await self._first_seq() if counter is None else counter
         async with transaction(self._pool) as connection:
             await lanes.create_counter(connection, target.chain_id, target.ltz, first_seq)
-            lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
+            lane = await lanes.begin_term(
+                connection, target.chain_id, wallet, self.kind, first_nonce
+            )
             next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
             self._references = await lanes.references(connection, target.chain_id, wallet)
         assert next_nonce is not None
         return lane, next_nonce
 
-    async def _check_references(self) -> int:
-        """The counter, after a check that LTZ has minted no reference which is not given out.
+    async def _first_seq(self) -> int:
+        """Where a new database begins to count on a used LTZ: above every used reference."""
+        view = await ChainView.newest(self._node)
+        return await references.first_free_seq(view, self._target.ltz)
 
-        These are all references at or above the counter, and the rest of the lane's own words
-        (contracts.md, refWord). Without a counter (a new database on a used LTZ) counting begins
-        above every used reference. Raises Stopped.
+    async def _compare_references(self) -> None:
+        """Checks all references at or above the counter, and the rest of the lane's own words
+        (contracts.md, refWord).
         """
         target = self._target
         # Before the rows: other lanes go on, and store each reference before LTZ can mint it.
@@ -88,10 +94,5 @@ class MintLane(WalletLane):
         async with session(self._pool) as connection:
             counter = await lanes.next_seq(connection, target.chain_id, target.ltz)
             held = await lanes.references(connection, target.chain_id, self.wallet)
-        if counter is None:
-            return await references.first_free_seq(view, target.ltz)
+        assert counter is not None, "the term began with a counter"
         await references.check_references(view, target.ltz, counter, held)
-        return counter
-
-    async def _compare_references(self) -> None:
-        await self._check_references()

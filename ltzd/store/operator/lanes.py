@@ -101,21 +101,26 @@ async def report_watching(connection: Connection, lane: Lane, reason: str) -> No
         raise LaneLost("Another process serves this lane")
 
 
-async def report_pause(
-    connection: Connection, chain_id: int, wallet: Address, paused_for: str
-) -> None:
-    """Record that the holder of the lane's lock cannot begin a term; nothing is signed."""
-    await connection.execute(
+async def report_pause(connection: Connection, lane: Lane, paused_for: str) -> None:
+    """Record why the lane's holder cannot begin its work; such a lane is not served.
+
+    Raises LaneLost if another process holds the lane.
+    """
+    done = await connection.fetchval(
         """
         UPDATE lanes
-           SET paused_for = $3::text, paused_seen_at = now(),
-               paused_since = CASE WHEN paused_for = $3::text THEN paused_since ELSE now() END
-         WHERE chain_id = $1 AND wallet = $2
+           SET paused_for = $4::text, paused_seen_at = now(),
+               paused_since = CASE WHEN paused_for = $4::text THEN paused_since ELSE now() END
+         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+     RETURNING true
         """,
-        chain_id,
-        wallet,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
         paused_for,
     )
+    if not done:
+        raise LaneLost("Another process serves this lane")
 
 
 async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
