@@ -75,9 +75,8 @@ class PauseBackoff:
 class LanePauses:
     """How long a lane waits before it tries again. Units: seconds.
 
-    `lock` passes between two attempts to take the lane's lock while another process holds it.
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
-    its lock keeps the reason of its last term, `status` is the shortest time between two writes of
+    its lease keeps the reason of its last term, `status` is the shortest time between two writes of
     the lane's row. A node that shows a block for `missing_receipt` without the receipt of a
     transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
     have not reached its block.
@@ -88,7 +87,6 @@ class LanePauses:
     comparisons of the wallet's nonce with the database's.
     """
 
-    lock: float = 0.5
     between_terms: float = 0.5
     after_stop: float = 10.0
     standby: float = 5.0

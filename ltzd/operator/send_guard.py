@@ -97,16 +97,16 @@ class SendGuard:
         limit = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
         return max(0, limit - self._in_flight.count())
 
-    def is_soon_mined(self, gas: int) -> bool:
-        """Whether `gas` more, with all that is in flight, fits into two blocks.
+    def is_soon_mined(self, gas: int, lanes: int = 1) -> bool:
+        """Whether `gas` more, with all in flight, fits into this lane's share of two blocks.
 
         Transactions are mined in the order of their nonces, so a new one waits for everything in
-        flight.
+        flight. `lanes` lanes share the blocks.
         """
         limit = self._funds.block_gas_limit
         if limit is None or self._in_flight.count() < _ALWAYS_IN_FLIGHT:
             return True
-        return self._in_flight.gas() + gas <= _BLOCKS_IN_FLIGHT * limit
+        return self._in_flight.gas() + gas <= _BLOCKS_IN_FLIGHT * limit // lanes
 
     def can_afford(self, max_cost_wei: int) -> bool:
         return self._funds.can_afford(max_cost_wei, self._in_flight.reserved_wei())

@@ -15,6 +15,7 @@ from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
+from ltzd.store.operator.leases import Leases
 from ltzd.values import Hash32, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode, SentTransaction
 from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
@@ -42,7 +43,7 @@ ADOPTING = replace(PATIENT, adopts_wallets=True)
 async def lane_on(
     world: RelayWorld, node: Node, policy: LanePolicy = PATIENT
 ) -> AsyncIterator[RelayLane]:
-    lane = RelayLane(world.pool, world.url, node, RELAYER, CHAIN_ID, world.wakeups, policy)
+    lane = RelayLane(world.pool, Leases(world.url), node, RELAYER, CHAIN_ID, world.wakeups, policy)
     async with running(lane.run()):
         yield lane
 
@@ -448,7 +449,7 @@ async def test_balance_and_mint_limit_are_read_after_the_same_blocks(world: Rela
     async with a_fake_pool(*nodes) as pool:
         lane = MintLane(
             world.pool,
-            world.url,
+            Leases(world.url),
             pool.node(),
             MINTER,
             MintTarget(CHAIN_ID, LTZ_AT),

@@ -18,6 +18,7 @@ from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes
+from ltzd.store.operator.leases import Leases
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, minted_log, transfer_log
 from tests.support.chain.fake_pool import a_fake_pool
@@ -53,7 +54,7 @@ def retired_lane(
 ) -> RetiredLane:
     return RetiredLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         node or world.node.node,
         signer.address,
         kind,
@@ -87,7 +88,7 @@ async def watching(
 async def minting(world: RelayWorld, signer: Signer = OTHER_MINTER) -> AsyncIterator[MintLane]:
     lane = MintLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         world.node.node,
         signer,
         MintTarget(CHAIN_ID, LTZ_AT),

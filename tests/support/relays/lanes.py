@@ -19,6 +19,7 @@ from ltzd.rules.relayer.calls import RelayPlan, RelayProgress, RequestedClaim
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import claims, relays
 from ltzd.store.relayer.claims import ClaimedRelay
@@ -136,7 +137,7 @@ class RelayWorld(World):
     ) -> AsyncIterator[RelayLane]:
         """Runs a lane, which is cancelled at the end of the block."""
         lane = RelayLane(
-            self.pool, self.url, self.node.node, signer, CHAIN_ID, self.wakeups, policy
+            self.pool, Leases(self.url), self.node.node, signer, CHAIN_ID, self.wakeups, policy
         )
         async with running(lane.run()):
             yield lane
