@@ -233,7 +233,8 @@ class Relayer:
             answers = await view.views(views) if views else []
         except RpcError as error:
             raise NodeUnavailable(f"eth_call: {error.message}") from error
-        return decoded.plan(answers, await self._wallets.all())
+        accepted, offered = await self._wallets.accepted(), await self._wallets.offered()
+        return decoded.plan(answers, accepted, offered)
 
     async def _simulate(
         self,
@@ -245,7 +246,7 @@ class Relayer:
         view: ChainView,
     ) -> NewRelay:
         """Raises TransactionFailed for a call that would revert and has no idempotency key."""
-        sender = plan.wallet or await self._wallets.first()
+        sender = plan.wallet or await self._wallets.sender()
         new = NewRelay(
             plan=plan,
             gas_limit=0,

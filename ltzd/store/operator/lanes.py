@@ -112,21 +112,6 @@ async def report_pause(
     )
 
 
-async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
-    """Wallets whose lane was served within the last minute, the highest nonce first."""
-    rows = await connection.fetch(
-        """
-        SELECT wallet FROM lanes
-         WHERE chain_id = $1 AND kind = $2 AND served_at > now() - make_interval(secs => $3)
-         ORDER BY next_nonce DESC, wallet
-        """,
-        chain_id,
-        kind,
-        SHOWN_FOR_SECONDS,
-    )
-    return [Address(row[0]) for row in rows]
-
-
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:
     """The next reference's seq; returns None before the counter is created."""
     seq: int | None = await connection.fetchval(

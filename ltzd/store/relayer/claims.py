@@ -1,9 +1,9 @@
 """Claims of queued relays by lanes, and the signed transactions that lanes store for them.
 
-A claim is a lane's short right to sign a relay: `relays.claimed_by` names the wallet. It is
-committed before the relay is signed, since the signer may be at the other end of a network, and it
-stays in the row once the relay is sent. A claim excludes no lane for good: the claim of a lane that
-is not alive may be taken over, and `store_signed` stores what the lane still holds and nothing
+A claim is a lane's short right to sign a relay: `relays.claimed_by` names the wallet. The lane
+commits its claims before it signs, since the signer may be at the other end of a network. The
+column stays as it is once the relay is sent. A claim excludes no lane for good: claims of a lane
+that is not alive may be taken over, and `store_signed` stores what the lane still holds and nothing
 else.
 
 The relays of one user are sent in the order of their ids, over all lanes: a lane takes a relay if
