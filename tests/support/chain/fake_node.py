@@ -269,6 +269,8 @@ class FakeNode(Rpc):
 
         self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
+        self.balances: dict[Address, int] = {}
+        """Balances that differ from `balance`."""
         self.final_depth: int | None = 64
         """None: the node reports no finality."""
         self.mines_at_once = False
@@ -651,9 +653,9 @@ class FakeNode(Rpc):
         nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
         return hex(nonce if self.false_nonce is None else self.false_nonce)
 
-    def _balance(self, _wallet: str, tag: str | dict[str, Any]) -> str:
+    def _balance(self, wallet: str, tag: str | dict[str, Any]) -> str:
         self.balances_after.append(self._state_at(tag).hash)
-        return hex(self.balance)
+        return hex(self.balances.get(address_of(wallet), self.balance))
 
     def _code(self, address: str, _tag: str) -> str:
         return "0x60" if address_of(address) in {LTZ_AT, *OTHERS_AT} else "0x"
