@@ -36,7 +36,7 @@ LtzdError
 │   └── LaneLost              another process took over the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
-└── Broken                ltzd's developers: an invariant failed, and the daemon stops
+└── Broken                ltzd's developers: an invariant failed; the daemon, or its lane, stops
     └── IllegalTransition
 
 This module does not depend on HTTP; `http/errors.py` maps the classes to statuses. Callers see

@@ -238,6 +238,21 @@ RESERVED_WEI = _gauge(
     "ltzd_operator_reserved_wei", "Maximum gas cost of all transactions in flight", "kind"
 )
 BALANCE_WEI = _gauge("ltzd_operator_balance_wei", "Native balance of the lane's wallet", "kind")
+BALANCE_FLOOR_WEI = _gauge(
+    "ltzd_operator_balance_floor_wei",
+    "The balance below which a wallet needs a top-up, from the settings; 0 is no floor",
+    "kind",
+)
+TREASURY_DAY_WEI = _gauge(
+    "ltzd_operator_treasury_day_wei", "The top-ups that the treasury has signed this UTC day"
+)
+TREASURY_DAY_LIMIT_WEI = _gauge(
+    "ltzd_operator_treasury_day_limit_wei", "The most that the treasury may send in a UTC day"
+)
+FOREIGN_WALLETS = _gauge(
+    "ltzd_operator_foreign_wallets",
+    "Active wallets that another holder of their key has signed with: they get no top-ups",
+)
 BASE_FEE_WEI = _gauge(
     "ltzd_operator_base_fee_wei", "The next block's base fee, as last read", "kind"
 )
@@ -245,6 +260,11 @@ HELD_BY_CAP = _gauge(
     "ltzd_operator_held_by_cap", "1 while transactions wait because fees are above the cap", "kind"
 )
 LANES_HELD = _gauge("ltzd_operator_lanes_held", "Lanes that this process holds", "kind")
+LANE_FAILURES = _counter(
+    "ltzd_operator_lane_failures_total",
+    "Lanes that an error in ltzd has ended; each begins again after a pause",
+    "kind",
+)
 LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "kind", "reason")
 
 # --- indexer ------------------------------------------------------------------------------------

@@ -15,8 +15,11 @@ from ltzd.cli.books import command as books_command
 from ltzd.cli.brand import commands as brand_commands
 from ltzd.cli.deploy import command as deploy_command
 from ltzd.cli.event import commands as event_commands
+from ltzd.cli.key import commands as key_commands
+from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
+from ltzd.cli.tx import commands as tx_commands
 from ltzd.cli.wallets import commands as wallet_commands
 from ltzd.cli.webhooks import commands as webhook_commands
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
@@ -47,6 +50,9 @@ app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
 app.add_typer(webhook_commands.app, name="webhooks")
 app.add_typer(wallet_commands.app, name="wallets")
+app.add_typer(key_commands.app, name="key")
+app.add_typer(lane_commands.app, name="lane")
+app.add_typer(tx_commands.app, name="tx")
 app.command()(deploy_command.deploy)
 app.command()(books_command.books)
 app.command()(sign.sign)

@@ -33,8 +33,8 @@ from ltzd.chain.pool.chain_check import ExpectedChain
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.watch import NodeWatch
 from ltzd.chain.relayer.calls import RelayContracts
-from ltzd.chain.signing import Signer
 from ltzd.daemon.chain_identity import chain_of
+from ltzd.daemon.fleet import FleetDependencies, build_fleet
 from ltzd.daemon.follower import build_follower, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
@@ -43,13 +43,10 @@ from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
-from ltzd.errors import Misconfigured
 from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
-from ltzd.operator.lane import WalletLane
-from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
-from ltzd.operator.relays.lane import RelayLane
+from ltzd.operator.fleet.fleet import LaneFleet
+from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
@@ -63,6 +60,7 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator import wallets
 from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
@@ -92,7 +90,7 @@ class Daemon:
     domains: DomainVerification
     payments: Payments
     site: SiteServices
-    lanes: tuple[WalletLane, ...]
+    fleet: LaneFleet | None
     heads: NewHeads
     follower: Follower | None
     sender: Sender | None
@@ -155,6 +153,19 @@ async def open_daemon(
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
         )
+        fleet = await build_fleet(
+            settings,
+            FleetDependencies(
+                pools.operator,
+                Node(nodes.client("operator")),
+                chain,
+                wakeups,
+                # The users that this process is meeting are rewards on their way to a mint lane.
+                InProcessHooks(hashes.deliver, lambda: identity.under_way),
+                is_dev=is_dev,
+            ),
+            stack,
+        )
         yield Daemon(
             settings=settings,
             pools=pools,
@@ -203,15 +214,7 @@ async def open_daemon(
                 stack,
                 is_dev=is_dev,
             ),
-            lanes=_lanes(
-                settings,
-                pools.operator,
-                Node(nodes.client("operator")),
-                chain,
-                wakeups,
-                hashes,
-                identity,
-            ),
+            fleet=fleet,
             heads=heads,
             follower=(
                 build_follower(
@@ -232,8 +235,9 @@ async def open_daemon(
 
 
 async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
-    needed = settings.database.policy().total(settings.roles)
     async with database.session(pool) as connection:
+        lanes = max(len(settings.operator.named_wallets()), await wallets.count_served(connection))
+        needed = settings.database.policy().total(settings.roles, lanes)
         allowed = await database.connections_allowed(connection)
     if needed > allowed:
         log.warning(
@@ -319,34 +323,3 @@ def _relay_context(
 ) -> RelayContext:
     contracts = RelayContracts(chain.chain_id, **settings.contracts.addresses())
     return RelayContext.create(pool, wakeups, node, contracts, settings.operator.fees())
-
-
-def _lanes(
-    settings: Settings,
-    pool: Pool,
-    node: Node,
-    chain: ChainIdentity,
-    wakeups: WakeupHub,
-    hashes: MintHashWaiters,
-    identity: IdentityProvider,
-) -> tuple[WalletLane, ...]:
-    """The users that this process is meeting are rewards on their way to its mint lane."""
-    if "operator" not in settings.roles:
-        return ()
-    minter, relay = Signer(settings.operator.minter_key()), Signer(settings.operator.relay_key())
-    if minter.address == relay.address:
-        raise Misconfigured(
-            "operator.minter_key_file and operator.relay_key_file hold the same key: the wallet "
-            "that relays users' calls must not mint."
-        )
-    url = settings.database_url.get_secret_value()
-    policy = LanePolicy(
-        max_in_flight=settings.operator.max_in_flight,
-        fees=settings.operator.fees(),
-    )
-    target = MintTarget(chain.chain_id, chain.ltz)
-    process = InProcessHooks(hashes.deliver, lambda: identity.under_way)
-    return (
-        MintLane(pool, url, node, minter, target, wakeups, policy, process),
-        RelayLane(pool, url, node, relay, chain.chain_id, wakeups, policy),
-    )

@@ -136,7 +136,7 @@ async def _wait_until_working(daemon: Daemon) -> None:
     deadline = loop_time() + _READY_TIMEOUT_SECONDS
     while loop_time() < deadline:
         follower = daemon.follower
-        if all(lane.is_ready or lane.stopped for lane in daemon.lanes) and (
+        if (daemon.fleet is None or daemon.fleet.is_settled) and (
             follower is None or follower.is_serving
         ):
             return
@@ -174,7 +174,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
-    loops += [lane.run() for lane in daemon.lanes]
+    if daemon.fleet is not None:
+        loops.append(daemon.fleet.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
     if daemon.sender is not None:

@@ -16,6 +16,7 @@ from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.sanic_app import App
 from ltzd.http.services import Health, HttpPolicy, Services
+from ltzd.operator.policy import WATCHED
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
@@ -82,6 +83,8 @@ def admin_app(daemon: Daemon) -> App:
             roles=daemon.settings.roles,
             facts=lambda: _facts(daemon),
             lanes=lambda: _lanes(daemon),
+            reasons=lambda: _wallet_faults(daemon, required=True),
+            warnings=lambda: _wallet_faults(daemon, required=False),
             nodes=daemon.nodes.reports,
             measure=lambda: _measure(daemon),
         ),
@@ -99,10 +102,25 @@ async def _facts(daemon: Daemon) -> StatusFacts:
 
 
 def _lanes(daemon: Daemon) -> list[LaneState]:
+    """A retired wallet that another process watches concerns this process no more."""
+    if daemon.fleet is None:
+        return []
+    failures = daemon.fleet.failures
     return [
-        LaneState(lane.wallet, lane.kind, lane.is_serving, lane.stopped, lane.balance_wei)
-        for lane in daemon.lanes
+        LaneState(
+            lane.wallet,
+            lane.kind,
+            lane.is_serving,
+            lane.stopped or failures.get(lane.wallet),
+            lane.balance_wei,
+        )
+        for lane in daemon.fleet.lanes
+        if lane.is_serving or lane.kind != WATCHED
     ]
+
+
+def _wallet_faults(daemon: Daemon, *, required: bool) -> list[str]:
+    return [] if daemon.fleet is None else daemon.fleet.faults(required=required)
 
 
 def _measure(daemon: Daemon) -> None:

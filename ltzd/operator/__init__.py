@@ -4,5 +4,6 @@
 the wallet's lock. `mints` is the lane that mints queued rewards, `relays` the lanes that send
 users' relays. During a term the `publisher` signs what is due and hands bytes to the node, and the
 `monitor` follows them to finality, together with the `fee_bumper` and the `canceller`. What
-happens to a transaction is decided in `rules/operator/transactions.py`. Begin with `lane`.
+happens to a transaction is decided in `rules/operator/transactions.py`. `fleet` begins and ends the
+lanes of a process as wallets come and go. Begin with `lane`.
 """

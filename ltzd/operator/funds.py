@@ -5,14 +5,19 @@ Units: wei.
 
 from dataclasses import dataclass
 
-from ltzd import telemetry
+import structlog
+
 from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
+from ltzd.operator import lane_gauges
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.store.operator.lanes import Lane
+from ltzd.values import hex_of
+
+log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +31,17 @@ class _Reading:
 class FundsTracker:
     """All values are None before the first `apply`. `fees` is also None while the cap forbids.
 
-    `l1_costs` are those of a rollup, and zero elsewhere.
+    `l1_costs` are those of a rollup, and zero elsewhere. A balance that falls below `floor_wei` is
+    logged.
     """
 
-    def __init__(self, node: Node, lane: Lane, policy: FeePolicy) -> None:
+    def __init__(self, node: Node, lane: Lane, policy: FeePolicy, floor_wei: int = 0) -> None:
         self._node = node
         self._wallet = lane.wallet
-        self._kind = lane.kind
+        self._lane = lane
         self._policy = policy
+        self._floor_wei = floor_wei
+        self._is_low = False
         self.balance: int | None = None
         self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
@@ -62,8 +70,8 @@ class FundsTracker:
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
         self.block_gas_limit = reading.view.head.gas_limit
         self.set_balance(reading.balance)
-        telemetry.BASE_FEE_WEI.labels(self._kind).set(gas_price.base_fee)
-        telemetry.HELD_BY_CAP.labels(self._kind).set(self.fees is None)
+        lane_gauges.BASE_FEE_WEI.set(self._lane, gas_price.base_fee)
+        lane_gauges.HELD_BY_CAP.set(self._lane, self.fees is None)
 
     async def read_balance(self, view: ChainView) -> int:
         """Read what `set_balance` then sets, once for each view. Raises NodeUnavailable."""
@@ -73,7 +81,17 @@ class FundsTracker:
 
     def set_balance(self, balance: int) -> None:
         self.balance = balance
-        telemetry.BALANCE_WEI.labels(self._kind).set(balance)
+        lane_gauges.BALANCE_WEI.set(self._lane, balance)
+        is_low = balance < self._floor_wei
+        if is_low and not self._is_low:
+            log.error(
+                "balance.below_floor",
+                kind=self._lane.kind,
+                wallet=hex_of(self._wallet),
+                balance_wei=balance,
+                floor_wei=self._floor_wei,
+            )
+        self._is_low = is_low
 
     def forget_fees(self) -> None:
         """Stops the signing while the node does not answer: today's fees may be too low later."""

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
+from ltzd.operator import lane_gauges
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
@@ -79,6 +80,9 @@ class InFlightTransactions:
 
     def contains(self, nonce: int) -> bool:
         return nonce in self._by_nonce
+
+    def with_id(self, id_: int) -> OpenTransaction | None:
+        return next((tx for tx in self._by_nonce.values() if tx.id == id_), None)
 
     def current(self, tx: OpenTransaction) -> OpenTransaction | None:
         """The transaction as it is now, or None if it has left or has another newest attempt."""
@@ -306,8 +310,8 @@ class InFlightTransactions:
     # Metrics
 
     def _set_gauges(self) -> None:
-        telemetry.IN_FLIGHT.labels(self._lane.kind).set(len(self._by_nonce))
-        telemetry.RESERVED_WEI.labels(self._lane.kind).set(self.reserved_wei())
+        lane_gauges.IN_FLIGHT.set(self._lane, len(self._by_nonce))
+        lane_gauges.RESERVED_WEI.set(self._lane, self.reserved_wei())
 
     def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
         age = datetime.now(UTC) - tx.created_at

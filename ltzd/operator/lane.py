@@ -11,16 +11,16 @@ from typing import ClassVar
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
-from ltzd.operator.canceller import Canceller
-from ltzd.operator.fee_bumper import FeeBumper
+from ltzd.operator import lane_gauges
+from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
@@ -28,7 +28,9 @@ from ltzd.operator.pausing import LanePause
 from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
-from ltzd.operator.resubmission import Resubmission, SignedResubmission
+from ltzd.operator.resubmission.canceller import Canceller
+from ltzd.operator.resubmission.fee_bumper import FeeBumper
+from ltzd.operator.resubmission.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
@@ -55,6 +57,8 @@ class WalletLane(ABC):
     kind: ClassVar[str]
     channel: ClassVar[str]
     """The wake-up channel of new work."""
+    signs: ClassVar[bool] = True
+    """Whether the lane may ever sign new work."""
 
     def __init__(
         self,
@@ -77,10 +81,16 @@ class WalletLane(ABC):
         self._blocks = wakeups.subscribe(BLOCKS)
         self._orders_due = wakeups.subscribe(WALLETS)
         self._funds: FundsTracker | None = None
-        self.pause = LanePause(self.kind)
+        self.pause = LanePause(self)
         self.is_serving = False
         self.is_finished = False
-        self.stopped: str | None = None
+        self._stopped: str | None = None
+        self._fence: LaneFence | None = None
+
+    @property
+    def stopped(self) -> str | None:
+        """What a person must do before this lane signs again, or None."""
+        return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
     def wallet(self) -> Address:
@@ -93,7 +103,9 @@ class WalletLane(ABC):
     @property
     def is_ready(self) -> bool:
         """Whether new work would be signed at once."""
-        return self.is_serving and self._funds is not None and self._funds.fees is not None
+        is_open = self._fence is not None and self._fence.obstacle is None
+        has_fees = self._funds is not None and self._funds.fees is not None
+        return self.is_serving and is_open and has_fees
 
     @abstractmethod
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
@@ -101,6 +113,10 @@ class WalletLane(ABC):
 
         `used` is the number of nonces that the wallet has used on chain. Raises Stopped.
         """
+
+    @abstractmethod
+    async def _compare_references(self) -> None:
+        """Raises Stopped if the chain has used references that the database has not given out."""
 
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
@@ -138,6 +154,12 @@ class WalletLane(ABC):
 
         Stands by while another process has the lock.
         """
+        try:
+            await self._run_terms()
+        finally:
+            lane_gauges.remove(self)
+
+    async def _run_terms(self) -> None:
         while True:
             # In its own task: a task group that fails loses a cancellation that comes meanwhile.
             term = asyncio.create_task(self._run_term())
@@ -151,22 +173,23 @@ class WalletLane(ABC):
             if self.is_finished:
                 return
             pauses = self._policy.pauses
-            await asyncio.sleep(pauses.between_terms if self.stopped is None else pauses.after_stop)
+            is_stopped = self._stopped is not None
+            await asyncio.sleep(pauses.after_stop if is_stopped else pauses.between_terms)
 
     async def _run_term(self) -> None:
         """Run one term: take the lock, and work until it is lost."""
         name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
         # A lane that stands by behind another process waits for nothing but the lock.
         standing_by = asyncio.get_running_loop().call_later(
-            self._policy.pauses.standby, self.pause.set, None
+            self._policy.pauses.standby, self._stand_by
         )
         try:
             async with locks.hold_lock(self._database_url, name, self._policy.pauses.lock) as term:
                 standing_by.cancel()
                 await self._serve_with_node(term)
         except* Stopped as group:
-            self.stopped = str(group.exceptions[0])
-            log.critical("lane.stopped", kind=self.kind, reason=self.stopped)
+            self._stopped = str(group.exceptions[0])
+            log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
         except* Finished:
             self.is_finished = True
         except* Unavailable as group:
@@ -174,7 +197,12 @@ class WalletLane(ABC):
         finally:
             standing_by.cancel()
             self.is_serving = False
-            telemetry.LANES_HELD.labels(self.kind).set(0)
+            lane_gauges.LANES_HELD.set(self, 0)
+
+    def _stand_by(self) -> None:
+        """Show nothing more of a wallet that another process serves."""
+        self.pause.set(None)
+        lane_gauges.remove(self)
 
     async def _serve_with_node(self, term: LockTerm) -> None:
         """Without a node no term begins; the lane's row says so while this process has the lock."""
@@ -191,25 +219,32 @@ class WalletLane(ABC):
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
-        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees)
+        floor_wei = self._policy.balance_floors.get(self.kind, 0)
+        self._funds = funds = FundsTracker(self._node, lane, self._policy.fees, floor_wei)
         backoff = RefusalBackoff(context.clock)
         orders = LaneOrders(lane)
         async with session(self._pool) as connection:
             await orders.refresh(connection)
+            fence = LaneFence(context, self._compare_references, self._due.notify, signs=self.signs)
+            await fence.load(connection)
+        self._fence = fence
         health = SignerHealth(self.pause, self._policy.pauses.signer, context.clock)
-        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health)
+        guard = SendGuard(context, in_flight, funds, self.pause, backoff, orders, health, fence)
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
         publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
-        resubmission = self._resubmission(context, in_flight, funds, signer, guard, work)
+        resubmission = RequestedResubmission(
+            self._resubmission(context, in_flight, funds, signer, guard, work),
+            RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
+        )
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
         # A cause that stopped the last term stops this one before it signs.
         await monitor.check_mined()
-        self.is_serving, self.stopped = True, None
-        telemetry.LANES_HELD.labels(self.kind).set(1)
+        self.is_serving, self._stopped = True, None
+        lane_gauges.LANES_HELD.set(self, 1)
         log.info(
             "lane.serving",
             kind=self.kind,
@@ -225,6 +260,7 @@ class WalletLane(ABC):
                 group.create_task(monitor.run())
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
+                group.create_task(fence.run())
                 group.create_task(_until_lost(term))
                 group.create_task(self._until_finished(lane))
         finally:
@@ -241,7 +277,9 @@ class WalletLane(ABC):
                 f"The {self.kind} wallet was retired and its open mints were given up, so that its "
                 "nonces may have a hole: add another wallet"
             )
-        return await used_nonces(self._node, self.wallet, stored, self.kind)
+        return await used_nonces(
+            self._node, self.wallet, stored, self.kind, adopts=self._policy.adopts_wallets
+        )
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""
@@ -260,6 +298,8 @@ class WalletLane(ABC):
                 await orders.refresh(connection)
             if orders.obstacle != before:
                 self._due.notify()
+            if orders.has_requests:
+                self._blocks.notify()
 
 
 async def _until_lost(term: LockTerm) -> None:

@@ -7,14 +7,20 @@ records that wait for them.
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+import structlog
+
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
-from ltzd.store.operator import rewards
+from ltzd.store.operator import requests, rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import PUBLISHED, RELAYED, RELAYS, REWARDS, WakeupHub
+
+log = structlog.get_logger()
+
+_QUEUING = frozenset({Effect.REQUEUE, Effect.RENEW})
 
 StateChange = tuple[OpenTransaction, list[Effect]]
 """A transaction in its new state, and the effects that the change asks for."""
@@ -87,11 +93,17 @@ class RewardOutcomeSink:
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         for tx, effects in changes:
             if Effect.REQUEUE in effects:
-                is_cancelled = tx.tx.state is State.CANCELLED
-                await rewards.requeue(connection, tx.id, is_cancelled=is_cancelled)
+                # After a person's cancellation nothing speaks against the same batch.
+                is_refused = tx.tx.state is State.CANCELLED and not (
+                    await requests.is_cancelled_by_hand(connection, tx.id)
+                )
+                await rewards.requeue(connection, tx.id, is_cancelled=is_refused)
+            if Effect.RENEW in effects:
+                renewed = await rewards.renew_skipped(connection, tx.id)
+                log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)
 
     def notify(self, changes: Sequence[StateChange]) -> None:
-        if any(Effect.REQUEUE in effects for _, effects in changes):
+        if any(not _QUEUING.isdisjoint(effects) for _, effects in changes):
             self._wakeups.notify(REWARDS)
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:

@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.chain.node.node import Header, Receipt
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
+from ltzd.operator import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.nonce_uses import NonceUses
 from ltzd.operator.receipts import Absence, ReceiptReader
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.settlement import Settlement, inclusion_of
 from ltzd.rules.operator.transactions import (
@@ -114,7 +114,10 @@ class ReceiptMonitor:
         is_held = self._in_flight.held_reason is not None
         is_urgent = bool(late) or is_held or self._guard.is_paused
         await self._refresh(view, is_urgent=is_urgent)
-        if await self._resubmission.resubmit(oldest, view.head):
+        # Nothing is outbid that signs with the same key.
+        if not self._guard.is_wallet_shared and await self._resubmission.resubmit(
+            oldest, view.head
+        ):
             self._publisher.notify()
         self._publish_again(late)
 
@@ -222,6 +225,8 @@ class ReceiptMonitor:
             if receipt is not Absence.MISSING:
                 return
         use = await self._nonce_uses.foreign_use(view, oldest, used, cursor.final_number)
+        if self._nonce_uses.suspect is not None:
+            await self._guard.found_foreign_use(self._nonce_uses.suspect, oldest.nonce)
         if use is None:
             return
         log.critical("nonce.taken", nonce=oldest.nonce, by=hex_of(use.hash))
@@ -255,9 +260,9 @@ class ReceiptMonitor:
     def _set_gauges(self, oldest: Sequence[OpenTransaction]) -> None:
         age = (datetime.now(UTC) - oldest[0].created_at).total_seconds() if oldest else 0
         undecided = sum(tx.tx.state is State.SIGNED for tx in oldest)
-        telemetry.OLDEST_UNCONFIRMED_SECONDS.labels(self._kind).set(max(0.0, age))
-        telemetry.UNDECIDED.labels(self._kind).set(undecided)
-        telemetry.NONCE_GAP.labels(self._kind).set(len(oldest))
+        lane_gauges.OLDEST_UNCONFIRMED_SECONDS.set(self._context.lane, max(0.0, age))
+        lane_gauges.UNDECIDED.set(self._context.lane, undecided)
+        lane_gauges.NONCE_GAP.set(self._context.lane, len(oldest))
 
     def _publish_again(self, late: Sequence[OpenTransaction]) -> None:
         """A node may have dropped the bytes, or refused them while fees were higher."""

@@ -54,7 +54,16 @@ class NonceUses:
         self._used_at = 0
         self._search: _Search | None = None
         self._use: NonceUse | None = None
+        self._suspect: NonceUse | None = None
         self._own_since: float | None = None
+
+    @property
+    def suspect(self) -> NonceUse | None:
+        """A transaction of another signer with the wallet's key, which need not be final.
+
+        Its signature proves that it is the wallet's, whatever its node says.
+        """
+        return self._suspect
 
     async def foreign_use(
         self, view: ChainView, oldest: OpenTransaction, used: int, final_number: int
@@ -64,6 +73,7 @@ class NonceUses:
         `used` is the wallet's nonce as of the view. Call it once a round, for a transaction without
         receipts. Raises NodeUnavailable.
         """
+        self._suspect = None
         if used <= oldest.nonce:
             # A node that has not reached the head of the search is no witness.
             if self._search is None or view.head.number >= self._used_at:
@@ -81,6 +91,7 @@ class NonceUses:
         if self._use.hash in oldest.hashes:
             self._note_own(view.node, oldest)
             return None
+        self._suspect = self._use
         is_proven = await self._is_proven(view.node, oldest, self._use, final_number)
         return self._use if is_proven else None
 

@@ -4,7 +4,7 @@ import structlog
 
 from ltzd.operator.policy import BY_HAND, DRAINING
 from ltzd.store.database import Connection
-from ltzd.store.operator import wallets
+from ltzd.store.operator import requests, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.wallets import WalletState
 
@@ -12,17 +12,22 @@ log = structlog.get_logger()
 
 
 class LaneOrders:
-    """`obstacle` is the reason why no new work may be signed, or None while it may."""
+    """`obstacle` is the reason why no new work may be signed, or None while it may.
+
+    `has_requests`: a person asks something of a transaction of the wallet.
+    """
 
     def __init__(self, lane: Lane) -> None:
         self._lane = lane
         self.obstacle: str | None = None
         self.state = WalletState.ACTIVE
+        self.has_requests = False
 
     async def refresh(self, connection: Connection) -> None:
         """Read the wallet's row; a wallet without a row is active."""
         lane = self._lane
         row = await wallets.find(connection, lane.chain_id, lane.wallet)
+        self.has_requests = await requests.has_open(connection, lane)
         state = WalletState.ACTIVE if row is None else row.state
         is_paused = row is not None and row.paused_at is not None
         before = self.obstacle

@@ -4,8 +4,9 @@ import time
 
 import structlog
 
-from ltzd import telemetry
 from ltzd.concurrency.clock import Clock
+from ltzd.operator import lane_gauges
+from ltzd.operator.lane_gauges import LaneIdentity
 from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()
@@ -16,8 +17,8 @@ _LOG_AGAIN_SECONDS = 60.0
 class LanePause:
     """`reason` is None while nothing holds the lane. The object outlasts the lane's terms."""
 
-    def __init__(self, kind: str, clock: Clock = time.monotonic) -> None:
-        self._kind = kind
+    def __init__(self, lane: LaneIdentity, clock: Clock = time.monotonic) -> None:
+        self._lane = lane
         self._clock = clock
         self.reason: str | None = None
         self.changes = Wakeup()
@@ -28,9 +29,9 @@ class LanePause:
         if reason == self.reason:
             return
         if self.reason is not None:
-            telemetry.LANES_PAUSED.labels(self._kind, self.reason).set(0)
+            lane_gauges.LANES_PAUSED.set(self._lane, 0, self.reason)
         if reason is not None:
-            telemetry.LANES_PAUSED.labels(self._kind, reason).set(1)
+            lane_gauges.LANES_PAUSED.set(self._lane, 1, reason)
             self._log(reason)
         self.reason = reason
         self.changes.notify()
@@ -40,4 +41,4 @@ class LanePause:
         now = self._clock()
         if now - self._logged_at.get(reason, -_LOG_AGAIN_SECONDS) >= _LOG_AGAIN_SECONDS:
             self._logged_at[reason] = now
-            log.warning("lane.paused", kind=self._kind, reason=reason)
+            log.warning("lane.paused", kind=self._lane.kind, reason=reason)

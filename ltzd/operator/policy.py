@@ -1,6 +1,6 @@
 """A lane's settings, and the names of its kinds and of its reasons to wait."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -26,6 +26,7 @@ class InProcessHooks:
 
 MINT = "mint"
 RELAY = "relay"
+TREASURY = "treasury"
 """The kinds of lanes, in rows and metric labels."""
 
 FEES = "fees"
@@ -50,8 +51,16 @@ RETIRED = "retired"
 """A lane's reason to sign nothing: its wallet is retired, and watched without its key."""
 KEY_GONE = "key_gone"
 """A retired wallet's oldest transaction is not mined, and no key can replace it."""
+DAY_SPENT = "day_spent"
+"""The treasury's reason to wait: its top-ups of the day have reached their bound."""
 WATCHED = "watched"
 """The kind of lanes of retired wallets in metrics; their rows keep the wallet's kind."""
+
+COMPARING = "comparing"
+"""A lane's reason to sign nothing new: the database may lack its last commits, so it is compared
+with the chain."""
+FOREIGN_USE = "foreign_use"
+"""A lane's reason to sign nothing: something else signs with its wallet's key."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +83,9 @@ class LanePauses:
     have not reached its block.
     `longest_cancellation` bounds the growing pause before a refused self-transfer is published
     again. A retired wallet's transaction that is not mined for `key_gone` needs a person.
+    After a promotion of the database, or a restore, nothing new is signed for `comparing`, in which
+    pending transactions that the database lacks show up. `wallet_watch` passes between two
+    comparisons of the wallet's nonce with the database's.
     """
 
     lock: float = 0.5
@@ -85,6 +97,8 @@ class LanePauses:
     second_opinion: float = 2.0
     longest_cancellation: float = 120.0
     key_gone: float = 300.0
+    comparing: float = 10.0
+    wallet_watch: float = 5.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
     signer: PauseBackoff = PauseBackoff(0.5, 8.0)
@@ -99,6 +113,8 @@ class LanePolicy:
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go out again.
     `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before a
     dearer attempt goes out.
+    `balance_floors`: the balance in wei, by kind, below which a wallet needs gas money.
+    `adopts_wallets`: a wallet that the database does not know may have a history (dev chains).
     """
 
     max_in_flight: int = 64
@@ -109,7 +125,9 @@ class LanePolicy:
     replace_after_seconds: float = 15.0
     replace_after_blocks: int = 3
     fees: FeePolicy = field(default_factory=FeePolicy)
+    balance_floors: Mapping[str, int] = field(default_factory=dict)
     pauses: LanePauses = field(default_factory=LanePauses)
+    adopts_wallets: bool = False
 
     @property
     def resubmission(self) -> ResubmissionPolicy:

@@ -3,11 +3,13 @@
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import DRAINING, FEES, NODE, REFUSED, SIGNER
+from ltzd.operator.policy import DRAINING, FEES, FOREIGN_USE, NODE, REFUSED, SIGNER
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.signer_health import SignerHealth
+from ltzd.rules.operator.evidence import NonceUse
 from ltzd.rules.operator.fees import Fees
 from ltzd.store.operator.wallets import WalletState
 
@@ -26,8 +28,10 @@ class SendGuard:
         backoff: RefusalBackoff,
         orders: LaneOrders,
         signer_health: SignerHealth,
+        fence: LaneFence,
     ) -> None:
         self._context = context
+        self._fence = fence
         self._orders = orders
         self._signer_health = signer_health
         self._in_flight = in_flight
@@ -45,8 +49,13 @@ class SendGuard:
 
         With `finishes` a draining wallet may sign: the caller signs only what nothing else can do.
         """
-        obstacle = None if finishes and self.is_draining else self._orders.obstacle
-        obstacle = obstacle or self._in_flight.blocked_reason or self._in_flight.held_reason
+        order = None if finishes and self.is_draining else self._orders.obstacle
+        obstacle = (
+            self._fence.obstacle
+            or order
+            or self._in_flight.blocked_reason
+            or self._in_flight.held_reason
+        )
         if obstacle is None and self._backoff.is_waiting:
             obstacle = REFUSED
         if obstacle is None and self._signer_health.is_waiting:
@@ -63,6 +72,15 @@ class SendGuard:
     @property
     def is_paused(self) -> bool:
         return self._pause.reason is not None
+
+    @property
+    def is_wallet_shared(self) -> bool:
+        """Whether something else has signed with the wallet's key."""
+        return self._fence.obstacle == FOREIGN_USE
+
+    async def found_foreign_use(self, use: NonceUse, nonce: int) -> None:
+        """Sign nothing from now on, unless a person has accounted for this use of a nonce."""
+        await self._fence.found_foreign_use(use, nonce)
 
     @property
     def reason(self) -> str | None:

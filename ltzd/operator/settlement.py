@@ -1,6 +1,6 @@
 """Settles the lane's mined transactions: final ones, and those that a reorg has dropped."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import structlog
@@ -25,7 +25,7 @@ from ltzd.rules.operator.transactions import (
 )
 from ltzd.store.database import session
 from ltzd.store.indexer.chains import Cursor
-from ltzd.store.operator import transactions
+from ltzd.store.operator import rewards, transactions
 from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
 
 log = structlog.get_logger()
@@ -60,15 +60,19 @@ class Settlement:
             mined = await transactions.mined_to_settle(
                 connection, self._context.lane, _CHECKED_AT_ONCE
             )
+            doubtful = [each.transaction.id for each in mined if each.unminted]
+            skipped = await rewards.count_skipped(connection, doubtful) if doubtful else {}
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._receipts.read(
             view, [each.transaction for each in unindexed], cursor.final_number
         )
-        observations = [(each.transaction, _finalized(each)) for each in mined if each.is_indexed]
+        observations = [
+            (each.transaction, _finalized(each, skipped)) for each in mined if each.is_indexed
+        ]
         missing = []
         for each, receipt in zip(unindexed, receipts, strict=True):
             if isinstance(receipt, Receipt):
-                observation = self._compare(each, receipt)
+                observation = self._compare(each, receipt, skipped)
                 if observation is not None:
                     observations.append((each.transaction, observation))
             elif receipt is Absence.MISSING:
@@ -86,13 +90,15 @@ class Settlement:
         await self._offer_again([tx for tx in missing if tx.id not in decided])
         return bool(lost)
 
-    def _compare(self, mined: MinedTransaction, receipt: Receipt) -> Observation | None:
+    def _compare(
+        self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]
+    ) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
         inclusion = inclusion_of(receipt, tx, self._funds.l1_costs)
         if inclusion != tx.tx.inclusion:
             return ReceiptSeen(inclusion)
-        return _finalized(mined) if mined.is_past_finality else None
+        return _finalized(mined, skipped) if mined.is_past_finality else None
 
     def _note_held(self, view: ChainView, held: Sequence[OpenTransaction]) -> None:
         """Report a node that goes on showing a transaction's block without its receipt."""
@@ -117,14 +123,17 @@ class Settlement:
                 await self._context.node.publish_all([tx.raw for tx in late[:_OFFERED_AT_ONCE]])
 
 
-def _finalized(mined: MinedTransaction) -> Observation:
-    """Raises Stopped if a final mint has rewards without a mint on chain."""
-    if mined.unminted:
+def _finalized(mined: MinedTransaction, skipped: Mapping[int, int]) -> Observation:
+    """Raises Stopped if a final mint has rewards without a mint on chain, and without a cause.
+
+    `skipped` counts the rewards whose references other final mints have used, by transaction.
+    """
+    if mined.unminted > skipped.get(mined.transaction.id, 0):
         raise Stopped(
             f"Transaction {mined.transaction.id} is final, yet {mined.unminted} of its rewards "
             "have no mint on chain: their references were used by others"
         )
-    return Finalized()
+    return Finalized(has_skipped=mined.unminted > 0)
 
 
 def inclusion_of(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> Inclusion:

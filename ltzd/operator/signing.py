@@ -27,17 +27,18 @@ class Unsendable(Unavailable):
 
 @dataclass(frozen=True, slots=True)
 class TransactionCall:
-    """A transaction without nonce and fees; it moves no native value."""
+    """A transaction without nonce and fees; only a top-up moves native value."""
 
     to: Address
     data: bytes
     gas_limit: int
     is_cancellation: bool = False
+    value_wei: int = 0
 
     def max_cost_wei(self, fees: Fees, l1_costs: L1Costs) -> int:
         """The most that it can cost, with the data that a rollup posts for it."""
         l1_fee_wei = l1_costs.max_fee_wei(len(self.data), self.gas_limit)
-        return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei
+        return self.gas_limit * fees.max_fee_per_gas + l1_fee_wei + self.value_wei
 
 
 class TransactionSigner:
@@ -79,7 +80,7 @@ class TransactionSigner:
         limits = SigningLimits(
             block_gas_limit=self._funds.block_gas_limit,
             fee_cap=self._context.policy.fees.cap,
-            funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei,
+            funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei - call.value_wei,
         )
         return sendable.obstacle(call.gas_limit, call.data, fees, limits)
 
@@ -137,7 +138,7 @@ class TransactionSigner:
             max_fee_per_gas=fees.max_fee_per_gas,
             gas_limit=call.gas_limit,
             to=call.to,
-            value=0,
+            value=call.value_wei,
             data=call.data,
             is_legacy=fees.is_legacy,
         )

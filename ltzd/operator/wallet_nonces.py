@@ -1,6 +1,8 @@
-"""The wallet's next nonce at the beginning of a term, as far as the nodes agree on it."""
+"""The nodes' views of a wallet, and whether the database knows all that the wallet has done."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
 
 import structlog
 
@@ -8,47 +10,114 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import Stopped
-from ltzd.values import Address
+from ltzd.rules.operator import wallet_history
+from ltzd.rules.operator.wallet_history import WalletHistory
+from ltzd.values import Address, checksummed
 
 log = structlog.get_logger()
 
+_Answer = TypeVar("_Answer")
 
-async def used_nonces(node: Node, wallet: Address, stored: int | None, kind: str) -> int:
+
+async def used_nonces(
+    node: Node, wallet: Address, stored: int | None, kind: str, *, adopts: bool = False
+) -> int:
     """The number of nonces that the wallet has used on chain, by the node that has seen the fewest.
 
-    `stored` is the next nonce of the database, None for a new lane. Raises Stopped if every node
-    has seen more than that used. A single node of several that claims so may lie, and stops
-    nothing: if it is right, the nonce's transaction is found later. Raises NodeUnavailable if no
-    node answers, or if the nodes disagree about a new lane's nonce.
+    `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
+    Stopped for an unknown wallet that has signed anything, unless the lane `adopts` it, and if
+    every node has seen more than `stored` used. A single node of several that claims so may lie,
+    and stops nothing: if it is right, the nonce's transaction is found later. Raises
+    NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's nonce.
     """
-    answers = await _answers(node, wallet)
-    highest, lowest = max(answers), min(answers)
     if stored is None:
-        if highest != lowest:
-            raise NodeUnavailable("The nodes disagree about the wallet's nonce")
-        return highest
+        return await _first_nonce(node, wallet, kind, adopts=adopts)
+    answers = await _used(node, wallet)
+    highest, lowest = max(answers), min(answers)
     if lowest > stored:
         raise Stopped(
             f"The {kind} wallet has used {highest} nonces on chain, the database knows "
-            f"{stored}: something else signs with its key, or the database is an old copy"
+            f"{stored}: something else signs with its key, or the database is an old copy. "
+            "`ltzd restore check` compares the two and says what to do"
         )
     if highest > stored:
         log.error("lane.nonces_disputed", kind=kind, claimed=highest, stored=stored)
     return lowest
 
 
-async def _answers(node: Node, wallet: Address) -> list[int]:
+async def _first_nonce(node: Node, wallet: Address, kind: str, *, adopts: bool) -> int:
+    histories = await read_histories(node, wallet)
+    first = wallet_history.next_free(histories)
+    if first and not adopts:
+        used = max(history.used for history in histories)
+        waiting = max(first - used, *(len(history.pooled) for history in histories))
+        pending = f", and {waiting} more wait in a node's pool" if waiting else ""
+        raise Stopped(
+            f"The database does not know the {kind} wallet {checksummed(wallet)}, which has used "
+            f"{used} nonces on chain{pending}: this is another database than the wallet's, or "
+            "something else signs with its key. If nothing else uses the wallet, run `ltzd lane "
+            f"adopt {checksummed(wallet)}`; if this database should know it, run `ltzd restore "
+            "check`"
+        )
+    if not wallet_history.agrees_on_used(histories):
+        raise NodeUnavailable("The nodes disagree about the wallet's nonce")
+    return first
+
+
+async def read_histories(node: Node, wallet: Address) -> list[WalletHistory]:
+    """The wallet as each usable node shows it, its pool included.
+
+    Raises NodeUnavailable if no node answers.
+    """
+    view = await ChainView.newest(node)
+    nodes = [view.node, *view.node.others()]
+    return await gather_histories(
+        [(f"node {number}", each) for number, each in enumerate(nodes, start=1)], wallet
+    )
+
+
+async def gather_histories(
+    nodes: Sequence[tuple[str, Node]], wallet: Address
+) -> list[WalletHistory]:
+    """The wallet as each of the named nodes shows it; a node that does not answer is left out.
+
+    Raises NodeUnavailable if no node answers.
+    """
+    reads = [_history(name, node, wallet) for name, node in nodes]
+    return _answered(await asyncio.gather(*reads, return_exceptions=True))
+
+
+async def _history(name: str, node: Node, wallet: Address) -> WalletHistory:
+    # The pool first: a transaction that is mined meanwhile then counts once more, not once less.
+    pooled = await node.pooled_nonces(wallet)
+    pending = await node.pending_nonce(wallet)
+    view = await ChainView.newest(node)
+    used = await view.nonce(wallet)
+    return WalletHistory(
+        name,
+        view.head.number,
+        used,
+        max(used, pending or 0),
+        tuple(nonce for nonce in pooled or () if nonce >= used),
+    )
+
+
+async def _used(node: Node, wallet: Address) -> list[int]:
     """The nonces after the newest block of each usable node. Raises NodeUnavailable if none tells.
 
     Not after one block of all nodes: a node that has not reached it would not answer.
     """
     view = await ChainView.newest(node)
     reads = [view.nonce(wallet), *(other.nonce(wallet) for other in view.node.others())]
-    answers = await asyncio.gather(*reads, return_exceptions=True)
-    nonces = [answer for answer in answers if isinstance(answer, int)]
+    return _answered(await asyncio.gather(*reads, return_exceptions=True))
+
+
+def _answered(answers: Sequence[_Answer | BaseException]) -> list[_Answer]:
+    """The answers of the nodes that gave one. Raises NodeUnavailable if none did."""
     for answer in answers:
         if isinstance(answer, BaseException) and not isinstance(answer, NodeUnavailable):
             raise answer
-    if not nonces:
+    given = [answer for answer in answers if not isinstance(answer, BaseException)]
+    if not given:
         raise NodeUnavailable("No node tells the wallet's nonce")
-    return nonces
+    return given

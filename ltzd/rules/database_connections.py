@@ -6,6 +6,10 @@ PostgreSQL's `max_connections` must hold those of all processes, and some for pe
 from collections.abc import Collection
 from dataclasses import dataclass
 
+LANES = 2
+"""The lanes that `PoolPolicy.operator` is meant for."""
+PER_LANE = 2
+"""Connections that the pool of the role operator gains with each further lane."""
 DEDICATED = {"http": 0, "operator": 2, "indexer": 1, "deliveries": 1}
 """Connections outside the pools, which hold locks: of two lanes, of the indexer, and of the recheck
 of chat roles."""
@@ -19,7 +23,8 @@ class PoolPolicy:
 
     http: int = 10
     operator: int = 8
-    """Two lanes, and in each of them four tasks that may use the database at once."""
+    """Two lanes, and in each of them four tasks that may use the database at once. More lanes share
+    a larger pool, see `operator_size`."""
     indexer: int = 2
     deliveries: int = 4
     admin: int = 2
@@ -37,7 +42,11 @@ class PoolPolicy:
             "deliveries": self.deliveries,
         }
 
-    def total(self, roles: Collection[str]) -> int:
-        """The most connections of a process with these roles."""
-        sizes = self.by_role()
+    def operator_size(self, lanes: int) -> int:
+        """The most connections of the role operator with so many lanes."""
+        return self.operator + PER_LANE * max(0, lanes - LANES)
+
+    def total(self, roles: Collection[str], lanes: int = LANES) -> int:
+        """The most connections of a process with these roles and so many lanes."""
+        sizes = self.by_role() | {"operator": self.operator_size(lanes)}
         return self.admin + LISTENERS + sum(sizes[role] + DEDICATED[role] for role in roles)

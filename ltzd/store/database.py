@@ -78,14 +78,16 @@ async def _leave_as_is(_connection: Connection) -> None:
 
 
 class Pool(asyncpg.Pool):  # type: ignore[misc]
-    """Connections up to a bound; a caller waits a bounded time for a free one.
+    """Connections up to a bound, which may grow; a caller waits a bounded time for a free one.
 
-    `label` is the metrics' label `pool`.
+    `label` is the metrics' label `pool`. `limit` is the bound.
     """
 
-    __slots__ = ("label", "wait_seconds")
+    __slots__ = ("_free", "label", "limit", "wait_seconds")
 
-    def __init__(self, url: str, *, label: str, wait_seconds: float, **options: Any) -> None:
+    def __init__(
+        self, url: str, *, label: str, wait_seconds: float, limit: int, **options: Any
+    ) -> None:
         super().__init__(
             url,
             max_queries=50_000,
@@ -97,6 +99,14 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         )
         self.label = label
         self.wait_seconds = wait_seconds
+        self.limit = limit
+        self._free = asyncio.Semaphore(limit)
+
+    def grow(self, limit: int) -> None:
+        """Raise the bound to `limit`, but not above the ceiling; a lower one changes nothing."""
+        while self.limit < min(limit, self.get_max_size()):
+            self.limit += 1
+            self._free.release()
 
     @property
     def in_use(self) -> int:
@@ -105,10 +115,16 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         return size
 
     async def take(self) -> Connection:
-        """A connection, for `release`. Raises DatabaseUnavailable if none is free in time."""
+        """A connection, for `give_back`. Raises DatabaseUnavailable if none is free in time."""
         begun = perf_counter()
         try:
-            return await self.acquire(timeout=self.wait_seconds)
+            async with asyncio.timeout(self.wait_seconds):
+                await self._free.acquire()
+            try:
+                return await self.acquire(timeout=self.wait_seconds)
+            except BaseException:
+                self._free.release()
+                raise
         except TimeoutError as error:
             telemetry.POOL_TIMEOUTS.labels(self.label).inc()
             raise DatabaseUnavailable(
@@ -117,16 +133,24 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         finally:
             telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(perf_counter() - begun)
 
+    async def give_back(self, connection: Connection) -> None:
+        """Return a connection of `take`."""
+        try:
+            await self.release(connection)
+        finally:
+            self._free.release()
+
 
 async def open_pool(
     url: str,
     *,
     name: str = "ltzd",
     size: int = 10,
+    ceiling: int | None = None,
     open_at_start: int = 2,
     wait_seconds: float = _COMMAND_SECONDS,
 ) -> Pool:
-    """A pool whose sessions have the application name `name`.
+    """A pool whose sessions have the application name `name`; it may grow up to `ceiling`.
 
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
     URL; neither if `open_at_start` is 0.
@@ -135,8 +159,9 @@ async def open_pool(
         url,
         label=name.removeprefix("ltzd "),
         wait_seconds=wait_seconds,
+        limit=size,
         min_size=min(open_at_start, size),
-        max_size=size,
+        max_size=max(size, ceiling or 0),
         init=_prepare,
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
@@ -199,7 +224,7 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         try:
             yield connection
         finally:
-            await pool.release(connection)
+            await pool.give_back(connection)
     except LOST as error:
         raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
 

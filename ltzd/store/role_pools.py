@@ -13,6 +13,9 @@ from ltzd.rules.database_connections import PoolPolicy
 from ltzd.store import database
 from ltzd.store.database import Pool
 
+_MOST_OF_OPERATOR = 1_000
+"""The pool of the role operator grows with its lanes, up to so many connections."""
+
 
 @dataclass(frozen=True, slots=True)
 class RolePools:
@@ -29,7 +32,7 @@ class RolePools:
         for field in fields(self):
             pool: Pool = getattr(self, field.name)
             telemetry.POOL_CONNECTIONS_IN_USE.labels(field.name).set(pool.in_use)
-            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.get_max_size())
+            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.limit)
 
 
 @asynccontextmanager
@@ -42,18 +45,21 @@ async def open_role_pools(
     server must not delay the end. Raises DatabaseUnavailable, Misconfigured.
     """
 
-    async def opened(role: str, wait_seconds: float, at_start: int = 0) -> Pool:
+    async def opened(
+        role: str, wait_seconds: float, at_start: int = 0, ceiling: int | None = None
+    ) -> Pool:
         return await database.open_pool(
             url,
             name=f"ltzd {role}",
             size=getattr(policy, role),
+            ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
         )
 
     pools = RolePools(
         http=await opened("http", policy.http_wait_seconds, 2 if "http" in roles else 0),
-        operator=await opened("operator", policy.role_wait_seconds),
+        operator=await opened("operator", policy.role_wait_seconds, ceiling=_MOST_OF_OPERATOR),
         indexer=await opened("indexer", policy.role_wait_seconds),
         deliveries=await opened("deliveries", policy.role_wait_seconds),
         admin=await opened("admin", policy.http_wait_seconds),

@@ -35,6 +35,9 @@ async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[
         yield world
 
 
+ADOPTING = replace(PATIENT, adopts_wallets=True)
+
+
 @asynccontextmanager
 async def lane_on(
     world: RelayWorld, node: Node, policy: LanePolicy = PATIENT
@@ -585,7 +588,7 @@ async def test_a_new_lane_waits_until_the_nodes_agree_on_its_nonce(world: RelayW
     for _ in range(3):
         world.node.use_nonce(RELAYER)
     nodes[0].false_nonce = 9
-    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node()) as lane:
+    async with a_fake_pool(*nodes) as pool, lane_on(world, pool.node(), ADOPTING) as lane:
         await rounds(nodes[1])
         assert not lane.is_serving
         nodes[0].false_nonce = None

@@ -404,23 +404,16 @@ async def test_a_new_database_on_a_used_ltz_starts_above_every_used_reference(
     assert [row["seq"] for row in rows] == [first, first + 1]
 
 
-async def test_a_new_database_starts_at_the_wallets_nonce(world: World) -> None:
-    for _ in range(3):
-        world.node.use_nonce(MINTER)
-    world.node.mines_at_once = True
-    await world.queue()
-    async with world.serving():
-        await world.minted()
-    assert world.node.nonces().keys() == {3}
-
-
 async def test_a_nonce_used_elsewhere_requeues_its_rewards_once_final(
     world: World,
 ) -> None:
-    """Requeues the rewards at finality only: a reorg may remove the foreign transaction."""
+    """Requeues the rewards at finality only: a reorg may remove the foreign transaction.
+
+    The lane signs nothing more until a person has adopted the wallet.
+    """
     world.node.lost_requests = 1_000_000
     await world.queue(2)
-    async with world.serving():
+    async with world.serving() as lane:
         await world.settled("signed")
         world.node.use_nonce(MINTER)
         world.node.lost_requests = 0
@@ -428,9 +421,13 @@ async def test_a_nonce_used_elsewhere_requeues_its_rewards_once_final(
         assert await states(world.observer) == ["signed"]
 
         world.node.mine(3)
+        await world.settled("displaced")
+        assert "Something else signs with the key" in await stop_of(lane)
+        await world.adopt()
         await world.settled("displaced", "published")
         world.node.mine()
         await world.minted()
+        assert lane.stopped is None
     assert [seq.hex()[-2:] for seq in await world.references()] == ["00", "01"]
     await world.each_minted_once()
 

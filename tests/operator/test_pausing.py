@@ -10,8 +10,10 @@ from ltzd import telemetry
 from ltzd.operator.pausing import LanePause
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import session
+from ltzd.store.operator.lanes import Lane
 from ltzd.store.status import read_status
 from tests.support.chain.mint_world import PAUSES, POLICY, World, true
+from tests.support.rows.core import a_wallet
 from tests.support.waiting import until
 
 QUICK = replace(POLICY, pauses=replace(PAUSES, status=0.02))
@@ -118,7 +120,7 @@ async def test_a_standby_lane_shows_no_reason(world: World) -> None:
 
 
 def test_an_alternating_reason_is_logged_once_a_minute() -> None:
-    pause = LanePause("mint")
+    pause = LanePause(Lane(1, a_wallet(1), 1, "mint"))
     with capture_logs() as logs:
         for _ in range(50):
             pause.set("mint_limit")

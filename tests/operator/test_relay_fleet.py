@@ -1,28 +1,26 @@
 """Several relay lanes, in one process and in two: nothing is sent twice, nothing is lost, and each
 user's relays keep their order, whenever a lane dies or stands still."""
 
-import asyncio
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from tests.support.chain.unreliable_signer import UnreliableSigner
 
 from ltzd.chain.signing import Signer
-from ltzd.operator.relays.lane import RelayLane
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.wallets import WalletState
 from ltzd.store.relayer import claims, relays
-from ltzd.store.wakeups import RELAYS, WALLETS, WakeupHub
+from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.chain.mint_world import POLICY, true
-from tests.support.chain.unreliable_signer import UnreliableSigner
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
     OTHER_USER,
@@ -32,7 +30,7 @@ from tests.support.relays.lanes import (
     a_relay_world,
     row_states,
 )
-from tests.support.rows.core import a_wallet, running, value
+from tests.support.rows.core import a_wallet, value
 from tests.support.waiting import until
 
 THIRD_RELAYER = Signer(b"\x04" * 32)

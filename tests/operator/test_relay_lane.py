@@ -372,7 +372,7 @@ async def test_a_nonce_used_elsewhere_fails_its_relay_only(
 ) -> None:
     world.node.lost_requests = 1_000_000
     taken, *_ = await world.ask(3)
-    async with world.relaying():
+    async with world.relaying() as lane:
         await world.settled(*["signed"] * 3)
         world.node.use_nonce(RELAYER)
         world.node.lost_requests = 0
@@ -387,6 +387,8 @@ async def test_a_nonce_used_elsewhere_fails_its_relay_only(
         failed = await world.progress(taken)
         assert (failed.status, failed.block_number) == (RelayStatus.FAILED, None)
         await world.ask()
+        await until(lambda: true(lane.stopped is not None))
+        await world.adopt(RELAYER.address, "relay")
         await world.settled("displaced", "mined", "mined", "published")
         world.node.mine()
         await world.relays_are(*["mined"] * 4)
@@ -405,15 +407,6 @@ async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
         await until(lambda: true(lane.stopped is not None))
         assert "The relay wallet has used 1 nonces" in str(lane.stopped)
     assert await row_states(world.observer) == ["queued"]
-
-
-async def test_a_new_database_starts_at_the_wallets_nonce(world: RelayWorld) -> None:
-    for _ in range(3):
-        world.node.use_nonce(RELAYER)
-    await world.ask(2)
-    async with world.relaying():
-        await world.settled("published", "published")
-    assert world.node.nonces().keys() == {3, 4}
 
 
 # --- fees and funds ---------------------------------------------------------------------------

@@ -17,7 +17,8 @@ from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import wallets
-from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
+from ltzd.values import LTZ
+from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, minted_log, transfer_log
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
@@ -424,3 +425,90 @@ async def test_users_of_other_wallets_are_served_while_a_wallet_is_watched(
         (relay,) = await world.ask(user=OTHER_USER)
         await until(lambda: is_mined(world, relay))
     assert USER != OTHER_USER
+
+
+# --- references that a thief uses ---------------------------------------------------------------
+
+
+async def steal_references(world: RelayWorld, *seqs: int) -> None:
+    """A thief mints to itself, under references that ltzd has given out."""
+    thief = b"\xee" * 20
+    logs = []
+    for seq in seqs:
+        reference = b"\xee" * 24 + seq.to_bytes(8, "big")
+        logs += [transfer_log(bytes(20), thief, LTZ), minted_log(thief, reference, LTZ)]
+    block = world.node.mine(logs=logs, takes_pool=False)
+    block.used.update(dict.fromkeys(seqs, b"\xee" * 32))
+
+
+async def rewards_minted_once(world: RelayWorld) -> None:
+    await until(lambda: all_minted(world), 20.0)
+    ours = [ref for ref in world.node.minted().elements() if ref[:1] != b"\xee"]
+    assert sorted(ours) == sorted(await world.references())
+
+
+async def test_rewards_whose_references_a_thief_used_are_minted_under_new_ones(
+    world: RelayWorld,
+) -> None:
+    async with minting(world) as lane:
+        await until(lambda: true(lane.is_ready))
+        ids = await world.queue(3)
+        await world.settled("published")
+        seqs = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+        await steal_references(world, seqs[0], seqs[2])
+        world.node.mine()
+        await world.settled("mined")
+        await until(lambda: renewed(world, 2))
+        await rewards_minted_once(world)
+        assert lane.stopped is None
+    again = await value(world.observer, "SELECT array_agg(seq ORDER BY position) FROM rewards")
+    assert again[1] == seqs[1]
+    assert set(again).isdisjoint({seqs[0], seqs[2]})
+    assert len(ids) == len(set(again)) == 3
+
+
+async def renewed(world: RelayWorld, count: int) -> bool:
+    """Mines a block, and tells whether so many rewards are queued, or signed, again."""
+    world.node.mine(takes_pool=False)
+    confirmed = (await states(world.observer)).count("confirmed")
+    waiting = await value(
+        world.observer, "SELECT count(*) FROM rewards WHERE mint_block_hash IS NULL"
+    )
+    return confirmed == 1 and waiting == count
+
+
+async def test_a_single_reward_whose_reference_a_thief_used_is_minted_under_a_new_one(
+    world: RelayWorld,
+) -> None:
+    async with minting(world) as lane:
+        await until(lambda: true(lane.is_ready))
+        await world.queue(1)
+        await world.settled("published")
+        seq = await value(world.observer, "SELECT seq FROM rewards")
+        await steal_references(world, seq)
+        await rewards_minted_once(world)
+        assert await value(world.observer, "SELECT seq FROM rewards") != seq
+
+
+async def test_a_thief_that_signs_mints_and_steals_references_changes_no_reward(
+    world: RelayWorld,
+) -> None:
+    """Displaced transactions, stolen references, a revoked role and a new wallet at once."""
+    await signed_mints(world, 4)
+    calls = sorted(world.node.pool.values(), key=lambda sent: sent.nonce)
+    without_bytes(world)
+    world.node.use_nonce(MINTER)
+    await steal_references(world, 2, 5)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address and sent.nonce > 1
+    world.node.pool[calls[1].hash] = calls[1]
+    world.node.mine()
+    world.node.revoked_minters.add(MINTER.address)
+    async with watching(world, MINTER, "mint") as lane, minting(world):
+        await finished(lane, world)
+        await rewards_minted_once(world)
+    ended = await value(
+        world.observer,
+        "SELECT array_agg(state ORDER BY nonce) FROM transactions WHERE wallet = $1",
+        MINTER.address,
+    )
+    assert ended == ["displaced", "confirmed", "voided", "voided"]

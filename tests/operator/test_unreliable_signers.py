@@ -12,7 +12,7 @@ from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import Pool
 from tests.support.chain.fake_node import SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
-from tests.support.chain.unreliable_signer import UnreliableSigner
+from tests.support.chain.signers import UnreliableSigner
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, states, value
 from tests.support.waiting import until

@@ -20,7 +20,7 @@ IMPATIENT = PoolPolicy(http=2, operator=2, http_wait_seconds=0.2)
 
 async def exhausted(stack: AsyncExitStack, pool: Pool) -> None:
     """Hold all connections of the pool until the stack ends."""
-    for _ in range(pool.get_max_size()):
+    for _ in range(pool.limit):
         await stack.enter_async_context(session(pool))
 
 
@@ -127,6 +127,26 @@ async def test_the_connections_that_the_server_allows_leave_out_its_reserve(
             allowed = await connections_allowed(connection)
         maximum = int(await value(pools.admin, "SHOW max_connections"))
     assert 0 < allowed < maximum
+
+
+async def test_a_pool_grows_while_its_callers_wait(database_url: str) -> None:
+    async with (
+        open_role_pools(database_url, ROLES, IMPATIENT) as pools,
+        AsyncExitStack() as stack,
+    ):
+        await exhausted(stack, pools.operator)
+        waiting = asyncio.create_task(value(pools.operator, "SELECT 7"))
+        assert await asyncio.wait({waiting}, timeout=0.05) == (set(), {waiting})
+        pools.operator.grow(4)
+        assert await waiting == 7
+        pools.operator.grow(3)
+        assert pools.operator.limit == 4
+
+
+def test_the_operators_pool_grows_with_its_lanes() -> None:
+    policy = PoolPolicy(operator=8)
+    assert [policy.operator_size(lanes) for lanes in (0, 1, 2, 3, 10)] == [8, 8, 8, 10, 24]
+    assert policy.total(("operator",), 10) == policy.total(("operator",)) + 16
 
 
 def test_the_total_counts_every_pool_every_lock_and_the_listener() -> None:

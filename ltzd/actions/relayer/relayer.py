@@ -6,7 +6,7 @@ before that write, so a crash leaves nothing behind; after it a lane sends the c
 caller is gone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from ltzd import telemetry
@@ -15,8 +15,10 @@ from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.outcomes import NOT_SENT_IN_TIME, RelayOutcomes
+from ltzd.actions.relayer.simulation import SimulatedAt
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
@@ -41,6 +43,8 @@ from ltzd.rules.relayer.limits import (
     claim_limit_reached,
 )
 from ltzd.store.database import session
+from ltzd.store.indexer import collections
+from ltzd.store.indexer.collections import IndexedClaims
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.values import Address, Hash32
 
@@ -71,6 +75,9 @@ class Relayer:
         self._policy = policy
         self._admission = RelayAdmission(context.pool, context.wakeups, policy.gas_budgets)
         self._outcomes = RelayOutcomes(context)
+        self._indexed_claims: Batcher[tuple[Address, int], IndexedClaims | None] = Batcher(
+            self._read_claims
+        )
         self._usages: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(self._read_usages)
 
     async def run(self) -> None:
@@ -194,17 +201,15 @@ class Relayer:
         identity = await self._check_gas_budgets(request.user, caller)
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
-            view = await self._views.newest()
-            await self._check_limits(caller, request, decoded.claim, usage, view)
+            await self._check_limits(caller, request, decoded.claim, usage)
             await self._wait_until_idle(request.user, deadline)
             return None
 
-        async def simulate(view: ChainView) -> NewRelay:
-            plan = await self._plan(decoded, view)
-            claim_limit = await self._check_limits(caller, request, plan.claim, usage, view)
-            return await self._simulate(request, plan, claim_limit, usage, identity, view)
+        async def simulate(plan: RelayPlan, at: SimulatedAt) -> NewRelay:
+            claim_limit = await self._check_limits(caller, request, plan.claim, usage)
+            return await self._simulate(request, plan, claim_limit, usage, identity, at)
 
-        new = await self._views.decide(simulate)
+        new = await self._simulated(decoded, simulate)
         self._check_deadline(deadline)
         admission = await self._admission.admit(new)
         if isinstance(admission, Conflict):
@@ -227,10 +232,31 @@ class Relayer:
         if self._clock() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
 
+    async def _simulated(
+        self,
+        decoded: DecodedRelay,
+        simulate: Callable[[RelayPlan, SimulatedAt], Awaitable[NewRelay]],
+    ) -> NewRelay:
+        """Plan and simulate a call on one node; all reads of a plan with several are of one block.
+
+        Raises NodeUnavailable, and what `simulate` raises.
+        """
+
+        async def in_view(view: ChainView) -> NewRelay:
+            plan = await self._plan(decoded, view)
+            return await simulate(plan, SimulatedAt(view.node, view.head))
+
+        async def at_head(node: Node) -> NewRelay:
+            plan = decoded.plan([], await self._wallets.all())
+            return await simulate(plan, SimulatedAt(node))
+
+        if decoded.required_views:
+            return await self._views.decide(in_view)
+        return await self._views.decide_at_head(at_head)
+
     async def _plan(self, decoded: DecodedRelay, view: ChainView) -> RelayPlan:
-        views = decoded.required_views
         try:
-            answers = await view.views(views) if views else []
+            answers = await view.views(decoded.required_views)
         except RpcError as error:
             raise NodeUnavailable(f"eth_call: {error.message}") from error
         accepted, offered = await self._wallets.accepted(), await self._wallets.offered()
@@ -243,7 +269,7 @@ class Relayer:
         claim_limit: ClaimLimit | None,
         usage: RelayUsage,
         identity: str,
-        view: ChainView,
+        at: SimulatedAt,
     ) -> NewRelay:
         """Raises TransactionFailed for a call that would revert and has no idempotency key."""
         sender = plan.wallet or await self._wallets.sender()
@@ -258,7 +284,7 @@ class Relayer:
             identity=identity,
         )
         try:
-            gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, view)
+            gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)
         except TransactionFailed as failed:
             await self._check_claims_again(request, plan.claim)
             if request.idempotency_key is None:
@@ -275,7 +301,7 @@ class Relayer:
         """A claim that reverts because another one was mined meanwhile is over the limit."""
         if claim is None:
             return
-        limit = await self._claim_limit(request, claim, await self._views.newest())
+        limit = await self._claim_limit_on_chain(request, claim)
         if limit is not None and limit.most is not None and limit.on_chain >= limit.most:
             raise claim_limit_reached(limit.claim.collection_id, limit.on_chain, limit.most)
 
@@ -285,10 +311,9 @@ class Relayer:
         request: RelayRequest,
         claim: RequestedClaim | None,
         usage: RelayUsage,
-        view: ChainView,
     ) -> ClaimLimit | None:
         check_hour(usage)
-        claim_limit = None if claim is None else await self._claim_limit(request, claim, view)
+        claim_limit = None if claim is None else await self._claim_limit(request, claim)
         if claim_limit is not None:
             check_claims(usage, claim_limit)
         if claim is not None:
@@ -297,11 +322,22 @@ class Relayer:
             )
         return claim_limit
 
-    async def _claim_limit(
-        self, request: RelayRequest, claim: RequestedClaim, view: ChainView
+    async def _claim_limit(self, request: RelayRequest, claim: RequestedClaim) -> ClaimLimit | None:
+        """The user's claims as indexed, or as on chain for a collection that is not indexed yet.
+
+        The index may be a moment behind: PerkNFT itself refuses a claim too many in the simulation.
+        """
+        indexed = await self._indexed_claims.ask((request.user, claim.collection_id))
+        if indexed is None:
+            return await self._claim_limit_on_chain(request, claim)
+        return ClaimLimit(claim, indexed.claims, indexed.max_per_user or None)
+
+    async def _claim_limit_on_chain(
+        self, request: RelayRequest, claim: RequestedClaim
     ) -> ClaimLimit | None:
         """Returns None for an unknown collection, which the simulation will refuse."""
         collection_id = claim.collection_id
+        view = await self._views.newest()
         try:
             collection, claims = await view.views(
                 [
@@ -319,6 +355,12 @@ class Relayer:
         except ValueError as error:
             raise NodeUnavailable("The node's answer is not PerkNFT's") from error
         return ClaimLimit(claim, on_chain, most)
+
+    async def _read_claims(
+        self, users_and_collections: Sequence[tuple[Address, int]]
+    ) -> list[IndexedClaims | None]:
+        async with session(self._pool) as connection:
+            return await collections.read_claims(connection, users_and_collections)
 
     async def _check_gas_budgets(self, user: Address, caller: TokenUser | None) -> str:
         """Return the identity whose gas budget a relay of this wallet counts in.

@@ -6,13 +6,13 @@ NodeUnavailable if the node does not answer. Nothing is sent.
 
 import asyncio
 from contextlib import suppress
+from dataclasses import dataclass
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.contracts import abi_words, reverts
 from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Node, Revert
-from ltzd.chain.node.view import ChainView
+from ltzd.chain.node.node import BlockRef, Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import (
@@ -34,6 +34,14 @@ _MAX_FIRST_ESTIMATES = 8
 """How many calls without a cached estimate are estimated at the same time."""
 
 
+@dataclass(frozen=True, slots=True)
+class SimulatedAt:
+    """The node and the block that a call is simulated with."""
+
+    node: Node
+    block: BlockRef = "latest"
+
+
 class RelaySimulator:
     def __init__(self, node: Node, policy: FeePolicy, clock: Clock = loop_time) -> None:
         self._node = node
@@ -44,9 +52,9 @@ class RelaySimulator:
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
 
     async def gas_limit(
-        self, plan: RelayPlan, sender: Address, requested: int | None, view: ChainView
+        self, plan: RelayPlan, sender: Address, requested: int | None, at: SimulatedAt
     ) -> int:
-        """Return the gas limit to send the call with, after a simulation in a view that passed.
+        """Return the gas limit to send the call with, after a simulation that passed.
 
         The limit is the requested one, or a quarter more than the call needs now. The call is never
         simulated with more gas than it is sent with, nor with so little that nodes would disagree
@@ -54,13 +62,13 @@ class RelaySimulator:
         """
         least = check_gas_limit(plan.data, requested)
         if plan.inner_call is not None:
-            least = max(least, await self._gas_for_inner_call(plan.inner_call, sender, view))
+            least = max(least, await self._gas_for_inner_call(plan.inner_call, sender, at))
         if requested is None:
-            return max(least, await self._sufficient_gas(plan, sender, view))
-        if requested >= least and await self._passes_with(plan, sender, requested, view):
+            return max(least, await self._sufficient_gas(plan, sender, at))
+        if requested >= least and await self._passes_with(plan, sender, requested, at):
             return requested
         l1_costs = await self._l1_costs.get()
-        estimate = await self._estimate(plan, sender, view)
+        estimate = await self._estimate(plan, sender, at)
         needed = max(least, estimate) + l1_costs.gas(len(plan.data))
         raise ValidationFailed(
             "gasLimit is too small for this call", gasLimit=requested, neededGas=needed
@@ -121,41 +129,41 @@ class RelaySimulator:
         return None
 
     async def _gas_for_inner_call(
-        self, call: tuple[Address, bytes], sender: Address, view: ChainView
+        self, call: tuple[Address, bytes], sender: Address, at: SimulatedAt
     ) -> int:
         """Return the gas below which the inner call could fail while the whole call succeeds."""
         to, data = call
-        needed = await view.node.estimate_gas(to, data, sender, view.head)
+        needed = await at.node.estimate_gas(to, data, sender, at.block)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         return _with_margin(needed)
 
-    async def _sufficient_gas(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
+    async def _sufficient_gas(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
         if plan in self._estimates:
-            return await self._cached_or_new(plan, sender, view)
+            return await self._cached_or_new(plan, sender, at)
         async with self._first_estimates:  # The first callers fill the cache for those behind.
-            return await self._cached_or_new(plan, sender, view)
+            return await self._cached_or_new(plan, sender, at)
 
-    async def _cached_or_new(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
-        cached = await self._cached_gas(plan, sender, view)
-        return cached or await self._new_estimate(plan, sender, view)
+    async def _cached_or_new(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
+        cached = await self._cached_gas(plan, sender, at)
+        return cached or await self._new_estimate(plan, sender, at)
 
-    async def _cached_gas(self, plan: RelayPlan, sender: Address, view: ChainView) -> int | None:
+    async def _cached_gas(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int | None:
         """Return None if nothing fresh is cached, or if the call does not pass with it."""
         gas = self._estimates.get(plan)
-        if gas is None or not await self._passes_with(plan, sender, gas, view):
+        if gas is None or not await self._passes_with(plan, sender, gas, at):
             return None
         return _with_margin(gas)
 
-    async def _new_estimate(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
-        needed = await self._estimate(plan, sender, view)
+    async def _new_estimate(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
+        needed = await self._estimate(plan, sender, at)
         if needed > MAX_GAS_LIMIT:
             raise _too_much_gas(needed)
         self._estimates.put(plan, needed)
         return _with_margin(needed)
 
-    async def _estimate(self, plan: RelayPlan, sender: Address, view: ChainView) -> int:
-        needed = await view.node.estimate_gas(plan.to, plan.data, sender, view.head)
+    async def _estimate(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
+        needed = await at.node.estimate_gas(plan.to, plan.data, sender, at.block)
         if isinstance(needed, Revert):
             raise _refusal(needed)
         if needed < intrinsic_gas(plan.data):
@@ -163,7 +171,7 @@ class RelaySimulator:
         return needed
 
     async def _passes_with(
-        self, plan: RelayPlan, sender: Address, gas: int, view: ChainView
+        self, plan: RelayPlan, sender: Address, gas: int, at: SimulatedAt
     ) -> bool:
         """Whether the call passes with this gas limit, less what a rollup takes of it for data.
 
@@ -174,9 +182,7 @@ class RelaySimulator:
         own_gas = gas - l1_gas
         if own_gas < intrinsic_gas(plan.data):
             return False
-        revert = await view.node.simulate_call(
-            plan.to, plan.data, sender, gas=own_gas, at=view.head
-        )
+        revert = await at.node.simulate_call(plan.to, plan.data, sender, gas=own_gas, at=at.block)
         return revert is None
 
 

@@ -283,6 +283,29 @@ class Node:
             await self._read(at, "eth_getTransactionCount", hex_of(wallet)), LARGEST_COUNT
         )
 
+    async def pending_nonce(self, wallet: Address) -> int | None:
+        """The nonce after the wallet's transactions in the node's pool; None if it tells none.
+
+        Some nodes answer with the nonce after their newest block. Raises NodeUnavailable if the
+        node does not answer at all.
+        """
+        try:
+            answer = await self._rpc.call("eth_getTransactionCount", hex_of(wallet), "pending")
+        except RpcError:
+            return None
+        return _number(answer, LARGEST_COUNT)
+
+    async def pooled_nonces(self, wallet: Address) -> tuple[int, ...] | None:
+        """The nonces of the wallet in the node's pool, in order; None if it does not show them.
+
+        Public nodes seldom show their pool. Raises NodeUnavailable if the node does not answer.
+        """
+        try:
+            answer = await self._rpc.call("txpool_contentFrom", hex_of(wallet))
+        except RpcError:
+            return None
+        return pool_nonces(answer)
+
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
         return _number(await self._read(at, "eth_getBalance", hex_of(wallet)))
 
@@ -342,7 +365,7 @@ class Node:
         return [_data(answer) for answer in answers]
 
     async def estimate_gas(
-        self, to: Address, data: bytes, sender: Address, at: Header | None = None
+        self, to: Address, data: bytes, sender: Address, at: BlockRef | None = None
     ) -> int | Revert:
         """The gas that a call needs after a block, or how it would revert.
 
@@ -485,6 +508,17 @@ class Node:
             return await self._rpc.call(method, *params)
         except RpcError as error:
             raise _unavailable(error, f"{method}: ") from error
+
+
+def pool_nonces(answer: Any) -> tuple[int, ...]:
+    """The nonces in an answer of `txpool_contentFrom`, whose keys are decimal numbers."""
+    try:
+        nonces = {
+            int(nonce) for part in ("pending", "queued") for nonce in (answer.get(part) or {})
+        }
+    except (AttributeError, TypeError, ValueError) as error:
+        raise NodeUnavailable("The node's pool is malformed", kind="malformed") from error
+    return tuple(sorted(nonce for nonce in nonces if 0 <= nonce <= LARGEST_COUNT))
 
 
 def _publication(answer: Any) -> tuple[PublishOutcome, str]:

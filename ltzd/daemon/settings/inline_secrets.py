@@ -28,6 +28,8 @@ def inline_secrets(
         for kind in kinds:
             if issubclass(kind, BaseModel):
                 yield from inline_secrets(kind, value, place)
+                for number, item in enumerate(value if isinstance(value, list) else ()):
+                    yield from inline_secrets(kind, item, (*place, number))
 
 
 def _kinds(annotation: object) -> Iterator[type]:

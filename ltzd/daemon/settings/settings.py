@@ -24,7 +24,6 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from ltzd.daemon.keys import read_key
 from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
@@ -51,10 +50,17 @@ from ltzd.daemon.settings.value_types import (
     is_loopback,
     may_reach_this_machine,
 )
+from ltzd.daemon.settings.wallets import (
+    NamedWallet,
+    SignerSettings,
+    TreasurySettings,
+    WalletSettings,
+)
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.toml_documents import FieldPath, TomlFile, dotted, reason_of
 from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.operator.fees import FeePolicy
+from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
 from ltzd.values import Address
@@ -198,11 +204,25 @@ class OperatorSettings(Section):
     minter_password_file: SecretFile | None = None
     relay_key_file: SecretFile | None = None
     relay_password_file: SecretFile | None = None
+    wallets: tuple[WalletSettings, ...] | None = None
+    """More wallets, any number of each kind. Once given, the key files above are optional."""
     max_in_flight: Annotated[int, Field(ge=1, le=100_000)] = 64
     max_fee_gwei: Annotated[Decimal, Field(gt=0, le=100)] = Decimal(100)
     """Spec 8: no transaction is sent with a fee above 100 gwei."""
     min_tip_gwei: Annotated[Decimal, Field(ge=0, le=100)] = Decimal("0.1")
     """The least tip, or the least gas price on a chain without base fees (docs/chains.md)."""
+    mint_balance_floor_wei: Annotated[int, Field(ge=0)] = 0
+    """Below it a mint wallet needs gas money: an alert, or a top-up. 0 is no floor."""
+    relay_balance_floor_wei: Annotated[int, Field(ge=0)] = 0
+    treasury: TreasurySettings | None = None
+
+    @model_validator(mode="after")
+    def _treasury_has_a_floor(self) -> Self:
+        if self.treasury is not None and not any(self.balance_floors().values()):
+            raise ValueError(
+                "treasury has no effect without mint_balance_floor_wei or relay_balance_floor_wei"
+            )
+        return self
 
     @model_validator(mode="after")
     def _can_pay_the_least_tip(self) -> Self:
@@ -212,17 +232,37 @@ class OperatorSettings(Section):
             )
         return self
 
-    def minter_key(self) -> bytes:
-        """Raises Misconfigured. Decrypting a keystore takes about a second."""
-        if self.minter_key_file is None:
-            raise Misconfigured("The role operator needs operator.minter_key_file.")
-        return read_key(self.minter_key_file, self.minter_password_file)
+    def named_wallets(self) -> list[NamedWallet]:
+        """All wallets of this section, in its order."""
+        named = []
+        if self.minter_key_file is not None:
+            signer = SignerSettings(
+                key_file=self.minter_key_file, password_file=self.minter_password_file
+            )
+            named.append(NamedWallet("operator.minter_key_file", "mint", signer))
+        if self.relay_key_file is not None:
+            signer = SignerSettings(
+                key_file=self.relay_key_file, password_file=self.relay_password_file
+            )
+            named.append(NamedWallet("operator.relay_key_file", "relay", signer))
+        if self.treasury is not None:
+            named.append(NamedWallet("operator.treasury", "treasury", self.treasury))
+        return named + [
+            NamedWallet(f"operator.wallets[{number}]", wallet.kind, wallet)
+            for number, wallet in enumerate(self.wallets or ())
+        ]
 
-    def relay_key(self) -> bytes:
-        """Raises Misconfigured."""
-        if self.relay_key_file is None:
-            raise Misconfigured("The role operator needs operator.relay_key_file.")
-        return read_key(self.relay_key_file, self.relay_password_file)
+    def balance_floors(self) -> dict[str, int]:
+        """In wei, by kind of wallet; 0 is no floor."""
+        return {"mint": self.mint_balance_floor_wei, "relay": self.relay_balance_floor_wei}
+
+    def top_ups(self) -> TopUpPolicy | None:
+        """Returns None without a treasury."""
+        if self.treasury is None:
+            return None
+        return TopUpPolicy(
+            self.treasury.top_up_wei, self.treasury.max_wei_per_day, self.balance_floors()
+        )
 
     @property
     def max_fee_wei(self) -> int:
@@ -317,10 +357,13 @@ class Settings(Section):
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
-        if "operator" in self.roles:
+        if "operator" in self.roles and self.operator.wallets is None:
             for name in ("minter_key_file", "relay_key_file"):
                 if getattr(self.operator, name) is None:
-                    raise ValueError(f"operator.{name} is needed for the role operator")
+                    raise ValueError(
+                        f"operator.{name} is needed for the role operator, or operator.wallets "
+                        "(an empty list if all wallets are added by `ltzd wallet add`)"
+                    )
         return self
 
     def refuse_dev_providers(self) -> None:

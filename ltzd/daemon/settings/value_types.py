@@ -72,6 +72,16 @@ def _web_url(text: str) -> str:
     return text.rstrip("/")
 
 
+def _signer_url(text: str) -> str:
+    _check_url(text, ("https", "http"), needs_host=True)
+    parts = urlsplit(text)
+    if parts.query or parts.fragment or "@" in parts.netloc:
+        raise ValueError("must be a URL such as https://signer.internal:9000, without a query")
+    if parts.scheme != "https" and not is_loopback(parts.hostname or ""):
+        raise ValueError("must be an https URL, or an http URL of a loopback address")
+    return text.rstrip("/")
+
+
 def _issuer_url(text: str) -> str:
     """Returns the URL unchanged, because it must equal the tokens' `iss` exactly."""
     _check_url(text, ("https", "http"), needs_host=True)
@@ -197,6 +207,7 @@ ReadableFile = Annotated[Path, AfterValidator(_readable)]
 SecretFile = Annotated[Path, AfterValidator(_secret)]
 Port = Annotated[int, Field(ge=0, le=65_535)]
 WebUrl = Annotated[str, AfterValidator(_web_url)]
+SignerUrl = Annotated[str, AfterValidator(_signer_url)]
 LevelsUrl = Annotated[str, AfterValidator(_levels_url)]
 SiteUrl = Annotated[str, AfterValidator(_site_url)]
 PathName = Annotated[str, AfterValidator(_path_name)]

@@ -71,11 +71,16 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class AdminSources:
-    """`facts` raises DatabaseUnavailable; `measure` sets gauges before they are read."""
+    """`facts` raises DatabaseUnavailable; `measure` sets gauges before they are read.
+
+    `reasons` and `warnings` are sentences about wallets that this process does not serve.
+    """
 
     roles: tuple[str, ...]
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
+    reasons: Callable[[], Sequence[str]] = tuple
+    warnings: Callable[[], Sequence[str]] = tuple
     nodes: Callable[[], Sequence[NodeReport]] = tuple
     measure: Callable[[], None] = lambda: None
 
@@ -175,7 +180,7 @@ class AdminHandlers:
                 reasons.append(f"{name} stopped: {lane.stopped}")
             elif not lane.is_held:
                 reasons.append(f"{name} is not held by this process")
-        return reasons + self._nodes()
+        return [*reasons, *self._sources.reasons(), *self._nodes()]
 
     def _nodes(self) -> list[str]:
         """The role operator or indexer without a node that answers."""
@@ -188,7 +193,7 @@ class AdminHandlers:
 
     def _warnings(self) -> list[str]:
         """Faults that need a person although this process may be ready."""
-        return health.faults(self._sources.nodes())
+        return [*health.faults(self._sources.nodes()), *self._sources.warnings()]
 
     def _chain(self, chain: ChainFacts | None) -> list[str]:
         if chain is None:

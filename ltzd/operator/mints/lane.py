@@ -1,19 +1,17 @@
 """The mint lane: mints queued rewards, each reference once."""
 
-from ltzd.chain.contracts import ltz
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.signing import WalletSigner
-from ltzd.errors import NodeUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RewardOutcomeSink
+from ltzd.operator.mints import references
 from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.mints.signer import MintCounters, MintSigner
 from ltzd.operator.mints.simulation import MintSimulator
-from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget, Stopped
+from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
@@ -86,22 +84,11 @@ class MintLane(WalletLane):
         """
         view = await ChainView.newest(self._node)
         if next_seq is None:
-            word = 0
-            while await self._ref_word(view, word):
-                word += 1
-            return word * 256
-        word = next_seq // 256
-        above = await self._ref_word(view, word) >> (next_seq % 256)
-        if above or await self._ref_word(view, word + 1):
-            raise Stopped(
-                f"LTZ has minted references from {next_seq} on, which the database has not "
-                "given out: the database is an old copy"
-            )
+            return await references.first_free_seq(view, self._target.ltz)
+        await references.check_references(view, self._target.ltz, next_seq)
         return next_seq
 
-    async def _ref_word(self, view: ChainView, word: int) -> int:
-        try:
-            answer = await view.view(self._target.ltz, ltz.ref_word_call(word))
-            return int.from_bytes(answer, "big")
-        except RpcError as error:
-            raise NodeUnavailable(f"refWord: {error.message}") from error
+    async def _compare_references(self) -> None:
+        async with session(self._pool) as connection:
+            seq = await lanes.next_seq(connection, self._target.chain_id, self._target.ltz)
+        await self._check_references(seq)

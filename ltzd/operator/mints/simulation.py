@@ -30,7 +30,9 @@ Batch = Sequence[QueuedReward]
 
 _EVERY_MINT = frozenset({"AccessControlUnauthorizedAccount"})
 """Reverts of every mint of this wallet, for which no reward is at fault."""
-_TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", "RefAlreadyUsed"}
+_REFERENCE_USED = "RefAlreadyUsed"
+"""Revert of a single mint: once the other mint is final, the reward gets a new reference."""
+_TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED}
 """Reverts that may pass by themselves, or on another node: a reward never fails for them."""
 
 
@@ -87,6 +89,8 @@ class MintSimulator:
         if _name(revert) in _EVERY_MINT:
             self._pause = self._pauses.first
             return []
+        if _name(revert) == _REFERENCE_USED:
+            await rewards.renew_queued(connection, [reward.id for reward in batch])
         passing, suspects = await self._bisect(batch, next_seq)
         if not passing:
             return []

@@ -18,6 +18,9 @@ class RelayLane(WalletLane):
     kind = RELAY
     channel = RELAYS
 
+    async def _compare_references(self) -> None:
+        """Does nothing: relays use no references."""
+
     def _outcome_sink(self) -> OutcomeSink:
         return RelayOutcomeSink(self._wakeups)
 

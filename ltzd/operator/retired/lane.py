@@ -30,7 +30,7 @@ from ltzd.operator.policy import (
     LanePolicy,
     MintTarget,
 )
-from ltzd.operator.resubmission import Resubmission
+from ltzd.operator.resubmission.resubmission import Resubmission
 from ltzd.operator.retired.mint_rights import MintRevocation
 from ltzd.operator.retired.work import RetiredResubmission, RetiredWork
 from ltzd.operator.send_guard import SendGuard
@@ -63,6 +63,7 @@ class RetiredLane(WalletLane):
 
     kind = WATCHED
     channel = WALLETS
+    signs = False
 
     def __init__(
         self,
@@ -82,6 +83,10 @@ class RetiredLane(WalletLane):
         self._target = target
         self._revocation: MintRevocation | None = None
 
+    @property
+    def is_ready(self) -> bool:
+        return self.is_serving
+
     def _outcome_sink(self) -> OutcomeSink:
         if self.wallet_kind == MINT:
             return RewardOutcomeSink(self._wakeups, InProcessHooks())
@@ -91,6 +96,9 @@ class RetiredLane(WalletLane):
         """The next nonce of the database: a thief may have used more, and no term signs."""
         async with session(self._pool) as connection:
             return await lanes.next_nonce(connection, self._chain_id, self.wallet) or 0
+
+    async def _compare_references(self) -> None:
+        """Does nothing: nothing is minted."""
 
     async def _begin_term(self, used: int) -> tuple[Lane, int]:
         async with transaction(self._pool) as connection:

@@ -9,7 +9,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import KEY_GONE, RETIRED
-from ltzd.operator.resubmission import KeylessResubmission
+from ltzd.operator.resubmission.resubmission import KeylessResubmission
 from ltzd.operator.retired.mint_rights import MintRevocation
 from ltzd.operator.send_guard import SendGuard
 from ltzd.rules.operator.transactions import Inclusion, MintingRevoked

@@ -2,13 +2,15 @@
 
 A token is a JWT that one of the provider's keys signed with ES256, for our application. With
 `linked_accounts` it is an identity token and names its user's wallets and accounts; with `sid` it
-is an access token and does not. No verdict is cached, so a token ends in the second of its `exp`
-and together with its key.
+is an access token and does not. Times, application and key are checked on every request, so a token
+ends in the second of its `exp` and together with its key. Only the signature is not computed anew
+for the same token and key, since the result cannot change.
 
 Raises Unauthorized, always in the same words, and IdentityUnavailable while it is unknown whether a
 key is the provider's. Neither the token nor its claims reach a log or an error.
 """
 
+import hashlib
 import re
 import time
 from dataclasses import dataclass, field
@@ -41,6 +43,8 @@ from ltzd.values import Address
 # signature's length: any other text is refused before it costs more.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}")
 _ES256 = jwt.PyJWS(algorithms=["ES256"])
+_TOKENS_KEPT = 2_000
+"""With tokens of the greatest length the claims kept take 32 MB, usually 2 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,28 @@ _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(_Claims)
 
 
+class _VerifiedTokens:
+    """The claims of tokens whose signature was verified, by the token's digest and its key.
+
+    Keeps the newest `most` tokens, and no token's text. A key that the provider fetches anew is
+    another object, so a token's signature is verified again after each change of the key set.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._claims: dict[bytes, tuple[PublicKey, _Claims]] = {}
+
+    def claims(self, token: str, key: PublicKey) -> _Claims:
+        """Raises Unauthorized."""
+        digest = hashlib.sha256(token.encode()).digest()
+        known = self._claims.pop(digest, None)
+        claims = known[1] if known is not None and known[0] is key else _claims_in(token, key)
+        self._claims[digest] = key, claims
+        if len(self._claims) > self._most:
+            del self._claims[next(iter(self._claims))]
+        return claims
+
+
 class IdentityTokens(AsyncCloseable):
     """`wall_clock` returns Unix seconds; `clock` measures how old the keys are."""
 
@@ -94,6 +120,7 @@ class IdentityTokens(AsyncCloseable):
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
         self._keys = IdentityKeyCache(policy, self._calls, clock)
+        self._verified = _VerifiedTokens(_TOKENS_KEPT)
 
     async def close(self) -> None:
         await self._keys.close()
@@ -108,7 +135,7 @@ class IdentityTokens(AsyncCloseable):
             raise
         if key is None:
             raise refused("unknown_key")
-        user = self._user_in(_claims_in(token, key))
+        user = self._user_in(self._verified.claims(token, key))
         telemetry.TOKEN_CHECKS.labels("accepted").inc()
         return user
 

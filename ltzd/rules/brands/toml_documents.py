@@ -1,7 +1,7 @@
 """Reads TOML files of people, and finds the line of each fault.
 
 The standard library's parser keeps no positions, so a light scan finds the lines. The scan knows
-plain `key = value` lines, but not inline tables, dotted keys and nested sections.
+plain `key = value` lines and sections, but not inline tables and dotted keys.
 """
 
 import re
@@ -18,7 +18,7 @@ FieldPath = tuple[str | int, ...]
 
 UNKNOWN_PATH: FieldPath = ("?",)
 
-_HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[A-Za-z0-9_-]+)\s*\]\]?\s*(#.*)?$")
+_HEADER = re.compile(r"\s*(?P<open>\[\[?)\s*(?P<name>[A-Za-z0-9_.-]+)\s*\]\]?\s*(#.*)?$")
 _KEY = re.compile(r"\s*(?P<name>[A-Za-z0-9_-]+)\s*=")
 
 
@@ -100,8 +100,13 @@ def _lines(text: str) -> Iterable[tuple[FieldPath, int]]:
 
 
 def _table(header: re.Match[str], entries: dict[str, int]) -> FieldPath:
-    name = header["name"]
-    if header["open"] == "[":
-        return (name,)
-    entries[name] = entries.get(name, -1) + 1
-    return (name, entries[name])
+    """The path of a section; `entries` counts the entries of each list of sections."""
+    parts = header["name"].split(".")
+    if header["open"] == "[[":
+        entries[header["name"]] = entries.get(header["name"], -1) + 1
+    path: list[str | int] = []
+    for depth, part in enumerate(parts, start=1):
+        path.append(part)
+        if (entry := entries.get(".".join(parts[:depth]))) is not None:
+            path.append(entry)
+    return tuple(path)

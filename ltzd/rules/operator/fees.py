@@ -134,6 +134,8 @@ class BumpReason(Enum):
     """The transaction could pay, and yet blocks came without it."""
     REFUSED = "refused"
     """No node takes the transaction at its price."""
+    BY_HAND = "by_hand"
+    """A person asked for it (`ltzd tx speed-up`)."""
 
 
 @dataclass(frozen=True, slots=True)

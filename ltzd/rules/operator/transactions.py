@@ -11,9 +11,10 @@ A transaction that REVERTED stays so: its work has been queued again. DISPLACED
 means that a transaction which the lane did not sign used the nonce. An attempt that a node took, or
 may have taken, keeps its nonce: the same bytes go out again until a receipt or finality decides.
 
-A transaction whose bytes are refused for good is abandoned: a self-transfer becomes another attempt
-with its nonce. If the self-transfer is mined, the transaction ends CANCELLED, and only then another
-transaction may do its work. If the call is mined all the same, the work is done.
+A transaction whose bytes are refused for good, or that a person cancels, is abandoned: a
+self-transfer becomes another attempt with its nonce. If the self-transfer is mined, the transaction
+ends CANCELLED, and only then another transaction may do its work. If the call is mined all the
+same, the work is done.
 
 A mint is VOIDED if its wallet may not mint at a final block, and has no key that could free the
 nonce. Its bytes may still be mined, but LTZ refuses them. Should the wallet get its role back, LTZ
@@ -89,6 +90,11 @@ class RefusedForGood:
 
 
 @dataclass(frozen=True, slots=True)
+class CancelRequested:
+    """A person wants the nonce to go to a self-transfer."""
+
+
+@dataclass(frozen=True, slots=True)
 class ReceiptSeen:
     inclusion: Inclusion
 
@@ -100,7 +106,13 @@ class ReceiptLost:
 
 @dataclass(frozen=True, slots=True)
 class Finalized:
-    """The transaction's block is past finality."""
+    """The transaction's block is past finality.
+
+    `has_skipped`: LTZ has skipped rewards of the mint for ever, because final mints that are not
+    ltzd's, such as a thief's, have used their references.
+    """
+
+    has_skipped: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +133,7 @@ class FinalityLost:
 Observation = (
     Accepted
     | RefusedForGood
+    | CancelRequested
     | ReceiptSeen
     | ReceiptLost
     | Finalized
@@ -139,6 +152,8 @@ class Effect(Enum):
     """Sign and store a self-transfer with this nonce, as another attempt, and publish it."""
     REQUEUE = "requeue"
     """Put the rewards of this transaction back into the queue, with the same references."""
+    RENEW = "renew"
+    """Queue the rewards that LTZ has skipped again, with new references."""
     ALERT = "alert"
     """Alert a person: something else uses this wallet, or a transaction reverted or was refused."""
 
@@ -149,10 +164,8 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
             return replace(tx, state=State.PUBLISHED), []
         case State.MINED, Accepted() | RefusedForGood():
             return tx, []  # A late answer to an earlier publication.
-        case State.SIGNED | State.PUBLISHED, RefusedForGood() if tx.is_abandoned:
-            return tx, []  # The self-transfer is refused too: nothing smaller could take the nonce.
-        case State.SIGNED | State.PUBLISHED, RefusedForGood():
-            return replace(tx, is_abandoned=True), [Effect.CANCEL, Effect.ALERT]
+        case State.SIGNED | State.PUBLISHED, RefusedForGood() | CancelRequested():
+            return _abandoned(tx, is_refused=isinstance(observation, RefusedForGood))
         case State.SIGNED | State.PUBLISHED | State.MINED, ReceiptSeen(inclusion) if (
             tx.is_abandoned or not inclusion.is_cancellation
         ):
@@ -160,8 +173,8 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
         case State.MINED, ReceiptLost():
             # The nonce is unused again, so the same bytes go out again.
             return replace(tx, state=State.PUBLISHED, inclusion=None), [Effect.PUBLISH]
-        case State.MINED, Finalized() if tx.inclusion is not None:
-            return _settled(tx, tx.inclusion)
+        case State.MINED, Finalized(has_skipped) if tx.inclusion is not None:
+            return _settled(tx, tx.inclusion, has_skipped=has_skipped)
         case State.CONFIRMED | State.REVERTED | State.CANCELLED, FinalityLost():
             return _unsettled(tx), []
         case State.SIGNED | State.PUBLISHED, NonceTaken() | MintingRevoked():
@@ -171,14 +184,24 @@ def advance(tx: Transaction, observation: Observation) -> tuple[Transaction, lis
     raise IllegalTransition(f"{tx.state.name} does not allow {observation}")
 
 
+def _abandoned(tx: Transaction, *, is_refused: bool) -> tuple[Transaction, list[Effect]]:
+    if tx.is_abandoned:
+        return tx, []  # If the self-transfer is refused too, nothing smaller could take the nonce.
+    alert = [Effect.ALERT] if is_refused else []
+    return replace(tx, is_abandoned=True), [Effect.CANCEL, *alert]
+
+
 def _unsettled(tx: Transaction) -> Transaction:
     """A mined transaction, for which its lane gets a fresh receipt; a reverted one stays."""
     return tx if tx.state is State.REVERTED else replace(tx, state=State.MINED)
 
 
-def _settled(tx: Transaction, inclusion: Inclusion) -> tuple[Transaction, list[Effect]]:
+def _settled(
+    tx: Transaction, inclusion: Inclusion, *, has_skipped: bool
+) -> tuple[Transaction, list[Effect]]:
     if inclusion.is_cancellation:
         return replace(tx, state=State.CANCELLED), [Effect.REQUEUE]
     if inclusion.succeeded:
-        return replace(tx, state=State.CONFIRMED), []
+        effects = [Effect.RENEW, Effect.ALERT] if has_skipped else []
+        return replace(tx, state=State.CONFIRMED), effects
     return replace(tx, state=State.REVERTED), [Effect.REQUEUE, Effect.ALERT]

@@ -6,6 +6,7 @@ inserted or undone. `minted` is the newest token's serial number: PerkNFT counts
 """
 
 from collections.abc import Collection as Ids
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ltzd.store.database import Connection
@@ -101,6 +102,37 @@ async def rebuild(connection: Connection, collection_ids: Ids[int]) -> None:
         """,
         sorted(set(collection_ids)),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class IndexedClaims:
+    """`max_per_user` of a collection (0 is no limit), and a user's claims in it."""
+
+    max_per_user: int
+    claims: int
+
+
+async def read_claims(
+    connection: Connection, queries: Sequence[tuple[Address, int]]
+) -> list[IndexedClaims | None]:
+    """Each user's claims in a collection, in order, with None where it is not indexed."""
+    rows = await connection.fetch(
+        """
+        SELECT c.max_per_user, coalesce(p.claims, 0) AS claims
+          FROM unnest($1::bytea[], $2::bigint[])
+               WITH ORDINALITY AS query (user_address, collection_id, n)
+          LEFT JOIN collections c ON c.collection_id = query.collection_id
+          LEFT JOIN LATERAL (
+               SELECT max(claims) AS claims
+                 FROM perk_claims
+                WHERE user_address = query.user_address
+                  AND collection_id = query.collection_id) AS p ON true
+         ORDER BY query.n
+        """,
+        [user for user, _ in queries],
+        [id_ if 0 <= id_ <= _MOST_ID else -1 for _, id_ in queries],
+    )
+    return [None if row[0] is None else IndexedClaims(row[0], row[1]) for row in rows]
 
 
 async def find(connection: Connection, collection_id: int) -> Collection | None:

@@ -59,13 +59,7 @@ async def insert_transfers(connection: Connection, facts: Sequence[Transfer]) ->
 
 
 async def insert_mints(connection: Connection, facts: Sequence[RewardMinted]) -> int:
-    """Insert mints and record them on their rewards.
-
-    Returns how many mints match a reward exactly. Rewards that had no mint yet count as earned from
-    here on, and their brands' webhooks are inserted with them. A second mint after a reorg finds
-    the webhook of the first one, so each reward is announced once. When the index is rebuilt,
-    rewards whose mint is final already have it.
-    """
+    """Insert mints and record them on their rewards; returns how many match a reward exactly."""
     if not facts:
         return 0
     await connection.copy_records_to_table(
@@ -92,17 +86,33 @@ async def insert_mints(connection: Connection, facts: Sequence[RewardMinted]) ->
             for row in facts
         ],
     )
+    return await record_on_rewards(connection, facts)
+
+
+async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted]) -> int:
+    """Mark the rewards of mints that are in the index as minted; returns how many match exactly.
+
+    Rewards that had no mint yet count as earned from here on, and their brands' webhooks are
+    inserted with them. A second mint after a reorg finds the webhook of the first one, so each
+    reward is announced once. When the index is rebuilt, rewards whose mint is final already have
+    it. A reward without a seq takes that of its mint: the commit that gave it one was lost with a
+    PostgreSQL server, and its transaction was mined all the same.
+    """
     row = await connection.fetchrow(
         """
         WITH minted AS (
           UPDATE rewards
-             SET mint_block_number = fact.block_number,
+             SET seq = fact.seq,
+                 mint_block_number = fact.block_number,
                  mint_block_hash = fact.block_hash,
                  mint_transaction_hash = fact.transaction_hash
             FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bigint[],
                         $6::bigint[], $7::bytea[], $8::bytea[])
                  AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
-           WHERE rewards.id = fact.id AND rewards.kind = fact.kind AND rewards.seq = fact.seq
+           WHERE rewards.id = fact.id AND rewards.kind = fact.kind
+             AND (rewards.seq = fact.seq
+                  OR rewards.seq IS NULL
+                     AND NOT EXISTS (SELECT FROM rewards other WHERE other.seq = fact.seq))
              AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
        RETURNING rewards.id, rewards.kind, rewards.brand_id,
                  -- The value before this statement.

@@ -284,6 +284,58 @@ async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[
     return {row["id"]: Hash32(row["hash"]) for row in rows}
 
 
+async def count_skipped(connection: Connection, transaction_ids: Collection[int]) -> dict[int, int]:
+    """The rewards without a mint whose references other final mints have used, by transaction.
+
+    Reads all mints: call it only if rewards of a final mint have no mint on chain.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT transaction_id, count(*) FROM skipped_rewards
+         WHERE transaction_id = ANY($1::bigint[])
+         GROUP BY transaction_id
+        """,
+        transaction_ids,
+    )
+    return {row[0]: row[1] for row in rows}
+
+
+async def renew_skipped(connection: Connection, transaction_id: int) -> int:
+    """Requeue the rewards of a final mint that LTZ has skipped, to get new references.
+
+    Returns how many.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE rewards
+           SET transaction_id = NULL, seq = NULL
+         WHERE id IN (SELECT id FROM skipped_rewards WHERE transaction_id = $1)
+           AND transaction_id = $1 AND mint_block_hash IS NULL
+     RETURNING id
+        """,
+        transaction_id,
+    )
+    return len(rows)
+
+
+async def renew_queued(connection: Connection, rewards: Collection[UUID]) -> int:
+    """Take the references of queued rewards that other final mints have used; returns how many.
+
+    Their next mint gives them new ones. Reads all mints.
+    """
+    rows = await connection.fetch(
+        """
+        UPDATE rewards
+           SET seq = NULL
+         WHERE id IN (SELECT id FROM skipped_rewards WHERE id = ANY($1::uuid[]))
+           AND transaction_id IS NULL AND mint_block_hash IS NULL
+     RETURNING id
+        """,
+        rewards,
+    )
+    return len(rows)
+
+
 async def requeue(
     connection: Connection, transaction_id: int, *, is_cancelled: bool = False
 ) -> int:

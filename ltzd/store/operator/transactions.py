@@ -64,7 +64,7 @@ class OpenTransaction:
     pays the most. `gas_limit` is the call's. The newest attempt of an abandoned transaction is a
     self-transfer: `cancellations` are the hashes of its self-transfers, and `call_wei` is the most
     that the call may still cost. `ltz` is the amount it mints while in flight; `rewards` is set
-    only in the term that signed it.
+    only in the term that signed it. `value_wei` is what a top-up transfers.
     """
 
     id: int
@@ -79,12 +79,14 @@ class OpenTransaction:
     rewards: tuple[UUID, ...] = ()
     cancellations: tuple[Hash32, ...] = ()
     call_wei: int = 0
+    value_wei: int = 0
 
     @property
     def max_cost_wei(self) -> int:
         """The most that it can cost, whichever attempt is mined."""
-        gas = TRANSACTION_GAS if self.tx.is_abandoned else self.gas_limit
-        return max(gas * self.fees.max_fee_per_gas, self.call_wei)
+        if self.tx.is_abandoned:
+            return max(TRANSACTION_GAS * self.fees.max_fee_per_gas, self.call_wei)
+        return self.gas_limit * self.fees.max_fee_per_gas + self.value_wei
 
 
 async def store_signed(
@@ -153,6 +155,11 @@ async def store_signed(
     if row is None:
         raise LaneLost("Another process works on this lane, its references or its rewards")
     return row["id"], row["created_at"]
+
+
+async def state_of(connection: Connection, intent: int) -> State:
+    state = await connection.fetchval("SELECT state FROM transactions WHERE id = $1", intent)
+    return State(state)
 
 
 async def read_call(connection: Connection, intent: int) -> tuple[Address, bytes]:
@@ -454,6 +461,8 @@ async def undo_finality_above(connection: Connection, block_number: int) -> None
 def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
     cancellations = tuple(map(Hash32, row["cancellations"]))
     is_abandoned = bool(cancellations)
+    value_wei = int(row["value_wei"])
+    call_wei = row["gas_limit"] * row["call_max_fee_per_gas"] + value_wei if is_abandoned else 0
     return OpenTransaction(
         id=row["id"],
         nonce=row["nonce"],
@@ -465,7 +474,8 @@ def _open_transaction(row: asyncpg.Record) -> OpenTransaction:
         created_at=row["created_at"],
         ltz=row.get("ltz", 0),
         cancellations=cancellations,
-        call_wei=row["gas_limit"] * row["call_max_fee_per_gas"] if is_abandoned else 0,
+        call_wei=call_wei,
+        value_wei=value_wei,
     )
 
 

@@ -49,6 +49,14 @@ async def list_wallets(connection: Connection, chain_id: int) -> list[OperatorWa
     return list(map(_wallet, rows))
 
 
+async def count_served(connection: Connection) -> int:
+    """The number of wallets that lanes may serve: all but retired ones."""
+    count: int = await connection.fetchval(
+        "SELECT count(*) FROM operator_wallets WHERE state <> 'retired'"
+    )
+    return count
+
+
 async def find(connection: Connection, chain_id: int, wallet: Address) -> OperatorWallet | None:
     row = await connection.fetchrow(
         "SELECT * FROM operator_wallets WHERE chain_id = $1 AND wallet = $2", chain_id, wallet
@@ -139,6 +147,19 @@ async def add(
     if is_new:
         await notify(connection, WALLETS)
     return bool(is_new)
+
+
+async def set_signer(
+    connection: Connection, chain_id: int, wallet: Address, signer: Mapping[str, Any]
+) -> None:
+    """Replace the reference of the wallet's signer; its lane is opened again with the new one."""
+    await connection.execute(
+        "UPDATE operator_wallets SET signer = $3 WHERE chain_id = $1 AND wallet = $2",
+        chain_id,
+        wallet,
+        signer,
+    )
+    await notify(connection, WALLETS)
 
 
 async def set_state(

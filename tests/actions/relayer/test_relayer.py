@@ -48,7 +48,7 @@ class AllowAll:
     async def wallets_of(self, _user: TokenUser) -> list[Address]:
         return [USER]
 
-    async def check(self, _user: Address, _collection_id: int) -> None: ...
+    async def check(self, _user: Address, *_: object) -> None: ...
 
 
 CALLER = TokenUser("somebody", None)
@@ -300,6 +300,19 @@ async def test_a_malformed_answer_about_a_collection_makes_the_chain_unavailable
     async with running(*process.loops), process.world.relaying():
         with pytest.raises(NodeUnavailable):
             await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))
+
+
+async def test_a_claim_of_an_indexed_collection_asks_a_node_for_its_simulation_alone(
+    process: RelayerProcess,
+) -> None:
+    relayer, node = process.relayer(), process.world.node
+    columns = "'\\x01', '\\x01', 0, 0, 1, true, 3, false, '', 0"
+    await value(process.world.observer, f"INSERT INTO collections VALUES (7, {columns})")
+    data = web3_contracts.encode_call("PerkNFT", "claimFor", USER, 7, 0, 0, bytes(32))
+    async with running(*process.loops), process.world.relaying():
+        node.mines_at_once = True
+        relay = await relayed(relayer, process.request(to=CONTRACTS.perk_nft, data=data))
+    assert (relay.status, node.simulated) == (RelayStatus.CONFIRMED, 1)
 
 
 async def _true(value: bool) -> bool:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from ltzd.actions.relayer.simulation import RelaySimulator
+from ltzd.actions.relayer.simulation import RelaySimulator, SimulatedAt
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.node.views import ChainViews
 from ltzd.errors import NodeUnavailable
@@ -37,9 +37,10 @@ async def test_a_simulation_reads_the_block_of_its_views_though_blocks_arrive() 
             seen.append(view.head.hash)
             await view.views([(PERKS, b"\x01"), (PERKS, b"\x02")])
             first.mine()
-            limit = await simulator.gas_limit(plan, RELAYER.address, None, view)
+            at = SimulatedAt(view.node, view.head)
+            limit = await simulator.gas_limit(plan, RELAYER.address, None, at)
             first.mine()
-            return max(limit, await simulator.gas_limit(plan, RELAYER.address, 200_000, view))
+            return max(limit, await simulator.gas_limit(plan, RELAYER.address, 200_000, at))
 
         assert await views.decide(decide) == 200_000
         assert {*first.read_after, *second.read_after} == set(seen)

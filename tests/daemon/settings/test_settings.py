@@ -14,6 +14,7 @@ from ltzd.daemon.settings.settings import RelaySettings, Settings, read_node, re
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.database_connections import PoolPolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import NO_BUDGETS, GasBudgets
 from tests.support.secret_files import write_secret
 
@@ -673,7 +674,11 @@ def test_settings_without_a_secret_may_be_read_by_others(folder: Path) -> None:
         ("https://node.example", "https://node.example?key=hunter2", "ltzd.toml:4: node.rpc_url"),
         ("https://node.example", "https://me:hunter2@node", "ltzd.toml:4: node.rpc_url"),
         ("app_secret_file = ", 'app_secret = "hunter2" # ', "ltzd.toml:17: identity.app_secret"),
-        ("[identity]", '[accounts.discord]\ntoken = "hunter2"\n[identity]', "ltzd.toml: accounts"),
+        (
+            "[identity]",
+            '[accounts.discord]\ntoken = "hunter2"\n[identity]',
+            "ltzd.toml:15: accounts.d",
+        ),
         (
             "[identity]",
             '[payments]\nsecret_key = "hunter2"\nsigning_secret = "hunter2"\n[identity]',
@@ -799,3 +804,42 @@ def test_an_admin_token_goes_over_no_network_in_the_clear(folder: Path, host: st
     assert "others could read the token" in fault
     assert not read_settings(with_lines(token + tls_lines(folder))).admin.is_open_to_others
     assert read_settings(with_lines(token + "plain_http = true\n")).admin.plain_http
+
+
+TREASURY = """\
+relay_balance_floor_wei = 5
+[operator.treasury]
+key_file = "{folder}/secret"
+top_up_wei = 20
+max_wei_per_day = 40
+"""
+
+
+def with_operator(lines: str) -> str:
+    """A short file with these lines at the end of its section [operator]."""
+    return SHORT.replace("[identity]", f"{lines}[identity]")
+
+
+def test_a_treasury_has_its_own_key_and_bounds(folder: Path) -> None:
+    settings = read_settings(a_file(folder, with_operator(TREASURY))).operator
+
+    assert settings.top_ups() == TopUpPolicy(20, 40, {"mint": 0, "relay": 5})
+    assert [named.kind for named in settings.named_wallets()] == ["mint", "relay", "treasury"]
+    assert read_settings(a_file(folder)).operator.top_ups() is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "fault"),
+    [
+        ("relay_balance_floor_wei = 5\n", "", "no effect without mint_balance_floor_wei"),
+        ("top_up_wei = 20", "top_up_wei = 41", "no top-up could be sent"),
+        ('key_file = "{folder}/secret"\n', "", "key_file"),
+    ],
+    ids=["no floor", "day below one top-up", "no key"],
+)
+def test_a_treasury_that_could_send_nothing_is_refused(
+    folder: Path, before: str, after: str, fault: str
+) -> None:
+    lines = TREASURY.replace(before, after)
+
+    assert any(fault in line for line in faults_of(a_file(folder, with_operator(lines))))

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from ltzd.errors import IllegalTransition
 from ltzd.rules.operator.transactions import (
     Accepted,
+    CancelRequested,
     Effect,
     FinalityLost,
     Finalized,
@@ -38,6 +39,7 @@ MINED = frozenset({State.MINED, State.CONFIRMED, State.REVERTED, State.CANCELLED
 OBSERVATIONS: list[Observation] = [
     Accepted(),
     RefusedForGood(),
+    CancelRequested(),
     ReceiptSeen(HERE),
     ReceiptSeen(THERE),
     ReceiptSeen(FAILED),
@@ -57,6 +59,8 @@ LISTED: dict[tuple[State, type[Observation]], tuple[State, list[Effect]]] = {
     (State.SIGNED, RefusedForGood): (State.SIGNED, _GIVEN_UP),
     (State.PUBLISHED, RefusedForGood): (State.PUBLISHED, _GIVEN_UP),
     (State.MINED, RefusedForGood): (State.MINED, []),
+    (State.SIGNED, CancelRequested): (State.SIGNED, [Effect.CANCEL]),
+    (State.PUBLISHED, CancelRequested): (State.PUBLISHED, [Effect.CANCEL]),
     (State.SIGNED, ReceiptSeen): (State.MINED, []),
     (State.PUBLISHED, ReceiptSeen): (State.MINED, []),
     (State.MINED, ReceiptSeen): (State.MINED, []),
@@ -107,6 +111,13 @@ def test_a_failed_call_requeues_its_rewards_once_final() -> None:
 
     assert reverted == Transaction(State.REVERTED, FAILED)
     assert effects == _ALARMED
+
+
+def test_a_final_mint_of_which_rewards_were_skipped_renews_them() -> None:
+    confirmed, effects = advance(a_transaction(State.MINED), Finalized(has_skipped=True))
+
+    assert confirmed == Transaction(State.CONFIRMED, HERE)
+    assert effects == [Effect.RENEW, Effect.ALERT]
 
 
 def test_a_failed_call_that_is_not_final_keeps_its_rewards() -> None:
@@ -179,8 +190,10 @@ observations = st.lists(
             [
                 Accepted(),
                 RefusedForGood(),
+                CancelRequested(),
                 ReceiptLost(),
                 Finalized(),
+                Finalized(has_skipped=True),
                 NonceTaken(),
                 MintingRevoked(),
             ]
@@ -208,6 +221,7 @@ def test_a_settled_transaction_stays_settled(seen: list[Observation]) -> None:
         )
         assert tx.is_abandoned or not before.is_abandoned, "an abandoned call was resumed"
         assert (tx.inclusion is not None) == (tx.state in MINED)
+        assert Effect.RENEW not in effects or tx.state is State.CONFIRMED
         cancelled += effects.count(Effect.CANCEL)
         requeued += [tx.state for effect in effects if effect is Effect.REQUEUE]
     assert cancelled == tx.is_abandoned, "a self-transfer was made twice or without a reason"

@@ -132,9 +132,8 @@ class Model:
         ]
         token = collection << 32 | (len(claims) + 1)
         self.add(TokenTransferred(self.position(), ZERO_ADDRESS, wallet, token))
-        self.add(
-            Claimed(self.position(), collection, wallet, token, 2**96 - 1, len(claims), REFERENCE)
-        )
+        own = 1 + sum(claim.user == wallet for claim in claims)
+        self.add(Claimed(self.position(), collection, wallet, token, 2**96 - 1, own, REFERENCE))
 
     def _redeem(self, token: int, amount: int) -> None:
         left = CHARGES - self.used()[token]
@@ -310,8 +309,23 @@ async def test_rows_equal_the_model_through_commits_and_undos(
                 await write(connection, headers, new)  # Writing facts is idempotent.
         expected = model.tokens(), model.collections(), model.items(), model.deals()
         assert await stored(pool) == expected
+        await claims_equal(pool, model)
     kept = [await value(pool, f"SELECT count(*) FROM {table}") for table in TABLES[:7]]
     assert sum(kept) == len(model.facts())
+
+
+async def claims_equal(pool: Pool, model: Model) -> None:
+    """Asserts the claims of each user in each collection, and of strangers."""
+    most = {row[0]: row[5] for row in model.collections()}
+    claimed = Counter((fact.user, fact.collection_id) for fact in model.of(Claimed))
+    queries = [(user, id_) for user in {user for user, _ in claimed} for id_ in (*most, 2**70)]
+    queries.append((a_wallet(0xEE), next(iter(most), 1)))
+    async with session(pool) as connection:
+        answers = await collections.read_claims(connection, queries)
+    assert answers == [
+        collections.IndexedClaims(most[id_], claimed[user, id_]) if id_ in most else None
+        for user, id_ in queries
+    ]
 
 
 def a_claim(number: int = 1, collection: int = 7, holder: int = 1) -> list[AnyFact]:

@@ -172,6 +172,7 @@ class SentTransaction:
     gas_limit: int
     to: Address
     data: bytes
+    value: int = 0
 
     @property
     def is_legacy(self) -> bool:
@@ -250,6 +251,8 @@ class FakeNode(Rpc):
     """The number of blocks below the head whose state the node has not pruned."""
     hides_receipts = False
     """True: the node answers null for every receipt, as while it rebuilds its index."""
+    shows_pool = True
+    """False: the node answers `pending` as `latest`, and knows no `txpool_contentFrom`."""
     false_nonce: int | None = None
     """The nonce that the node claims for every wallet."""
     _salt = 0
@@ -270,7 +273,7 @@ class FakeNode(Rpc):
         self.base_fee, self.tip = GWEI, GWEI // 10
         self.balance = 1_000 * ETHER
         self.balances: dict[Address, int] = {}
-        """Balances that differ from `balance`."""
+        """The balances that differ from `balance`; transfers of native value raise them."""
         self.final_depth: int | None = 64
         """None: the node reports no finality."""
         self.mines_at_once = False
@@ -323,6 +326,7 @@ class FakeNode(Rpc):
             "eth_call": self._call,
             "eth_estimateGas": self._estimate_gas,
             "eth_sendRawTransaction": self._send_raw_transaction,
+            "txpool_contentFrom": self._pool_of,
         }
 
     # --- the chain ----------------------------------------------------------------------------
@@ -372,6 +376,10 @@ class FakeNode(Rpc):
         self.blocks[-1] = replace(block, transactions=[Done(sent, True, [])])
         self.head.nonces[wallet.address] = nonce + 1
         return sent
+
+    def publish_elsewhere(self, raw: bytes) -> None:
+        """Puts a transaction into the pool that another program has published."""
+        self._take(_sent(raw))
 
     def nonces(self) -> dict[int, set[tuple[Address, bytes, int]]]:
         """Returns all calls that ever arrived, by nonce: two of a nonce are a double spend."""
@@ -453,6 +461,8 @@ class FakeNode(Rpc):
                     done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
+                if sent.to in self.balances:
+                    self.balances[sent.to] += sent.value
                 available -= _minted_in(done)
                 yield done
 
@@ -651,7 +661,20 @@ class FakeNode(Rpc):
 
     def _transaction_count(self, wallet: str, tag: str | dict[str, Any]) -> Any:
         nonce = self._state_at(tag).nonces.get(address_of(wallet), 0)
+        if tag == "pending" and self.shows_pool:
+            pooled = self._pooled_nonces(address_of(wallet))
+            while nonce in pooled:
+                nonce += 1
         return hex(nonce if self.false_nonce is None else self.false_nonce)
+
+    def _pooled_nonces(self, wallet: Address) -> set[int]:
+        return {sent.nonce for sent in self.pool.values() if sent.sender == wallet}
+
+    def _pool_of(self, wallet: str) -> dict[str, Any]:
+        if not self.shows_pool:
+            raise RpcError(-32601, "the method txpool_contentFrom does not exist")
+        nonces = self._pooled_nonces(address_of(wallet))
+        return {"pending": {str(nonce): {} for nonce in nonces}, "queued": {}}
 
     def _balance(self, wallet: str, tag: str | dict[str, Any]) -> str:
         self.balances_after.append(self._state_at(tag).hash)
@@ -729,7 +752,9 @@ class FakeNode(Rpc):
             raise RpcError(-32000, f"intrinsic gas too low: gas {sent.gas_limit}")
         if sent.gas_limit > self.head.gas_limit:
             raise RpcError(-32000, "exceeds block gas limit")
-        if sent.gas_limit * sent.max_fee_per_gas > self.balance:
+        if sent.gas_limit * sent.max_fee_per_gas + sent.value > self.balances.get(
+            sent.sender, self.balance
+        ):
             raise RpcError(-32000, "insufficient funds for gas * price + value")
         if self.refuses_cheap and sent.max_fee_per_gas < self.base_fee:
             raise RpcError(-32003, "max fee per gas less than block base fee")
@@ -771,7 +796,7 @@ def _sent(raw: bytes) -> SentTransaction:
     is_legacy = raw[0] >= 0xC0
     fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
     # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
-    nonce, tip, fee, gas, to, _, data, *_ = (
+    nonce, tip, fee, gas, to, value, data, *_ = (
         [fields[0], fields[1], *fields[1:]] if is_legacy else fields[1:]
     )
     return SentTransaction(
@@ -784,6 +809,7 @@ def _sent(raw: bytes) -> SentTransaction:
         gas_limit=int.from_bytes(gas, "big"),
         to=Address(to),
         data=data,
+        value=int.from_bytes(value, "big"),
     )
 
 

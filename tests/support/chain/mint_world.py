@@ -15,12 +15,22 @@ import pytest_asyncio
 from ltzd.chain.signing import WalletSigner
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator import restoring
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.mints.lane import MintLane
-from ltzd.operator.policy import InProcessHooks, LanePauses, LanePolicy, MintTarget, PauseBackoff
+from ltzd.operator.policy import (
+    MINT,
+    InProcessHooks,
+    LanePauses,
+    LanePolicy,
+    MintTarget,
+    PauseBackoff,
+)
+from ltzd.operator.restoring import Applied
+from ltzd.store import database
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.wakeups import REWARDS, WakeupHub
-from ltzd.values import Hash32, reward_reference
+from ltzd.values import Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, running, states, value
 from tests.support.waiting import until
@@ -29,6 +39,8 @@ PAUSES = LanePauses(
     lock=0.02,
     between_terms=0.02,
     missing_receipt=0.05,
+    comparing=0.3,
+    wallet_watch=0.1,
     publication=PauseBackoff(0.01, 0.05),
     simulation=PauseBackoff(0.1, 0.2),
 )
@@ -95,6 +107,25 @@ class World:
             ids = [await queue_reward(connection, a_wallet(n + 1)) for n in range(count)]
         self.wakeups.notify(REWARDS)
         return ids
+
+    async def adopt(self, wallet: Address = MINTER.address, kind: str = MINT) -> int | None:
+        """As `ltzd lane adopt`; returns the seq to which the counter of references was raised."""
+        connection = await database.connect(self.url, "test adopt")
+        try:
+            nodes = [("node", self.node.node)]
+            chain, lane = await restoring.look_at(connection, nodes, wallet)
+            return await restoring.adopt(connection, nodes, chain, lane, kind)
+        finally:
+            await connection.close()
+
+    async def restore(self) -> Applied:
+        """As `ltzd restore apply`."""
+        connection = await database.connect(self.url, "test restore")
+        try:
+            compared = await restoring.compare(connection, [("node", self.node.node)])
+            return await restoring.apply(connection, compared)
+        finally:
+            await connection.close()
 
     async def some_polls(self) -> None:
         """Waits until the lane has asked the node a few times more."""

@@ -1,8 +1,7 @@
-"""A relay simulator for tests without a chain: every simulation is in the view of one head."""
+"""A relay simulator for tests without a chain: every simulation is at one head."""
 
-from ltzd.actions.relayer.simulation import RelaySimulator
+from ltzd.actions.relayer.simulation import RelaySimulator, SimulatedAt
 from ltzd.chain.node.node import Header, Node
-from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.calls import RelayPlan
@@ -22,9 +21,9 @@ A_HEAD = Header(
 class SimulatorAtHead(RelaySimulator):
     def __init__(self, node: Node, policy: FeePolicy, clock: Clock = loop_time) -> None:
         super().__init__(node, policy, clock)
-        self._view = ChainView(node, A_HEAD)
+        self._at = SimulatedAt(node, A_HEAD)
 
     async def gas_limit(
-        self, plan: RelayPlan, sender: Address, requested: int | None, view: ChainView | None = None
+        self, plan: RelayPlan, sender: Address, requested: int | None, at: SimulatedAt | None = None
     ) -> int:
-        return await super().gas_limit(plan, sender, requested, view or self._view)
+        return await super().gas_limit(plan, sender, requested, at or self._at)

@@ -1,4 +1,4 @@
-"""A wallet's signer that is away, or that waits, as long as a test wants."""
+"""A wallet's signer that is away, or that waits, as long as a test wants, and what it signs."""
 
 from collections.abc import Callable, Sequence
 
@@ -38,3 +38,8 @@ class UnreliableSigner:
             return await self._signer.sign_all(transactions)
         finally:
             self._at_once -= 1
+
+
+def a_transaction(nonce: int = 7, *, is_legacy: bool = False) -> UnsignedTransaction:
+    to = Address(b"\x11" * 20)
+    return UnsignedTransaction(1, nonce, 10**9, 3 * 10**9, 60_000, to, 0, b"\x01\x02", is_legacy)

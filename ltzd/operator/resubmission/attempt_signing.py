@@ -14,11 +14,24 @@ from ltzd.errors import SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
+from ltzd.store.database import Connection
+from ltzd.store.operator import transactions
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.wakeups import Wakeup
 
 _PATIENCE_SECONDS = 0.25
 """The longest time that one round waits. A local key needs none of it."""
+
+
+async def further_call(
+    connection: Connection, signer: TransactionSigner, tx: OpenTransaction
+) -> TransactionCall:
+    """The call of another attempt: the intent's call, or the self-transfer that cancels it."""
+    if tx.tx.is_abandoned:
+        return signer.self_transfer()
+    to, data = await transactions.read_call(connection, tx.id)
+    return TransactionCall(to, data, tx.gas_limit, value_wei=tx.value_wei)
+
 
 Store = Callable[[OpenTransaction, Attempt], Awaitable[None]]
 """Stores an attempt of a transaction, given as it is now."""

@@ -8,12 +8,12 @@ final, since either attempt may be mined.
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator.attempt_signing import AttemptSigning
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
 from ltzd.operator.policy import FEES, SIGNER
+from ltzd.operator.resubmission.attempt_signing import AttemptSigning
 from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import GasPrice, cancellation
 from ltzd.rules.operator.transactions import Effect, RefusedForGood, advance

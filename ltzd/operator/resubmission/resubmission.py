@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from ltzd.chain.node.node import Header
-from ltzd.operator.canceller import Canceller
-from ltzd.operator.fee_bumper import FeeBumper
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.resubmission.canceller import Canceller
+from ltzd.operator.resubmission.fee_bumper import FeeBumper
 from ltzd.store.operator.transactions import OpenTransaction
 
 

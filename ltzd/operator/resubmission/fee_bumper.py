@@ -14,12 +14,12 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.node import Header
-from ltzd.operator.attempt_signing import AttemptSigning
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import FEES, SIGNER
-from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.operator.resubmission.attempt_signing import AttemptSigning, further_call
+from ltzd.operator.signing import TransactionSigner
 from ltzd.rules.operator.fees import (
     BumpReason,
     GasPrice,
@@ -28,7 +28,7 @@ from ltzd.rules.operator.fees import (
     can_pay,
     replacement,
 )
-from ltzd.store.database import Connection, session
+from ltzd.store.database import session
 from ltzd.store.operator import transactions
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.wakeups import Wakeup
@@ -155,7 +155,7 @@ class FeeBumper:
         if self._signer.is_away:
             return SIGNER
         async with session(self._context.pool) as connection:
-            call = await self._call_of(connection, tx)
+            call = await further_call(connection, self._signer, tx)
         obstacle = self._signer.obstacle(call, fees, self._in_flight.reserved_wei(beside=tx))
         if obstacle is not None:
             if obstacle.is_permanent:  # Blocks have become smaller than its gas limit.
@@ -179,12 +179,6 @@ class FeeBumper:
             max_fee_wei=attempt.fees.max_fee_per_gas,
             tip_wei=attempt.fees.max_priority_fee_per_gas,
         )
-
-    async def _call_of(self, connection: Connection, tx: OpenTransaction) -> TransactionCall:
-        if tx.tx.is_abandoned:
-            return self._signer.self_transfer()
-        to, data = await transactions.read_call(connection, tx.id)
-        return TransactionCall(to, data, tx.gas_limit)
 
     def _is_worth_a_try(self, tx: OpenTransaction) -> bool:
         """Whether to offer a tenth more to a node that refuses the transaction's price.

@@ -1,0 +1,126 @@
+"""Builds the fleet of lanes from the settings, and opens the keys that the settings name."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node.node import Node
+from ltzd.chain.signing import WalletSigner
+from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.settings.wallets import NamedWallet, signer_of
+from ltzd.daemon.signers import open_signer
+from ltzd.errors import Misconfigured, SignerUnavailable
+from ltzd.operator.fleet.fleet import FleetParts, LaneFleet, SettingsWallet, SignerOpening
+from ltzd.operator.fleet.slot import FleetLane
+from ltzd.operator.mints.lane import MintLane
+from ltzd.operator.policy import MINT, TREASURY, InProcessHooks, LanePolicy, MintTarget
+from ltzd.operator.relays.lane import RelayLane
+from ltzd.operator.retired.lane import RetiredLane
+from ltzd.operator.treasury.lane import TreasuryLane
+from ltzd.rules.operator.top_ups import TopUpPolicy
+from ltzd.store.database import Pool
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.wallets import OperatorWallet
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import Address
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDependencies:
+    pool: Pool
+    node: Node
+    chain: ChainIdentity
+    wakeups: WakeupHub
+    hooks: InProcessHooks
+    is_dev: bool = False
+
+
+async def build_fleet(
+    settings: Settings, dependencies: FleetDependencies, stack: AsyncExitStack
+) -> LaneFleet | None:
+    """The fleet, or None without the role operator. `stack` closes the signers.
+
+    Raises Misconfigured for a key that a person must correct. The fleet opens a remote signer that
+    is away later.
+    """
+    if "operator" not in settings.roles:
+        return None
+    pool, chain, wakeups = dependencies.pool, dependencies.chain, dependencies.wakeups
+    wallets = await asyncio.gather(
+        *(_opened(wallet, stack) for wallet in settings.operator.named_wallets())
+    )
+    refuse_doubles(wallets)
+    policy = LanePolicy(
+        max_in_flight=settings.operator.max_in_flight,
+        fees=settings.operator.fees(),
+        balance_floors=settings.operator.balance_floors(),
+        adopts_wallets=dependencies.is_dev,
+    )
+    top_ups = settings.operator.top_ups()
+    _set_gauges(policy, top_ups)
+    target = MintTarget(chain.chain_id, chain.ltz)
+    url, node = settings.database_url.get_secret_value(), dependencies.node
+
+    def lane(kind: str, signer: WalletSigner) -> FleetLane:
+        if kind == MINT:
+            hooks = dependencies.hooks
+            return MintLane(pool, url, node, signer, target, wakeups, policy, hooks)
+        if kind == TREASURY:
+            assert top_ups is not None, "only the settings name a treasury"
+            return TreasuryLane(pool, url, node, signer, chain.chain_id, wakeups, policy, top_ups)
+        return RelayLane(pool, url, node, signer, chain.chain_id, wakeups, policy)
+
+    def grow_pool(lanes: int) -> None:
+        pool.grow(settings.database.policy().operator_size(lanes))
+
+    def watch(row: OperatorWallet) -> FleetLane:
+        return RetiredLane(pool, url, node, row.wallet, row.kind, target, wakeups, policy)
+
+    parts = FleetParts(open_signer=_open_of_row, lane=lane, watch=watch, on_size=grow_pool)
+    return LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)
+
+
+async def _opened(wallet: NamedWallet, stack: AsyncExitStack) -> SettingsWallet:
+    """Open the wallet's signer to learn its address; a remote one may be away now."""
+    try:
+        signer = await stack.enter_async_context(open_signer(wallet.signer))
+    except SignerUnavailable as error:
+        log.error("wallet.signer_away", wallet=wallet.place, reason=error.message)
+        return SettingsWallet(wallet.place, wallet.kind, lambda: open_signer(wallet.signer))
+    except Misconfigured as error:
+        raise Misconfigured(f"{wallet.place}: {error.message}") from error
+    return SettingsWallet(wallet.place, wallet.kind, lambda: nullcontext(signer), signer.address)
+
+
+def _set_gauges(policy: LanePolicy, top_ups: TopUpPolicy | None) -> None:
+    for kind, floor in policy.balance_floors.items():
+        telemetry.BALANCE_FLOOR_WEI.labels(kind).set(floor)
+    telemetry.TREASURY_DAY_LIMIT_WEI.set(0 if top_ups is None else top_ups.max_wei_per_day)
+
+
+def refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
+    """Raises Misconfigured if two settings name the same wallet."""
+    seen: dict[Address, SettingsWallet] = {}
+    for wallet in wallets:
+        if wallet.address is None:
+            continue
+        other = seen.setdefault(wallet.address, wallet)
+        if other is wallet:
+            continue
+        places = f"{other.place} and {wallet.place} hold the same key: "
+        if other.kind == wallet.kind:
+            raise Misconfigured(f"{places}name each wallet once.")
+        if TREASURY in {other.kind, wallet.kind}:
+            raise Misconfigured(f"{places}the treasury must have a key of its own.")
+        raise Misconfigured(f"{places}the wallet that relays users' calls must not mint.")
+
+
+def _open_of_row(reference: Mapping[str, Any]) -> SignerOpening:
+    return open_signer(signer_of(reference))

@@ -1,0 +1,4 @@
+"""The fleet: the lanes of one process, as many as the settings and the registry name wallets.
+
+`fleet` begins and ends lanes as wallets come and go; `slot` runs one lane, again after a failure.
+"""

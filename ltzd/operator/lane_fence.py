@@ -1,0 +1,208 @@
+"""Keeps a lane from signing while the database may not know all that its wallet has done.
+
+A promoted replica, or a restored backup, may lack signed transactions that are mined or pending.
+Then the lane signs nothing new until the nodes' nonces agree with the database for a while, and the
+index has read every block of that moment: its mints are marked on their rewards. Stored bytes are
+published and watched meanwhile. A lane whose wallet something else uses signs nothing at all until
+a person has looked into it (`ltzd lane adopt`).
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.policy import COMPARING, FOREIGN_USE, Stopped
+from ltzd.operator.wallet_nonces import read_histories
+from ltzd.rules.operator import wallet_history
+from ltzd.rules.operator.evidence import NonceUse
+from ltzd.rules.operator.wallet_history import WalletHistory
+from ltzd.store.database import Connection, session
+from ltzd.store.indexer import chains
+from ltzd.store.operator import restore
+from ltzd.store.operator.restore import LaneRecord
+from ltzd.values import checksummed, hex_of
+
+log = structlog.get_logger()
+
+
+class LaneFence:
+    """`on_open` is called when new work may be signed after all.
+
+    A lane that never `signs` is left alone. `check_references` raises Stopped if the chain has
+    references that the database lacks.
+    """
+
+    def __init__(
+        self,
+        context: LaneContext,
+        check_references: Callable[[], Awaitable[object]],
+        on_open: Callable[[], None],
+        *,
+        signs: bool = True,
+    ) -> None:
+        self._context = context
+        self._check_references = check_references
+        self._on_open = on_open
+        self._signs = signs
+        self._timeline = ""
+        self._is_proven = self._is_suspected = False
+        self.obstacle: str | None = COMPARING
+        """The reason why no new work may be signed, or None while it may."""
+        self.refusal: str | None = None
+        """What a person must do before anything is signed, or None."""
+
+    async def load(self, connection: Connection) -> None:
+        """Read the lane's row, and decide whether its state must be compared with the chain."""
+        if not self._signs:
+            self.obstacle = None
+            return
+        record = await self._record(connection)
+        self._timeline = await restore.database_history(connection)
+        if record.foreign_use is not None:
+            self._is_proven = True
+            self._close(record.foreign_use)
+        elif record.timeline == self._timeline:
+            self.obstacle = None
+        elif record.timeline is None:
+            await restore.set_timeline(connection, self._context.lane, self._timeline)
+            self.obstacle = None
+        else:
+            log.warning(
+                "lane.comparing",
+                kind=self._context.lane.kind,
+                before=record.timeline,
+                now=self._timeline,
+            )
+
+    async def run(self) -> None:
+        """Compare where that is due, then watch the wallet's nonce. Raises Stopped, LaneLost."""
+        pauses = self._context.policy.pauses
+        if self.obstacle == COMPARING:
+            await self._compare()
+        while self._signs:
+            await asyncio.sleep(pauses.wallet_watch)
+            await self._watch()
+
+    async def found_foreign_use(self, use: NonceUse, nonce: int) -> None:
+        """Close the lane: a transaction that the wallet's key has signed is not the lane's.
+
+        Does nothing for a nonce that a person has accounted for. Raises LaneLost.
+        """
+        if self._is_proven or not self._signs:
+            return
+        async with session(self._context.pool) as connection:
+            record = await self._record(connection)
+            if nonce < record.resumed_nonce:
+                return
+            proof = (
+                f"transaction {hex_of(use.hash)} in block {use.block_number} has the wallet's "
+                f"nonce {nonce}"
+            )
+            await restore.mark_foreign_use(connection, self._context.lane, proof)
+        self._is_proven, self._is_suspected = True, False
+        self._close(proof)
+
+    # Comparing
+
+    async def _compare(self) -> None:
+        """Wait until nothing that the database lacks can still be mined unseen."""
+        pauses, clock = self._context.policy.pauses, self._context.clock
+        begun, heads = clock(), 0
+        while True:
+            try:
+                histories = await read_histories(self._context.node, self._context.lane.wallet)
+                async with session(self._context.pool) as connection:
+                    record = await self._record(connection)
+                is_settled = self._agrees(histories, record, clock() - begun)
+                if clock() - begun >= pauses.comparing and is_settled:
+                    # Every block of this moment may hold mints that the database lacks.
+                    heads = heads or max(history.head for history in histories)
+                    if await self._is_indexed(heads):
+                        await self._check_references()
+                        await self._open()
+                        return
+            except NodeUnavailable as error:
+                log.warning("lane.comparing_waits", reason=error.message)
+            await asyncio.sleep(min(self._context.policy.poll_seconds, pauses.comparing))
+
+    def _agrees(
+        self, histories: list[WalletHistory], record: LaneRecord, waited_seconds: float
+    ) -> bool:
+        """Whether all nonces up to the lane's are accounted for.
+
+        Raises Stopped if the nodes show more than the database knows, to the end of the wait.
+        """
+        ahead = wallet_history.ahead_of(histories, record.next_nonce)
+        if ahead and (
+            len(ahead) == len(histories) or waited_seconds >= self._context.policy.pauses.comparing
+        ):
+            lane = self._context.lane
+            raise Stopped(
+                f"The {lane.kind} wallet {checksummed(lane.wallet)} has signed transactions up to "
+                f"nonce {wallet_history.next_free(ahead) - 1}, mined or pending, and the database "
+                f"knows {record.next_nonce} nonces: it has lost its last commits, or is an old "
+                "copy. `ltzd restore check` compares the two and says what to do"
+            )
+        return not ahead and wallet_history.used_by_all(histories) >= record.resumed_nonce
+
+    async def _is_indexed(self, number: int) -> bool:
+        async with session(self._context.pool) as connection:
+            cursor = await chains.cursor(connection, self._context.lane.chain_id)
+        return cursor.number >= number
+
+    async def _open(self) -> None:
+        async with session(self._context.pool) as connection:
+            await restore.set_timeline(connection, self._context.lane, self._timeline)
+        log.info("lane.compared", kind=self._context.lane.kind, history=self._timeline)
+        self.obstacle = None
+        self._on_open()
+
+    # Watching
+
+    async def _watch(self) -> None:
+        """Compare the nonce that all nodes have seen used with the database's next one.
+
+        A node's word is no proof: the lane opens again if the nodes take it back.
+        """
+        lane = self._context.lane
+        try:
+            view = await ChainView.newest(self._context.node)
+            used = await view.nonce(lane.wallet)
+            async with session(self._context.pool) as connection:
+                record = await self._record(connection)
+            if used > record.next_nonce:
+                for other in view.node.others():
+                    used = min(used, await (await ChainView.newest(other)).nonce(lane.wallet))
+        except NodeUnavailable:
+            return
+        if used > record.next_nonce and self.obstacle is None:
+            self._is_suspected = True
+            self._close(
+                f"the wallet has used {used} nonces on chain, and the lane has signed "
+                f"{record.next_nonce}"
+            )
+        elif used <= record.next_nonce and self._is_suspected:
+            self._is_suspected, self.obstacle, self.refusal = False, None, None
+            log.warning("lane.open_again", kind=lane.kind)
+            self._on_open()
+
+    async def _record(self, connection: Connection) -> LaneRecord:
+        lane = self._context.lane
+        record = await restore.find_lane(connection, lane.chain_id, lane.wallet)
+        assert record is not None, "the term began with this row"
+        return record
+
+    def _close(self, proof: str) -> None:
+        lane = self._context.lane
+        wallet = checksummed(lane.wallet)
+        self.obstacle = FOREIGN_USE
+        self.refusal = (
+            f"Something else signs with the key of the {lane.kind} wallet {wallet}: {proof}. "
+            "Accepted work is kept and waits. Stop the other program, or give ltzd another wallet "
+            f"if the key is stolen; then run `ltzd lane adopt {wallet}`"
+        )
+        log.critical("lane.foreign_use", kind=lane.kind, wallet=wallet, reason=self.refusal)

@@ -1,0 +1,81 @@
+"""The treasury lane: its wallet fills the operator's other wallets, and does nothing else."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.signing import WalletSigner
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane import WalletLane
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.lane_work import LaneWork, OutcomeSink, StateChange
+from ltzd.operator.policy import TREASURY, LanePolicy
+from ltzd.operator.send_guard import SendGuard
+from ltzd.operator.signing import TransactionSigner
+from ltzd.operator.treasury.signer import TopUpSigner
+from ltzd.rules.operator.top_ups import TopUpPolicy
+from ltzd.store.database import Connection, Pool, transaction
+from ltzd.store.operator import lanes
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.store.wakeups import WALLETS, WakeupHub
+
+log = structlog.get_logger()
+
+
+class TreasuryLane(WalletLane):
+    kind = TREASURY
+    channel = WALLETS
+
+    def __init__(
+        self,
+        pool: Pool,
+        database_url: str,
+        node: Node,
+        signer: WalletSigner,
+        chain_id: int,
+        wakeups: WakeupHub,
+        policy: LanePolicy,
+        top_ups: TopUpPolicy,
+    ) -> None:
+        super().__init__(pool, database_url, node, signer, chain_id, wakeups, policy)
+        self._top_ups = top_ups
+
+    def _outcome_sink(self) -> OutcomeSink:
+        return TopUpOutcomeSink()
+
+    async def _compare_references(self) -> None:
+        """Does nothing: top-ups use no references."""
+
+    async def _begin_term(self, used: int) -> tuple[Lane, int]:
+        wallet = self._signer.address
+        async with transaction(self._pool) as connection:
+            lane = await lanes.begin_term(connection, self._chain_id, wallet, self.kind, used)
+            next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
+        assert next_nonce is not None
+        return lane, next_nonce
+
+    async def _lane_work(
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
+        signer: TransactionSigner,
+        next_nonce: int,
+    ) -> LaneWork:
+        return TopUpSigner(context, in_flight, guard, signer, self._top_ups, next_nonce)
+
+
+class TopUpOutcomeSink:
+    """Nothing waits for a top-up: the next look at the balances decides about another one."""
+
+    async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
+        """Does nothing."""
+
+    def notify(self, changes: Sequence[StateChange]) -> None:
+        for tx, _ in changes:
+            log.info("treasury.top_up_moved", transaction=tx.id, state=tx.tx.state.value)
+
+    def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
+        """Does nothing."""

@@ -1,0 +1,206 @@
+"""Signs top-ups: one wallet at a time, a fixed amount, within the bound of the day.
+
+Balances and nonces are read every few seconds. The highest balance that any node shows counts, so
+that a node that lies moves no money. The lowest nonce counts, as at the beginning of a term: one
+node that lies accuses no wallet.
+"""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.in_flight import InFlightTransactions
+from ltzd.operator.lane_context import LaneContext
+from ltzd.operator.policy import DAY_SPENT
+from ltzd.operator.send_guard import SendGuard
+from ltzd.operator.signing import TransactionCall, TransactionSigner
+from ltzd.rules.operator.sendable import TRANSACTION_GAS
+from ltzd.rules.operator.top_ups import (
+    OperatorBalance,
+    TopUpPolicy,
+    is_below_floor,
+    is_within_day,
+    next_top_up,
+)
+from ltzd.rules.operator.transactions import Inclusion, State, Transaction
+from ltzd.store.database import session
+from ltzd.store.operator import top_ups
+from ltzd.store.operator.top_ups import TopUp, TopUpTarget
+from ltzd.store.operator.transactions import OpenTransaction
+from ltzd.values import Address, hex_of
+
+log = structlog.get_logger()
+
+_OPINIONS = 2
+
+
+class TopUpSigner:
+    """Keeps the lane's next nonce in memory, as `MintSigner` does."""
+
+    max_batch = 1
+    sufficient_batch = 1
+
+    def __init__(
+        self,
+        context: LaneContext,
+        in_flight: InFlightTransactions,
+        guard: SendGuard,
+        signer: TransactionSigner,
+        policy: TopUpPolicy,
+        next_nonce: int,
+    ) -> None:
+        self._context = context
+        self._in_flight = in_flight
+        self._guard = guard
+        self._signer = signer
+        self._policy = policy
+        self._next_nonce = next_nonce
+        self._balances: tuple[OperatorBalance, ...] = ()
+        self._read_at = -math.inf
+        self._reported: frozenset[Address] = frozenset()
+
+    async def sign_next(self, at_least: int = 1) -> int:
+        fees = self._guard.fees()
+        if fees is None or not self._balances:
+            return 0
+        lane = self._context.lane
+        async with session(self._context.pool) as connection:
+            spent = await top_ups.spent_today(connection, lane.chain_id, lane.wallet)
+        telemetry.TREASURY_DAY_WEI.set(spent)
+        wallet = next_top_up(self._balances, spent, self._policy)
+        if wallet is None:
+            self._report_idle(spent)
+            return 0
+        call = TransactionCall(
+            wallet,
+            b"",
+            TRANSACTION_GAS + self._signer.l1_costs.extra_gas(0),
+            value_wei=self._policy.top_up_wei,
+        )
+        async with self._context.signing_lock:
+            reserved_wei = self._in_flight.reserved_wei()
+            obstacle = self._signer.obstacle(call, fees, reserved_wei)
+            if obstacle is not None:
+                self._guard.pause(obstacle.value)
+                return 0
+            attempt = await self._signer.sign(self._next_nonce, call, fees, reserved_wei)
+            top_up = TopUp(self._next_nonce, wallet, call.value_wei, call.gas_limit)
+            async with session(self._context.pool) as connection:
+                stored = await top_ups.store_signed(
+                    connection, lane, top_up, attempt, self._policy.max_wei_per_day
+                )
+            # Whether stored or not, what is known of the wallet has changed.
+            self._forget(wallet)
+            if stored is None:
+                return 0
+            self._guard.resume()
+            self._next_nonce += 1
+            row_id, created_at = stored
+            self._in_flight.add(
+                OpenTransaction(
+                    id=row_id,
+                    nonce=top_up.nonce,
+                    gas_limit=top_up.gas_limit,
+                    fees=fees,
+                    tx=Transaction(State.SIGNED),
+                    hashes=(attempt.hash,),
+                    raw=attempt.raw,
+                    created_at=created_at,
+                    value_wei=top_up.value_wei,
+                )
+            )
+        telemetry.TRANSACTIONS_CREATED.labels(lane.kind).inc()
+        telemetry.TREASURY_DAY_WEI.set(spent + top_up.value_wei)
+        log.warning(
+            "treasury.top_up",
+            wallet=hex_of(wallet),
+            wei=top_up.value_wei,
+            spent_today_wei=spent + top_up.value_wei,
+            transaction=row_id,
+        )
+        return 1
+
+    def expected_items(self) -> int:
+        return 0
+
+    def end_term(self) -> None:
+        self._guard.resume()
+
+    async def refresh(self, view: ChainView) -> None:
+        """Read the balances of all wallets that may get a top-up, every few seconds."""
+        now = self._context.clock()
+        if now - self._read_at < self._policy.check_seconds:
+            return
+        targets = await self._targets()
+        shown = await asyncio.gather(*(_shown(view, target.wallet) for target in targets))
+        by_wallet = {target.wallet: each for target, each in zip(targets, shown, strict=True)}
+        # The nonces given out are read after the chain: a lane may have signed meanwhile.
+        self._balances = tuple(
+            OperatorBalance(
+                target.wallet,
+                target.kind,
+                *by_wallet[target.wallet],
+                target.given_out,
+                target.has_open,
+                target.has_displaced,
+            )
+            for target in await self._targets()
+            if target.wallet in by_wallet
+        )
+        self._read_at = now
+        self._report_foreign()
+
+    async def _targets(self) -> list[TopUpTarget]:
+        async with session(self._context.pool) as connection:
+            return await top_ups.targets(connection, self._context.lane.chain_id)
+
+    async def indexed_inclusions(self) -> Mapping[int, Inclusion]:
+        """Returns none: a transfer of native value has no log."""
+        return {}
+
+    def on_reverted(self) -> None:
+        """Does nothing: the day's bound counts the attempt."""
+
+    def on_abandoned(self, tx: OpenTransaction) -> None:
+        """Does nothing: the day's bound counts the attempt."""
+
+    def _forget(self, wallet: Address) -> None:
+        """Decide about the wallet again only after a fresh look."""
+        self._balances = tuple(each for each in self._balances if each.wallet != wallet)
+
+    def _report_idle(self, spent: int) -> None:
+        """Record why no wallet is filled although one is below its floor."""
+        is_wanted = any(
+            is_below_floor(each, self._policy) and not each.has_open for each in self._balances
+        )
+        if is_wanted and not is_within_day(spent, self._policy):
+            self._guard.pause(DAY_SPENT)
+        else:
+            self._guard.resume()
+
+    def _report_foreign(self) -> None:
+        foreign = frozenset(each.wallet for each in self._balances if each.is_in_foreign_hands)
+        for wallet in foreign - self._reported:
+            log.critical(
+                "treasury.foreign_signer",
+                wallet=hex_of(wallet),
+                help="something else signs with this wallet's key: it gets no top-ups; retire it",
+            )
+        self._reported = foreign
+        telemetry.FOREIGN_WALLETS.set(len(foreign))
+
+
+async def _shown(view: ChainView, wallet: Address) -> tuple[int, int]:
+    """The highest balance and the lowest nonce that the nodes show. Raises NodeUnavailable."""
+    balance, used = await view.balance(wallet), await view.nonce(wallet)
+    for other in view.node.others()[:_OPINIONS]:
+        with suppress(NodeUnavailable):
+            balance = max(balance, await other.balance(wallet))
+            used = min(used, await other.nonce(wallet))
+    return balance, used

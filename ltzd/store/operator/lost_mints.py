@@ -1,0 +1,126 @@
+"""Mints that a database knows from the chain alone, since it has lost the commits behind them.
+
+All three kinds are judged by final blocks, which no reorg undoes (except on dev chains). The
+queries read the whole index of mints: use a connection of `database.connect`.
+"""
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.rules.indexer.mint_facts import RewardMinted
+from ltzd.store.database import Connection
+from ltzd.store.indexer import mint_facts
+from ltzd.store.wakeups import REWARDS, notify
+from ltzd.values import Address, Hash32, Reference
+
+QUERY_TIMEOUT_SECONDS = 3600.0
+_AT_ONCE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class LostMints:
+    """`unlinked`: rewards in the queue whose mint the index has, under a reference of its own.
+
+    `taken`: rewards whose reference another mint has used, so that they need a new one.
+    `unknown`: mints of rewards that the database does not have, with their sum in whole LTZ.
+    """
+
+    unlinked: int
+    taken: int
+    unknown: int
+    unknown_ltz: int
+
+
+_UNLINKED = """
+  FROM mints m
+  JOIN chains c ON m.block_number <= c.final_number
+  JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
+ WHERE r.seq IS NULL AND r.mint_block_hash IS NULL
+   AND substring(m.reference FROM 17 FOR 8)
+       = substring(int2send(r.kind) FROM 2) || '\\x00000000000000'::bytea
+   AND m.recipient = r.wallet AND m.amount = r.ltz * 1000000000000000000::numeric
+   AND NOT EXISTS (SELECT FROM rewards other
+                    WHERE other.seq
+                          = ('x' || encode(substring(m.reference FROM 25), 'hex'))::bit(64)::bigint)
+"""
+
+_TAKEN = """
+  FROM mints m
+  JOIN chains c ON m.block_number <= c.final_number
+  JOIN rewards r ON r.seq = ('x' || encode(substring(m.reference FROM 25), 'hex'))::bit(64)::bigint
+ WHERE r.mint_block_hash IS NULL
+   AND m.reference <> uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                      || '\\x00000000000000'::bytea || int8send(r.seq)
+"""
+
+
+async def count(connection: Connection) -> LostMints:
+    row = await connection.fetchrow(
+        f"""
+        SELECT (SELECT count(DISTINCT r.id) {_UNLINKED}) AS unlinked,
+               (SELECT count(*) {_TAKEN}) AS taken,
+               count(*) AS unknown, coalesce(sum(m.amount), 0) AS units
+          FROM mints m
+         WHERE NOT EXISTS (SELECT FROM rewards r
+                            WHERE r.id = encode(substring(m.reference FOR 16), 'hex')::uuid)
+        """,  # noqa: S608 - only constants
+        timeout=QUERY_TIMEOUT_SECONDS,
+    )
+    return LostMints(row["unlinked"], row["taken"], row["unknown"], int(row["units"] // 10**18))
+
+
+async def link(connection: Connection) -> int:
+    """Mark queued rewards whose mint is final as minted, a few hundred in each transaction.
+
+    Returns how many. Safe to repeat; an interruption leaves whole parts done.
+    """
+    linked = 0
+    while True:
+        async with connection.transaction():
+            rows = await connection.fetch(
+                f"SELECT DISTINCT ON (r.id) m.* {_UNLINKED} ORDER BY r.id, m.block_number LIMIT $1",
+                _AT_ONCE,
+                timeout=QUERY_TIMEOUT_SECONDS,
+            )
+            if not rows:
+                return linked
+            linked += await mint_facts.record_on_rewards(
+                connection,
+                [
+                    RewardMinted(
+                        LogPosition(
+                            block_number=row["block_number"],
+                            block_hash=Hash32(row["block_hash"]),
+                            log_index=row["log_index"],
+                            transaction_hash=Hash32(row["transaction_hash"]),
+                        ),
+                        Address(row["recipient"]),
+                        Reference(row["reference"]),
+                        int(row["amount"]),
+                    )
+                    for row in rows
+                ],
+            )
+
+
+async def release(connection: Connection) -> list[UUID]:
+    """Requeue the rewards whose reference another mint has used, each for a new reference.
+
+    Bytes that were signed with the old reference mint them no more: LTZ skips a used reference.
+    Returns the rewards' ids. Safe to repeat.
+    """
+    async with connection.transaction():
+        rows = await connection.fetch(
+            f"""
+            UPDATE rewards
+               SET seq = NULL, transaction_id = NULL
+             WHERE mint_block_hash IS NULL
+               AND (id, seq) IN (SELECT r.id, r.seq {_TAKEN})
+         RETURNING id
+            """,  # noqa: S608
+            timeout=QUERY_TIMEOUT_SECONDS,
+        )
+        if rows:
+            await notify(connection, REWARDS)
+    return [row["id"] for row in rows]

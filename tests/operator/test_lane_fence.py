@@ -1,0 +1,359 @@
+"""A lane signs nothing while its database may not know all that its wallet has done."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from uuid import UUID, uuid4
+
+import pytest
+
+from ltzd.chain.signing import Signer, UnsignedTransaction
+from ltzd.errors import Refused
+from ltzd.operator.policy import COMPARING, FOREIGN_USE
+from ltzd.rules.operator.fees import GWEI
+from ltzd.store.database import open_pool, session
+from ltzd.store.operator import restore
+from ltzd.values import LTZ, checksummed, reward_reference
+from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode, minted_log, transfer_log
+from tests.support.chain.mint_world import POLICY, World, stop_of, true
+from tests.support.rows.core import MINTER, a_wallet, running, states, value
+from tests.support.services.postgres import Databases
+from tests.support.waiting import until
+
+ADOPTING = replace(POLICY, adopts_wallets=True)
+
+
+def publish_foreign(node: FakeNode, nonce: int, wallet: Signer = MINTER) -> None:
+    """Puts a transaction into the pool that the wallet's key has signed elsewhere."""
+    call = UnsignedTransaction(
+        CHAIN_ID, nonce, GWEI, 9 * GWEI, 60_000, OTHERS_AT[0], 0, b"\xf0", False
+    )
+    node.publish_elsewhere(wallet.sign(call).raw)
+
+
+@asynccontextmanager
+async def a_second_world(databases: Databases, node: FakeNode) -> AsyncIterator[World]:
+    """Another database that follows the same chain."""
+    async with databases.fresh() as url:
+        pool = await open_pool(url)
+        other = World(url, pool, pool, node)
+        async with running((await other.follow()).run()):
+            yield other
+        pool.terminate()
+
+
+async def next_nonce(world: World) -> int | None:
+    nonce: int | None = await value(world.observer, "SELECT next_nonce FROM lanes")
+    return nonce
+
+
+# --- the beginning of a term -----------------------------------------------------------------
+
+
+async def test_a_database_that_does_not_know_a_used_wallet_is_refused_until_it_is_adopted(
+    world: World,
+) -> None:
+    for _ in range(3):
+        world.node.use_nonce(MINTER)
+    world.node.mines_at_once = True
+    await world.queue()
+    async with world.lane() as lane:
+        reason = await stop_of(lane)
+        assert "which has used 3 nonces on chain" in reason
+        assert f"run `ltzd lane adopt {checksummed(MINTER.address)}`" in reason
+        assert await next_nonce(world) is None
+        assert not world.node.arrived
+    await world.adopt()
+    async with world.serving():
+        await world.minted()
+    assert world.node.nonces().keys() == {3}
+
+
+async def test_a_wallet_whose_first_transactions_are_pending_is_refused(world: World) -> None:
+    publish_foreign(world.node, 0)
+    async with world.lane() as lane:
+        assert "1 more wait in a node's pool" in await stop_of(lane)
+    await world.adopt()
+    assert await next_nonce(world) == 1
+
+
+async def test_a_fresh_wallet_starts_at_once_and_is_taken_over_at_once(world: World) -> None:
+    world.node.mines_at_once = True
+    await world.queue()
+    async with world.serving():
+        await world.minted()
+    await world.queue()
+    async with world.serving():
+        await world.minted()
+    assert world.node.nonces().keys() == {0, 1}
+
+
+async def test_a_dev_chains_wallet_with_a_history_is_adopted_by_itself(world: World) -> None:
+    for _ in range(3):
+        world.node.use_nonce(MINTER)
+    world.node.mines_at_once = True
+    await world.queue()
+    async with world.serving(ADOPTING):
+        await world.minted()
+    assert world.node.nonces().keys() == {3}
+
+
+async def test_an_adopted_wallet_signs_once_what_was_pending_is_mined(world: World) -> None:
+    publish_foreign(world.node, 0)
+    publish_foreign(world.node, 1)
+    await world.queue()
+    await world.adopt()
+    async with world.lane() as lane:
+        await until(lambda: true(lane.pause.reason == COMPARING))
+        await world.some_polls()
+        assert not world.node.arrived
+        world.node.mine()
+        await until(lambda: true(bool(world.node.arrived)))
+        world.node.mine()
+        await world.minted()
+    assert world.node.nonces().keys() == {2}
+
+
+# --- foreign use while a lane runs -----------------------------------------------------------
+
+
+async def test_two_databases_with_one_wallet_stop_loudly_and_lose_no_reward(
+    world: World, databases: Databases
+) -> None:
+    """Both begin with a fresh wallet. The one that is overtaken stops; once its wallet is its own
+    again, all of its rewards are minted."""
+    async with a_second_world(databases, world.node) as other:
+        async with world.serving() as first, other.serving() as second:
+            ids = await world.queue(30)
+            await world.settled("published")
+            world.node.pool, others = {}, world.node.pool
+            await other.queue(30)
+            await other.settled("published")
+            world.node.pool = others
+            world.node.mine()
+            await world.minted()
+            await until(lambda: true(second.stopped is not None))
+            reason = str(second.stopped)
+            assert "Something else signs with the key" in reason
+            assert f"run `ltzd lane adopt {checksummed(MINTER.address)}`" in reason
+            assert first.stopped is None
+            before = len(world.node.arrived)
+            other_ids = await other.queue(30)
+            await other.some_polls()
+            assert {sent.nonce for sent in world.node.sent()[before:]} <= {0}
+            world.node.mine(3)
+            await other.settled("displaced")
+        world.node.mines_at_once = True
+        await other.adopt()
+        await other.restore()
+        async with other.serving():
+            await other.minted()
+        assert len(ids) == 30
+        assert len(other_ids) == 30
+        await each_reward_minted_once(world, other)
+
+
+async def each_reward_minted_once(*worlds: World) -> None:
+    minted = Counter(UUID(bytes=reference[:16]) for reference in worlds[0].node.minted().elements())
+    known: set[UUID] = set()
+    for world in worlds:
+        async with session(world.observer) as connection:
+            known |= {row["id"] for row in await connection.fetch("SELECT id FROM rewards")}
+    assert minted == Counter(known)
+
+
+async def test_an_idle_lane_notices_a_foreign_transaction_before_it_signs(world: World) -> None:
+    async with world.serving() as lane:
+        world.node.use_nonce(MINTER)
+        await until(lambda: true(lane.stopped is not None))
+        assert "has used 1 nonces on chain, and the lane has signed 0" in str(lane.stopped)
+        await world.queue()
+        await world.some_polls()
+        assert not world.node.arrived
+        assert lane.pause.reason == FOREIGN_USE
+        world.node.mines_at_once = True
+        await world.adopt()
+        await world.minted()
+        assert lane.stopped is None
+    assert world.node.nonces().keys() == {1}
+
+
+async def test_a_node_that_takes_its_claim_back_opens_the_lane_again(world: World) -> None:
+    world.node.mines_at_once = True
+    async with world.serving() as lane:
+        world.node.false_nonce = 5
+        await until(lambda: true(lane.stopped is not None))
+        world.node.false_nonce = None
+        await until(lambda: true(lane.stopped is None))
+        await world.queue()
+        await world.minted()
+
+
+async def test_a_lane_stays_closed_in_its_next_term(world: World) -> None:
+    async with world.serving() as lane:
+        world.node.use_nonce(MINTER)
+        await until(lambda: true(lane.stopped is not None))
+    async with world.lane() as lane:
+        assert "has used 1 nonces on chain" in await stop_of(lane)
+        assert not lane.is_ready
+
+
+# --- a promoted replica, a restored backup ---------------------------------------------------
+
+
+async def pretend_promotion(world: World) -> None:
+    await value(world.observer, "UPDATE lanes SET timeline = 'another server' RETURNING 1")
+
+
+async def test_after_a_promotion_that_lost_nothing_the_lane_signs_after_a_while(
+    world: World,
+) -> None:
+    world.node.mines_at_once = True
+    async with world.serving():
+        pass
+    await pretend_promotion(world)
+    await world.queue()
+    async with world.lane() as lane:
+        await until(lambda: true(lane.pause.reason == COMPARING))
+        assert not world.node.arrived
+        await world.minted()
+        assert lane.pause.reason is None
+    assert await value(world.observer, "SELECT timeline LIKE 'system % timeline %' FROM lanes")
+
+
+async def test_after_a_promotion_a_pending_transaction_that_the_database_lost_stops_the_lane(
+    world: World,
+) -> None:
+    async with world.serving():
+        pass
+    await pretend_promotion(world)
+    publish_foreign(world.node, 0)
+    await world.queue()
+    async with world.lane() as lane:
+        reason = await stop_of(lane)
+        assert "it has lost its last commits" in reason
+        assert "`ltzd restore check`" in reason
+    assert await states(world.observer) == []
+
+
+async def test_a_lost_mint_is_linked_to_its_reward_before_anything_is_signed(
+    world: World,
+) -> None:
+    """The database goes back to before the signing; the mint is mined, and minted once."""
+    ids = await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    world.node.mine()
+    await lose_the_last_commits(world)
+    async with world.lane() as lane:
+        assert "the database is an old copy" in await stop_of(lane)
+    applied = await world.restore()
+    assert [nonce for _, nonce in applied.resumed] == [1]
+    assert applied.raised_to == 256
+    world.node.mines_at_once = True
+    more = await world.queue(2)
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+    assert len(await world.references()) == len(ids) + len(more)
+
+
+async def lose_the_last_commits(world: World) -> None:
+    """Undoes all that the lane has written, as a promoted replica without it would."""
+    async with session(world.observer) as connection, connection.transaction():
+        await connection.execute("UPDATE rewards SET transaction_id = NULL, seq = NULL")
+        await connection.execute("DELETE FROM attempts")
+        await connection.execute("DELETE FROM transactions")
+        await connection.execute("UPDATE lanes SET next_nonce = 0, next_seq = NULL, end_seq = NULL")
+        await connection.execute("UPDATE reference_counters SET next_seq = 0")
+
+
+async def test_a_lost_mint_that_is_still_pending_is_minted_once(world: World) -> None:
+    """The lane waits for the pending transaction, and for the index to link its mints."""
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    await pretend_promotion(world)
+    async with world.lane() as lane:
+        await stop_of(lane)
+    await world.restore()
+    async with world.lane() as lane:
+        await until(lambda: true(lane.pause.reason == COMPARING))
+        await world.some_polls()
+        assert await states(world.observer) == []
+        world.node.mine()
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+
+
+async def test_a_restored_lane_continues_where_it_can_if_lost_bytes_are_dropped(
+    world: World,
+) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    await world.restore()
+    assert await next_nonce(world) == 1
+    world.node.pool.clear()
+    world.node.mines_at_once = True
+    assert [nonce for _, nonce in (await world.restore()).resumed] == [0]
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+
+
+async def test_a_restore_that_is_repeated_changes_nothing(world: World) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    world.node.mine()
+    await lose_the_last_commits(world)
+    await world.restore()
+    again = await world.restore()
+    assert (again.resumed, again.raised_to, again.linked, again.released) == ((), None, 0, 0)
+
+
+async def test_a_gap_in_the_pool_is_refused(world: World) -> None:
+    async with world.serving():
+        pass
+    publish_foreign(world.node, 2)
+    with pytest.raises(Refused, match="wait in a node's pool for nonce 0"):
+        await world.restore()
+    assert await next_nonce(world) == 0
+
+
+async def test_a_server_that_hides_its_timeline_is_known_by_its_start(world: World) -> None:
+    async with session(world.observer) as connection, connection.transaction():
+        await connection.execute("CREATE ROLE plain_user")
+        await connection.execute("REVOKE EXECUTE ON FUNCTION pg_current_wal_lsn() FROM PUBLIC")
+        await connection.execute("SET LOCAL ROLE plain_user")
+        history = await restore.database_history(connection)
+        await connection.execute("RESET ROLE")
+        await connection.execute("GRANT EXECUTE ON FUNCTION pg_current_wal_lsn() TO PUBLIC")
+        await connection.execute("DROP ROLE plain_user")
+    assert history.startswith("server started ")
+
+
+async def test_a_reward_whose_reference_another_database_has_used_is_minted_under_a_new_one(
+    world: World,
+) -> None:
+    async with world.serving() as lane:
+        await world.queue(2)
+        await world.settled("published")
+        foreign = reward_reference(uuid4(), 1, 0)
+        logs = [transfer_log(bytes(20), a_wallet(7), LTZ), minted_log(a_wallet(7), foreign, LTZ)]
+        world.node.mine(logs=logs, takes_pool=False)
+        world.node.head.used[0] = foreign
+        world.node.mine()
+        await world.settled("mined")
+        assert (await world.restore()).released == 0
+        world.node.mine(4)
+        assert "1 of its rewards have no mint on chain" in await stop_of(lane)
+    assert (await world.restore()).released == 1
+    world.node.mines_at_once = True
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter([foreign, *await world.references()])

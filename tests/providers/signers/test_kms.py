@@ -1,0 +1,193 @@
+"""AWS KMS signs, and whatever else it does is a SignerUnavailable within bounded time."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from ltzd.chain.remote_signing import RemoteSigner, complete_signature, open_remote_signer
+from ltzd.chain.signing import Signer
+from ltzd.errors import Misconfigured, SignerUnavailable
+from ltzd.providers.signers.calls import SignerCallPolicy
+from ltzd.providers.signers.kms import KmsKey, KmsPolicy
+from ltzd.values import keccak
+from tests.support.chain.signers import a_transaction
+from tests.support.services.kms import (
+    ACCESS_KEY,
+    HASTY,
+    KEY_ID,
+    REGION,
+    SECRET_KEY,
+    KmsServer,
+    a_kms,
+    answering,
+    refusing,
+    use_credentials,
+    write_credentials,
+)
+
+LOCAL = Signer(b"\x01" * 32)
+
+
+@pytest_asyncio.fixture
+async def kms() -> AsyncIterator[KmsServer]:
+    async with a_kms() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    return use_credentials(tmp_path, monkeypatch)
+
+
+async def opened(key: KmsKey) -> RemoteSigner:
+    return await open_remote_signer(key)
+
+
+async def failure(key: KmsKey) -> SignerUnavailable:
+    with pytest.raises(SignerUnavailable) as raised:
+        await key.sign(b"payload")
+    return raised.value
+
+
+@pytest.mark.parametrize("is_legacy", [False, True])
+@pytest.mark.parametrize("has_high_s", [False, True])
+async def test_its_transactions_are_those_of_the_local_key(
+    kms: KmsServer, has_high_s: bool, is_legacy: bool
+) -> None:
+    kms.has_high_s, kms.together = has_high_s, asyncio.Barrier(20)
+    transactions = [a_transaction(nonce, is_legacy=is_legacy) for nonce in range(20)]
+    async with KmsKey(kms.policy()) as key:
+        signer = await opened(key)
+        assert signer.address == LOCAL.address
+        assert await signer.sign_all(transactions) == await LOCAL.sign_all(transactions)
+    assert kms.operations == ["GetPublicKey"] + ["Sign"] * 20
+
+
+async def test_the_digest_itself_is_signed(kms: KmsServer) -> None:
+    async with KmsKey(kms.policy()) as key:
+        r, s = await key.sign(b"payload")
+    assert base64.b64decode(kms.messages[0]["Message"]) == keccak(b"payload")
+    assert complete_signature(keccak(b"payload"), r, s, LOCAL.address) is not None
+
+
+async def test_no_more_requests_than_allowed_are_open_at_once(kms: KmsServer) -> None:
+    kms.together = asyncio.Barrier(3)
+    async with KmsKey(kms.policy(replace(HASTY, max_concurrent=3))) as key:
+        signer = RemoteSigner(key, LOCAL.address)
+        await signer.sign_all([a_transaction(nonce) for nonce in range(12)])
+    assert kms.most_at_once == 3
+
+
+async def test_throttled_requests_are_repeated(kms: KmsServer) -> None:
+    kms.next += [refusing("ThrottlingException"), refusing("KMSInternalException", 500)]
+    async with KmsKey(kms.policy()) as key:
+        await key.sign(b"payload")
+    assert kms.operations == ["Sign"] * 3
+
+
+async def test_a_throttled_batch_is_none_or_all(kms: KmsServer) -> None:
+    kms.always = refusing("ThrottlingException")
+    async with KmsKey(kms.policy(replace(HASTY, max_attempts=2))) as key:
+        with pytest.raises(SignerUnavailable) as raised:
+            await RemoteSigner(key, LOCAL.address).sign_all([a_transaction(), a_transaction(8)])
+    assert raised.value.details == {"signer": "kms", "cause": "ThrottlingException"}
+
+
+@pytest.mark.parametrize(
+    "kind", ["DisabledException", "NotFoundException", "AccessDeniedException", "KMSInvalidState"]
+)
+async def test_a_refusal_is_not_repeated(kms: KmsServer, kind: str) -> None:
+    kms.always = refusing(kind)
+    async with KmsKey(kms.policy()) as key:
+        error = await failure(key)
+    assert error.details == {"signer": "kms", "cause": kind}
+    assert kms.operations == ["Sign"]
+
+
+@pytest.mark.parametrize(
+    "signature", ["", "%%%", base64.b64encode(b"\x30\x06\x02\x01").decode(), None]
+)
+async def test_a_malformed_signature_is_refused(kms: KmsServer, signature: str | None) -> None:
+    kms.always = answering({"Signature": signature})
+    async with KmsKey(kms.policy()) as key:
+        assert "malformed" in (await failure(key)).message
+
+
+async def test_a_signature_of_another_key_or_of_other_bytes_is_refused(kms: KmsServer) -> None:
+    other = KmsServer(type(kms.key)(b"\x02" * 32))
+    digest = keccak(b"other bytes")
+    for der in (other.der(keccak(b"")), kms.der(digest), other.der(digest)):
+        kms.always = answering({"Signature": base64.b64encode(der).decode()})
+        async with KmsKey(kms.policy()) as key:
+            with pytest.raises(SignerUnavailable, match="not one of the wallet's key"):
+                await RemoteSigner(key, LOCAL.address).sign_all([a_transaction()])
+
+
+async def test_a_service_that_is_away_costs_bounded_time(kms: KmsServer) -> None:
+    gone = KmsPolicy(KEY_ID, REGION, "http://127.0.0.1:9", replace(HASTY, max_attempts=2))
+    async with KmsKey(gone) as key:
+        assert (await failure(key)).message == "The signer cannot be reached"
+
+
+async def test_a_service_that_hangs_costs_bounded_time(kms: KmsServer) -> None:
+    hanging = asyncio.Event()
+
+    async def hang(_request: web.Request) -> web.StreamResponse:
+        await hanging.wait()
+        return web.Response()
+
+    kms.always = hang
+    bounded = SignerCallPolicy(timeout_seconds=0.2, attempt_seconds=0.1)
+    async with KmsKey(kms.policy(bounded)) as key:
+        await failure(key)
+    hanging.set()
+
+
+async def test_expired_credentials_are_read_anew(kms: KmsServer, credentials: Path) -> None:
+    async with KmsKey(kms.policy()) as key:
+        await key.sign(b"payload")
+        kms.secrets = {"AKIDNEWER": ("newer", "a session token")}
+        assert (await failure(key)).details["cause"] == "UnrecognizedClientException"
+        write_credentials(credentials, "AKIDNEWER", "newer", "a session token")
+        await key.sign(b"payload")
+        kms.next.append(refusing("ExpiredTokenException"))
+        await key.sign(b"payload")
+
+
+async def test_a_wrong_secret_is_refused_by_the_service(kms: KmsServer, credentials: Path) -> None:
+    write_credentials(credentials, ACCESS_KEY, SECRET_KEY[::-1])
+    async with KmsKey(kms.policy()) as key:
+        assert (await failure(key)).details["cause"] == "InvalidSignatureException"
+
+
+async def test_without_credentials_nothing_is_sent(
+    kms: KmsServer, credentials: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    async with KmsKey(kms.policy(replace(HASTY, max_attempts=2))) as key:
+        assert (await failure(key)).details["cause"] == "no credentials"
+        assert kms.operations == []
+        monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(credentials))
+        await key.sign(b"payload")
+
+
+async def test_a_key_of_another_type_is_a_fault_of_the_settings(kms: KmsServer) -> None:
+    kms.spec = "ECC_NIST_P256"
+    async with KmsKey(kms.policy()) as key:
+        with pytest.raises(Misconfigured, match="ECC_SECG_P256K1"):
+            await opened(key)
+
+
+async def test_no_error_tells_a_secret(kms: KmsServer) -> None:
+    kms.always = refusing("AccessDeniedException")
+    async with KmsKey(kms.policy()) as key:
+        error = await failure(key)
+    for text in (str(error), repr(error.details)):
+        assert SECRET_KEY not in text
+        assert "arn:aws" not in text
