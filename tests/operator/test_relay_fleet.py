@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from tests.support.chain.unreliable_signer import UnreliableSigner
 
 from ltzd.chain.signing import Signer
 from ltzd.store.database import Connection, Pool, open_pool, session
@@ -21,6 +20,7 @@ from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.chain.mint_world import POLICY, true
+from tests.support.chain.signers import UnreliableSigner
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
     OTHER_USER,
@@ -239,6 +239,7 @@ async def test_a_draining_wallet_sends_the_relays_that_name_it_and_nothing_else(
         await shown_reason(world, RELAYER, "draining")
         async with world.relaying(PATIENT, OTHER_RELAYER):
             await world.relays_are("sent", "sent", "sent")
+            await all_mined(world)
 
         await set_state(world, RELAYER, WalletState.ACTIVE)
         await shown_reason(world, RELAYER, None)

@@ -1,4 +1,4 @@
-"""Whatever lanes do, and however their statements meet, each user's relays are sent in order."""
+"""Each user's relays are sent in order, however the statements of several lanes meet."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
