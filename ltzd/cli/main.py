@@ -20,7 +20,8 @@ from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
 from ltzd.cli.tx import commands as tx_commands
-from ltzd.cli.wallets import commands as wallet_commands
+from ltzd.cli.wallet import commands as wallet_commands
+from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
 from ltzd.errors import FileRejected, Misconfigured, Refused, Unavailable
 
@@ -49,7 +50,8 @@ app = typer.Typer(
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
 app.add_typer(webhook_commands.app, name="webhooks")
-app.add_typer(wallet_commands.app, name="wallets")
+app.add_typer(wallet_commands.app, name="wallet")
+app.add_typer(wallets_commands.app, name="wallets")
 app.add_typer(key_commands.app, name="key")
 app.add_typer(lane_commands.app, name="lane")
 app.add_typer(tx_commands.app, name="tx")
@@ -133,6 +135,12 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     redis_url: Annotated[
         str | None, typer.Option(help="Use this Redis instead of starting one.")
     ] = None,
+    mint_wallets: Annotated[
+        int, typer.Option(min=1, max=64, help="The number of wallets that mint.")
+    ] = 1,
+    relay_wallets: Annotated[
+        int, typer.Option(min=1, max=64, help="The number of wallets that relay.")
+    ] = 1,
 ) -> None:
     """Run everything on this machine: database, chain, sandbox, demo brand and ltzd."""
     from ltzd.dev import main
@@ -149,6 +157,8 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
             rpc_urls=tuple(rpc_url or ()),
             database_url=database_url,
             redis_url=redis_url,
+            mint_wallets=mint_wallets,
+            relay_wallets=relay_wallets,
         )
     )
 

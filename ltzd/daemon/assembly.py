@@ -61,6 +61,7 @@ from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
@@ -128,7 +129,7 @@ async def open_daemon(
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
-        wakeups = WakeupHub(url)
+        wakeups, leases = WakeupHub(url), Leases(url)
         brands = BrandCache()
         async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
@@ -157,6 +158,7 @@ async def open_daemon(
             settings,
             FleetDependencies(
                 pools.operator,
+                leases,
                 Node(nodes.client("operator")),
                 chain,
                 wakeups,
@@ -218,14 +220,20 @@ async def open_daemon(
             heads=heads,
             follower=(
                 build_follower(
-                    settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups, heads
+                    settings,
+                    pools.indexer,
+                    leases,
+                    Node(nodes.client("indexer")),
+                    chain,
+                    wakeups,
+                    heads,
                 )
                 if "indexer" in settings.roles
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
+            chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
                 if "deliveries" in settings.roles
@@ -272,11 +280,11 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
 
 
 def _chat_recheck(
-    settings: Settings, pool: Pool, platform: ChatPlatform | None
+    settings: Settings, pool: Pool, leases: Leases, platform: ChatPlatform | None
 ) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, leases, platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:

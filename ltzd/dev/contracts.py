@@ -100,13 +100,14 @@ async def ensure_deployed(
     return await deploying.run(deployment)
 
 
-def dev_terms(admin: Address, minter: Address, relayer: Address) -> DeploymentTerms:
+def dev_terms(admin: Address, minter: Address, relayers: tuple[Address, ...]) -> DeploymentTerms:
+    """Terms with one minter: more of them need a run of the deployment each."""
     return DeploymentTerms(
         deployer=admin,
         admin_delay_seconds=0,
         minter=minter,
         mint_limit=MINT_LIMIT,
-        relayers=(relayer,),
+        relayers=relayers,
         guardians=(admin,),
         registrars=(admin,),
         settlers=(admin,),

@@ -8,6 +8,7 @@ import asyncio
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,16 +115,19 @@ async def _set_up(
     folder: Path, options: DevOptions, services: DevServices, stack: AsyncExitStack
 ) -> _Instance:
     """Creates wallets, contracts, schema, sandbox, brands and settings, in this order."""
-    minter_file, minter = wallets.load_or_create(folder, "minter")
-    operator_file, operator = wallets.load_or_create(folder, "operator")
+    minters = wallets.load_or_create_all(folder, "minter", options.mint_wallets)
+    operators = wallets.load_or_create_all(folder, "operator", options.relay_wallets)
+    mint_wallets = [signer.address for _, signer in minters]
+    relay_wallets = [signer.address for _, signer in operators]
     _, admin = wallets.load_or_create(folder, "admin")
     _, business = wallets.load_or_create(folder, "business")
     async with Rpc(services.rpc_url) as rpc:
-        await contracts.fund(rpc, Node(rpc), [minter.address, operator.address, admin.address])
-        terms = contracts.dev_terms(admin.address, minter.address, operator.address)
-        deployment = await contracts.ensure_deployed(
-            folder, rpc, services.chain_id, hash_of(services.genesis), admin, terms
-        )
+        await contracts.fund(rpc, Node(rpc), [*mint_wallets, *relay_wallets, admin.address])
+        for minter in mint_wallets:
+            terms = contracts.dev_terms(admin.address, minter, tuple(relay_wallets))
+            deployment = await contracts.ensure_deployed(
+                folder, rpc, services.chain_id, hash_of(services.genesis), admin, terms
+            )
     await database.migrate(services.database_url)
     sealer = Sealer.from_file(folder / "master.key", create=True)
     sandbox = await _started_sandbox(folder, options, services, deployment, stack)
@@ -142,9 +146,10 @@ async def _set_up(
         "databaseUrl": services.database_url,
         "redisUrl": services.redis_url,
         "sandboxUrl": sandbox.url,
-        "operator": checksummed(operator.address),
-        "operators": [checksummed(operator.address)],
-        "minter": checksummed(minter.address),
+        "operator": checksummed(relay_wallets[0]),
+        "operators": list(map(checksummed, relay_wallets)),
+        "minter": checksummed(mint_wallets[0]),
+        "minters": list(map(checksummed, mint_wallets)),
         "contracts": {
             name: checksummed(placed.address) for name, placed in deployment.contracts.items()
         },
@@ -155,7 +160,7 @@ async def _set_up(
         "payments": sandbox.payments_section(),
         "sandbox": sandbox.control_endpoints(),
     }
-    hot_keys = {"minter_key_file": minter_file, "relay_key_file": operator_file}
+    hot_keys = _hot_keys([path for path, _ in minters], [path for path, _ in operators])
     settings = _settings(folder, options, services, deployment, sandbox, hot_keys)
     return _Instance(folder, services, settings, sandbox, content, brand)
 
@@ -207,13 +212,21 @@ def _sandbox_port(folder: Path) -> int:
     return port
 
 
+def _hot_keys(minters: Sequence[Path], operators: Sequence[Path]) -> dict[str, Any]:
+    """The keys of the section `operator`: more wallets follow the first one of each kind."""
+    more = [{"kind": "mint", "key_file": path} for path in minters[1:]]
+    more += [{"kind": "relay", "key_file": path} for path in operators[1:]]
+    keys: dict[str, Any] = {"minter_key_file": minters[0], "relay_key_file": operators[0]}
+    return keys | {"wallets": more}
+
+
 def _settings(
     folder: Path,
     options: DevOptions,
     services: DevServices,
     deployment: Deployment,
     sandbox: Sandbox,
-    hot_keys: dict[str, Path],
+    hot_keys: dict[str, Any],
 ) -> Settings:
     identity, payments = sandbox.identity_policy(), sandbox.payments_policy()
     dns = sandbox.dns_policy()

@@ -22,3 +22,5 @@ class DevOptions:
     """The nodes of one running chain."""
     database_url: str | None = None
     redis_url: str | None = None
+    mint_wallets: int = 1
+    relay_wallets: int = 1

@@ -11,7 +11,7 @@ from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
-from ltzd.operator import lane_gauges
+from ltzd.operator.fleet import lane_gauges
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.store.operator.lanes import Lane

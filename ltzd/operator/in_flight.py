@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 import structlog
 
 from ltzd import telemetry
-from ltzd.operator import lane_gauges
+from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs

@@ -5,8 +5,8 @@ import time
 import structlog
 
 from ltzd.concurrency.clock import Clock
-from ltzd.operator import lane_gauges
-from ltzd.operator.lane_gauges import LaneIdentity
+from ltzd.operator.fleet import lane_gauges
+from ltzd.operator.fleet.lane_gauges import LaneIdentity
 from ltzd.store.wakeups import Wakeup
 
 log = structlog.get_logger()

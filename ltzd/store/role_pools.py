@@ -1,7 +1,7 @@
 """The database connections of one process: a pool for each role, and a small one beside them.
 
 Requests of HTTP can hold all connections of their own pool and none of another one, so lanes,
-indexer and deliveries continue. Locks and LISTEN hold connections outside the pools.
+indexer and deliveries continue. Leases and LISTEN have connections outside the pools.
 """
 
 from collections.abc import AsyncIterator, Collection
@@ -13,6 +13,9 @@ from ltzd.rules.database_connections import PoolPolicy
 from ltzd.store import database
 from ltzd.store.database import Pool
 
+_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
+"""A process that is frozen in the middle of a database transaction loses it, and its locks, as
+soon as its leases."""
 _MOST_OF_OPERATOR = 1_000
 """The pool of the role operator grows with its lanes, up to so many connections."""
 
@@ -55,6 +58,7 @@ async def open_role_pools(
             ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
+            settings=_SETTINGS,
         )
 
     pools = RolePools(

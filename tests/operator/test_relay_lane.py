@@ -290,7 +290,7 @@ async def test_one_of_two_lanes_of_a_wallet_serves_and_the_other_takes_over(
         for _ in range(3):
             await until(lambda: true(first.is_ready != second.is_ready))
             await world.ask(3)
-            await world.kill("ltzd lock ltzd lane%")
+            await world.kill("ltzd leases")
             await world.ask(3)
             await until(lambda: all_sent(world))
         await world.relays_are(*["mined"] * 18)
@@ -636,7 +636,7 @@ class Trouble:
         self._node.pool.clear()
 
     async def _dead_connections(self) -> None:
-        await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
+        await self._world.kill(self._chance.choice(["ltzd%", "ltzd leases", "ltzd"]))
 
     async def _an_unreachable_node(self) -> None:
         self._node.is_down = not self._node.is_down

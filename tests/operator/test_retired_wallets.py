@@ -17,6 +17,7 @@ from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, minted_log, transfer_log
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
@@ -47,7 +48,7 @@ def retired_lane(
 ) -> RetiredLane:
     return RetiredLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         world.node.node,
         signer.address,
         kind,
@@ -77,7 +78,7 @@ async def watching(
 async def minting(world: RelayWorld, signer: Signer = OTHER_MINTER) -> AsyncIterator[MintLane]:
     lane = MintLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         world.node.node,
         signer,
         MintTarget(CHAIN_ID, LTZ_AT),

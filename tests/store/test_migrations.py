@@ -23,6 +23,7 @@ from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions, upgrades
 from ltzd.store.operator import lanes, rewards, transactions, wallets
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import ServedWallet
 from ltzd.store.relayer import claims, gas_budgets, relays
 from ltzd.store.wakeups import WakeupHub
@@ -264,7 +265,7 @@ async def test_a_database_that_indexed_only_ltz_is_rebuilt_with_the_other_contra
     pool = await database.open_pool(empty_url, size=2)
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     policy = IndexerPolicy(head_blocks=3)
-    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
+    follower = Follower(pool, Leases(empty_url), node.node, chain, CONTRACTS, WakeupHub(""), policy)
     mint_blocks = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
         await follower.begin_term()

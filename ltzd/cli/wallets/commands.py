@@ -10,7 +10,8 @@ import typer
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
 
 app = typer.Typer(
-    help="Custodial wallets of users, and the master key that encrypts them.",
+    help="Custodial wallets of users, and the master key that encrypts them (the operator's own "
+    "wallets: `ltzd wallet`).",
     no_args_is_help=True,
 )
 

@@ -1,4 +1,4 @@
-"""What a lane does about transactions in flight that are not mined by themselves.
+"""Deals with a lane's transactions in flight that are not mined by themselves.
 
 With the wallet's key it replaces them by dearer attempts, and frees the nonces of refused bytes by
 self-transfers. Without the key it can only offer the stored bytes again.

@@ -1,6 +1,6 @@
 """Which of the operator's wallets the treasury fills next, decided without I/O.
 
-A top-up has a fixed amount. It goes to an active wallet whose balance is below the floor of its
+A top-up has a fixed amount, and goes to an active wallet whose balance is below the floor of its
 kind, and only while the treasury's top-ups of this UTC day stay within their bound. A wallet gets
 none while its last one is not final, nor if a key that ltzd does not hold has signed with it: what
 a thief can take is bounded. Units: wei.

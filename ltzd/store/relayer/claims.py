@@ -33,8 +33,8 @@ class ClaimedRelay:
     gas_limit: int
 
 
-# `other` has the other relay lanes. Claims of a lane that `is_alive` are respected. An earlier
-# relay holds back its user's later ones while the lane that has sent it `may_publish` it, or while
+# `other` has the other relay lanes. Claims of a lane that `is_alive`, which means that its lease
+# (`leases.lane_lease`) is renewed and its row reported, are respected. An earlier relay holds back its user's later ones while the lane that has sent it `may_publish` it, or while
 # the lane whose wallet it names `may_sign` it. A retired wallet and a lane that was not served for
 # a minute hold back nothing. A lane that is paused for more than five seconds holds back nothing
 # that it has not signed.
@@ -45,7 +45,10 @@ class ClaimedRelay:
 _CLAIM = """
 WITH other AS MATERIALIZED (
   SELECT l.wallet,
-         coalesce(l.served_at > now() - interval '15 seconds', false) AS is_alive,
+         coalesce(l.served_at > now() - interval '15 seconds', false)
+           AND EXISTS (SELECT FROM leases
+                        WHERE name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+                          AND expires_at > now()) AS is_alive,
          coalesce(l.served_at > now() - interval '1 minute', false)
            AND w.state IS DISTINCT FROM 'retired' AS may_publish,
          coalesce(l.served_at > now() - interval '1 minute', false)

@@ -1,0 +1,102 @@
+"""Reads what the chain knows of a new wallet: its gas money, its past and its roles."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.cli.command_node import first_answering
+from ltzd.errors import NodeUnavailable
+from ltzd.values import LTZ, Address, checksummed
+
+
+@dataclass(frozen=True, slots=True)
+class WalletOnChain:
+    """`roles` tells of each role that the wallet's kind needs whether the wallet has it.
+
+    `mint_limit` is in LTZ's smallest unit, and None for a relay wallet.
+    """
+
+    chain_id: int
+    balance_wei: int
+    nonce: int
+    roles: Mapping[str, bool]
+    mint_limit: int | None
+
+    @property
+    def missing_roles(self) -> list[str]:
+        return [role for role, is_granted in self.roles.items() if not is_granted]
+
+
+async def read(
+    rpc_urls: Sequence[str], contracts: Mapping[str, Address], wallet: Address, kind: str
+) -> WalletOnChain:
+    """Raises NodeUnavailable."""
+    async with first_answering(rpc_urls) as rpc:
+        node = Node(rpc)
+        wanted = [
+            (contract, role)
+            for contract, roles in HOT_ROLES.items()
+            for role in roles
+            if (role == "MINTER") == (kind == "mint")
+        ]
+        calls = [
+            (
+                contracts[contract],
+                web3_contracts.encode_call(
+                    contract, "hasRole", web3_contracts.role_id(role), wallet
+                ),
+            )
+            for contract, role in wanted
+        ]
+        if kind == "mint":
+            calls.append((contracts["LTZ"], ltz.mint_limit_call(wallet)))
+        try:
+            answers = await node.views(calls)
+            flags = [ltz.decode_uint(answer) == 1 for answer in answers[: len(wanted)]]
+            limit = ltz.decode_mint_limit(answers[-1])[0] if kind == "mint" else None
+        except (RpcError, ValueError) as error:
+            raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
+        return WalletOnChain(
+            await node.chain_id(),
+            await node.balance(wallet),
+            await node.nonce(wallet),
+            {
+                f"{contract}.{role}": flag
+                for (contract, role), flag in zip(wanted, flags, strict=True)
+            },
+            limit,
+        )
+
+
+def warnings_of(facts: WalletOnChain, wallet: Address, kind: str, *, is_new: bool) -> list[str]:
+    """Sentences about what a person must do before the wallet can work."""
+    address, warnings = checksummed(wallet), []
+    if facts.balance_wei == 0:
+        warnings.append(f"It has no gas money: its lane waits until you send some to {address}.")
+    if facts.missing_roles:
+        option = "--minter" if kind == "mint" else "--relayer"
+        more = " --mint-limit LTZ" if kind == "mint" else ""
+        warnings.append(
+            f"It lacks {', '.join(facts.missing_roles)}, so its transactions would revert: grant "
+            f"the roles with `ltzd deploy … {option} {address}{more}`, or by the admin's multisig "
+            "(docs/contracts.md)."
+        )
+    elif facts.mint_limit == 0:
+        warnings.append(
+            "Its mint limit is 0, so that it mints nothing: raise it with `ltzd deploy … --minter "
+            f"{address} --mint-limit LTZ`."
+        )
+    if is_new and facts.nonce > 0:
+        warnings.append(
+            f"It has sent {facts.nonce} transactions before, which this database does not know: "
+            "make sure that no other program signs with its key."
+        )
+    return warnings
+
+
+def shown_limit(facts: WalletOnChain) -> str | None:
+    """The mint limit in LTZ, as text."""
+    return None if facts.mint_limit is None else str(facts.mint_limit // LTZ)

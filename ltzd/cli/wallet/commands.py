@@ -1,0 +1,175 @@
+"""The names and options of `ltzd wallet …`."""
+
+# ruff: noqa: PLC0415 - each command imports what it runs only when it runs
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+
+app = typer.Typer(
+    help="The operator's own wallets, which mint and relay (users' wallets: `ltzd wallets`).",
+    no_args_is_help=True,
+)
+
+Wallet = Annotated[str, typer.Argument(help="The wallet's address.", metavar="0x…")]
+Reason = Annotated[
+    str | None, typer.Option("--reason", help="A note for other people.", metavar="TEXT")
+]
+
+
+@app.command()
+def add(  # noqa: PLR0913, PLR0917 - one parameter per option
+    kind: Annotated[
+        Literal["mint", "relay"],
+        typer.Option(help="Mint rewards, or send users' calls; one wallet never does both."),
+    ],
+    key_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--key-file",
+            help="The wallet's key, where the processes of role operator find it: 64 hex digits "
+            "or an encrypted keystore.",
+            metavar="FILE",
+        ),
+    ] = None,
+    password_file: Annotated[
+        Path | None,
+        typer.Option("--password-file", help="The password of the keystore.", metavar="FILE"),
+    ] = None,
+    kms_key_id: Annotated[
+        str | None,
+        typer.Option(
+            "--kms-key-id", help="The key is in AWS KMS: its id, ARN or alias.", metavar="ID"
+        ),
+    ] = None,
+    kms_region: Annotated[
+        str | None, typer.Option("--kms-region", help="The key's region.", metavar="REGION")
+    ] = None,
+    kms_endpoint: Annotated[
+        str | None,
+        typer.Option(
+            "--kms-endpoint", help="Instead of the region's public endpoint.", metavar="URL"
+        ),
+    ] = None,
+    web3signer_url: Annotated[
+        str | None,
+        typer.Option("--web3signer-url", help="The key is behind a web3signer.", metavar="URL"),
+    ] = None,
+    web3signer_public_key: Annotated[
+        str | None,
+        typer.Option("--web3signer-public-key", help="Which of the signer's keys.", metavar="HEX"),
+    ] = None,
+    web3signer_ca_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--web3signer-ca-file",
+            help="The authority of the signer's certificate.",
+            metavar="FILE",
+        ),
+    ] = None,
+    web3signer_certificate_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--web3signer-certificate-file",
+            help="The certificate by which the signer knows ltzd.",
+            metavar="FILE",
+        ),
+    ] = None,
+    web3signer_certificate_key_file: Annotated[
+        Path | None,
+        typer.Option("--web3signer-certificate-key-file", help="Its key.", metavar="FILE"),
+    ] = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Add a wallet: running processes that can open its key serve it within seconds.
+
+    The key itself is not stored, only where it is. A draining wallet takes work again.
+    """
+    from ltzd.cli.wallet import adding
+    from ltzd.cli.wallet.target import resolve_wallet_target
+
+    given = {
+        "key_file": key_file,
+        "password_file": password_file,
+        "kms.key_id": kms_key_id,
+        "kms.region": kms_region,
+        "kms.endpoint": kms_endpoint,
+        "web3signer.url": web3signer_url,
+        "web3signer.public_key": web3signer_public_key,
+        "web3signer.ca_file": web3signer_ca_file,
+        "web3signer.certificate_file": web3signer_certificate_file,
+        "web3signer.certificate_key_file": web3signer_certificate_key_file,
+    }
+    adding.add(resolve_wallet_target(data_dir, config), kind, given, as_json=as_json)
+
+
+@app.command("list")
+def list_(
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also list retired wallets that have finished.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """List the operator's wallets, with the process that serves each one."""
+    from ltzd.cli.targets import resolve_target
+    from ltzd.cli.wallet import views
+
+    views.list_wallets(resolve_target(data_dir, config), everything=everything, as_json=as_json)
+
+
+@app.command()
+def show(
+    wallet: Wallet,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Show one wallet: its state, its process, and its work that is not final."""
+    from ltzd.cli.targets import resolve_target
+    from ltzd.cli.wallet import views
+
+    views.show(resolve_target(data_dir, config), wallet, as_json=as_json)
+
+
+@app.command()
+def drain(
+    wallet: Wallet,
+    reason: Reason = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Give a wallet no new work; it finishes what it has signed. `ltzd wallet add` undoes it."""
+    from ltzd.cli.targets import resolve_target
+    from ltzd.cli.wallet import leaving
+
+    leaving.drain(resolve_target(data_dir, config), wallet, reason, as_json=as_json)
+
+
+@app.command()
+def retire(
+    wallet: Wallet,
+    lost: Annotated[
+        bool, typer.Option("--lost", help="Nobody has the key: retire it with its open work.")
+    ] = False,
+    stolen: Annotated[
+        bool, typer.Option("--stolen", help="Others may have the key: retire it at once.")
+    ] = False,
+    reason: Reason = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """End a wallet for good: nothing is signed with it ever again. A drained one, or a lost one."""
+    from ltzd.cli.targets import resolve_target
+    from ltzd.cli.wallet import leaving
+
+    cause = leaving.cause_of(lost=lost, stolen=stolen)
+    leaving.retire(resolve_target(data_dir, config), wallet, cause, reason, as_json=as_json)

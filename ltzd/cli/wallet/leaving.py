@@ -1,0 +1,129 @@
+"""`ltzd wallet drain` and `ltzd wallet retire`."""
+
+import asyncio
+
+from ltzd.cli.output import print_json, print_message
+from ltzd.cli.targets import Target, open_connection
+from ltzd.cli.wallet.lookup import find_work
+from ltzd.cli.wallet.views import as_row
+from ltzd.errors import Misconfigured
+from ltzd.store.database import Connection
+from ltzd.store.operator import wallet_work, wallets
+from ltzd.store.operator.wallet_work import WalletWork
+from ltzd.store.operator.wallets import WalletState
+from ltzd.values import checksummed, iso
+
+LOST, STOLEN = "lost", "stolen"
+_WAITING = {"mint": "rewards wait in the queue", "relay": "users' calls are refused after a minute"}
+
+
+def cause_of(*, lost: bool, stolen: bool) -> str | None:
+    """Raises Misconfigured."""
+    if lost and stolen:
+        raise Misconfigured("--lost, --stolen: give one of them; a stolen key is worse.")
+    return LOST if lost else STOLEN if stolen else None
+
+
+def drain(target: Target, wallet: str, reason: str | None, *, as_json: bool) -> None:
+    asyncio.run(_drain(target, wallet, reason, as_json=as_json))
+
+
+async def _drain(target: Target, wallet: str, reason: str | None, *, as_json: bool) -> None:
+    async with open_connection(target, "wallet drain") as connection:
+        before = await find_work(connection, wallet)
+        row = before.row
+        if row.state is WalletState.RETIRED:
+            raise Misconfigured(
+                f"{checksummed(row.wallet)} was retired at {iso(row.state_since)}, and signs "
+                "nothing."
+            )
+        await wallets.set_state(
+            connection, row.chain_id, row.wallet, WalletState.DRAINING, reason or row.reason
+        )
+        after = await find_work(connection, wallet)
+        is_last = await _is_last(connection, after)
+    if as_json:
+        print_json(as_row(after) | {"isLastOfKind": is_last})
+        return
+    name = checksummed(row.wallet)
+    if row.state is WalletState.DRAINING:
+        print_message(f"{name} has been draining since {iso(row.state_since)}: nothing changes.")
+    else:
+        print_message(f"{name} drains: within a second it signs nothing new.")
+    if after.in_flight:
+        print_message(
+            f"{after.in_flight} of its transactions are not final yet; the lane follows them, and "
+            "replaces those that are stuck. `ltzd wallet show` tells when it is drained."
+        )
+    else:
+        print_message(f"It has no open transaction: `ltzd wallet retire {name}` ends it for good.")
+    if is_last:
+        print_message(
+            f"No other {row.kind} wallet is active: {_WAITING[row.kind]} until one is added."
+        )
+
+
+async def _is_last(connection: Connection, work: WalletWork) -> bool:
+    return not any(
+        other.kind == work.row.kind and other.state is WalletState.ACTIVE
+        for other in await wallets.list_wallets(connection, work.row.chain_id)
+    )
+
+
+def retire(
+    target: Target, wallet: str, cause: str | None, reason: str | None, *, as_json: bool
+) -> None:
+    """`cause` is `lost` or `stolen`. Raises Misconfigured for another wallet with open work."""
+    asyncio.run(_retire(target, wallet, cause, reason, as_json=as_json))
+
+
+async def _retire(
+    target: Target, wallet: str, cause: str | None, reason: str | None, *, as_json: bool
+) -> None:
+    async with open_connection(target, "wallet retire") as connection:
+        before = await find_work(connection, wallet)
+        row, name = before.row, checksummed(before.row.wallet)
+        if row.state is WalletState.RETIRED and cause is None:
+            raise Misconfigured(f"{name} was retired at {iso(row.state_since)} already.")
+        note = ": ".join(part for part in (cause or "drained", reason) if part)
+        async with connection.transaction():
+            count = await wallet_work.retire(connection, row.chain_id, row.wallet, note)
+            if count and cause is None:
+                raise Misconfigured(
+                    f"{name} has {count} transactions that are not final: drain it first (`ltzd "
+                    f"wallet drain {name}`), and retire it when it is drained. If its key is gone, "
+                    "give --lost or --stolen."
+                )
+        after = await find_work(connection, wallet)
+        is_last = await _is_last(connection, after)
+    if as_json:
+        print_json(as_row(after) | {"isLastOfKind": is_last})
+        return
+    print_message(f"{name} is retired: ltzd signs nothing with it ever again.")
+    for sentence in _consequences(after, cause):
+        print_message(sentence)
+    if is_last:
+        print_message(
+            f"No other {row.kind} wallet is active: {_WAITING[row.kind]} until one is added."
+        )
+
+
+def _consequences(work: WalletWork, cause: str | None) -> list[str]:
+    sentences = []
+    if work.in_flight:
+        sentences.append(
+            f"{work.in_flight} of its transactions are not final: a lane without the key publishes "
+            "them again and watches them, and queues again what is proven to be never mined. "
+            "`ltzd wallet show` tells how many are left."
+        )
+    elif cause is None:
+        sentences.append("Everything that it signed is final: its key can be destroyed.")
+    if work.row.signer is None:
+        sentences.append("Remove it from the settings of each process that names it.")
+    if cause == STOLEN:
+        roles = "MINTER" if work.row.kind == "mint" else "RELAYER and REDEEMER"
+        sentences.append(
+            f"Its thief can still use it: have the guardian revoke its roles ({roles}) now, and "
+            "follow docs/stolen-key.md."
+        )
+    return sentences

@@ -1,0 +1,189 @@
+"""`ltzd wallet` lists, drains and retires the operator's wallets, and tells the consequences."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ltzd.rules.operator.transactions import State, Transaction
+from ltzd.store.database import Connection, Pool
+from ltzd.store.operator import lanes, transactions, wallets
+from ltzd.store.operator.wallets import WalletState
+from ltzd.values import checksummed
+from tests.support.chain.fake_node import CHAIN_ID, FakeNode
+from tests.support.commands import Outcome, ltzd
+from tests.support.rows.core import MINTER, a_lane, an_attempt, an_intent, follow, pool, save
+
+__all__ = ["pool"]
+
+NAME = checksummed(MINTER.address)
+
+
+@pytest_asyncio.fixture(autouse=True)
+async def _chain(pool: Pool) -> None:
+    await follow(pool, FakeNode())
+
+
+async def wallet(data_dir: Path, *arguments: object) -> Outcome:
+    return await ltzd("wallet", *arguments, "--data-dir", data_dir)
+
+
+async def shown(data_dir: Path) -> Any:
+    return (await wallet(data_dir, "show", NAME, "--json")).json
+
+
+async def a_wallet_of_the_settings(db: Connection) -> None:
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
+
+
+async def an_open_transaction(pool: Pool, db: Connection) -> None:
+    """The wallet's lane signs one transaction."""
+    lane = await a_lane(pool)
+    await transactions.store_signed(db, lane, an_intent(0), an_attempt("a"))
+
+
+async def displace(pool: Pool, db: Connection) -> None:
+    lane = await a_lane(pool)
+    row = await db.fetchval("SELECT id FROM transactions")
+    await save(db, lane, row, State.SIGNED, Transaction(State.DISPLACED))
+
+
+async def test_a_new_database_has_no_wallet(data_dir: Path) -> None:
+    done = await wallet(data_dir, "list")
+    assert (done.code, done.out) == (0, "")
+    assert "There is no wallet" in done.err
+    assert (await wallet(data_dir, "list", "--json")).json == []
+
+
+async def test_a_wallet_is_listed_with_its_lane_and_its_process(
+    data_dir: Path, db: Connection, pool: Pool
+) -> None:
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint", {"key_file": "/keys/mint"})
+    await an_open_transaction(pool, db)
+    lane = await a_lane(pool)
+    await lanes.report_working(db, lane, "fees")
+    await db.execute(
+        """
+        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
+                            expires_at)
+        VALUES ($1, gen_random_uuid(), 'host:17', 17, now(), now(), now(), now() + interval '1 h')
+        """,
+        f"lane/{CHAIN_ID}/0x{MINTER.address.hex()}",
+    )
+
+    (row,) = (await wallet(data_dir, "list", "--json")).json
+    assert row.keys() == (await shown(data_dir)).keys()
+    assert row["wallet"] == NAME
+    assert (row["kind"], row["state"], row["process"]) == ("mint", "active", "host:17")
+    assert (row["inFlight"], row["signed"], row["pausedFor"]) == (1, 1, "fees")
+    assert row["signer"] == {"key_file": "/keys/mint"}
+
+    page = await wallet(data_dir, "list")
+    assert NAME in page.out
+    assert "key_file /keys/mint" in page.out
+    page = await wallet(data_dir, "show", NAME)
+    assert "host:17" in page.out
+    assert "It takes new work." in page.err
+
+
+async def test_a_drained_wallet_is_told_once_everything_is_final(
+    data_dir: Path, db: Connection, pool: Pool
+) -> None:
+    await a_wallet_of_the_settings(db)
+    await an_open_transaction(pool, db)
+
+    done = await wallet(data_dir, "drain", NAME, "--reason", "moved")
+    assert done.code == 0
+    assert "1 of its transactions are not final yet" in done.err
+    assert "No other mint wallet is active" in done.err
+    assert (await shown(data_dir))["isDrained"] is False
+    assert (await shown(data_dir))["reason"] == "moved"
+
+    await displace(pool, db)
+    assert (await shown(data_dir))["isDrained"] is True
+    assert "ltzd wallet retire" in (await wallet(data_dir, "show", NAME)).err
+    again = await wallet(data_dir, "drain", NAME)
+    assert "nothing changes" in again.err
+
+
+async def test_a_draining_lane_that_does_not_know_yet_is_not_drained(
+    data_dir: Path, db: Connection, pool: Pool
+) -> None:
+    await a_wallet_of_the_settings(db)
+    lane = await a_lane(pool)
+    await db.execute(
+        """
+        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
+                            expires_at)
+        VALUES ($1, gen_random_uuid(), 'host:17', 17, now(), now(), now(), now() + interval '1 h')
+        """,
+        f"lane/{CHAIN_ID}/0x{MINTER.address.hex()}",
+    )
+    await wallet(data_dir, "drain", NAME)
+    assert (await shown(data_dir))["isDrained"] is False
+    await lanes.report_working(db, lane, "draining")
+    assert (await shown(data_dir))["isDrained"] is True
+
+
+async def test_a_wallet_with_open_work_is_not_retired_unless_its_key_is_gone(
+    data_dir: Path, db: Connection, pool: Pool
+) -> None:
+    await a_wallet_of_the_settings(db)
+    await an_open_transaction(pool, db)
+    (epoch,) = await db.fetchrow("SELECT epoch FROM lanes")
+
+    refused = await wallet(data_dir, "retire", NAME)
+    assert refused.code == 1
+    assert "1 transactions that are not final: drain it first" in refused.err
+    assert (await shown(data_dir))["state"] == "active"
+    assert await db.fetchval("SELECT epoch FROM lanes") == epoch
+
+    both = await wallet(data_dir, "retire", NAME, "--lost", "--stolen")
+    assert both.code == 1
+
+    stolen = await wallet(data_dir, "retire", NAME, "--stolen", "--reason", "laptop")
+    assert stolen.code == 0
+    assert "a lane without the key" in stolen.err
+    assert "guardian revoke its roles (MINTER)" in stolen.err
+    row = await shown(data_dir)
+    assert (row["state"], row["reason"]) == ("retired", "stolen: laptop")
+    assert await db.fetchval("SELECT epoch FROM lanes") == epoch + 1
+
+
+async def test_a_drained_wallet_is_retired_and_its_key_may_go(
+    data_dir: Path, db: Connection
+) -> None:
+    await a_wallet_of_the_settings(db)
+    await wallet(data_dir, "drain", NAME)
+    done = await wallet(data_dir, "retire", NAME)
+    assert done.code == 0
+    assert "its key can be destroyed" in done.err
+    assert "Remove it from the settings" in done.err
+    assert "retired wallets have finished" in (await wallet(data_dir, "list")).err
+    assert NAME in (await wallet(data_dir, "list", "--all")).out
+
+    for verb in ("drain", "retire"):
+        again = await wallet(data_dir, verb, NAME)
+        assert again.code == 1
+        assert "was retired at" in again.err
+    row = await wallets.find(db, CHAIN_ID, MINTER.address)
+    assert row is not None
+    assert row.state is WalletState.RETIRED
+
+
+@pytest.mark.parametrize(
+    ("address", "words"),
+    [("0x12", "not a wallet's address"), (f"0x{'12' * 20}", "none of the operator's wallets")],
+)
+async def test_an_unknown_wallet_is_refused(data_dir: Path, address: str, words: str) -> None:
+    for verb in ("show", "drain", "retire"):
+        done = await wallet(data_dir, verb, address)
+        assert done.code == 1
+        assert words in done.err
+        assert "Traceback" not in done.err
+
+
+async def test_the_two_kinds_of_wallets_are_told_apart_by_the_help() -> None:
+    for group, other in (("wallet", "`ltzd wallets`"), ("wallets", "`ltzd wallet`")):
+        assert other in " ".join((await ltzd(group, "--help")).out.split())

@@ -1,0 +1,119 @@
+"""A running instance gets, uses, drains and retires wallets by command, without a restart."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import Rpc
+from ltzd.chain.signing import Signer
+from ltzd.daemon.keys import read_key
+from ltzd.dev import contracts
+from ltzd.values import address_of, checksummed
+from tests.support.commands import Outcome, ltzd
+from tests.support.instances.instance import Instance, an_instance
+from tests.support.instances.relayer import Relays, relays_of
+from tests.support.secret_files import write_secret
+from tests.support.waiting import until
+
+ADDED = Signer(b"\x21" * 32)
+NAME = checksummed(ADDED.address)
+FINAL_AFTER = 70
+"""Blocks after which an earlier block is final."""
+
+
+@pytest_asyncio.fixture
+async def instance() -> AsyncIterator[Instance]:
+    async with an_instance("--chain", "tester", "--relay-wallets", "2") as instance:
+        yield instance
+
+
+async def wallet(instance: Instance, *arguments: object) -> Outcome:
+    return await ltzd("wallet", *arguments, "--data-dir", instance.data_dir)
+
+
+async def row(instance: Instance, name: str = NAME) -> Any:
+    return (await wallet(instance, "show", name, "--json")).json
+
+
+async def pay_and_grant(instance: Instance) -> None:
+    """Send the added wallet gas money, and have the admin grant it the roles of a relay wallet."""
+    admin = Signer(read_key(instance.data_dir / "keys" / "admin"))
+    minter = address_of(instance.dev_json["minter"])
+    terms = contracts.dev_terms(admin.address, minter, (ADDED.address,))
+    async with Rpc(instance.dev_json["rpcUrl"]) as rpc:
+        node = Node(rpc)
+        await contracts.fund(rpc, node, [ADDED.address])
+        genesis = await node.block(0)
+        assert genesis is not None
+        chain_id = instance.dev_json["chainId"]
+        await contracts.ensure_deployed(
+            instance.data_dir, rpc, chain_id, genesis.hash, admin, terms
+        )
+
+
+async def relay_some(relays: Relays) -> set[str]:
+    """Relays calls of several users at once; returns the wallets that have sent them."""
+    users = await relays.users(6)
+    answers = await asyncio.gather(
+        *(relays.relay(user, "PerkNFT", relays.claim(user)) for user in users)
+    )
+    for answer in answers:
+        answer.assert_relayed()
+    return {str(answer.body["from"]).lower() for answer in answers}
+
+
+async def test_a_wallet_comes_works_and_goes_while_the_instance_runs(
+    instance: Instance, tmp_path: Path
+) -> None:
+    assert len(instance.dev_json["operators"]) == 2
+    key_file = write_secret(tmp_path / "key", (b"\x21" * 32).hex())
+    adding = ("add", "--kind", "relay", "--key-file", key_file)
+
+    added = (await wallet(instance, *adding, "--json")).json
+    assert (added["wallet"], added["isNew"], added["balanceWei"]) == (NAME, True, "0")
+    assert added["roles"] == dict.fromkeys(added["roles"], False)
+    assert [warning.split()[1] for warning in added["warnings"]] == ["has", "lacks"]
+    refused = await wallet(instance, "add", "--kind", "mint", "--key-file", key_file)
+    assert refused.code == 1
+    assert "is a relay wallet of this database already" in refused.err
+
+    await pay_and_grant(instance)
+    again = await wallet(instance, *adding)
+    assert again.code == 0, again.err
+    assert "is known already" in again.err
+    assert "lacks" not in again.err
+
+    async with relays_of(instance) as relays:
+        relays.flush_after = 10
+
+        async def has_sent() -> bool:
+            return NAME.lower() in await relay_some(relays)
+
+        await until(has_sent, 30.0)
+
+        drained = await wallet(instance, "drain", NAME)
+        assert "within a second it signs nothing new" in drained.err
+
+        assert not (await row(instance))["isDrained"]
+        await instance.rpc("anvil_mine", hex(FINAL_AFTER))
+
+        async def is_drained() -> bool:
+            return bool((await row(instance))["isDrained"])
+
+        await until(is_drained, 30.0)
+        nonce = (await row(instance))["nextNonce"]
+        assert NAME.lower() not in await relay_some(relays)
+        assert (await row(instance))["nextNonce"] == nonce
+
+        retired = await wallet(instance, "retire", NAME)
+        assert retired.code == 0, retired.err
+        assert "its key can be destroyed" in retired.err
+        assert NAME.lower() not in await relay_some(relays)
+    status = await instance.status()
+    assert status["ready"], status["reasons"]
+    refused = await wallet(instance, *adding)
+    assert "stays so: use another key" in refused.err
