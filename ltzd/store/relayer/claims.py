@@ -33,11 +33,12 @@ class ClaimedRelay:
     gas_limit: int
 
 
-# `other` has the other relay lanes. Claims of a lane that `is_alive`, which means that its lease
-# (`leases.lane_lease`) is renewed and its row reported, are respected. An earlier relay holds back its user's later ones while the lane that has sent it `may_publish` it, or while
-# the lane whose wallet it names `may_sign` it. A retired wallet and a lane that was not served for
-# a minute hold back nothing. A lane that is paused for more than five seconds holds back nothing
-# that it has not signed.
+# `other` has the other relay lanes. Claims of a lane that `is_alive` are respected: its lease
+# (`leases.lane_lease`) has not expired, and its row was reported. An earlier relay holds back its
+# user's later ones while the lane that has sent it `may_publish` it, or while the lane whose wallet
+# it names `may_sign` it. A retired wallet and a lane that was not served for a minute hold back
+# nothing. A lane that is paused for more than five seconds holds back nothing that it has not
+# signed.
 # `locked` leaves out what another lane holds or has to send first, as of the statement's beginning.
 # Another lane may have taken a relay since: SKIP LOCKED, or the second look at a row that has
 # changed, leaves that relay out. `chosen` then leaves out its user's later relays. No other lane
