@@ -16,7 +16,6 @@ from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
 from ltzd.errors import NodeUnavailable, Unavailable
-from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
@@ -31,6 +30,7 @@ from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
 from ltzd.operator.resubmission.fee_bumper import FeeBumper
+from ltzd.operator.resubmission.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.resubmission.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
@@ -238,7 +238,9 @@ class WalletLane(ABC):
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
-        publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
+        publisher = Publisher(
+            context, in_flight, work, guard, backoff, broadcast, self._due, self._blocks
+        )
         resubmission = RequestedResubmission(
             self._resubmission(context, in_flight, funds, signer, guard, work),
             RequestHandler(context, in_flight, funds, signer, orders, self._blocks),

@@ -106,6 +106,7 @@ class ReceiptMonitor:
         self._last_shown = None
         view = await self._apply_indexed(view)
         view = await self._apply_receipts(view, cursor)
+        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
         if await self._settlement.check(view, cursor):
             self._publisher.notify()
         await self._check_nonce(view, cursor)

@@ -209,6 +209,33 @@ async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
     await world.executed_in_order()
 
 
+async def test_a_lane_that_stands_still_for_disputed_receipts_says_so(world: RelayWorld) -> None:
+    liar, honest = world.node.sibling(), world.node.sibling()
+    policy = replace(PATIENT, max_in_flight=1, pauses=replace(PAUSES, standstill=0.2, status=0.02))
+    await world.ask()
+    async with lane_on_nodes(world, liar, honest, policy=policy):
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        world.node.mine(takes_pool=False)
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True)
+        await world.ask()
+
+        async def is_told() -> bool:
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason == "receipts"
+
+        await until(is_told)
+        del liar.forged_receipts[sent.hash]
+        world.node.mine()
+        await world.settled("mined", "published")
+
+        async def is_over() -> bool:
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason is None
+
+        await until(is_over)
+
+
 @pytest.mark.parametrize("position", [0, 1, 2])
 async def test_one_liar_of_three_holds_up_no_receipt(world: RelayWorld, position: int) -> None:
     nodes = [world.node.sibling() for _ in range(3)]
