@@ -1,4 +1,4 @@
-"""The relay wallets whose lanes are being served, by any process.
+"""The active relay wallets whose lanes are being served, by any process.
 
 Calls are simulated with one of them as the sender, and a permit may name one as its spender.
 """

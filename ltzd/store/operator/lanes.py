@@ -113,12 +113,19 @@ async def report_pause(
 
 
 async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
-    """Wallets whose lane was served within the last minute, the highest nonce first."""
+    """Active wallets whose lane was served within the last minute, the highest nonce first.
+
+    A wallet that a person has paused comes last.
+    """
     rows = await connection.fetch(
         """
-        SELECT wallet FROM lanes
-         WHERE chain_id = $1 AND kind = $2 AND served_at > now() - make_interval(secs => $3)
-         ORDER BY next_nonce DESC, wallet
+        SELECT lanes.wallet
+          FROM lanes
+          LEFT JOIN operator_wallets w ON w.chain_id = lanes.chain_id AND w.wallet = lanes.wallet
+         WHERE lanes.chain_id = $1 AND lanes.kind = $2
+           AND lanes.served_at > now() - make_interval(secs => $3)
+           AND coalesce(w.state, 'active') = 'active'
+         ORDER BY w.paused_at IS NOT NULL, lanes.next_nonce DESC, lanes.wallet
         """,
         chain_id,
         kind,
