@@ -267,6 +267,13 @@ LANE_FAILURES = _counter(
 )
 LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "kind", "reason")
 
+# --- leases -------------------------------------------------------------------------------------
+
+LEASE_RENEWALS = _counter(
+    "ltzd_lease_renewals_total", "Renewals of leases: `in_time` or `late`", "outcome"
+)
+LEASES_LOST = _counter("ltzd_leases_lost_total", "Leases that ended too early", "lease")
+
 # --- indexer ------------------------------------------------------------------------------------
 
 HEAD_BLOCK = _gauge("ltzd_indexer_head_block", "The newest block that the node reported")

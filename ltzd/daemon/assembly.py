@@ -55,12 +55,13 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
-from ltzd.store import database
+from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.store.role_pools import RolePools, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
@@ -101,19 +102,28 @@ class Daemon:
 
 @asynccontextmanager
 async def open_daemon(
-    settings: Settings, *, is_dev: bool = False, event_policy: EventPolicy = DEFAULT_POLICY
+    settings: Settings,
+    *,
+    is_dev: bool = False,
+    must_be_durable: bool = False,
+    event_policy: EventPolicy = DEFAULT_POLICY,
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
-    With `is_dev` outgoing requests may go to this machine.
+    With `is_dev` outgoing requests may go to this machine. With `must_be_durable` a PostgreSQL that
+    may lose confirmed commits is refused.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
+    if must_be_durable:
+        await durability.require_at_start(url)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
-            open_role_pools(url, settings.roles, settings.database.policy())
+            open_role_pools(
+                url, settings.roles, settings.database.policy(), must_be_durable=must_be_durable
+            )
         )
         await _warn_of_few_connections(pools.admin, settings)
         pool = pools.http
@@ -128,7 +138,7 @@ async def open_daemon(
         identity, tokens = await open_identity_provider(
             settings.identity, pool, sealer, chain, stack
         )
-        wakeups = WakeupHub(url)
+        wakeups, leases = WakeupHub(url), Leases(url)
         brands = BrandCache()
         async with database.session(pools.admin) as connection:
             await brands.refresh(connection)
@@ -157,6 +167,7 @@ async def open_daemon(
             settings,
             FleetDependencies(
                 pools.operator,
+                leases,
                 Node(nodes.client("operator")),
                 chain,
                 wakeups,
@@ -218,14 +229,20 @@ async def open_daemon(
             heads=heads,
             follower=(
                 build_follower(
-                    settings, pools.indexer, Node(nodes.client("indexer")), chain, wakeups, heads
+                    settings,
+                    pools.indexer,
+                    leases,
+                    Node(nodes.client("indexer")),
+                    chain,
+                    wakeups,
+                    heads,
                 )
                 if "indexer" in settings.roles
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
-            chat_recheck=_chat_recheck(settings, pools.deliveries, platform),
+            chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
                 if "deliveries" in settings.roles
@@ -272,11 +289,11 @@ async def _chat_platform(settings: Settings, stack: AsyncExitStack) -> ChatPlatf
 
 
 def _chat_recheck(
-    settings: Settings, pool: Pool, platform: ChatPlatform | None
+    settings: Settings, pool: Pool, leases: Leases, platform: ChatPlatform | None
 ) -> ChatRecheckLoop | None:
     if platform is None or "deliveries" not in settings.roles:
         return None
-    return ChatRecheckLoop(pool, settings.database_url.get_secret_value(), platform)
+    return ChatRecheckLoop(pool, leases, platform)
 
 
 def _txt_records(settings: Settings) -> TxtResolver:

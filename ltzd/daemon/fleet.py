@@ -25,6 +25,7 @@ from ltzd.operator.treasury.lane import TreasuryLane
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import OperatorWallet
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
@@ -35,6 +36,7 @@ log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class FleetDependencies:
     pool: Pool
+    leases: Leases
     node: Node
     chain: ChainIdentity
     wakeups: WakeupHub
@@ -66,22 +68,24 @@ async def build_fleet(
     top_ups = settings.operator.top_ups()
     _set_gauges(policy, top_ups)
     target = MintTarget(chain.chain_id, chain.ltz)
-    url, node = settings.database_url.get_secret_value(), dependencies.node
+    leases, node = dependencies.leases, dependencies.node
 
     def lane(kind: str, signer: WalletSigner) -> FleetLane:
         if kind == MINT:
             hooks = dependencies.hooks
-            return MintLane(pool, url, node, signer, target, wakeups, policy, hooks)
+            return MintLane(pool, leases, node, signer, target, wakeups, policy, hooks)
         if kind == TREASURY:
             assert top_ups is not None, "only the settings name a treasury"
-            return TreasuryLane(pool, url, node, signer, chain.chain_id, wakeups, policy, top_ups)
-        return RelayLane(pool, url, node, signer, chain.chain_id, wakeups, policy)
+            return TreasuryLane(
+                pool, leases, node, signer, chain.chain_id, wakeups, policy, top_ups
+            )
+        return RelayLane(pool, leases, node, signer, chain.chain_id, wakeups, policy)
 
     def grow_pool(lanes: int) -> None:
         pool.grow(settings.database.policy().operator_size(lanes))
 
     def watch(row: OperatorWallet) -> FleetLane:
-        return RetiredLane(pool, url, node, row.wallet, row.kind, target, wakeups, policy)
+        return RetiredLane(pool, leases, node, row.wallet, row.kind, target, wakeups, policy)
 
     parts = FleetParts(open_signer=_open_of_row, lane=lane, watch=watch, on_size=grow_pool)
     return LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)

@@ -12,6 +12,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import SLOWEST_POLL_SECONDS, IndexerPolicy
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 
 DEV_CHAIN_IDS = frozenset((31337, 1337, 131277322940537))
@@ -33,6 +34,7 @@ def head_urls(urls: Sequence[str], *, is_dev: bool) -> list[str]:
 def build_follower(
     settings: Settings,
     pool: Pool,
+    leases: Leases,
     node: Node,
     chain: ChainIdentity,
     wakeups: WakeupHub,
@@ -50,7 +52,7 @@ def build_follower(
     )
     follower = Follower(
         pool,
-        settings.database_url.get_secret_value(),
+        leases,
         node,
         chain,
         indexed_contracts(settings.contracts.addresses()),

@@ -1,8 +1,8 @@
 """Asks the chat platform again every five minutes and deletes results that have changed.
 
 The platform sends no notice when a role is taken away or a level is reached (spec 6.3). One process
-at a time does this, the holder of a lock. A process that has lost the lock without knowing it does
-no harm: a result is deleted only if it is still the one that was read.
+at a time does this, the holder of a lease. A process that has lost it without knowing it does no
+harm: a result is deleted only if it is still the one that was read.
 """
 
 import asyncio
@@ -12,19 +12,17 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.deliveries.chat_recheck import ChatRecheck
-from ltzd.errors import LaneLost, Unavailable
+from ltzd.errors import Unavailable
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.constraints import CHAT_KINDS
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import FIRST_KEY
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import locks
-from ltzd.store.operator.locks import LockTerm
+from ltzd.store.operator.leases import CHAT_RECHECK, Leases
 
 log = structlog.get_logger()
 
 PERIOD_SECONDS = 300.0
-LOCK = "ltzd chat recheck"
 _PAUSE_SECONDS = 0.5
 
 Sleep = Callable[[float], Awaitable[None]]
@@ -36,23 +34,23 @@ class ChatRecheckLoop:
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         platform: ChatPlatform,
         sleep: Sleep = asyncio.sleep,
         page_size: int = 500,
     ) -> None:
         self._pool = pool
-        self._database_url = database_url
+        self._leases = leases
         self._platform = platform
         self._sleep = sleep
         self._page_size = page_size
 
     async def run(self) -> None:
-        """Rechecks whenever the lock is free, until cancelled."""
+        """Rechecks whenever the lease is free, until cancelled."""
         while True:
             try:
-                async with locks.hold_lock(self._database_url, LOCK) as term:
-                    await self._serve(term)
+                async with self._leases.hold(CHAT_RECHECK):
+                    await self._serve()
             except Unavailable as error:
                 log.warning("chat_recheck.term_over", reason=error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
@@ -77,23 +75,10 @@ class ChatRecheckLoop:
         _report(recheck, dropped)
         return dropped
 
-    async def _serve(self, term: LockTerm) -> None:
-        while not term.lost.is_set():
+    async def _serve(self) -> None:
+        while True:
             await self.recheck()
-            await self._until_due(term)
-        raise LaneLost("The connection that held the recheck's lock is gone")
-
-    async def _until_due(self, term: LockTerm) -> None:
-        """Waits for the next round; returns early if the lock is lost."""
-        waiting = [
-            asyncio.ensure_future(self._sleep(PERIOD_SECONDS)),
-            asyncio.ensure_future(term.lost.wait()),
-        ]
-        try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for waiter in waiting:
-                waiter.cancel()
+            await self._sleep(PERIOD_SECONDS)
 
 
 def _report(recheck: ChatRecheck, dropped: int) -> None:

@@ -1,6 +1,6 @@
 """Follows one chain into the store: backfill, head, reorgs.
 
-One process holds the chain's lock. Blocks, facts, derived rows and the cursor commit together, so
+One process holds the chain's lease. Blocks, facts, derived rows and the cursor commit together, so
 that after a kill the cursor matches the facts. A reorg is undone in one database transaction; then
 the new branch is followed like any other blocks.
 """
@@ -16,7 +16,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, NodeUnavailable, Unavailable
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -35,8 +35,7 @@ from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
-from ltzd.store.operator import locks
-from ltzd.store.operator.locks import LockTerm
+from ltzd.store.operator.leases import Leases, indexer_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Hash32
 
@@ -50,12 +49,12 @@ _LEAST_MISFITS = 5
 
 
 class Follower:
-    """Moves the cursor of one chain. `is_serving` is true while this process holds the lock."""
+    """Moves the cursor of one chain. `is_serving` is true while this process holds the lease."""
 
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         chain: ChainIdentity,
         contracts: Sequence[IndexedContract],
@@ -65,7 +64,7 @@ class Follower:
     ) -> None:
         self._clock = clock
         self._pool = pool
-        self._database_url = database_url
+        self._leases = leases
         self._node = node
         self._chain = chain
         self._contracts = contracts
@@ -101,31 +100,27 @@ class Follower:
         self._heads = heads
 
     async def run(self) -> None:
-        """Follows the chain whenever the lock is free, until cancelled.
+        """Follows the chain whenever the lease is free, until cancelled.
 
         Raises Broken on a reorg below finality.
         """
         while True:
             try:
-                name = f"ltzd indexer {self._chain.chain_id}"
-                async with locks.hold_lock(
-                    self._database_url, name, self._policy.lock_retry_seconds
-                ) as term:
-                    await self._serve(term)
+                async with self._leases.hold(indexer_lease(self._chain.chain_id)):
+                    await self._serve()
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
                 self.is_serving = False
             await asyncio.sleep(self._policy.term_pause_seconds)
 
-    async def _serve(self, term: LockTerm) -> None:
+    async def _serve(self) -> None:
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
-        while not term.lost.is_set():
+        while True:
             if not await self.step():
                 await self._pause()
-        raise LaneLost("The connection that held the chain's lock is gone")
 
     async def _pause(self) -> None:
         """Waits until a node announces a head, or the next poll is due.

@@ -43,8 +43,6 @@ class IndexerPolicy:
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""
-    lock_retry_seconds: float = 0.5
-    """Between two attempts to take the chain's lock while another process holds it."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
 

@@ -1,8 +1,9 @@
 """A lane: one wallet, held by one process at a time, that signs and publishes one kind of work.
 
-A term begins with the wallet's lock and a new epoch. The lane checks that nothing else has used the
-wallet, publishes again what an earlier term left in flight, and then works until the lock or the
-database is lost. The next term may be in this process or in another one.
+A term begins with the wallet's lease and a new epoch, which fences off the holder of the last term;
+that needs the database alone. As soon as a node answers, the lane checks that nothing else has used
+the wallet, publishes again what an earlier term left in flight, and then works until the lease or
+the database is lost. The next term may be in this process or in another one.
 """
 
 import asyncio
@@ -14,8 +15,7 @@ import structlog
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
-from ltzd.errors import LaneLost, NodeUnavailable, Unavailable
-from ltzd.operator.by_hand.requests import RequestedResubmission, RequestHandler
+from ltzd.errors import NodeUnavailable, Unavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
 from ltzd.operator.in_flight import InFlightTransactions
@@ -30,15 +30,16 @@ from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
 from ltzd.operator.resubmission.fee_bumper import FeeBumper
+from ltzd.operator.resubmission.requests import RequestedResubmission, RequestHandler
 from ltzd.operator.resubmission.resubmission import Resubmission, SignedResubmission
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signer_health import SignerHealth
 from ltzd.operator.signing import TransactionSigner
 from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes, locks, transactions
+from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.locks import LockTerm
+from ltzd.store.operator.leases import Leases, lane_lease
 from ltzd.store.wakeups import BLOCKS, WALLETS, WakeupHub
 from ltzd.values import Address, hex_of
 
@@ -63,7 +64,7 @@ class WalletLane(ABC):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         signer: WalletSigner,
         chain_id: int,
@@ -71,7 +72,7 @@ class WalletLane(ABC):
         policy: LanePolicy,
     ) -> None:
         self._pool = pool
-        self._database_url = database_url
+        self._leases = leases
         self._node = node
         self._signer = signer
         self._chain_id = chain_id
@@ -108,15 +109,26 @@ class WalletLane(ABC):
         return self.is_serving and is_open and has_fees
 
     @abstractmethod
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
-        """Check the records of the work and count the epoch up; return the lane and its next nonce.
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
+        """Count the epoch up; return the lane and its next nonce, for a new lane `first_nonce`.
 
-        `used` is the number of nonces that the wallet has used on chain. Raises Stopped.
+        Needs a node only for records that the work has never had. Raises NodeUnavailable.
         """
+
+    async def _check_chain(self, next_nonce: int) -> None:
+        """Check that the chain shows nothing that the database does not know.
+
+        Raises Stopped, NodeUnavailable.
+        """
+        await used_nonces(self._node, self.wallet, next_nonce, self.kind)
+        await self._compare_references()
 
     @abstractmethod
     async def _compare_references(self) -> None:
-        """Raises Stopped if the chain has used references that the database has not given out."""
+        """Raises Stopped if the chain has used references that the database has not given out.
+
+        Raises NodeUnavailable.
+        """
 
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
@@ -152,7 +164,7 @@ class WalletLane(ABC):
     async def run(self) -> None:
         """Serve term after term until cancelled, or finished.
 
-        Stands by while another process has the lock.
+        Stands by while another process has the lease.
         """
         try:
             await self._run_terms()
@@ -177,19 +189,22 @@ class WalletLane(ABC):
             await asyncio.sleep(pauses.after_stop if is_stopped else pauses.between_terms)
 
     async def _run_term(self) -> None:
-        """Run one term: take the lock, and work until it is lost."""
-        name = f"ltzd lane {self._chain_id} {hex_of(self._signer.address)}"
-        # A lane that stands by behind another process waits for nothing but the lock.
+        """Run one term: take the lease, and work until it is lost."""
+        # A lane that stands by behind another process waits for nothing but the lease.
         standing_by = asyncio.get_running_loop().call_later(
             self._policy.pauses.standby, self._stand_by
         )
         try:
-            async with locks.hold_lock(self._database_url, name, self._policy.pauses.lock) as term:
+            async with self._leases.hold(lane_lease(self._chain_id, self.wallet)):
                 standing_by.cancel()
-                await self._serve_with_node(term)
+                lane_gauges.LANES_HELD.set(self, 1)
+                await self._serve()
         except* Stopped as group:
             self._stopped = str(group.exceptions[0])
             log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
+        except* NodeUnavailable as group:  # before a new lane's first term
+            self.pause.set(NODE)
+            log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
         except* Finished:
             self.is_finished = True
         except* Unavailable as group:
@@ -204,18 +219,8 @@ class WalletLane(ABC):
         self.pause.set(None)
         lane_gauges.remove(self)
 
-    async def _serve_with_node(self, term: LockTerm) -> None:
-        """Without a node no term begins; the lane's row says so while this process has the lock."""
-        try:
-            await self._serve(term)
-        except* NodeUnavailable:
-            self.pause.set(NODE)
-            async with session(self._pool) as connection:
-                await lanes.report_pause(connection, self._chain_id, self.wallet, NODE)
-            raise
-
-    async def _serve(self, term: LockTerm) -> None:
-        lane, next_nonce = await self._begin_term(await self._used_nonces())
+    async def _serve(self) -> None:
+        lane, next_nonce = await self._begin_term(await self._first_nonce())
         context = LaneContext(self._pool, self._node, lane, self._policy)
         in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
         await in_flight.load()
@@ -233,7 +238,9 @@ class WalletLane(ABC):
         signer = TransactionSigner(self._signer, context, funds, health)
         work = await self._lane_work(context, in_flight, guard, signer, next_nonce)
         broadcast = Broadcast(self._node)
-        publisher = Publisher(context, in_flight, work, backoff, broadcast, self._due, self._blocks)
+        publisher = Publisher(
+            context, in_flight, work, guard, backoff, broadcast, self._due, self._blocks
+        )
         resubmission = RequestedResubmission(
             self._resubmission(context, in_flight, funds, signer, guard, work),
             RequestHandler(context, in_flight, funds, signer, orders, self._blocks),
@@ -241,19 +248,17 @@ class WalletLane(ABC):
         monitor = ReceiptMonitor(
             context, in_flight, funds, resubmission, work, guard, self._blocks, self._due
         )
-        # A cause that stopped the last term stops this one before it signs.
-        await monitor.check_mined()
-        self.is_serving, self._stopped = True, None
-        lane_gauges.LANES_HELD.set(self, 1)
-        log.info(
-            "lane.serving",
-            kind=self.kind,
-            wallet=hex_of(lane.wallet),
-            epoch=lane.epoch,
-            resumed=in_flight.count(),
-        )
-        self._blocks.notify()
         try:
+            await self._check_before_work(lane, next_nonce, monitor)
+            self.is_serving, self._stopped = True, None
+            log.info(
+                "lane.serving",
+                kind=self.kind,
+                wallet=hex_of(lane.wallet),
+                epoch=lane.epoch,
+                resumed=in_flight.count(),
+            )
+            self._blocks.notify()
             async with broadcast, asyncio.TaskGroup() as group:
                 group.create_task(in_flight.run())
                 group.create_task(publisher.run())
@@ -261,14 +266,13 @@ class WalletLane(ABC):
                 group.create_task(self._report_status(lane))
                 group.create_task(self._follow_orders(orders))
                 group.create_task(fence.run())
-                group.create_task(_until_lost(term))
                 group.create_task(self._until_finished(lane))
         finally:
             signer.close()
             work.end_term()
 
-    async def _used_nonces(self) -> int:
-        """The wallet's next nonce on chain. Raises Stopped if the database has given out fewer."""
+    async def _first_nonce(self) -> int:
+        """A new lane's first nonce; 0 for a lane that has a row. Raises NodeUnavailable."""
         async with session(self._pool) as connection:
             stored = await lanes.next_nonce(connection, self._chain_id, self.wallet)
             has_voided = await transactions.has_voided(connection, self._chain_id, self.wallet)
@@ -277,9 +281,32 @@ class WalletLane(ABC):
                 f"The {self.kind} wallet was retired and its open mints were given up, so that its "
                 "nonces may have a hole: add another wallet"
             )
+        if stored is not None:
+            return 0
         return await used_nonces(
-            self._node, self.wallet, stored, self.kind, adopts=self._policy.adopts_wallets
+            self._node, self.wallet, None, self.kind, adopts=self._policy.adopts_wallets
         )
+
+    async def _check_before_work(
+        self, lane: Lane, next_nonce: int, monitor: ReceiptMonitor
+    ) -> None:
+        """Wait for a node, and make the checks that come before anything is signed.
+
+        Raises Stopped.
+        """
+        while True:
+            try:
+                await self._check_chain(next_nonce)
+                # A cause that stopped the last term stops this one before it signs.
+                await monitor.check_mined()
+            except NodeUnavailable as error:
+                log.info("lane.waits_for_node", kind=self.kind, reason=error.message)
+                self.pause.set(NODE)
+            else:
+                return
+            async with session(self._pool) as connection:
+                await lanes.report_pause(connection, lane, NODE)
+            await asyncio.sleep(self._policy.pauses.between_terms)
 
     async def _report_status(self, lane: Lane) -> None:
         """Write into the lane's row that it is served, and its reason to wait."""
@@ -300,8 +327,3 @@ class WalletLane(ABC):
                 self._due.notify()
             if orders.has_requests:
                 self._blocks.notify()
-
-
-async def _until_lost(term: LockTerm) -> None:
-    await term.lost.wait()
-    raise LaneLost("The connection that held the lane's lock is gone")

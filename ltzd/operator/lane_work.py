@@ -11,6 +11,7 @@ import structlog
 
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.policy import InProcessHooks
+from ltzd.rules.operator.mint_gas import ran_out_of_gas
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
 from ltzd.store.operator import requests, rewards
@@ -60,8 +61,8 @@ class LaneWork(Protocol):
         """Transactions in flight whose block the indexer has read, by nonce."""
         ...
 
-    def on_reverted(self) -> None:
-        """A transaction of the lane was mined, and failed."""
+    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
+        """This transaction of the lane was mined, and failed."""
         ...
 
     def on_abandoned(self, tx: OpenTransaction) -> None:
@@ -97,7 +98,12 @@ class RewardOutcomeSink:
                 is_refused = tx.tx.state is State.CANCELLED and not (
                     await requests.is_cancelled_by_hand(connection, tx.id)
                 )
-                await rewards.requeue(connection, tx.id, is_cancelled=is_refused)
+                await rewards.requeue(
+                    connection,
+                    tx.id,
+                    is_cancelled=is_refused,
+                    ran_out_of_gas=_ran_out_of_gas(tx),
+                )
             if Effect.RENEW in effects:
                 renewed = await rewards.renew_skipped(connection, tx.id)
                 log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)
@@ -133,3 +139,10 @@ class RelayOutcomeSink:
 
     def on_published(self, transactions: Sequence[OpenTransaction]) -> None:
         """Does nothing: the waiters of a relay wait for its block."""
+
+
+def _ran_out_of_gas(tx: OpenTransaction) -> bool:
+    inclusion = tx.tx.inclusion
+    if tx.tx.state is not State.REVERTED or inclusion is None or inclusion.gas_cost is None:
+        return False
+    return ran_out_of_gas(inclusion.gas_cost.gas_used, tx.gas_limit)

@@ -106,6 +106,7 @@ class ReceiptMonitor:
         self._last_shown = None
         view = await self._apply_indexed(view)
         view = await self._apply_receipts(view, cursor)
+        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
         if await self._settlement.check(view, cursor):
             self._publisher.notify()
         await self._check_nonce(view, cursor)
@@ -195,7 +196,7 @@ class ReceiptMonitor:
                 log.warning(f"{self._kind}.cancelled", transaction=tx.id, nonce=tx.nonce)
             elif not inclusion.succeeded:
                 log.error(f"{self._kind}.reverted", transaction=tx.id, nonce=tx.nonce)
-                self._work.on_reverted()
+                self._work.on_reverted(tx, inclusion)
         self._publisher.notify()
         return view
 

@@ -41,6 +41,10 @@ NODE = "node"
 """A lane's reason to wait: the node does not answer."""
 REFUSED = "refused"
 """A lane's reason to wait: nodes refuse its transactions for good."""
+PUBLICATION = "publication"
+"""A lane's reason to wait: for long, nodes neither take its bytes nor refuse them for good."""
+RECEIPTS = "receipts"
+"""A lane's reason to wait: all it may have in flight is, and nodes disagree about receipts."""
 SIGNER = "signer"
 """A lane's reason to wait: the signer that holds its key does not answer."""
 DRAINING = "draining"
@@ -75,9 +79,8 @@ class PauseBackoff:
 class LanePauses:
     """How long a lane waits before it tries again. Units: seconds.
 
-    `lock` passes between two attempts to take the lane's lock while another process holds it.
     `between_terms` and `after_stop` follow the end of a term, `standby` is how long a lane without
-    its lock keeps the reason of its last term, `status` is the shortest time between two writes of
+    its lease keeps the reason of its last term, `status` is the shortest time between two writes of
     the lane's row. A node that shows a block for `missing_receipt` without the receipt of a
     transaction in it contradicts itself. A receipt waits for `second_opinion` for other nodes that
     have not reached its block.
@@ -86,9 +89,9 @@ class LanePauses:
     After a promotion of the database, or a restore, nothing new is signed for `comparing`, in which
     pending transactions that the database lacks show up. `wallet_watch` passes between two
     comparisons of the wallet's nonce with the database's.
+    Publications without success, or receipts in dispute, are a reason to wait after `standstill`.
     """
 
-    lock: float = 0.5
     between_terms: float = 0.5
     after_stop: float = 10.0
     standby: float = 5.0
@@ -99,6 +102,7 @@ class LanePauses:
     key_gone: float = 300.0
     comparing: float = 10.0
     wallet_watch: float = 5.0
+    standstill: float = 10.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
     signer: PauseBackoff = PauseBackoff(0.5, 8.0)

@@ -18,8 +18,9 @@ from ltzd.errors import NodeUnavailable, SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork
-from ltzd.operator.policy import REFUSED
+from ltzd.operator.policy import BALANCE, PUBLICATION, REFUSED
 from ltzd.operator.refusal_backoff import RefusalBackoff
+from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import Unsendable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.store.operator.transactions import OpenTransaction
@@ -43,6 +44,7 @@ class Publisher:
         context: LaneContext,
         in_flight: InFlightTransactions,
         work: LaneWork,
+        guard: SendGuard,
         backoff: RefusalBackoff,
         broadcast: Broadcast,
         work_due: Wakeup,
@@ -51,6 +53,7 @@ class Publisher:
         self._context = context
         self._in_flight = in_flight
         self._work = work
+        self._guard = guard
         self._backoff = backoff
         self._broadcast = broadcast
         self._work_due = work_due
@@ -124,12 +127,17 @@ class Publisher:
         except NodeUnavailable as error:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
             log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
+            self._guard.published(PUBLICATION)
             return False
-        outcomes = []
+        are_settled, obstacle = [], PUBLICATION
         for tx, (publication, text) in zip(due, answers, strict=True):
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, publication.value).inc()
-            outcomes.append(self._settle(tx, publication, text))
-        return all(outcomes)
+            are_settled.append(self._settle(tx, publication, text))
+            if publication is PublishOutcome.UNAFFORDABLE:
+                obstacle = BALANCE
+        is_done = all(are_settled)
+        self._guard.published(None if is_done else obstacle)
+        return is_done
 
     def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
         match publication:

@@ -56,6 +56,12 @@ class ReceiptReader:
         """Whether a receipt waits for another node, which may have it in a moment."""
         return bool(self._unconfirmed)
 
+    @property
+    def unconfirmed_seconds(self) -> float:
+        """For how long a receipt has waited for another node; the longest of all."""
+        now = self._clock()
+        return max((now - since for since in self._unconfirmed.values()), default=0.0)
+
     def begin_round(self) -> None:
         self._previous, self._unconfirmed = self._unconfirmed, {}
         self._foreign_before, self._foreign = self._foreign, set()

@@ -14,6 +14,7 @@ from ltzd.operator.mints import references
 from ltzd.operator.policy import MINT
 from ltzd.operator.wallet_nonces import gather_histories
 from ltzd.rules.operator import wallet_history
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.wallet_history import WalletHistory
 from ltzd.store.database import Connection
 from ltzd.store.indexer import chains
@@ -152,10 +153,8 @@ async def _compare_lane(
     histories = await gather_histories(nodes, wallet)
     # Read after the nodes: a running lane stores a transaction before it publishes it.
     record = await restore.find_lane(connection, chain.chain_id, wallet)
-    given = None if record is None else record.references
-    has_taken = (
-        given is not None and await references.first_taken(view, chain.ltz, *given) is not None
-    )
+    held = LaneReferences() if record is None else record.references
+    has_taken = await references.first_taken(view, chain.ltz, held) is not None
     return WalletComparison(wallet, record, tuple(histories), has_taken)
 
 

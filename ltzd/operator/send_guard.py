@@ -6,7 +6,17 @@ from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_fence import LaneFence
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import DRAINING, FEES, FOREIGN_USE, NODE, REFUSED, SIGNER
+from ltzd.operator.policy import (
+    BALANCE,
+    DRAINING,
+    FEES,
+    FOREIGN_USE,
+    NODE,
+    PUBLICATION,
+    RECEIPTS,
+    REFUSED,
+    SIGNER,
+)
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.signer_health import SignerHealth
 from ltzd.rules.operator.evidence import NonceUse
@@ -38,6 +48,8 @@ class SendGuard:
         self._funds = funds
         self._pause = pause
         self._backoff = backoff
+        self._unpublished_since: float | None = None
+        self._disputed_seconds = 0.0
 
     @property
     def is_draining(self) -> bool:
@@ -67,7 +79,10 @@ class SendGuard:
             if self._funds.gas_price is not None:
                 self.pause(FEES)
             return None
-        return self._funds.fees if self.free_slots() > 0 else None
+        if self.free_slots() == 0:
+            self._report_disputes()
+            return None
+        return self._funds.fees
 
     @property
     def is_paused(self) -> bool:
@@ -97,16 +112,19 @@ class SendGuard:
         limit = 1 if self._backoff.is_probing else self._context.policy.max_in_flight
         return max(0, limit - self._in_flight.count())
 
-    def is_soon_mined(self, gas: int) -> bool:
-        """Whether `gas` more, with all that is in flight, fits into two blocks.
+    def is_soon_mined(self, gas: int, lanes: int = 1) -> bool:
+        """Whether `gas` more, with all in flight, fits into this lane's share of two blocks.
 
         Transactions are mined in the order of their nonces, so a new one waits for everything in
-        flight.
+        flight. `lanes` lanes share the blocks.
         """
         limit = self._funds.block_gas_limit
         if limit is None or self._in_flight.count() < _ALWAYS_IN_FLIGHT:
             return True
-        return self._in_flight.gas() + gas <= _BLOCKS_IN_FLIGHT * limit
+        fits = self._in_flight.gas() + gas <= _BLOCKS_IN_FLIGHT * limit // lanes
+        if not fits:
+            self._report_disputes()
+        return fits
 
     def can_afford(self, max_cost_wei: int) -> bool:
         return self._funds.can_afford(max_cost_wei, self._in_flight.reserved_wei())
@@ -118,6 +136,33 @@ class SendGuard:
     def resume(self) -> None:
         """Record that nothing holds the lane."""
         self._pause.set(None)
+
+    def published(self, obstacle: str | None) -> None:
+        """Take note of a publication that has this obstacle, or succeeded (None).
+
+        The lane signs nothing new meanwhile. A short obstacle is no reason to tell.
+        """
+        now = self._context.clock()
+        if obstacle is None:
+            if self._unpublished_since is not None and self._pause.reason in {PUBLICATION, BALANCE}:
+                self.resume()
+            self._unpublished_since = None
+        elif self._unpublished_since is None:
+            self._unpublished_since = now
+        elif (
+            now - self._unpublished_since >= self._context.policy.pauses.standstill
+            and self._orders.obstacle is None
+            and self._pause.reason != NODE
+        ):
+            self.pause(obstacle)
+
+    def receipts_disputed(self, seconds: float) -> None:
+        """For so long nodes have disagreed about a receipt of the lane."""
+        self._disputed_seconds = seconds
+
+    def _report_disputes(self) -> None:
+        if self._disputed_seconds >= self._context.policy.pauses.standstill:
+            self.pause(RECEIPTS)
 
     def node_failed(self) -> None:
         """Without a node nothing is signed, whether or not work waits."""

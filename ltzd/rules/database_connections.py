@@ -10,9 +10,10 @@ LANES = 2
 """The lanes that `PoolPolicy.operator` is meant for."""
 PER_LANE = 2
 """Connections that the pool of the role operator gains with each further lane."""
-DEDICATED = {"http": 0, "operator": 2, "indexer": 1, "deliveries": 1}
-"""Connections outside the pools, which hold locks: of two lanes, of the indexer, and of the recheck
-of chat roles."""
+LEASE_ROLES = frozenset(("operator", "indexer", "deliveries"))
+"""The roles that hold leases: of lanes, of the chain, and of the recheck of chat roles."""
+LEASES = 1
+"""The connection on which a process keeps all its leases."""
 LISTENERS = 1
 """The connection that listens for wake-ups, in every process."""
 
@@ -49,4 +50,5 @@ class PoolPolicy:
     def total(self, roles: Collection[str], lanes: int = LANES) -> int:
         """The most connections of a process with these roles and so many lanes."""
         sizes = self.by_role() | {"operator": self.operator_size(lanes)}
-        return self.admin + LISTENERS + sum(sizes[role] + DEDICATED[role] for role in roles)
+        leases = LEASES if LEASE_ROLES & set(roles) else 0
+        return self.admin + LISTENERS + leases + sum(sizes[role] for role in roles)

@@ -1,18 +1,25 @@
 """A PostgreSQL pool, migrations, and the errors of a lost database.
 
 Timestamps are the database's (`now()`, `clock_timestamp()`). No pooled connection keeps session
-state, so the pool's reset (a round trip) is off. Locks and LISTEN have connections of their own
-(`operator/locks.py`, `wakeups.py`). Each role of a process has a pool of its own (`role_pools.py`).
+state, so the pool's reset (a round trip) is off. Leases and LISTEN have connections of their own
+(`operator/leases.py`, `wakeups.py`). Each role of a process has a pool of its own
+(`role_pools.py`).
+
+Both ends of every TCP connection notice within `_TCP_SECONDS` that the other end's machine is gone.
+A connection whose packets are acknowledged but not answered is the caller's to notice.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
 import asyncpg
 import asyncpg.protocol
+import asyncpg.transaction
 import msgspec
 
 from ltzd import telemetry
@@ -20,6 +27,19 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.migrations import known_revisions
 
 Connection: TypeAlias = asyncpg.Connection
+
+_TCP_SECONDS = 5
+"""Data without an acknowledgement, or probes of an idle connection without an answer, end a TCP
+connection after this time."""
+_PROBES = {"TCP_KEEPIDLE": 2, "TCP_KEEPINTVL": 1, "TCP_KEEPCNT": 3}
+"""Socket options: seconds of silence before the first probe, between two, and their number."""
+_TCP_SETTINGS = {
+    "tcp_keepalives_idle": str(_PROBES["TCP_KEEPIDLE"]),
+    "tcp_keepalives_interval": str(_PROBES["TCP_KEEPINTVL"]),
+    "tcp_keepalives_count": str(_PROBES["TCP_KEEPCNT"]),
+    "tcp_user_timeout": str(_TCP_SECONDS * 1000),
+}
+"""The same at the server's end. PostgreSQL ignores them on UNIX sockets."""
 
 LOST: tuple[type[BaseException], ...] = (
     OSError,
@@ -38,6 +58,8 @@ LOST: tuple[type[BaseException], ...] = (
     asyncpg.InvalidCatalogNameError,
     # A query on a connection that the server has just closed.
     asyncpg.InternalClientError,
+    # The process stood still in the middle of a database transaction.
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
 """asyncpg's errors when the server is gone, stopping or full, or asks for a retry."""
 
@@ -51,6 +73,8 @@ _REFUSALS = (
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0
 """A statement without an answer fails after this time."""
+_ROLLBACK_SECONDS = 2.0
+"""A connection that does not come to rest within this time, after a cancellation, is dropped."""
 _IDLE_SECONDS = 300.0
 """A pooled connection that is unused for this time is closed."""
 _PLANS = {
@@ -64,6 +88,31 @@ _PLANS = {
 costs as much as running, and no plan scans a table that was small when the plan was made."""
 
 
+class _ProbedConnection(asyncpg.Connection):  # type: ignore[misc]
+    """A connection whose socket notices that the server's machine, or the network, is gone."""
+
+    __slots__ = ()
+
+    def __init__(self, protocol: object, transport: asyncio.Transport, *options: Any) -> None:
+        super().__init__(protocol, transport, *options)
+        transport_socket = transport.get_extra_info("socket")
+        if transport_socket is not None and transport_socket.family != socket.AF_UNIX:
+            _probe(transport_socket.fileno())
+
+
+def _probe(descriptor: int) -> None:
+    """Set the options on a socket that an event loop owns."""
+    tcp = socket.socket(fileno=descriptor)
+    try:
+        tcp.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        milliseconds = {"TCP_USER_TIMEOUT": _TCP_SECONDS * 1000}
+        for option, amount in (_PROBES | milliseconds).items():
+            if hasattr(socket, option):  # Linux has them all
+                tcp.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), amount)
+    finally:
+        tcp.detach()
+
+
 async def _prepare(connection: Connection) -> None:
     await connection.set_type_codec(
         "jsonb",
@@ -71,6 +120,13 @@ async def _prepare(connection: Connection) -> None:
         encoder=lambda value: msgspec.json.encode(value).decode(),
         decoder=msgspec.json.decode,
     )
+
+
+async def _prepare_and_check(
+    check: Callable[[Connection], Awaitable[None]], connection: Connection
+) -> None:
+    await _prepare(connection)
+    await check(connection)
 
 
 async def _leave_as_is(_connection: Connection) -> None:
@@ -93,7 +149,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             max_queries=50_000,
             max_inactive_connection_lifetime=_IDLE_SECONDS,
             loop=None,
-            connection_class=asyncpg.Connection,
+            connection_class=_ProbedConnection,
             record_class=asyncpg.protocol.Record,
             **options,
         )
@@ -134,9 +190,11 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(perf_counter() - begun)
 
     async def give_back(self, connection: Connection) -> None:
-        """Return a connection of `take`."""
+        """Return a connection of `take`, or drop one that does not come to rest in time."""
         try:
-            await self.release(connection)
+            # The error of the caller, who may have cancelled a statement, must stay.
+            with suppress(TimeoutError):
+                await self.release(connection, timeout=_ROLLBACK_SECONDS)
         finally:
             self._free.release()
 
@@ -149,9 +207,14 @@ async def open_pool(
     ceiling: int | None = None,
     open_at_start: int = 2,
     wait_seconds: float = _COMMAND_SECONDS,
+    settings: Mapping[str, str] | None = None,
+    check: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> Pool:
-    """A pool whose sessions have the application name `name`; it may grow up to `ceiling`.
+    """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
+    It may grow up to `ceiling`.
+
+    `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
     URL; neither if `open_at_start` is 0.
     """
@@ -162,11 +225,11 @@ async def open_pool(
         limit=size,
         min_size=min(open_at_start, size),
         max_size=max(size, ceiling or 0),
-        init=_prepare,
+        init=_prepare if check is None else partial(_prepare_and_check, check),
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,
-        server_settings={"application_name": name, **_PLANS},
+        server_settings={"application_name": name, **_PLANS, **_TCP_SETTINGS, **(settings or {})},
     )
     try:
         await pool
@@ -177,16 +240,35 @@ async def open_pool(
     return pool
 
 
-async def connect(url: str, name: str) -> Connection:
-    """Open a connection outside the pool, for locks and LISTEN. Raises as `open_pool` does."""
+async def connect(
+    url: str,
+    name: str,
+    *,
+    seconds: float = _CONNECT_SECONDS,
+    settings: Mapping[str, str] | None = None,
+) -> Connection:
+    """Open a connection outside the pool within `seconds`, for leases and LISTEN.
+
+    Raises as `open_pool` does.
+    """
     try:
-        connection: Connection = await asyncpg.connect(
-            url,
-            timeout=_CONNECT_SECONDS,
-            command_timeout=_COMMAND_SECONDS,
-            server_settings={"application_name": f"ltzd {name}"},
-        )
-        await _prepare(connection)
+        async with asyncio.timeout(seconds):
+            connection: Connection = await asyncpg.connect(
+                url,
+                timeout=seconds,
+                command_timeout=_COMMAND_SECONDS,
+                connection_class=_ProbedConnection,
+                server_settings={
+                    "application_name": f"ltzd {name}",
+                    **_TCP_SETTINGS,
+                    **(settings or {}),
+                },
+            )
+            try:
+                await _prepare(connection)
+            except BaseException:
+                connection.terminate()
+                raise
     except _REFUSALS as error:
         raise _refused(error) from error
     except LOST as error:
@@ -209,8 +291,24 @@ def _refused(error: BaseException) -> Misconfigured:
 @asynccontextmanager
 async def transaction(pool: Pool) -> AsyncIterator[Connection]:
     """One database transaction. Raises DatabaseUnavailable as `session` does."""
-    async with session(pool) as connection, connection.transaction():
-        yield connection
+    async with session(pool) as connection:
+        block = connection.transaction()
+        await block.start()
+        try:
+            yield connection
+        except BaseException:
+            await _roll_back(connection, block)
+            raise
+        await block.commit()
+
+
+async def _roll_back(connection: Connection, block: asyncpg.transaction.Transaction) -> None:
+    """Roll back, or drop the connection, which does the same, if the server does not answer."""
+    try:
+        async with asyncio.timeout(_ROLLBACK_SECONDS):
+            await block.rollback()
+    except LOST:
+        connection.terminate()
 
 
 @asynccontextmanager

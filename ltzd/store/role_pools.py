@@ -1,7 +1,7 @@
 """The database connections of one process: a pool for each role, and a small one beside them.
 
 Requests of HTTP can hold all connections of their own pool and none of another one, so lanes,
-indexer and deliveries continue. Locks and LISTEN hold connections outside the pools.
+indexer and deliveries continue. Leases and LISTEN have connections outside the pools.
 """
 
 from collections.abc import AsyncIterator, Collection
@@ -10,9 +10,12 @@ from dataclasses import dataclass, fields
 
 from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy
-from ltzd.store import database
+from ltzd.store import database, durability
 from ltzd.store.database import Pool
 
+_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
+"""A process that is frozen in the middle of a database transaction loses it, and its locks, as
+soon as its leases."""
 _MOST_OF_OPERATOR = 1_000
 """The pool of the role operator grows with its lanes, up to so many connections."""
 
@@ -37,12 +40,13 @@ class RolePools:
 
 @asynccontextmanager
 async def open_role_pools(
-    url: str, roles: Collection[str], policy: PoolPolicy
+    url: str, roles: Collection[str], policy: PoolPolicy, *, must_be_durable: bool = False
 ) -> AsyncIterator[RolePools]:
     """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
 
     At the end of the block the connections are dropped at once: every loop has ended, and a lost
-    server must not delay the end. Raises DatabaseUnavailable, Misconfigured.
+    server must not delay the end. With `must_be_durable` no session is used whose commits a
+    crash of the server may lose. Raises DatabaseUnavailable, Misconfigured.
     """
 
     async def opened(
@@ -55,6 +59,8 @@ async def open_role_pools(
             ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
+            settings=_SETTINGS,
+            check=durability.require if must_be_durable else None,
         )
 
     pools = RolePools(

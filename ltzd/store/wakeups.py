@@ -7,6 +7,7 @@ reads the tables after `POLL_SECONDS`.
 
 import asyncio
 import secrets
+from contextlib import suppress
 from typing import Final
 
 import structlog
@@ -34,6 +35,9 @@ WEBHOOKS: Final = "ltzd_webhooks"
 
 CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WALLETS, WEBHOOKS)
 POLL_SECONDS = 1.0
+_CHECK_SECONDS = 2.0
+"""The connection that listens is asked for a sign of life so often, and answers within as long."""
+_CONNECT_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -72,9 +76,15 @@ class Wakeup:
 class WakeupHub:
     """This process's subscribers, and the connection that listens to the other processes."""
 
-    def __init__(self, url: str, poll_seconds: float = POLL_SECONDS) -> None:
+    def __init__(
+        self,
+        url: str,
+        poll_seconds: float = POLL_SECONDS,
+        check_seconds: float = _CHECK_SECONDS,
+    ) -> None:
         self._url = url
         self._poll_seconds = poll_seconds
+        self._check_seconds = check_seconds
         self._subscribers: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
 
     def subscribe(self, channel: str) -> Wakeup:
@@ -88,7 +98,10 @@ class WakeupHub:
             wakeup.notify()
 
     async def listen(self) -> None:
-        """Receive other processes' notifications until cancelled; reconnects after a failure."""
+        """Receive other processes' notifications until cancelled.
+
+        Reconnects after a failure, and when the server has not answered for some seconds.
+        """
         pause = _FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -100,14 +113,19 @@ class WakeupHub:
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
     async def _listen_once(self) -> None:
-        connection = await database.connect(self._url, "wakeups")
+        connection = await database.connect(self._url, "wakeups", seconds=_CONNECT_SECONDS)
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _connection: closed.set())
         try:
             for channel in CHANNELS:
                 await connection.add_listener(channel, self._on_notification)
                 self.notify(channel)  # notifications may have been missed before this point
-            await closed.wait()
+            while not closed.is_set():
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._check_seconds):
+                        await closed.wait()
+                async with asyncio.timeout(self._check_seconds):
+                    await connection.execute("SELECT 1")
         finally:
             if not connection.is_closed():
                 connection.terminate()

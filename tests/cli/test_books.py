@@ -23,6 +23,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Connection, open_pool
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import (
     LTZ,
@@ -266,7 +267,7 @@ async def on_chain(db: Connection, database_url: str, data_dir: Path) -> AsyncIt
         policy = IndexerPolicy(follows_deep_reorgs=True)
         pool = await open_pool(database_url)
         node = deployed.node
-        reader = Follower(pool, database_url, node, chain, contracts, WakeupHub(""), policy)
+        reader = Follower(pool, Leases(database_url), node, chain, contracts, WakeupHub(""), policy)
         await reader.begin_term()
         yield OnChain(rows, deployed, reader)
         pool.terminate()

@@ -2,7 +2,10 @@
 
 import json
 import os
+import pty
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -142,3 +145,48 @@ def test_no_command_takes_a_key_as_an_argument(tmp_path: Path, password: Path) -
     done = key("import", tmp_path / "relay.json", SECRET, "--password-file", password)
     assert done.code == 2
     assert not (tmp_path / "relay.json").exists()
+
+
+def typed(keystore: Path, *answers: tuple[str, str]) -> Outcome:
+    """Runs `ltzd key new` at a terminal; each answer is typed once its prompt has come."""
+    here, there = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "ltzd", "key", "new", str(keystore)],
+        stdin=there,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    assert process.stderr is not None
+    shown = b""
+    try:
+        for prompt, answer in answers:
+            while not shown.endswith(prompt.encode()):
+                read = process.stderr.read(1)
+                assert read, shown
+                shown += read
+            os.write(here, f"{answer}\n".encode())
+        out, rest = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        os.close(here)
+        os.close(there)
+    return Outcome(process.returncode, out.decode(), (shown + rest).decode())
+
+
+PROMPT, AGAIN = "Password of the new keystore: ", "Once more: "
+
+
+def test_at_a_terminal_the_password_is_typed_twice(tmp_path: Path) -> None:
+    keystore = tmp_path / "minter.json"
+    done = typed(keystore, (PROMPT, "open sesame"), (AGAIN, "open sesame"))
+    assert done.code == 0, done.err
+    assert done.out.strip() == Account.from_key(opened(keystore)).address
+    assert "sesame" not in done.err
+
+
+def test_two_different_passwords_write_nothing(tmp_path: Path) -> None:
+    done = typed(tmp_path / "minter.json", (PROMPT, "open sesame"), (AGAIN, "open sesam"))
+    assert done.code == 1
+    assert "The two passwords differ" in done.err
+    assert list(tmp_path.iterdir()) == []

@@ -10,13 +10,14 @@ import pytest_asyncio
 from aiohttp import web
 
 from ltzd import telemetry
-from ltzd.deliveries.chat_recheck_loop import LOCK, PERIOD_SECONDS, ChatRecheckLoop
+from ltzd.deliveries.chat_recheck_loop import PERIOD_SECONDS, ChatRecheckLoop
 from ltzd.providers.chat import ChatPlatform
 from ltzd.rules.constraints.chat_queries import ChatQuery
 from ltzd.rules.constraints.constraints import ChatConstraint, ChatLevel, ChatRole
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session
+from ltzd.store.operator.leases import Leases
 from tests.support.rows.core import a_wallet, running, value
 from tests.support.services.chat_platform import (
     ADA,
@@ -89,7 +90,9 @@ class Rechecked:
         return [(row[0], row[1]) for row in rows]
 
     def loop(self) -> ChatRecheckLoop:
-        return ChatRecheckLoop(self.pool, self.url, self.platform, self.clock.sleep, self.page_size)
+        return ChatRecheckLoop(
+            self.pool, Leases(self.url), self.platform, self.clock.sleep, self.page_size
+        )
 
     async def recheck(self) -> int:
         return await self.loop().recheck()
@@ -212,7 +215,7 @@ async def test_after_the_wait_the_recheck_continues(rechecked: Rechecked) -> Non
     policy = rechecked.server.policy(timeout_seconds=0.2)
 
     async with ChatPlatform(policy) as impatient:
-        recheck = ChatRecheckLoop(rechecked.pool, rechecked.url, impatient)
+        recheck = ChatRecheckLoop(rechecked.pool, Leases(rechecked.url), impatient)
         assert await recheck.recheck() == 1
     assert len(rechecked.server.requests) == 2
 
@@ -288,10 +291,7 @@ async def test_one_process_rechecks_and_another_takes_over_when_it_ends(
 
 
 CUT_THE_HOLDER = """
-SELECT pg_terminate_backend(l.pid)
-  FROM pg_locks l
-  JOIN pg_stat_activity a USING (pid)
- WHERE l.locktype = 'advisory' AND a.datname = current_database()
+SELECT pg_terminate_backend(pid) FROM leases WHERE name = 'chat_recheck'
 """
 
 
@@ -300,6 +300,6 @@ async def _connections(rechecked: Rechecked, count: int) -> bool:
         rechecked.pool,
         "SELECT count(*) FROM pg_stat_activity WHERE application_name = $1 "
         "AND datname = current_database()",
-        f"ltzd lock {LOCK}",
+        "ltzd leases",
     )
     return connections == count

@@ -14,6 +14,7 @@ from ltzd.operator.policy import LanePauses, LanePolicy, MintTarget
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.rows.core import (
@@ -47,7 +48,9 @@ async def follower(pool: Pool, database_url: str, node: FakeNode) -> Follower:
     """A follower whose second look at a short head counts at once."""
     policy = replace(FOLLOW, second_look_seconds=0.0, broken_after_seconds=0.0)
     chain = await follow(pool, node)
-    follower = Follower(pool, database_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
+    follower = Follower(
+        pool, Leases(database_url), node.node, chain, CONTRACTS, WakeupHub(""), policy
+    )
     async with session(pool) as connection:
         follower._epoch = await chains.begin_term(connection, CHAIN_ID)
     return follower
@@ -58,8 +61,10 @@ async def serving(
     pool: Pool, url: str, node: FakeNode, wakeups: WakeupHub, policy: LanePolicy = LANE
 ) -> AsyncIterator[MintLane]:
     target = MintTarget(CHAIN_ID, LTZ_AT)
-    lane = MintLane(pool, url, node.node, MINTER, target, wakeups, policy)
-    indexer = Follower(pool, url, node.node, await follow(pool, node), CONTRACTS, wakeups, FOLLOW)
+    lane = MintLane(pool, Leases(url), node.node, MINTER, target, wakeups, policy)
+    indexer = Follower(
+        pool, Leases(url), node.node, await follow(pool, node), CONTRACTS, wakeups, FOLLOW
+    )
     async with running(indexer.run(), lane.run()):
         await until(lambda: _true(lane.is_ready))
         yield lane

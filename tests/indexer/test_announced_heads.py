@@ -16,6 +16,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import ZERO_ADDRESS
 from tests.support.chain.chains import a_chain
@@ -57,7 +58,7 @@ async def following(
     pool: Pool, url: str, node: Node, chain: ChainIdentity, policy: IndexerPolicy = NEVER_POLLS
 ) -> AsyncIterator[ScriptedHeads]:
     heads = ScriptedHeads()
-    follower = Follower(pool, url, node, chain, CONTRACTS, WakeupHub(""), policy)
+    follower = Follower(pool, Leases(url), node, chain, CONTRACTS, WakeupHub(""), policy)
     follower.listen_to(heads)
     async with running(follower.run()):
 
@@ -208,7 +209,9 @@ async def test_a_follower_that_never_polls_follows_a_real_chain(
         async with transaction(pool) as connection:
             await chains.start_following(connection, chain, base)
         heads = NewHeads([started.rpc_url.replace("http", "ws", 1)])
-        follower = Follower(pool, database_url, node, chain, CONTRACTS, WakeupHub(""), NEVER_POLLS)
+        follower = Follower(
+            pool, Leases(database_url), node, chain, CONTRACTS, WakeupHub(""), NEVER_POLLS
+        )
         follower.listen_to(heads)
         async with running(heads.run(), follower.run()):
 

@@ -14,6 +14,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
 from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
@@ -47,7 +48,9 @@ async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Followe
         }
     )
     policy = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True)
-    follower = Follower(pool, database_url, deployed.node, chain, contracts, WakeupHub(""), policy)
+    follower = Follower(
+        pool, Leases(database_url), deployed.node, chain, contracts, WakeupHub(""), policy
+    )
     await follower.begin_term()
     return follower
 

@@ -16,6 +16,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.operator import transactions
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
@@ -40,9 +41,7 @@ from tests.support.rows.core import (
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
-NEAR = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, lock_retry_seconds=0.02, term_pause_seconds=0.02
-)
+NEAR = IndexerPolicy(poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02)
 """Reads whole blocks, as near the head."""
 IMPATIENT = replace(NEAR, second_look_seconds=0.0)
 """Lets the second read of a lower head count at once."""
@@ -70,7 +69,7 @@ class IndexedChain:
     def __post_init__(self) -> None:
         self.follower = Follower(
             self.pool,
-            self.url,
+            Leases(self.url),
             self.node.node,
             self.chain,
             CONTRACTS,
@@ -564,7 +563,7 @@ async def test_one_of_two_followers_serves_and_the_other_takes_over(
             await value(
                 following.pool,
                 "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE application_name LIKE 'ltzd lock%' AND datname = current_database()",
+                "WHERE application_name LIKE 'ltzd leases' AND datname = current_database()",
             )
         node.mine(logs=[given_to(ANN, 1)])
         await until(arrived)

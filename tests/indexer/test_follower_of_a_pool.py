@@ -10,6 +10,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode
 from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
@@ -21,7 +22,6 @@ POLICY = IndexerPolicy(
     slowest_poll_seconds=0.01,
     second_look_seconds=0.5,
     stall_seconds=1.0,
-    lock_retry_seconds=0.02,
     term_pause_seconds=0.02,
 )
 _SALTS = 1_000_000
@@ -62,7 +62,7 @@ async def following(
     compares = replace(QUICK, compare_pause=0.05, compare_depth=0)
     async with a_fake_pool(*nodes, policy=compares) as node_pool:
         node = node_pool.node("indexer")
-        follower = Follower(pool, url, node, chain, CONTRACTS, WakeupHub(""), policy)
+        follower = Follower(pool, Leases(url), node, chain, CONTRACTS, WakeupHub(""), policy)
         async with running(follower.run()):
             await until_indexed(pool, nodes[0])
             yield node_pool

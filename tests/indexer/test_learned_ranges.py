@@ -14,6 +14,7 @@ from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode, transfer_log
 from tests.support.chain.scripted_node import HttpAnswer, a_server, error, result
@@ -100,7 +101,7 @@ async def a_limited_chain(
     gateway.node.final_depth = 0
     async with a_server(gateway) as rpc:
         hub = WakeupHub("")
-        follower = Follower(pool, url, Node(rpc), chain, CONTRACTS, hub, policy)
+        follower = Follower(pool, Leases(url), Node(rpc), chain, CONTRACTS, hub, policy)
         await follower.begin_term()
         yield LimitedChain(pool, gateway, follower)
 

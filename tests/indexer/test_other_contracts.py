@@ -15,6 +15,7 @@ from ltzd.store.constraints import results as constraint_results
 from ltzd.store.constraints.results import ConstraintSubject, ResultKey
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
 from tests.support.chain.fake_node import (
@@ -91,7 +92,7 @@ async def a_follower(
 ) -> IndexedChain:
     """A follower that has begun its term."""
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, contracts, WakeupHub(""), policy)
+    follower = Follower(pool, Leases(url), node.node, chain, contracts, WakeupHub(""), policy)
     await follower.begin_term()
     return IndexedChain(pool, node, follower)
 

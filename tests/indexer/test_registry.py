@@ -15,6 +15,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, FakeNode, Log
@@ -97,7 +98,7 @@ class Indexing:
 
 async def begin(pool: Pool, url: str, node: FakeNode, policy: IndexerPolicy) -> Indexing:
     chain = await follow(pool, node)
-    follower = Follower(pool, url, node.node, chain, REGISTRY, WakeupHub(""), policy)
+    follower = Follower(pool, Leases(url), node.node, chain, REGISTRY, WakeupHub(""), policy)
     await follower.begin_term()
     return Indexing(pool, follower)
 

@@ -14,6 +14,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import ZERO_ADDRESS, Address
 from tests.support.chain.fake_node import (
@@ -74,7 +75,7 @@ def watch(pool: Pool, database_url: str) -> Watch:
         now = [0.0]
         follower = Follower(
             pool,
-            database_url,
+            Leases(database_url),
             nodes.node,
             await follow(pool, nodes.nodes[0]),
             CONTRACTS,

@@ -11,7 +11,7 @@ from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet
 from ltzd.operator.fleet.slot import FleetLane
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes, wallets
+from ltzd.store.operator import wallets
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, checksummed
 from tests.support.chain.fake_node import CHAIN_ID
@@ -160,26 +160,6 @@ async def test_a_draining_wallet_takes_no_new_work_and_finishes(fleets: FleetWor
         await fleets.set_state(RELAYER.address, WalletState.ACTIVE)
         await fleets.world.relays_are("mined", "sent")
         assert fleet.is_settled
-
-
-async def test_no_new_call_names_a_draining_wallet(fleets: FleetWorld) -> None:
-    named = of_settings("operator.relay_key_file", RELAYER)
-    other = of_settings("operator.wallets[0]", OTHER_RELAYER)
-    async with fleets.fleet(named, other) as fleet:
-        await serves(fleet, RELAYER.address, OTHER_RELAYER.address)
-
-        async def are_served(*wanted: Address) -> bool:
-            async with session(fleets.world.observer) as connection:
-                return await lanes.list_served(connection, CHAIN_ID, "relay") == list(wanted)
-
-        await until(lambda: are_served(*sorted([RELAYER.address, OTHER_RELAYER.address])))
-        await fleets.set_state(RELAYER.address, WalletState.DRAINING)
-        assert await are_served(OTHER_RELAYER.address)
-        await fleets.set_state(RELAYER.address, WalletState.ACTIVE)
-        first, last = sorted([RELAYER.address, OTHER_RELAYER.address])
-        async with session(fleets.world.observer) as connection:
-            await wallets.set_paused(connection, CHAIN_ID, first, "a test")
-        assert await are_served(last, first)
 
 
 async def test_the_lane_of_a_retired_wallet_ends_and_the_others_work(

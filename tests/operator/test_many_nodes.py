@@ -15,6 +15,7 @@ from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool
+from ltzd.store.operator.leases import Leases
 from ltzd.values import Hash32, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode, SentTransaction
 from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
@@ -42,7 +43,7 @@ ADOPTING = replace(PATIENT, adopts_wallets=True)
 async def lane_on(
     world: RelayWorld, node: Node, policy: LanePolicy = PATIENT
 ) -> AsyncIterator[RelayLane]:
-    lane = RelayLane(world.pool, world.url, node, RELAYER, CHAIN_ID, world.wakeups, policy)
+    lane = RelayLane(world.pool, Leases(world.url), node, RELAYER, CHAIN_ID, world.wakeups, policy)
     async with running(lane.run()):
         yield lane
 
@@ -206,6 +207,33 @@ async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
         await world.relays_are("mined")
         assert (await world.progress(relay)).status is RelayStatus.CONFIRMED
     await world.executed_in_order()
+
+
+async def test_a_lane_that_stands_still_for_disputed_receipts_says_so(world: RelayWorld) -> None:
+    liar, honest = world.node.sibling(), world.node.sibling()
+    policy = replace(PATIENT, max_in_flight=1, pauses=replace(PAUSES, standstill=0.2, status=0.02))
+    await world.ask()
+    async with lane_on_nodes(world, liar, honest, policy=policy):
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        world.node.mine(takes_pool=False)
+        liar.forged_receipts[sent.hash] = a_receipt(liar, sent, True)
+        await world.ask()
+
+        async def is_told() -> bool:
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason == "receipts"
+
+        await until(is_told)
+        del liar.forged_receipts[sent.hash]
+        world.node.mine()
+        await world.settled("mined", "published")
+
+        async def is_over() -> bool:
+            reason: str | None = await value(world.observer, "SELECT paused_for FROM lanes")
+            return reason is None
+
+        await until(is_over)
 
 
 @pytest.mark.parametrize("position", [0, 1, 2])
@@ -448,7 +476,7 @@ async def test_balance_and_mint_limit_are_read_after_the_same_blocks(world: Rela
     async with a_fake_pool(*nodes) as pool:
         lane = MintLane(
             world.pool,
-            world.url,
+            Leases(world.url),
             pool.node(),
             MINTER,
             MintTarget(CHAIN_ID, LTZ_AT),

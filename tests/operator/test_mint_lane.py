@@ -304,7 +304,7 @@ async def test_one_of_two_lanes_serves_and_the_other_takes_over(world: World) ->
         for _ in range(4):
             await until(one_serves)
             await world.queue(7)
-            await world.kill("ltzd lock ltzd lane%")
+            await world.kill("ltzd leases")
             await world.queue(7)
             await world.minted()
     assert await value(world.observer, "SELECT epoch FROM lanes") >= 4
@@ -647,7 +647,7 @@ class Trouble:
         self._node.pool.clear()
 
     async def _dead_connections(self) -> None:
-        await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
+        await self._world.kill(self._chance.choice(["ltzd%", "ltzd leases", "ltzd"]))
 
     async def _an_unreachable_node(self) -> None:
         self._node.is_down = not self._node.is_down

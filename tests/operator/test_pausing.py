@@ -85,6 +85,49 @@ async def test_a_waiting_lane_shows_its_reason_until_it_continues(
         assert metric(reason) == 0
 
 
+def full(world: World) -> None:
+    world.node.refuses = lambda _sent: "txpool is full"
+
+
+def deaf(world: World) -> None:
+    """No publication arrives, while all other requests are answered."""
+    world.node.lost_requests = 1_000_000
+
+
+def poor(world: World) -> None:
+    """The balance that the node tells is not the balance that its pool counts with."""
+    world.node.refuses = lambda _sent: "insufficient funds for gas * price + value"
+
+
+@pytest.mark.parametrize(
+    ("fault", "reason"),
+    [(full, "publication"), (deaf, "publication"), (poor, "funds")],
+    ids=["full", "deaf", "poor"],
+)
+async def test_a_lane_whose_bytes_no_node_takes_shows_that_after_a_while(
+    world: World, fault: Callable[[World], None], reason: str
+) -> None:
+    impatient = replace(QUICK, pauses=replace(QUICK.pauses, standstill=0.2))
+    async with world.serving(impatient):
+        fault(world)
+        await world.queue()
+        await until(shows(world, reason))
+
+        world.node.refuses = lambda _sent: False
+        world.node.lost_requests = 0
+        world.node.mines_at_once = True
+        await world.minted()
+        await until(shows(world, None))
+
+
+async def test_a_publication_that_fails_for_a_moment_is_no_reason_to_wait(world: World) -> None:
+    async with world.serving(QUICK) as lane:
+        full(world)
+        await world.queue()
+        await world.some_polls()
+        assert lane.pause.reason is None
+
+
 async def test_a_lane_whose_mints_would_all_revert_shows_that_reason(world: World) -> None:
     world.node.reverts = lambda _data: True
     world.node.mines_at_once = True

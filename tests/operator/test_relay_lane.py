@@ -13,7 +13,7 @@ from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes
+from ltzd.store.operator import wallets
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, SentTransaction
@@ -51,7 +51,8 @@ async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USE
 
 async def working(world: RelayWorld) -> list[Address]:
     async with session(world.observer) as connection:
-        return await lanes.list_served(connection, CHAIN_ID, "relay")
+        served = await wallets.list_served(connection, CHAIN_ID, "relay")
+    return [each.wallet for each in served]
 
 
 # --- relays without faults --------------------------------------------------------------------
@@ -289,7 +290,7 @@ async def test_one_of_two_lanes_of_a_wallet_serves_and_the_other_takes_over(
         for _ in range(3):
             await until(lambda: true(first.is_ready != second.is_ready))
             await world.ask(3)
-            await world.kill("ltzd lock ltzd lane%")
+            await world.kill("ltzd leases")
             await world.ask(3)
             await until(lambda: all_sent(world))
         await world.relays_are(*["mined"] * 18)
@@ -635,7 +636,7 @@ class Trouble:
         self._node.pool.clear()
 
     async def _dead_connections(self) -> None:
-        await self._world.kill(self._chance.choice(["ltzd%", "ltzd lock%", "ltzd"]))
+        await self._world.kill(self._chance.choice(["ltzd%", "ltzd leases", "ltzd"]))
 
     async def _an_unreachable_node(self) -> None:
         self._node.is_down = not self._node.is_down

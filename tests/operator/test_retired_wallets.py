@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from ltzd.chain.node.node import Node
 from ltzd.chain.signing import Signer
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import InProcessHooks, LanePolicy, MintTarget
@@ -16,9 +17,11 @@ from ltzd.operator.retired.lane import NOT_SENT_BY_RETIRED, RetiredLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes
+from ltzd.store.operator import wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, minted_log, transfer_log
+from tests.support.chain.fake_pool import a_fake_pool
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import (
     OTHER_RELAYER,
@@ -43,12 +46,16 @@ async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[
 
 
 def retired_lane(
-    world: RelayWorld, signer: Signer, kind: str, policy: LanePolicy = POLICY
+    world: RelayWorld,
+    signer: Signer,
+    kind: str,
+    policy: LanePolicy = POLICY,
+    node: Node | None = None,
 ) -> RetiredLane:
     return RetiredLane(
         world.pool,
-        world.url,
-        world.node.node,
+        Leases(world.url),
+        node or world.node.node,
         signer.address,
         kind,
         MintTarget(CHAIN_ID, LTZ_AT),
@@ -59,10 +66,14 @@ def retired_lane(
 
 @asynccontextmanager
 async def watching(
-    world: RelayWorld, signer: Signer, kind: str, policy: LanePolicy = POLICY
+    world: RelayWorld,
+    signer: Signer,
+    kind: str,
+    policy: LanePolicy = POLICY,
+    node: Node | None = None,
 ) -> AsyncIterator[RetiredLane]:
     """Runs the lane, which may end by itself, and cancels it at the end of the block."""
-    lane = retired_lane(world, signer, kind, policy)
+    lane = retired_lane(world, signer, kind, policy, node)
     task = asyncio.create_task(lane.run())
     try:
         await until(lambda: true(lane.is_serving or lane.is_finished))
@@ -77,7 +88,7 @@ async def watching(
 async def minting(world: RelayWorld, signer: Signer = OTHER_MINTER) -> AsyncIterator[MintLane]:
     lane = MintLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         world.node.node,
         signer,
         MintTarget(CHAIN_ID, LTZ_AT),
@@ -211,7 +222,7 @@ async def test_a_retired_wallet_is_not_shown_as_served_and_tells_its_reason(
     async with watching(world, RELAYER, "relay", IMPATIENT) as lane:
         await until(lambda: is_paused_for(world, "retired"))
         async with session(world.observer) as connection:
-            assert await lanes.list_served(connection, CHAIN_ID, "relay") == []
+            assert await wallets.list_served(connection, CHAIN_ID, "relay") == []
         await until(lambda: is_paused_for(world, "key_gone"))
         world.node.base_fee = GWEI
         await finished(lane, world)
@@ -443,7 +454,7 @@ async def steal_references(world: RelayWorld, *seqs: int) -> None:
 
 async def rewards_minted_once(world: RelayWorld) -> None:
     await until(lambda: all_minted(world), 20.0)
-    ours = [ref for ref in world.node.minted().elements() if ref[:1] != b"\xee"]
+    ours = [ref for ref in world.node.minted().elements() if ref[:24] != b"\xee" * 24]
     assert sorted(ours) == sorted(await world.references())
 
 
@@ -512,3 +523,30 @@ async def test_a_thief_that_signs_mints_and_steals_references_changes_no_reward(
         MINTER.address,
     )
     assert ended == ["displaced", "confirmed", "voided", "voided"]
+
+
+# --- two nodes ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lying", [0, 1])
+async def test_one_node_that_denies_the_role_voids_nothing(world: RelayWorld, lying: int) -> None:
+    await signed_mints(world, 1)
+    world.node.base_fee = 90 * GWEI
+    nodes = [world.node, world.node.sibling()]
+    nodes[lying].revoked_minters.add(MINTER.address)
+    async with (
+        a_fake_pool(*nodes) as pool,
+        watching(world, MINTER, "mint", node=pool.node()) as lane,
+    ):
+        world.node.mine(8)
+        await world.some_polls()
+        assert await states(world.observer) == ["published"]
+        for node in nodes:
+            node.revoked_minters.add(MINTER.address)
+        await until(lambda: is_voided(world))
+        await until(lambda: true(lane.is_finished))
+
+
+async def is_voided(world: RelayWorld) -> bool:
+    world.node.mine()
+    return await states(world.observer) == ["voided"]

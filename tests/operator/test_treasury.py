@@ -15,6 +15,7 @@ from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Pool, transaction
 from ltzd.store.operator import lanes, wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
@@ -54,7 +55,7 @@ async def topping_up(
 ) -> AsyncIterator[TreasuryLane]:
     lane = TreasuryLane(
         world.pool,
-        world.url,
+        Leases(world.url),
         world.node.node,
         TREASURY,
         CHAIN_ID,
@@ -257,7 +258,7 @@ async def test_two_processes_of_one_treasury_fill_a_wallet_once(world: RelayWorl
     async with topping_up(world):
         second = TreasuryLane(
             world.pool,
-            world.url,
+            Leases(world.url),
             world.node.node,
             TREASURY,
             CHAIN_ID,

@@ -21,8 +21,10 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.indexer import tokens
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions, upgrades
-from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator import lanes, rewards, transactions, wallets
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
+from ltzd.store.operator.wallets import ServedWallet
 from ltzd.store.relayer import claims, gas_budgets, relays
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
@@ -141,10 +143,11 @@ async def test_lanes_and_their_transactions_continue_after_the_relay_migration(
     inclusion = Inclusion(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
     try:
         async with database.transaction(pool) as connection:
-            assert await lanes.list_served(connection, CHAIN, "mint") == []
+            assert await wallets.list_served(connection, CHAIN, "mint") == []
             lane = await lanes.begin_term(connection, CHAIN, Address(MINTER), "mint", 7)
             await lanes.report_working(connection, lane)
-            assert await lanes.list_served(connection, CHAIN, "mint") == [MINTER]
+            served = await wallets.list_served(connection, CHAIN, "mint")
+            assert served == [ServedWallet(Address(MINTER))]
             assert await lanes.next_nonce(connection, CHAIN, Address(MINTER)) == 1
 
             (flying,) = await transactions.in_flight(connection, lane)
@@ -262,7 +265,7 @@ async def test_a_database_that_indexed_only_ltz_is_rebuilt_with_the_other_contra
     pool = await database.open_pool(empty_url, size=2)
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     policy = IndexerPolicy(head_blocks=3)
-    follower = Follower(pool, empty_url, node.node, chain, CONTRACTS, WakeupHub(""), policy)
+    follower = Follower(pool, Leases(empty_url), node.node, chain, CONTRACTS, WakeupHub(""), policy)
     mint_blocks = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
     try:
         await follower.begin_term()

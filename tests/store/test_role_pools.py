@@ -149,7 +149,7 @@ def test_the_operators_pool_grows_with_its_lanes() -> None:
     assert policy.total(("operator",), 10) == policy.total(("operator",)) + 16
 
 
-def test_the_total_counts_every_pool_every_lock_and_the_listener() -> None:
+def test_the_total_counts_every_pool_the_leases_and_the_listener() -> None:
     policy = PoolPolicy(http=10, operator=8, indexer=2, deliveries=4, admin=2)
-    assert policy.total(ROLES) == 10 + (8 + 2) + (2 + 1) + (4 + 1) + 2 + 1
+    assert policy.total(ROLES) == (10 + 8 + 2 + 4) + 2 + 1 + 1
     assert policy.total(("http",)) == 10 + 2 + 1

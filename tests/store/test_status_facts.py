@@ -202,7 +202,7 @@ async def test_a_lanes_pause_reason_is_shown_for_a_minute(connection: Connection
     await lanes.report_working(connection, lane, "mint_limit")
     await lanes.report_working(connection, lane)
     assert await shown() == (None, None)
-    await lanes.report_pause(connection, 1, WALLET, "node")
+    await lanes.report_pause(connection, lane, "node")
     assert (await shown())[0] == "node"
     await lanes.begin_term(connection, 1, WALLET, "mint", 0)
     assert await shown() == (None, None)

@@ -4,6 +4,7 @@ Every call raises NodeUnavailable if the node does not answer or answers malform
 are ints, hashes bytes, fees wei per gas.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -67,7 +68,13 @@ class Revert:
     data: bytes | None
     text: str
 
+    @property
+    def is_out_of_gas(self) -> bool:
+        """Whether the node says that the gas limit did not suffice."""
+        return not self.data and _OUT_OF_GAS.search(self.text) is not None
 
+
+_OUT_OF_GAS = re.compile(r"out\s?of\s?gas|gas required exceeds|intrinsic gas", re.IGNORECASE)
 _REVERTED_CODE = 3
 """geth's code of `execution reverted`, which other clients use too."""
 

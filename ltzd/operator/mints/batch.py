@@ -1,17 +1,25 @@
 """Encodes the mint of a batch of rewards: their references, and the call's data."""
 
-import itertools
 from collections.abc import Sequence
 
 from ltzd.chain.contracts import ltz
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.operator.rewards import QueuedReward
 from ltzd.values import LTZ, reward_reference
 
 
-def seqs_of(batch: Sequence[QueuedReward], first: int) -> list[int]:
-    """A reward that was signed before keeps its seq; the others count from `first`."""
-    fresh = itertools.count(first)
-    return [next(fresh) if reward.seq is None else reward.seq for reward in batch]
+def fresh_count(batch: Sequence[QueuedReward]) -> int:
+    """How many new references the batch needs: a reward that was signed before keeps its own."""
+    return sum(reward.seq is None for reward in batch)
+
+
+def number(
+    batch: Sequence[QueuedReward], references: LaneReferences
+) -> tuple[list[int], LaneReferences]:
+    """The seq of each reward, and the references left. Raises ValueError if there are too few."""
+    seqs, left = references.take(fresh_count(batch))
+    fresh = iter(seqs)
+    return [next(fresh) if reward.seq is None else reward.seq for reward in batch], left
 
 
 def encode_mint(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> bytes:

@@ -10,20 +10,21 @@ from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import MintTarget
 from ltzd.operator.signing import TransactionSigner
-from ltzd.rules.operator.mint_gas import USUAL_PERCENT, gas_percent
+from ltzd.rules.operator.mint_gas import MOST_PERCENT, USUAL_PERCENT, gas_percent
 from ltzd.values import Address, reward_reference
 
 log = structlog.get_logger()
 
 _ESTIMATED_FOR_SECONDS = 600.0
 _RETRY_SECONDS = 10.0
+_RAISES = (2, 4, 8)
 _UNUSED_SEQ = 2**64 - 1
 
 
 class MintGas:
-    """A limit has three parts: the formula, the chain's factor, and a rollup's gas for the data.
+    """A limit is the formula times factors, and a rollup's gas for the data.
 
-    A mint is simulated and signed with the same limit.
+    The factors are the chain's, this term's after a mint that ran out of gas, and the caller's.
     """
 
     def __init__(self, context: LaneContext, target: MintTarget, signer: TransactionSigner) -> None:
@@ -31,12 +32,40 @@ class MintGas:
         self._target = target
         self._signer = signer
         self._percent = USUAL_PERCENT
+        self._raised_percent = 100
         self._due_at = float("-inf")
 
-    def limit(self, count: int) -> int:
-        """The gas limit of a mint of `count` rewards."""
-        formula = ltz.mint_gas_limit(count) * self._percent // 100
-        return formula + self._signer.l1_costs.extra_gas(ltz.mint_call_bytes(count))
+    def limit(self, count: int, percent: int = 100) -> int:
+        """The gas limit of a mint of `count` rewards, with the formula's part times `percent`.
+
+        No factor raises the limit of a single reward above what nodes take.
+        """
+        extra = self._signer.l1_costs.extra_gas(ltz.mint_call_bytes(count))
+        usual = ltz.mint_gas_limit(count) * self._percent // 100 + extra
+        raised = (
+            ltz.mint_gas_limit(count) * self._percent * self._raised_percent * percent // 100**3
+            + extra
+        )
+        return raised if count > 1 else min(raised, max(usual, self._signer.max_gas_limit))
+
+    def most(self, at_most: int, percent: int = 100) -> int:
+        """How many rewards, up to `at_most`, one mint may hold; 0 if a block holds not even one."""
+        gas = self._signer.max_gas_limit
+        return next((n for n in range(at_most, 0, -1) if self.limit(n, percent) <= gas), 0)
+
+    def raises(self, count: int, percent: int) -> list[int]:
+        """The factors by which the limits may be raised for a mint of `count` rewards."""
+        return [
+            factor
+            for factor in _RAISES
+            if self._raised_percent * factor <= MOST_PERCENT
+            and self.most(count, factor * percent) == count
+        ]
+
+    def raise_limits(self, factor: int = 2) -> None:
+        """A mint ran out of gas: all mints of this term have more from now on."""
+        self._raised_percent = min(self._raised_percent * factor, MOST_PERCENT)
+        log.error("mint_gas.raised", percent=self._raised_percent)
 
     async def refresh(self) -> None:
         """Estimate a mint every ten minutes; without an answer the factor stays as it is."""

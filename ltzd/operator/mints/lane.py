@@ -14,9 +14,11 @@ from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT, InProcessHooks, LanePolicy, MintTarget
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 
 
@@ -27,7 +29,7 @@ class MintLane(WalletLane):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         signer: WalletSigner,
         target: MintTarget,
@@ -35,10 +37,10 @@ class MintLane(WalletLane):
         policy: LanePolicy,
         hooks: InProcessHooks | None = None,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, target.chain_id, wakeups, policy)
+        super().__init__(pool, leases, node, signer, target.chain_id, wakeups, policy)
         self._target = target
         self._hooks = hooks or InProcessHooks()
-        self._next_seq = 0
+        self._references = LaneReferences()
 
     def _outcome_sink(self) -> OutcomeSink:
         return RewardOutcomeSink(self._wakeups, self._hooks)
@@ -53,42 +55,44 @@ class MintLane(WalletLane):
     ) -> LaneWork:
         async with session(self._pool) as connection:
             has_reverted = await transactions.has_reverted(connection, context.lane)
-            last_brand = await rewards.last_brand(connection, self._next_seq)
+            ran_out_of_gas = await transactions.has_run_out_of_gas(connection, context.lane)
+            last_brand = await rewards.last_brand(connection, self._references.next_seq)
         gas = MintGas(context, self._target, signer)
         simulator = MintSimulator(context, self._target, gas, must_simulate=has_reverted)
-        counters = MintCounters(next_nonce, self._next_seq, last_brand)
+        counters = MintCounters(next_nonce, self._references, last_brand, ran_out_of_gas)
         return MintSigner(
             context, in_flight, guard, signer, self._target, simulator, counters, self._hooks
         )
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
-        """Check the references against the chain, then count the epoch up."""
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet, target = self._signer.address, self._target
         async with session(self._pool) as connection:
-            seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
-        first_seq = await self._check_references(seq)
+            counter = await lanes.next_seq(connection, target.chain_id, target.ltz)
+        first_seq = await self._first_seq() if counter is None else counter
         async with transaction(self._pool) as connection:
             await lanes.create_counter(connection, target.chain_id, target.ltz, first_seq)
-            lane = await lanes.begin_term(connection, target.chain_id, wallet, self.kind, used)
+            lane = await lanes.begin_term(
+                connection, target.chain_id, wallet, self.kind, first_nonce
+            )
             next_nonce = await lanes.next_nonce(connection, target.chain_id, wallet)
-            next_seq = await lanes.next_seq(connection, target.chain_id, target.ltz)
+            self._references = await lanes.references(connection, target.chain_id, wallet)
         assert next_nonce is not None
-        assert next_seq is not None
-        self._next_seq = next_seq
         return lane, next_nonce
 
-    async def _check_references(self, next_seq: int | None) -> int:
-        """The counter, after a check that no reference at or above it is used (contracts.md).
-
-        Without a counter (a new database on a used LTZ) counting begins above every used reference.
-        """
+    async def _first_seq(self) -> int:
+        """Where a new database begins to count on a used LTZ: above every used reference."""
         view = await ChainView.newest(self._node)
-        if next_seq is None:
-            return await references.first_free_seq(view, self._target.ltz)
-        await references.check_references(view, self._target.ltz, next_seq)
-        return next_seq
+        return await references.first_free_seq(view, self._target.ltz)
 
     async def _compare_references(self) -> None:
+        """Checks all references at or above the counter, and the rest of the lane's own words
+        (contracts.md, refWord).
+        """
+        target = self._target
+        # Before the rows: other lanes go on, and store each reference before LTZ can mint it.
+        view = await ChainView.newest(self._node)
         async with session(self._pool) as connection:
-            seq = await lanes.next_seq(connection, self._target.chain_id, self._target.ltz)
-        await self._check_references(seq)
+            counter = await lanes.next_seq(connection, target.chain_id, target.ltz)
+            held = await lanes.references(connection, target.chain_id, self.wallet)
+        assert counter is not None, "the term began with a counter"
+        await references.check_references(view, target.ltz, counter, held)

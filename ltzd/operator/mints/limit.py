@@ -1,9 +1,12 @@
 """Tracks what LTZ's mint limit lets this lane mint now, so that no batch reverts for its size.
 
-The limit is a token bucket on chain (contracts.md). `rules/operator/mint_allocation.py` decides how
-rewards share it. Amounts are in LTZ's smallest unit.
+The limit is a token bucket on chain (contracts.md), one for each wallet.
+`rules/operator/mint_allocation.py` decides how rewards share it. A reward above this wallet's
+capacity is left to a lane whose wallet can hold it, if there is one. Amounts are in LTZ's smallest
+unit.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
@@ -17,6 +20,7 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MintTarget
 from ltzd.rules.operator.mint_allocation import MintBucket, MintRequest, MintReserve, allocate
+from ltzd.store import payments
 from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.lanes import Lane
@@ -26,6 +30,8 @@ from ltzd.values import LTZ, Address
 log = structlog.get_logger()
 
 _PUT_BACK_AT_ONCE = 1_000
+_PUT_BACK_SECONDS = 10.0
+"""Between two looks for rewards that another lane took for too large, of this lane's capacity."""
 
 
 class MintLimitTracker:
@@ -37,10 +43,10 @@ class MintLimitTracker:
         self._capacity = 0
         self._available = 0
         self._window_seconds = 0
-        self._has_risen = False
+        self._put_back_at = -math.inf
         self._refilled_at = self._clock()
         self._reserve = MintReserve()
-        self._over_capacity: tuple[UUID, ...] = ()
+        self._over_capacity: list[QueuedReward] = []
 
     @property
     def saving_for(self) -> UUID | None:
@@ -56,7 +62,8 @@ class MintLimitTracker:
             capacity, self._window_seconds, self._available = ltz.decode_mint_limit(answer)
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
-        self._has_risen |= capacity > self._capacity
+        if capacity > self._capacity:
+            self._put_back_at = -math.inf
         self._capacity = capacity
         self._view = view
 
@@ -79,8 +86,9 @@ class MintLimitTracker:
             refill=self._refill(),
         )
         allocation = allocate(requests, bucket, self._reserve, at_most)
-        self._reserve, self._over_capacity = allocation.reserve, allocation.over_capacity
         by_id = {reward.id: reward for reward in waiting}
+        self._reserve = allocation.reserve
+        self._over_capacity = [by_id[id_] for id_ in allocation.over_capacity]
         return [by_id[id_] for id_ in allocation.selected]
 
     def give_back(self, not_minted: Sequence[QueuedReward]) -> None:
@@ -98,26 +106,43 @@ class MintLimitTracker:
         seconds, self._refilled_at = now - self._refilled_at, now
         return self._capacity * int(seconds * 1_000) // max(1, self._window_seconds * 1_000)
 
-    async def update_queue(self, connection: Connection, lane: Lane) -> bool:
-        """Take rewards above the capacity out of the queue, and put back those now within it.
-
-        Returns whether the queue has changed.
+    async def update_queue(self, connection: Connection, lane: Lane) -> None:
+        """Take rewards out of the queue that no lane can mint, and put back those now within the
+        limit.
         """
-        over_capacity, self._over_capacity = self._over_capacity, ()
-        taken_out: list[UUID] = []
+        over_capacity, self._over_capacity = self._over_capacity, []
         if over_capacity:
-            taken_out = await rewards.set_above_limit(connection, lane, over_capacity)
-        for reward in taken_out:
-            log.error("reward.above_mint_limit", reward=str(reward))
-        return bool(taken_out) or await self._put_back(connection, lane)
+            most = await self._largest_capacity(connection)
+            too_large = [reward.id for reward in over_capacity if reward.ltz * LTZ > most]
+            for reward in await rewards.set_above_limit(connection, lane, too_large):
+                log.error("reward.above_mint_limit", reward=str(reward))
+        await self._put_back(connection, lane)
 
-    async def _put_back(self, connection: Connection, lane: Lane) -> bool:
-        """Put back rewards that a raised limit covers, a bounded number at a time."""
-        if not self._has_risen:
-            return False
+    async def _largest_capacity(self, connection: Connection) -> int:
+        """The largest capacity of the active mint wallets; unbounded if the node does not tell."""
+        wallets = await payments.list_mint_wallets(connection, self._target.chain_id)
+        others = [wallet for wallet in wallets if wallet != self._minter]
+        if not others or self._view is None:
+            return self._capacity
+        calls = [(self._target.ltz, ltz.mint_limit_call(wallet)) for wallet in others]
+        try:
+            answers = await self._view.views(calls)
+            return max(self._capacity, *(ltz.decode_mint_limit(answer)[0] for answer in answers))
+        except (NodeUnavailable, RpcError, ValueError) as error:
+            log.warning("mint_limit.others_unknown", reason=type(error).__name__)
+            return ltz.MAX_UNITS
+
+    async def _put_back(self, connection: Connection, lane: Lane) -> None:
+        """Put back rewards that this wallet's capacity covers, a bounded number at a time.
+
+        Another lane may have taken them out while this one was away, so the lane goes on looking.
+        """
+        now = self._clock()
+        if now < self._put_back_at:
+            return
         most = min(self._capacity, ltz.MAX_UNITS) // LTZ
         put_back = await rewards.set_within_limit(connection, lane, most, _PUT_BACK_AT_ONCE)
-        self._has_risen = put_back == _PUT_BACK_AT_ONCE
+        if put_back < _PUT_BACK_AT_ONCE:
+            self._put_back_at = now + _PUT_BACK_SECONDS
         if put_back:
             log.info("rewards.within_mint_limit", rewards=put_back)
-        return put_back > 0

@@ -1,10 +1,13 @@
 """Compares the references that LTZ has used with those that the database has given out."""
 
+from collections.abc import Sequence
+
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import Stopped
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.wallet_history import (
     REFERENCES_A_WORD,
     first_free_word,
@@ -31,31 +34,31 @@ async def first_free_seq(view: ChainView, contract: Address, next_seq: int = 0) 
     return max(first * REFERENCES_A_WORD, first_free_word(words))
 
 
-async def first_taken(view: ChainView, contract: Address, first: int, end: int) -> int | None:
-    """The lowest used reference from `first` to before `end`, within one word; or None.
+async def first_taken(view: ChainView, contract: Address, held: LaneReferences) -> int | None:
+    """The lowest used reference among those that a lane may still give out; or None.
 
     Raises NodeUnavailable.
     """
-    if first >= end:
+    indexes = held.words()
+    if not indexes:
         return None
-    index = first // REFERENCES_A_WORD
-    (word,) = await _read(view, contract, [index])
-    taken = first_unknown_reference({index: word}, first)
-    return taken if taken is not None and taken < end else None
+    used = zip(indexes, await _read(view, contract, indexes), strict=True)
+    taken = {index: bits & held.unused_in(index) for index, bits in used}
+    return first_unknown_reference(taken, 0)
 
 
 async def check_references(
-    view: ChainView, contract: Address, next_seq: int, given: tuple[int, int] | None = None
+    view: ChainView, contract: Address, next_seq: int, held: LaneReferences
 ) -> None:
     """Raises Stopped if LTZ has used a reference that the database has not given out.
 
-    `next_seq` is the database's counter. `given` are the first and the end of the references that
-    the lane may still give out, below the counter. Raises NodeUnavailable.
+    `next_seq` is the database's counter. `held` are the references that the lane may still give
+    out, below the counter. Raises NodeUnavailable.
     """
     words = await _words(view, contract, next_seq // REFERENCES_A_WORD)
-    unknown = first_unknown_reference(words, next_seq)
-    if unknown is None and given is not None:
-        unknown = await first_taken(view, contract, *given)
+    unknown = await first_taken(view, contract, held)
+    if unknown is None:
+        unknown = first_unknown_reference(words, next_seq)
     if unknown is not None:
         raise Stopped(
             f"LTZ has minted reference {unknown}, which the database has not given out: the "
@@ -69,7 +72,7 @@ async def _words(view: ChainView, contract: Address, first: int) -> dict[int, in
     return dict(zip(indexes, await _read(view, contract, indexes), strict=True))
 
 
-async def _read(view: ChainView, contract: Address, indexes: range | list[int]) -> list[int]:
+async def _read(view: ChainView, contract: Address, indexes: Sequence[int]) -> list[int]:
     try:
         answers = await view.views([(contract, ltz.ref_word_call(index)) for index in indexes])
     except RpcError as error:

@@ -4,10 +4,13 @@ Mints are not simulated as a rule (decision 0003). They are after a revert, and 
 one of the rewards before, which the reward's row remembers. A batch that would revert is bisected
 down to single rewards, and the parts that pass are minted together. A reward that reverts alone
 while others pass is marked failed and leaves the queue. When nothing passes no reward is at fault:
-the wallet has lost its role, or the token does not work.
+the wallet has lost its role, or the token does not work. A batch is simulated with exactly the gas
+limit with which it is signed. If that does not suffice, the limits of all mints are raised.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
 
 import structlog
 
@@ -17,10 +20,11 @@ from ltzd.chain.node.node import Revert
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.mints.batch import encode_mint, seqs_of
+from ltzd.operator.mints.batch import encode_mint, number
 from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.policy import MintTarget
-from ltzd.store.database import Connection
+from ltzd.rules.operator.references import LaneReferences
+from ltzd.store.database import session
 from ltzd.store.operator import rewards
 from ltzd.store.operator.rewards import QueuedReward
 
@@ -34,6 +38,29 @@ _REFERENCE_USED = "RefAlreadyUsed"
 """Revert of a single mint: once the other mint is final, the reward gets a new reference."""
 _TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED}
 """Reverts that may pass by themselves, or on another node: a reward never fails for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedMint:
+    """Rewards that are to be minted together, with this gas limit."""
+
+    batch: Batch
+    gas_limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class MintBatch:
+    """Rewards that the lane wants to mint with its next references.
+
+    `percent` is the factor for the gas limit, since mints of these rewards ran out of gas before.
+    """
+
+    batch: Batch
+    references: LaneReferences
+    percent: int = 100
+
+    def of(self, part: Batch) -> "MintBatch":
+        return MintBatch(part, self.references, self.percent)
 
 
 class MintSimulator:
@@ -59,59 +86,87 @@ class MintSimulator:
         """A mint has reverted: simulate each batch until one passes whole."""
         self._must_simulate = True
 
-    async def mintable(self, connection: Connection, batch: Batch, next_seq: int) -> Batch:
-        """The rewards of the batch that LTZ would mint now; empty if it would mint none.
+    def must_wait(self, batch: Batch) -> bool:
+        """Whether the last simulation reverted so lately that this batch is not simulated yet."""
+        return self._must_simulate_now(batch) and self._context.clock() < self._next_at
 
-        Raises NodeUnavailable.
+    async def plan(self, request: MintBatch) -> PlannedMint:
+        """The rewards of the batch that LTZ would mint now; none if it would mint none.
+
+        Raises NodeUnavailable, DatabaseUnavailable.
         """
-        if not self._must_simulate and not any(map(_was_signed_or_failed, batch)):
-            return batch
-        now = self._context.clock()
-        if now < self._next_at:
-            return []
-        mintable = await self._without_reverting(connection, batch, next_seq)
-        if mintable:
+        if not self._must_simulate_now(request.batch):
+            return self._planned(request)
+        planned = await self._without_reverting(request)
+        if planned.batch:
             self._pause = self._pauses.first
         else:
-            self._next_at = now + self._pause
+            self._next_at = self._context.clock() + self._pause
             self._pause = min(2 * self._pause, self._pauses.longest)
-        return mintable
+        return planned
 
-    async def _without_reverting(
-        self, connection: Connection, batch: Batch, next_seq: int
-    ) -> Batch:
-        (revert,) = await self._simulate([batch], next_seq)
+    def _must_simulate_now(self, batch: Batch) -> bool:
+        return self._must_simulate or any(map(_was_signed_or_failed, batch))
+
+    def _planned(self, request: MintBatch) -> PlannedMint:
+        count = len(request.batch)
+        return PlannedMint(request.batch, self.gas.limit(count, request.percent) if count else 0)
+
+    async def _without_reverting(self, request: MintBatch) -> PlannedMint:
+        (revert,) = await self._simulate([request])
+        if revert is not None and revert.is_out_of_gas:
+            revert = await self._with_more_gas(request, revert)
         if revert is None:
             self._must_simulate = False
-            return batch
+            return self._planned(request)
         self._must_simulate = True
+        batch, nothing = request.batch, self._planned(request.of([]))
         log.error("mint.would_revert", reason=_reason(revert), rewards=len(batch))
         if _name(revert) in _EVERY_MINT:
             self._pause = self._pauses.first
-            return []
+            return nothing
         if _name(revert) == _REFERENCE_USED:
-            await rewards.renew_queued(connection, [reward.id for reward in batch])
-        passing, suspects = await self._bisect(batch, next_seq)
+            async with session(self._context.pool) as connection:
+                await rewards.renew_queued(connection, [reward.id for reward in batch])
+            return nothing
+        passing, suspects = await self._bisect(request)
         if not passing:
-            return []
+            return nothing
         passing_ids = {reward.id for part in passing for reward in part}
-        together = [reward for reward in batch if reward.id in passing_ids]
+        together = request.of([reward for reward in batch if reward.id in passing_ids])
         # In one request with the rest, since a role that is granted between two requests would
         # make sound rewards look bad.
-        alone = [[reward] for reward in suspects]
-        *outcomes, revert = await self._simulate([*alone, together], next_seq)
+        alone = [request.of([reward]) for reward in suspects]
+        *outcomes, revert = await self._simulate([*alone, together])
         if revert is not None:
-            return max(passing, key=len)
-        await self._fail(connection, dict(zip(suspects, outcomes, strict=True)))
-        return together
+            return self._planned(request.of(max(passing, key=len)))
+        await self._fail(dict(zip(suspects, outcomes, strict=True)))
+        return self._planned(together)
 
-    async def _bisect(self, batch: Batch, next_seq: int) -> tuple[list[Batch], list[QueuedReward]]:
+    async def _with_more_gas(self, request: MintBatch, revert: Revert) -> Revert | None:
+        """Raise the limits of all mints to the first at which the batch passes; return None then.
+
+        Otherwise returns how the batch reverts.
+        """
+        count, percent = len(request.batch), request.percent
+        factors = self.gas.raises(count, percent)
+        raised = [MintBatch(request.batch, request.references, f * percent) for f in factors]
+        outcomes = await self._simulate(raised) if raised else []
+        for factor, outcome in zip(factors, outcomes, strict=True):
+            if outcome is None:
+                self.gas.raise_limits(factor)
+                return None
+            revert = outcome
+        return revert
+
+    async def _bisect(self, request: MintBatch) -> tuple[list[Batch], list[QueuedReward]]:
         """The parts that pass, and the rewards that revert even alone."""
         passing: list[Batch] = []
         suspects: list[QueuedReward] = []
-        parts = _halves(batch)
+        parts = _halves(request.batch)
         while parts:
-            outcomes = zip(parts, await self._simulate(parts, next_seq), strict=True)
+            reverts_ = await self._simulate([request.of(part) for part in parts])
+            outcomes = zip(parts, reverts_, strict=True)
             parts = []
             for part, revert in outcomes:
                 if revert is None:
@@ -122,23 +177,28 @@ class MintSimulator:
                     parts += _halves(part)
         return passing, suspects
 
-    async def _fail(
-        self, connection: Connection, suspects: Mapping[QueuedReward, Revert | None]
-    ) -> None:
+    async def _fail(self, suspects: Mapping[QueuedReward, Revert | None]) -> None:
         bad = {
             reward.id: _name(revert)
             for reward, revert in suspects.items()
             if revert is not None and _is_permanent(revert)
         }
-        if not bad:
-            return
-        for failed in await rewards.fail(connection, self._context.lane, bad):
-            log.error("reward.failed", reward=str(failed), reason=bad[failed])
+        if bad:
+            await self.fail(bad)
+
+    async def fail(self, reasons: Mapping[UUID, str]) -> None:
+        """Take rewards out of the queue until a person has looked into these reasons."""
+        async with session(self._context.pool) as connection:
+            failed = await rewards.fail(connection, self._context.lane, reasons)
+        for reward in failed:
+            log.error("reward.failed", reward=str(reward), reason=reasons[reward])
             telemetry.REWARDS_FAILED.inc()
 
-    async def _simulate(self, parts: Sequence[Batch], next_seq: int) -> list[Revert | None]:
-        calls = [encode_mint(part, seqs_of(part, next_seq)) for part in parts]
-        gas = [self.gas.limit(len(part)) for part in parts]
+    async def _simulate(self, requests: Sequence[MintBatch]) -> list[Revert | None]:
+        calls = [
+            encode_mint(each.batch, number(each.batch, each.references)[0]) for each in requests
+        ]
+        gas = [self.gas.limit(len(each.batch), each.percent) for each in requests]
         wallet = self._context.lane.wallet
         if self._view is None:
             raise NodeUnavailable("No block has been read yet")

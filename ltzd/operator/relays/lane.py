@@ -34,10 +34,12 @@ class RelayLane(WalletLane):
     ) -> LaneWork:
         return RelaySigner(context, in_flight, guard, signer, self._wakeups, next_nonce)
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet = self._signer.address
         async with transaction(self._pool) as connection:
-            lane = await lanes.begin_term(connection, self._chain_id, wallet, self.kind, used)
+            lane = await lanes.begin_term(
+                connection, self._chain_id, wallet, self.kind, first_nonce
+            )
             next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
         assert next_nonce is not None
         return lane, next_nonce

@@ -180,7 +180,7 @@ class RelaySigner:
         """Returns none: only a receipt tells what a relay cost, and its answer needs that."""
         return {}
 
-    def on_reverted(self) -> None:
+    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
         """Does nothing: relays are simulated one by one, so one revert says nothing of the next."""
 
     def on_abandoned(self, tx: OpenTransaction) -> None:

@@ -4,7 +4,7 @@ The lane publishes the stored bytes again, reads receipts and finality, and prov
 transaction, such as a thief's, has used a nonce. Work that can never be mined is queued again once
 that is proven: a displaced mint, or any mint after the wallet has lost its right to mint at a final
 block. Relays are never queued again: a displaced relay has failed. Any process of the role operator
-may serve a retired wallet; the wallet's lock lets one of them.
+may serve a retired wallet; the wallet's lease lets one of them.
 """
 
 import asyncio
@@ -38,6 +38,7 @@ from ltzd.operator.signing import TransactionSigner
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address, hex_of
@@ -68,7 +69,7 @@ class RetiredLane(WalletLane):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         wallet: Address,
         wallet_kind: str,
@@ -77,7 +78,7 @@ class RetiredLane(WalletLane):
         policy: LanePolicy,
     ) -> None:
         super().__init__(
-            pool, database_url, node, RetiredWallet(wallet), target.chain_id, wakeups, policy
+            pool, leases, node, RetiredWallet(wallet), target.chain_id, wakeups, policy
         )
         self.wallet_kind = wallet_kind
         self._target = target
@@ -92,18 +93,20 @@ class RetiredLane(WalletLane):
             return RewardOutcomeSink(self._wakeups, InProcessHooks())
         return RelayOutcomeSink(self._wakeups)
 
-    async def _used_nonces(self) -> int:
-        """The next nonce of the database: a thief may have used more, and no term signs."""
+    async def _first_nonce(self) -> int:
         async with session(self._pool) as connection:
             return await lanes.next_nonce(connection, self._chain_id, self.wallet) or 0
+
+    async def _check_chain(self, next_nonce: int) -> None:
+        """Does nothing: a thief may have used more nonces, and no term signs."""
 
     async def _compare_references(self) -> None:
         """Does nothing: nothing is minted."""
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         async with transaction(self._pool) as connection:
             lane = await lanes.begin_term(
-                connection, self._chain_id, self.wallet, self.wallet_kind, used
+                connection, self._chain_id, self.wallet, self.wallet_kind, first_nonce
             )
             if self.wallet_kind == RELAY:
                 bound = await relays.bound_to(connection, self.wallet)
@@ -113,7 +116,7 @@ class RetiredLane(WalletLane):
             self._revocation = MintRevocation(
                 self._pool, self._chain_id, self._target.ltz, self.wallet
             )
-        return Lane(lane.chain_id, lane.wallet, lane.epoch, WATCHED), used
+        return Lane(lane.chain_id, lane.wallet, lane.epoch, WATCHED), first_nonce
 
     async def _lane_work(
         self,

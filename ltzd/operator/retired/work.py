@@ -53,7 +53,7 @@ class RetiredWork:
         async with session(self._context.pool) as connection:
             return await transactions.indexed_inclusions(connection, self._context.lane)
 
-    def on_reverted(self) -> None:
+    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
         """Does nothing: the lane signs nothing."""
 
     def on_abandoned(self, tx: OpenTransaction) -> None:

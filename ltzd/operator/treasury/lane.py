@@ -18,6 +18,7 @@ from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Connection, Pool, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.wakeups import WALLETS, WakeupHub
 
@@ -31,7 +32,7 @@ class TreasuryLane(WalletLane):
     def __init__(
         self,
         pool: Pool,
-        database_url: str,
+        leases: Leases,
         node: Node,
         signer: WalletSigner,
         chain_id: int,
@@ -39,7 +40,7 @@ class TreasuryLane(WalletLane):
         policy: LanePolicy,
         top_ups: TopUpPolicy,
     ) -> None:
-        super().__init__(pool, database_url, node, signer, chain_id, wakeups, policy)
+        super().__init__(pool, leases, node, signer, chain_id, wakeups, policy)
         self._top_ups = top_ups
 
     def _outcome_sink(self) -> OutcomeSink:
@@ -48,10 +49,12 @@ class TreasuryLane(WalletLane):
     async def _compare_references(self) -> None:
         """Does nothing: top-ups use no references."""
 
-    async def _begin_term(self, used: int) -> tuple[Lane, int]:
+    async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet = self._signer.address
         async with transaction(self._pool) as connection:
-            lane = await lanes.begin_term(connection, self._chain_id, wallet, self.kind, used)
+            lane = await lanes.begin_term(
+                connection, self._chain_id, wallet, self.kind, first_nonce
+            )
             next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
         assert next_nonce is not None
         return lane, next_nonce

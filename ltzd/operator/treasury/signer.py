@@ -164,7 +164,7 @@ class TopUpSigner:
         """Returns none: a transfer of native value has no log."""
         return {}
 
-    def on_reverted(self) -> None:
+    def on_reverted(self, tx: OpenTransaction, inclusion: Inclusion) -> None:
         """Does nothing: the day's bound counts the attempt."""
 
     def on_abandoned(self, tx: OpenTransaction) -> None:

@@ -67,7 +67,7 @@ async def list_lanes(
           LEFT JOIN lanes USING (chain_id, wallet)
           LEFT JOIN operator_wallets registered USING (chain_id, wallet)
           LEFT JOIN leases
-            ON leases.name = 'ltzd lane ' || chain_id || ' 0x' || encode(named.wallet, 'hex')
+            ON leases.name = 'lane/' || chain_id || '/0x' || encode(named.wallet, 'hex')
            AND leases.expires_at > now()
          CROSS JOIN LATERAL (
                SELECT count(*) FILTER (WHERE t.state <> 'mined') AS unmined,

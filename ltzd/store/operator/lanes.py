@@ -1,4 +1,4 @@
-"""Lanes: the wallets that sign, their next nonce, and the counter of references.
+"""Lanes: the wallets that sign, their next nonce, and the references that they may give out.
 
 Every write of a lane's holder names its epoch (`transactions.store_signed`, `transactions.save`). A
 holder whose term is over gets LaneLost.
@@ -7,6 +7,7 @@ holder whose term is over gets LaneLost.
 from dataclasses import dataclass
 
 from ltzd.errors import LaneLost
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -20,6 +21,11 @@ class Lane:
     wallet: Address
     epoch: int
     kind: str
+
+    @property
+    def claim(self) -> bytes:
+        """The mark of this lane's term in `rewards.claimed_by`."""
+        return self.wallet + self.epoch.to_bytes(8, "big")
 
 
 async def next_nonce(connection: Connection, chain_id: int, wallet: Address) -> int | None:
@@ -95,47 +101,45 @@ async def report_watching(connection: Connection, lane: Lane, reason: str) -> No
         raise LaneLost("Another process serves this lane")
 
 
-async def report_pause(
-    connection: Connection, chain_id: int, wallet: Address, paused_for: str
-) -> None:
-    """Record that the holder of the lane's lock cannot begin a term; nothing is signed."""
-    await connection.execute(
+async def report_pause(connection: Connection, lane: Lane, paused_for: str) -> None:
+    """Record why the lane's holder cannot begin its work; such a lane is not served.
+
+    Raises LaneLost if another process holds the lane.
+    """
+    done = await connection.fetchval(
         """
         UPDATE lanes
-           SET paused_for = $3::text, paused_seen_at = now(),
-               paused_since = CASE WHEN paused_for = $3::text THEN paused_since ELSE now() END
-         WHERE chain_id = $1 AND wallet = $2
+           SET paused_for = $4::text, paused_seen_at = now(),
+               paused_since = CASE WHEN paused_for = $4::text THEN paused_since ELSE now() END
+         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+     RETURNING true
         """,
-        chain_id,
-        wallet,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
         paused_for,
     )
+    if not done:
+        raise LaneLost("Another process serves this lane")
 
 
-async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
-    """Active wallets whose lane was served within the last minute, the highest nonce first.
-
-    A wallet that a person has paused comes last.
-    """
-    rows = await connection.fetch(
+async def count_working(connection: Connection, chain_id: int, kind: str) -> int:
+    """How many lanes of this kind are served and have no reason to wait."""
+    count: int = await connection.fetchval(
         """
-        SELECT lanes.wallet
-          FROM lanes
-          LEFT JOIN operator_wallets w ON w.chain_id = lanes.chain_id AND w.wallet = lanes.wallet
-         WHERE lanes.chain_id = $1 AND lanes.kind = $2
-           AND lanes.served_at > now() - make_interval(secs => $3)
-           AND coalesce(w.state, 'active') = 'active'
-         ORDER BY w.paused_at IS NOT NULL, lanes.next_nonce DESC, lanes.wallet
+        SELECT count(*) FROM lanes
+         WHERE chain_id = $1 AND kind = $2 AND paused_for IS NULL
+           AND served_at > now() - make_interval(secs => $3)
         """,
         chain_id,
         kind,
         SHOWN_FOR_SECONDS,
     )
-    return [Address(row[0]) for row in rows]
+    return count
 
 
 async def next_seq(connection: Connection, chain_id: int, ltz: Address) -> int | None:
-    """The next reference's seq; returns None before the counter is created."""
+    """The counter: no lane has a reference at or above it. Returns None before it is created."""
     seq: int | None = await connection.fetchval(
         "SELECT next_seq FROM reference_counters WHERE chain_id = $1 AND ltz = $2", chain_id, ltz
     )
@@ -153,3 +157,57 @@ async def create_counter(connection: Connection, chain_id: int, ltz: Address, fi
         ltz,
         first,
     )
+
+
+async def references(connection: Connection, chain_id: int, wallet: Address) -> LaneReferences:
+    """The references that the lane may still give out; none for a wallet without a lane."""
+    row = await connection.fetchrow(
+        """
+        SELECT next_seq, end_seq, following_seq FROM lanes
+         WHERE chain_id = $1 AND wallet = $2 AND next_seq IS NOT NULL
+        """,
+        chain_id,
+        wallet,
+    )
+    return LaneReferences() if row is None else LaneReferences(*row)
+
+
+async def take_word(
+    connection: Connection, lane: Lane, ltz: Address, held: LaneReferences
+) -> LaneReferences:
+    """Take the counter's next whole word for a lane with the references `held`; return all.
+
+    A counter within a word is moved to the next word first. Raises LaneLost if the lane's term is
+    over, or `held` is not what its row says.
+    """
+    first: int | None = await connection.fetchval(
+        """
+        WITH word AS (
+          UPDATE reference_counters
+             SET next_seq = (next_seq + 255) / 256 * 256 + 256
+           WHERE chain_id = $1 AND ltz = $4
+             AND EXISTS (SELECT FROM lanes
+                          WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+                            AND coalesce(next_seq, 0) = $5 AND coalesce(end_seq, 0) = $6
+                            AND following_seq IS NULL
+                            FOR UPDATE)
+       RETURNING next_seq - 256 AS first
+        )
+        UPDATE lanes
+           SET next_seq = CASE WHEN $5::bigint = $6::bigint THEN word.first ELSE next_seq END,
+               end_seq = CASE WHEN $5::bigint = $6::bigint THEN word.first + 256 ELSE end_seq END,
+               following_seq = CASE WHEN $5::bigint = $6::bigint THEN NULL ELSE word.first END
+          FROM word
+         WHERE chain_id = $1 AND wallet = $2
+     RETURNING word.first
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+        ltz,
+        held.next_seq,
+        held.end_seq,
+    )
+    if first is None:
+        raise LaneLost("Another process serves the lane, or has taken references for it")
+    return held.with_word(first)

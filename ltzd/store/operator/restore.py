@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import asyncpg
 
 from ltzd.errors import DatabaseUnavailable, LaneLost
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.values import Address
@@ -21,15 +22,14 @@ RESTORED = "restored"
 class LaneRecord:
     """`timeline` is None for a lane that has not signed since the column exists.
 
-    `next_seq` and `end_seq` bound the references that the lane may still give out, or are None.
-    `last_signed` is the highest nonce of a stored transaction, or -1.
+    `references` are the seqs that the lane may still give out. `last_signed` is the highest nonce
+    of a stored transaction, or -1.
     """
 
+    references: LaneReferences
     wallet: Address
     kind: str
     next_nonce: int
-    next_seq: int | None
-    end_seq: int | None
     timeline: str | None
     resumed_nonce: int
     foreign_use: str | None
@@ -37,17 +37,10 @@ class LaneRecord:
     in_flight: tuple[int, ...]
     """The nonces of the transactions without a receipt, in order."""
 
-    @property
-    def references(self) -> tuple[int, int] | None:
-        """The first and the end of the references that the lane may still give out."""
-        if self.next_seq is None or self.end_seq is None:
-            return None
-        return self.next_seq, self.end_seq
-
 
 _LANE = """
-SELECT l.wallet, l.kind, l.next_nonce, l.next_seq, l.end_seq, l.timeline, l.resumed_nonce,
-       l.foreign_use,
+SELECT l.next_seq, l.end_seq, l.following_seq, l.wallet, l.kind, l.next_nonce, l.timeline,
+       l.resumed_nonce, l.foreign_use,
        coalesce((SELECT max(nonce) FROM transactions t
                   WHERE t.chain_id = l.chain_id AND t.wallet = l.wallet), -1) AS last_signed,
        ARRAY(SELECT nonce FROM transactions t
@@ -73,8 +66,20 @@ async def find_lane(connection: Connection, chain_id: int, wallet: Address) -> L
 
 
 def _record(row: asyncpg.Record) -> LaneRecord:
+    next_seq, end_seq, following_seq, wallet, *others = row
+    has_word = next_seq is not None
+    held = LaneReferences(next_seq, end_seq, following_seq) if has_word else LaneReferences()
+    kind, next_nonce, timeline, resumed_nonce, foreign_use, last_signed, in_flight = others
     return LaneRecord(
-        **{**row, "wallet": Address(row["wallet"]), "in_flight": tuple(row["in_flight"])}
+        references=held,
+        wallet=Address(wallet),
+        kind=kind,
+        next_nonce=next_nonce,
+        timeline=timeline,
+        resumed_nonce=resumed_nonce,
+        foreign_use=foreign_use,
+        last_signed=last_signed,
+        in_flight=tuple(in_flight),
     )
 
 
@@ -171,7 +176,8 @@ async def resume_lane(
         UPDATE lanes l
            SET next_nonce = greatest($4, $5 + 1), resumed_nonce = $4, foreign_use = NULL,
                timeline = $6, epoch = epoch + 1,
-               next_seq = CASE WHEN $7 THEN next_seq END, end_seq = CASE WHEN $7 THEN end_seq END
+               next_seq = CASE WHEN $7 THEN next_seq END, end_seq = CASE WHEN $7 THEN end_seq END,
+               following_seq = CASE WHEN $7 THEN following_seq END
          WHERE chain_id = $1 AND wallet = $2 AND next_nonce = $3
            AND NOT EXISTS (SELECT FROM transactions t
                             WHERE t.chain_id = $1 AND t.wallet = $2 AND t.nonce > $5)

@@ -4,6 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from ltzd.rules.operator.mint_gas import MOST_OUT_OF_GAS
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.payments import PAYMENT_REWARD
@@ -23,6 +24,7 @@ class QueuedReward:
     """`seq` is None until the reward's first batch gives it one; then it never changes.
 
     `has_failed` says that LTZ refused the reward before, and that a person put it back.
+    `cancelled` and `out_of_gas` count its mints that were cancelled, and that ran out of gas.
     """
 
     id: UUID
@@ -32,6 +34,8 @@ class QueuedReward:
     seq: int | None
     has_failed: bool = False
     brand_id: Address = ZERO_ADDRESS
+    cancelled: int = 0
+    out_of_gas: int = 0
 
     @property
     def is_payment(self) -> bool:
@@ -39,29 +43,34 @@ class QueuedReward:
 
 
 async def queued(
-    connection: Connection, limit: int, after: bytes = b"", saver: UUID | None = None
+    connection: Connection,
+    limit: int,
+    after: bytes = b"",
+    saver: UUID | None = None,
+    lane: Lane | None = None,
 ) -> list[QueuedReward]:
     """Rewards that wait for a transaction, in the order in which they should be minted.
 
     Payments come first, oldest first. Then comes the reward `saver`, if it still waits. Then come
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
-    reward, then each brand's second oldest. Rewards of paused brands and rewards above the mint
-    limit's capacity are left out. The caller checks that the rewards still wait when it stores the
-    mint.
+    reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
+    limit's capacity and rewards that a lane other than `lane` has claimed are left out. The caller
+    claims the rewards that it mints. A claim counts while its lane has a lease.
 
     Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
     return [
         QueuedReward(*row)
-        for row in await connection.fetch(QUEUED, *queue_parameters(limit, after, saver))
+        for row in await connection.fetch(QUEUED, *queue_parameters(limit, after, saver, lane))
     ]
 
 
 def queue_parameters(
-    limit: int, after: bytes = b"", saver: UUID | None = None
+    limit: int, after: bytes = b"", saver: UUID | None = None, lane: Lane | None = None
 ) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
-    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL
+    claim = b"" if lane is None else lane.claim
+    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim
 
 
 # The brands are read by key, from each brand to the next, and of each brand only the rewards that
@@ -76,6 +85,12 @@ def queue_parameters(
 QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
+), busy AS MATERIALIZED (
+  SELECT wallet || int8send(epoch) AS claim
+    FROM lanes l
+    JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+   WHERE l.kind = 'mint' AND leases.expires_at > now()
+     AND wallet || int8send(epoch) <> $6
 ), turn (brand_id, laps, place, is_paused) AS (
   SELECT $2::bytea, 0, 0, true
    UNION ALL
@@ -112,36 +127,43 @@ WITH RECURSIVE paused AS MATERIALIZED (
 ), depth AS MATERIALIZED (
   SELECT least($1, greatest(2, 1000 / greatest(1, count(*)))) AS rewards FROM due
 )
-SELECT id, kind, wallet, ltz, seq, has_failed, brand_id
+SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of_gas_mints
   FROM ((SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL AS has_failed, brand_id,
-                0 AS class, position AS rank, 0 AS place
+                cancelled_mints, out_of_gas_mints, 0 AS class, position AS rank, 0 AS place
            FROM rewards
           WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
             AND NOT above_limit AND kind = 2
             AND brand_id NOT IN (SELECT id FROM paused)
+            AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
           ORDER BY position
           LIMIT $1)
          UNION ALL
-        (SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL, brand_id, 1, 0, 0
+        (SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL, brand_id,
+                cancelled_mints, out_of_gas_mints, 1, 0, 0
            FROM rewards
           WHERE id = $4 AND kind <> 2
             AND transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
             AND NOT above_limit
-            AND brand_id NOT IN (SELECT id FROM paused))
+            AND brand_id NOT IN (SELECT id FROM paused)
+            AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy)))
          UNION ALL
         (SELECT reward.id, reward.kind, reward.wallet, reward.ltz, reward.seq,
-                reward.has_failed, due.brand_id, 2, reward.rank, due.place
+                reward.has_failed, due.brand_id, reward.cancelled_mints,
+                reward.out_of_gas_mints, 2, reward.rank, due.place
            FROM due
           CROSS JOIN LATERAL (
                 SELECT *, row_number() OVER (ORDER BY position) AS rank
                   FROM (SELECT *
                           FROM (SELECT id, kind, wallet, ltz, seq, position,
+                                       cancelled_mints, out_of_gas_mints,
                                        failure IS NOT NULL AS has_failed
                                   FROM rewards r
                                  WHERE r.brand_id BETWEEN due.brand_id AND due.brand_id
                                    AND transaction_id IS NULL AND failed_at IS NULL
                                    AND mint_block_hash IS NULL AND NOT above_limit AND kind <> 2
                                    AND id IS DISTINCT FROM $4
+                                   AND (claimed_by IS NULL
+                                        OR claimed_by NOT IN (SELECT claim FROM busy))
                                  ORDER BY r.brand_id, position
                                  LIMIT 100) AS oldest
                          LIMIT (SELECT rewards FROM depth)) AS oldest) AS reward
@@ -149,6 +171,58 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id
           LIMIT $1)) AS waiting
  ORDER BY class, rank, place
 """
+
+
+async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -> set[UUID]:
+    """Claim queued rewards for the lane, so that other lanes take other ones; return the claimed.
+
+    Rewards that another lane has claimed, or takes at this moment, are left out. Call it outside a
+    database transaction: its commit is asynchronous, and a claim that a crash of the database loses
+    costs at most a lost race (`transactions.store_signed`).
+    """
+    rows = await connection.fetch(
+        """
+        WITH commit AS MATERIALIZED (
+          SELECT set_config('synchronous_commit', 'off', true) AS is_off
+        ), busy AS MATERIALIZED (
+          SELECT wallet || int8send(epoch) AS claim
+            FROM lanes l
+            JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+           WHERE l.kind = 'mint' AND leases.expires_at > now()
+             AND wallet || int8send(epoch) <> $2
+        ), due AS MATERIALIZED (
+          SELECT id
+            FROM rewards
+           WHERE id = ANY($1::uuid[])
+             AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+             AND NOT above_limit
+             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
+             AND (SELECT is_off FROM commit) = 'off'
+             FOR UPDATE SKIP LOCKED
+        )
+        UPDATE rewards
+           SET claimed_by = $2
+          FROM due
+         WHERE rewards.id = due.id
+     RETURNING rewards.id
+        """,
+        list(rewards),
+        lane.claim,
+    )
+    return {row[0] for row in rows}
+
+
+async def give_back(connection: Connection, lane: Lane, rewards: Collection[UUID]) -> None:
+    """End the lane's claims of these rewards, so that any lane may take them."""
+    await connection.execute(
+        """
+        UPDATE rewards
+           SET claimed_by = NULL
+         WHERE id = ANY($1::uuid[]) AND claimed_by = $2
+        """,
+        list(rewards),
+        lane.claim,
+    )
 
 
 async def last_brand(connection: Connection, next_seq: int) -> bytes:
@@ -251,15 +325,19 @@ async def fail(connection: Connection, lane: Lane, failures: Mapping[UUID, str])
 
 
 async def retry(connection: Connection, reward: UUID) -> bool:
-    """Requeue a failed reward and wake the lane; returns False if it is not failed."""
+    """Requeue a failed reward and wake the lane; returns False if it is not failed.
+
+    A reward whose mints ran out of gas has one more mint, alone.
+    """
     put_back: bool | None = await connection.fetchval(
         """
         UPDATE rewards
-           SET failed_at = NULL
+           SET failed_at = NULL, out_of_gas_mints = least(out_of_gas_mints, $2)
          WHERE id = $1 AND failed_at IS NOT NULL
      RETURNING true
         """,
         reward,
+        MOST_OUT_OF_GAS - 1,
     )
     if put_back:
         await notify(connection, REWARDS)
@@ -337,35 +415,28 @@ async def renew_queued(connection: Connection, rewards: Collection[UUID]) -> int
 
 
 async def requeue(
-    connection: Connection, transaction_id: int, *, is_cancelled: bool = False
+    connection: Connection,
+    transaction_id: int,
+    *,
+    is_cancelled: bool = False,
+    ran_out_of_gas: bool = False,
 ) -> int:
     """Requeue the unminted rewards of a settled transaction; returns how many.
 
-    Each keeps its seq, so that its reference never changes.
+    Each keeps its seq, so that its reference never changes. Its row counts why the mint failed, so
+    that the next one differs.
     """
     rows = await connection.fetch(
         """
         UPDATE rewards
            SET transaction_id = NULL,
-               cancelled_mints = least(cancelled_mints + $2::int, 1000)::smallint
+               cancelled_mints = least(cancelled_mints + $2::int, 1000)::smallint,
+               out_of_gas_mints = least(out_of_gas_mints + $3::int, 1000)::smallint
          WHERE transaction_id = $1 AND mint_block_hash IS NULL
      RETURNING id
         """,
         transaction_id,
         int(is_cancelled),
+        int(ran_out_of_gas),
     )
     return len(rows)
-
-
-async def cancelled_mints(connection: Connection, ids: Sequence[UUID]) -> dict[UUID, int]:
-    """How often a mint with each reward was cancelled; a reward without cancellations is
-    missing.
-    """
-    rows = await connection.fetch(
-        """
-        SELECT id, cancelled_mints FROM rewards
-         WHERE id = ANY($1::uuid[]) AND cancelled_mints > 0
-        """,
-        ids,
-    )
-    return {row["id"]: row["cancelled_mints"] for row in rows}

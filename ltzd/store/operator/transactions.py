@@ -11,8 +11,9 @@ from uuid import UUID
 
 import asyncpg
 
-from ltzd.errors import LaneLost
+from ltzd.errors import LaneLost, Unavailable
 from ltzd.rules.operator.fees import Fees
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.sendable import TRANSACTION_GAS
 from ltzd.rules.operator.transactions import (
     FinalityLost,
@@ -30,9 +31,10 @@ from ltzd.values import Address, Hash32
 
 @dataclass(frozen=True, slots=True)
 class Intent:
-    """A call that a lane is about to sign, with the rewards it mints.
+    """A mint that a lane is about to sign.
 
-    `rewards` and `seqs` go together; `fresh_seqs` of them come from the counter at `next_seq`.
+    `rewards` and `seqs` go together. The lane has `references` before, and `references_after` once
+    the new ones among `seqs` are given out.
     """
 
     nonce: int
@@ -42,8 +44,8 @@ class Intent:
     ltz: int
     rewards: Sequence[UUID]
     seqs: Sequence[int]
-    next_seq: int
-    fresh_seqs: int
+    references: LaneReferences
+    references_after: LaneReferences
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +91,20 @@ class OpenTransaction:
         return self.gas_limit * self.fees.max_fee_per_gas + self.value_wei
 
 
+class RewardsTaken(Unavailable):
+    """Another lane has taken some of the rewards; the lane's own term goes on."""
+
+
 async def store_signed(
     connection: Connection, lane: Lane, intent: Intent, attempt: Attempt
 ) -> tuple[int, datetime]:
-    """Insert intent and attempt, take nonce and seqs, and assign the rewards: all or nothing.
+    """Insert intent and attempt, take nonce and references, and assign the rewards: all or nothing.
 
-    Returns the intent's id and time. Raises LaneLost if nonce, counter, epoch or a reward is not as
-    the lane expects: another process works with them.
+    The rewards must be queued and claimed by no other lane; their claims end. Returns the intent's
+    id and time. Raises LaneLost if nonce, references or epoch are not as the lane expects, which
+    means that another process serves it. Raises RewardsTaken if only the rewards are not.
     """
+    before, after = intent.references, intent.references_after
     row = await connection.fetchrow(
         """
         WITH due AS (
@@ -104,25 +112,30 @@ async def store_signed(
             FROM rewards
            WHERE id = ANY($11::uuid[])
              AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+             AND (claimed_by IS NULL OR claimed_by = $20)
              FOR UPDATE
-        ), counter AS (
-          UPDATE reference_counters
-             SET next_seq = next_seq + $14
-           WHERE chain_id = $1 AND ltz = $4 AND next_seq = $13
-             AND (SELECT count(*) FROM due) = cardinality($11::uuid[])
-             AND EXISTS (SELECT FROM lanes
-                          WHERE chain_id = $1 AND wallet = $2 AND epoch = $15 AND next_nonce = $3
-                            FOR UPDATE)
-       RETURNING 1
+        ), taken AS MATERIALIZED (
+          SELECT count(*) < cardinality($11::uuid[]) AS is_any FROM due
+        ), holder AS MATERIALIZED (
+          SELECT 1
+            FROM lanes
+           WHERE chain_id = $1 AND wallet = $2 AND epoch = $13 AND next_nonce = $3
+             AND coalesce(next_seq, 0) = $14 AND coalesce(end_seq, 0) = $15
+             AND following_seq IS NOT DISTINCT FROM $16
+             FOR UPDATE
         ), lane AS (
           UPDATE lanes
-             SET next_nonce = next_nonce + 1
-            FROM counter
-           WHERE chain_id = $1 AND wallet = $2
+             SET next_nonce = next_nonce + 1,
+                 next_seq = CASE WHEN $18::bigint > 0 THEN $17::bigint END,
+                 end_seq = CASE WHEN $18::bigint > 0 THEN $18::bigint END,
+                 following_seq = $19::bigint
+            FROM holder, taken
+           WHERE chain_id = $1 AND wallet = $2 AND NOT taken.is_any
+       RETURNING 1
         ), intent AS (
           INSERT INTO transactions
                  (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
-          SELECT $1, $2, $3, 'mint', $4, $5, $6, 'signed' FROM counter
+          SELECT $1, $2, $3, 'mint', $4, $5, $6, 'signed' FROM lane
           RETURNING id, created_at
         ), attempt AS (
           INSERT INTO attempts
@@ -130,11 +143,13 @@ async def store_signed(
           SELECT $7, id, $8, $9, $10 FROM intent
         ), tied AS (
           UPDATE rewards
-             SET transaction_id = intent.id, seq = chosen.seq
+             SET transaction_id = intent.id, seq = chosen.seq, claimed_by = NULL
             FROM intent, unnest($11::uuid[], $12::bigint[]) AS chosen (id, seq)
            WHERE rewards.id = chosen.id
         )
-        SELECT id, created_at FROM intent
+        SELECT intent.id, intent.created_at, EXISTS (SELECT FROM holder) AS holds
+          FROM taken
+          LEFT JOIN intent ON true
         """,
         lane.chain_id,
         lane.wallet,
@@ -148,12 +163,19 @@ async def store_signed(
         attempt.fees.max_priority_fee_per_gas,
         intent.rewards,
         intent.seqs,
-        intent.next_seq,
-        intent.fresh_seqs,
         lane.epoch,
+        before.next_seq,
+        before.end_seq,
+        before.following_seq,
+        after.next_seq,
+        after.end_seq,
+        after.following_seq,
+        lane.claim,
     )
-    if row is None:
-        raise LaneLost("Another process works on this lane, its references or its rewards")
+    if not row["holds"]:
+        raise LaneLost("Another process works on this lane")
+    if row["id"] is None:
+        raise RewardsTaken("Another lane has taken a reward of this mint")
     return row["id"], row["created_at"]
 
 
@@ -342,6 +364,24 @@ async def has_reverted(connection: Connection, lane: Lane) -> bool:
         lane.wallet,
     )
     return is_reverted
+
+
+async def has_run_out_of_gas(connection: Connection, lane: Lane) -> bool:
+    """Whether one of the lane's latest mints used up its gas limit and reverted."""
+    has_run_out: bool = await connection.fetchval(
+        """
+        SELECT coalesce(bool_or(NOT succeeded AND NOT is_cancelled
+                                AND 64 * gas_used >= 63 * gas_limit), false)
+          FROM (SELECT *
+                  FROM transactions
+                 WHERE chain_id = $1 AND wallet = $2
+                 ORDER BY nonce DESC
+                 LIMIT 256) AS latest
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return has_run_out
 
 
 async def indexed_inclusions(connection: Connection, lane: Lane) -> dict[int, Inclusion]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +31,7 @@ from tests.support.services.kms import (
     use_credentials,
     write_credentials,
 )
+from tests.support.waiting import until
 
 LOCAL = Signer(b"\x01" * 32)
 
@@ -158,6 +160,56 @@ async def test_expired_credentials_are_read_anew(kms: KmsServer, credentials: Pa
         await key.sign(b"payload")
         kms.next.append(refusing("ExpiredTokenException"))
         await key.sign(b"payload")
+
+
+CREDENTIALS_PROGRAM = """\
+import datetime, json, pathlib, sys
+count = pathlib.Path(sys.argv[1])
+number = int(count.read_text()) + 1
+count.write_text(str(number))
+end = datetime.datetime.now(datetime.timezone.utc) + datetime.timedelta(minutes=int(sys.argv[2]))
+print(json.dumps({
+    "Version": 1, "AccessKeyId": f"AKID{number}", "SecretAccessKey": "secret",
+    "SessionToken": "token", "Expiration": end.isoformat(),
+}))
+"""
+
+
+def use_program(folder: Path, monkeypatch: pytest.MonkeyPatch, minutes: int) -> Path:
+    """Lets botocore's chain find temporary credentials; returns the file that counts them."""
+    program, count = folder / "program.py", folder / "count"
+    program.write_text(CREDENTIALS_PROGRAM)
+    count.write_text("0")
+    command = f"{sys.executable} {program} {count} {minutes}"
+    (folder / "config").write_text(f"[default]\ncredential_process = {command}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nowhere")
+    return count
+
+
+async def test_temporary_credentials_are_renewed_before_they_expire(
+    kms: KmsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """botocore renews within a quarter of an hour before the end."""
+    use_program(tmp_path, monkeypatch, minutes=12)
+    kms.secrets = {f"AKID{number}": ("secret", "token") for number in range(200)}
+    async with KmsKey(kms.policy()) as key:
+
+        async def has_renewed() -> bool:
+            await key.sign(b"payload")
+            return len(kms.access_keys) > 2
+
+        await until(has_renewed)
+
+
+async def test_temporary_credentials_are_kept_while_they_last(
+    kms: KmsServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = use_program(tmp_path, monkeypatch, minutes=60)
+    kms.secrets = {"AKID1": ("secret", "token")}
+    async with KmsKey(kms.policy()) as key:
+        await RemoteSigner(key, LOCAL.address).sign_all([a_transaction(n) for n in range(10)])
+        await key.sign(b"payload")
+    assert count.read_text() == "1"
 
 
 async def test_a_wrong_secret_is_refused_by_the_service(kms: KmsServer, credentials: Path) -> None:

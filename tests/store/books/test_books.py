@@ -577,7 +577,7 @@ async def test_a_mint_without_a_reward_is_reported_as_foreign(
         indexed = await books.read_indexed_ltz(db)
     assert indexed is not None
     assert indexed.used == {0: 1, 2**56 - 1: 1 << 255}
-    assert indexed.words() == [0, 1, 2**56 - 1]
+    assert indexed.words() == [0, 1, 2, 2**56 - 1]
 
 
 async def test_discrepancies_beyond_the_limit_are_counted(db: Connection, rows: BookRows) -> None:

@@ -10,13 +10,14 @@ import pytest
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
+from ltzd.rules.operator.references import LaneReferences
 from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.transactions import Attempt, Intent
+from ltzd.store.operator.transactions import Attempt, Intent, RewardsTaken
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import (
@@ -28,6 +29,7 @@ from tests.support.rows.core import (
     an_intent,
     follow,
     queue_rewards,
+    references_from,
     save,
     states,
     value,
@@ -52,7 +54,7 @@ async def lane(pool: Pool) -> Lane:
 async def counters(connection: Connection) -> tuple[int | None, int | None]:
     return (
         await lanes.next_nonce(connection, CHAIN_ID, MINTER.address),
-        await lanes.next_seq(connection, CHAIN_ID, LTZ_AT),
+        (await lanes.references(connection, CHAIN_ID, MINTER.address)).next_seq,
     )
 
 
@@ -115,7 +117,7 @@ async def test_a_reward_that_has_a_reference_takes_no_new_one(
     )
     await rewards.requeue(connection, row)
 
-    mixed = replace(an_intent(1, ids), seqs=[0, 1, 2], next_seq=2, fresh_seqs=1)
+    mixed = replace(an_intent(1, ids[:1], 2), rewards=ids, seqs=[0, 1, 2])
     await transactions.store_signed(connection, lane, mixed, an_attempt("b"))
 
     assert await counters(connection) == (2, 3)
@@ -126,13 +128,18 @@ MISFITS: dict[str, Callable[[Lane, Intent, list[UUID]], tuple[Lane, Intent]]] = 
     "another wallet": lambda lane, mint, _: (replace(lane, wallet=OTHER_WALLET), mint),
     "a nonce that was used": lambda lane, mint, _: (lane, replace(mint, nonce=0)),
     "a nonce too far": lambda lane, mint, _: (lane, replace(mint, nonce=2)),
-    "references given out": lambda lane, mint, _: (lane, replace(mint, next_seq=0)),
-    "references with a gap": lambda lane, mint, _: (lane, replace(mint, next_seq=2)),
-    "a reward with a transaction": lambda lane, mint, ids: (lane, replace(mint, rewards=ids)),
-    "a reward that is not there": lambda lane, mint, ids: (
+    "references given out": lambda lane, mint, _: (
         lane,
-        replace(mint, rewards=[ids[1], uuid4()]),
+        replace(mint, references=references_from(0)),
     ),
+    "references with a gap": lambda lane, mint, _: (
+        lane,
+        replace(mint, references=references_from(2)),
+    ),
+}
+TAKEN: dict[str, Callable[[Intent, list[UUID]], Intent]] = {
+    "a reward with a transaction": lambda mint, ids: replace(mint, rewards=ids),
+    "a reward that is not there": lambda mint, ids: replace(mint, rewards=[ids[1], uuid4()]),
 }
 
 
@@ -148,6 +155,14 @@ async def test_an_intent_with_unexpected_nonce_seq_or_rewards_is_refused_as_a_wh
             with pytest.raises(LaneLost):
                 await transactions.store_signed(connection, wrong_lane, wrong, an_attempt("b"))
             assert await counters(connection) == before, name
+        for name, change_rewards in TAKEN.items():
+            wrong = change_rewards(an_intent(1, ids[1:], 1), ids)
+            with pytest.raises(RewardsTaken):
+                await transactions.store_signed(connection, lane, wrong, an_attempt("b"))
+            assert await counters(connection) == before, name
+            stale = replace(lane, epoch=lane.epoch - 1)
+            with pytest.raises(LaneLost):
+                await transactions.store_signed(connection, stale, wrong, an_attempt("b"))
         assert await states(pool) == ["signed"]
         await transactions.store_signed(connection, lane, an_intent(1, ids[1:], 1), an_attempt("b"))
 
@@ -161,7 +176,7 @@ async def test_a_minted_reward_is_not_signed_again(
         "mint_transaction_hash = $1",
         a_hash("mint"),
     )
-    with pytest.raises(LaneLost):
+    with pytest.raises(RewardsTaken):
         await transactions.store_signed(connection, lane, an_intent(0, [reward]), an_attempt("a"))
 
 
@@ -330,7 +345,9 @@ async def test_only_this_lanes_unmined_transactions_are_in_flight_in_order(
     other = await lanes.begin_term(connection, CHAIN_ID, OTHER_WALLET, "mint", 0)
     for nonce in (0, 1, 2):
         await transactions.store_signed(connection, lane, an_intent(nonce), an_attempt(f"{nonce}"))
-    await transactions.store_signed(connection, other, an_intent(0), an_attempt("other"))
+    none = LaneReferences()
+    elsewhere = replace(an_intent(0), references=none, references_after=none)
+    await transactions.store_signed(connection, other, elsewhere, an_attempt("other"))
     flight = await transactions.in_flight(connection, lane)
     await save(connection, lane, flight[1].id, State.SIGNED, MINED)
 

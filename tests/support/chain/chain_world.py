@@ -9,6 +9,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.database import Pool
+from ltzd.store.operator.leases import Leases
 from tests.support.chain.chain_kinds import ChainNode, PolygonNode, served
 from tests.support.chain.fake_node import CONTRACTS
 from tests.support.chain.mint_world import FOLLOW, POLICY, World
@@ -35,7 +36,7 @@ class ChainWorld(RelayWorld):
     async def follower(self, policy: IndexerPolicy = BY_DEPTH) -> Follower:
         identity = await follow(self.pool, self.chain)
         return Follower(
-            self.pool, self.url, self.chain.node, identity, CONTRACTS, self.wakeups, policy
+            self.pool, Leases(self.url), self.chain.node, identity, CONTRACTS, self.wakeups, policy
         )
 
 

@@ -29,6 +29,7 @@ from ltzd.operator.policy import (
 from ltzd.operator.restoring import Applied
 from ltzd.store import database
 from ltzd.store.database import Pool, open_pool, session, transaction
+from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
@@ -36,7 +37,6 @@ from tests.support.rows.core import MINTER, a_wallet, follow, queue_reward, runn
 from tests.support.waiting import until
 
 PAUSES = LanePauses(
-    lock=0.02,
     between_terms=0.02,
     missing_receipt=0.05,
     comparing=0.3,
@@ -53,9 +53,7 @@ POLICY = LanePolicy(
     replace_after_seconds=0.2,
     pauses=PAUSES,
 )
-FOLLOW = IndexerPolicy(
-    poll_seconds=0.01, follows_deep_reorgs=True, lock_retry_seconds=0.02, term_pause_seconds=0.02
-)
+FOLLOW = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, term_pause_seconds=0.02)
 
 
 class World:
@@ -75,14 +73,16 @@ class World:
 
     async def follow(self) -> Follower:
         chain = await follow(self.pool, self.node)
-        return Follower(self.pool, self.url, self.node.node, chain, CONTRACTS, self.wakeups, FOLLOW)
+        return Follower(
+            self.pool, Leases(self.url), self.node.node, chain, CONTRACTS, self.wakeups, FOLLOW
+        )
 
     @asynccontextmanager
     async def lane(self, policy: LanePolicy = POLICY) -> AsyncIterator[MintLane]:
         """Runs a lane until the context ends, and then cancels it like a killed process."""
         lane = MintLane(
             self.pool,
-            self.url,
+            Leases(self.url),
             self.node.node,
             self.signer,
             MintTarget(CHAIN_ID, LTZ_AT),

@@ -15,6 +15,7 @@ from ltzd.operator.relays.lane import RelayLane
 from ltzd.operator.retired.lane import RetiredLane
 from ltzd.store.database import transaction
 from ltzd.store.operator import wallets
+from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.store.wakeups import WALLETS
 from ltzd.values import Address
@@ -51,7 +52,13 @@ class FleetWorld:
         def lane(kind: str, signer: WalletSigner) -> FleetLane:
             assert kind == "relay"
             return RelayLane(
-                world.pool, world.url, world.node.node, signer, CHAIN_ID, world.wakeups, policy
+                world.pool,
+                Leases(world.url),
+                world.node.node,
+                signer,
+                CHAIN_ID,
+                world.wakeups,
+                policy,
             )
 
         def open_of_row(reference: Mapping[str, Any]) -> Any:
@@ -60,7 +67,7 @@ class FleetWorld:
         def watch(row: OperatorWallet) -> FleetLane:
             target = MintTarget(CHAIN_ID, LTZ_AT)
             return RetiredLane(
-                *(world.pool, world.url, world.node.node, row.wallet, row.kind),
+                *(world.pool, Leases(world.url), world.node.node, row.wallet, row.kind),
                 *(target, world.wakeups, policy),
             )
 

@@ -4,7 +4,6 @@ The chain consists of rows only: `mine` writes the rows that the indexer writes 
 transactions mint all of their rewards. `undo` takes blocks back like a reorganisation.
 """
 
-import itertools
 from dataclasses import replace
 from datetime import datetime
 from uuid import UUID, uuid4
@@ -23,7 +22,13 @@ from ltzd.store.operator.lanes import Lane
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
 from tests.support.rows import reorgs
-from tests.support.rows.core import MINTER, a_hash, a_wallet, an_attempt, an_intent
+from tests.support.rows.core import (
+    MINTER,
+    a_hash,
+    a_wallet,
+    an_attempt,
+    an_intent,
+)
 
 ONE = Brand(
     id="0x00000000000000000000000000000000000000a1",
@@ -43,7 +48,7 @@ class BookRows:
         self.block = 0
         self._lane: Lane | None = None
         self._nonce = 0
-        self._seq = 0
+        self._ltz = LTZ_AT
         self._salt = 0
 
     async def begin(
@@ -53,6 +58,7 @@ class BookRows:
         for brand in (ONE, TWO):
             await brands.apply(self.db, brand, sealer)
         await chains.start_following(self.db, chain, genesis)
+        self._ltz = chain.ltz
         await lanes.create_counter(self.db, chain.chain_id, chain.ltz, 0)
         self._lane = await lanes.begin_term(self.db, chain.chain_id, MINTER.address, "mint", 0)
 
@@ -153,17 +159,24 @@ class BookRows:
         assert self._lane is not None
         rows = await self.db.fetch("SELECT id, seq FROM rewards WHERE seq IS NOT NULL")
         had = {row["id"]: row["seq"] for row in rows}
-        fresh = itertools.count(self._seq)
-        seqs = [had[reward] if reward in had else next(fresh) for reward in rewards]
         count = len(set(rewards) - had.keys())
+        lane = self._lane
+        before = await lanes.references(self.db, lane.chain_id, lane.wallet)
+        if before.count < count:
+            before = await lanes.take_word(self.db, lane, self._ltz, before)
+        taken, after = before.take(count)
+        fresh = iter(taken)
+        seqs = [had[reward] if reward in had else next(fresh) for reward in rewards]
         intent = replace(
-            an_intent(self._nonce, rewards), seqs=seqs, next_seq=self._seq, fresh_seqs=count
+            an_intent(self._nonce, rewards),
+            seqs=seqs,
+            references=before,
+            references_after=after,
         )
         self._salt += 1
         attempt = an_attempt(f"attempt {self._salt}")
         id_, _ = await transactions.store_signed(self.db, self._lane, intent, attempt)
         self._nonce += 1
-        self._seq += count
         return id_
 
     async def requeue(self, transaction: int) -> None:

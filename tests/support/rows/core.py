@@ -13,6 +13,7 @@ from eth_hash.auto import keccak
 
 from ltzd.chain.signing import Signer
 from ltzd.rules.operator.fees import GWEI, Fees
+from ltzd.rules.operator.references import WORD, LaneReferences
 from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection, Pool, open_pool, session, transaction
 from ltzd.store.indexer import chains
@@ -96,15 +97,28 @@ async def queue_rewards(pool: Pool, count: int) -> list[UUID]:
 
 async def a_lane(pool: Pool, *, first_nonce: int = 0, first_seq: int = 0) -> Lane:
     """Begins a term of MINTER's lane; the first term creates the lane and the counter."""
+    references = references_from(first_seq)
     async with transaction(pool) as connection:
-        await lanes.create_counter(connection, CHAIN_ID, LTZ_AT, first_seq)
-        return await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
+        await lanes.create_counter(connection, CHAIN_ID, LTZ_AT, references.end_seq)
+        lane = await lanes.begin_term(connection, CHAIN_ID, MINTER.address, "mint", first_nonce)
+        await connection.execute(
+            "UPDATE lanes SET next_seq = $3, end_seq = $4 "
+            "WHERE chain_id = $1 AND wallet = $2 AND next_seq IS NULL",
+            *(CHAIN_ID, MINTER.address, references.next_seq, references.end_seq),
+        )
+    return lane
+
+
+def references_from(next_seq: int) -> LaneReferences:
+    """A lane's references from `next_seq` to the end of its word."""
+    return LaneReferences(next_seq, (next_seq // WORD + 1) * WORD)
 
 
 def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> Intent:
     """An intent of rewards without references, which take theirs from `next_seq` on."""
     ids = list(rewards)
-    seqs = list(range(next_seq, next_seq + len(ids)))
+    references = references_from(next_seq)
+    seqs, references_after = references.take(len(ids))
     return Intent(
         nonce=nonce,
         to=LTZ_AT,
@@ -113,8 +127,8 @@ def an_intent(nonce: int, rewards: Iterable[UUID] = (), next_seq: int = 0) -> In
         ltz=100 * len(ids),
         rewards=ids,
         seqs=seqs,
-        next_seq=next_seq,
-        fresh_seqs=len(ids),
+        references=references,
+        references_after=references_after,
     )
 
 

@@ -59,7 +59,7 @@ class KmsServer:
     """Holds one key. Behaviours in `next`, then `always`, replace its true answers.
 
     `secrets` has the secret and the session token of each access key. `operations` lists what was
-    asked by requests with a true signature.
+    asked by requests with a true signature, `access_keys` by whom.
     """
 
     key: coincurve.PrivateKey
@@ -72,6 +72,7 @@ class KmsServer:
     next: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour | None = None
     operations: list[str] = field(default_factory=list)
+    access_keys: set[str] = field(default_factory=set)
     messages: list[dict[str, str]] = field(default_factory=list)
     together: asyncio.Barrier | None = None
     """A signature is answered once so many are asked for."""
@@ -89,6 +90,7 @@ class KmsServer:
             fault = self._fault(request, body)
             if fault is not None:
                 return _json({"__type": fault, "message": "…"}, 400)
+            self.access_keys.add(request.headers["Authorization"].split("/")[0].split("=")[1])
             operation = request.headers["X-Amz-Target"].removeprefix("TrentService.")
             self.operations.append(operation)
             if operation == "Sign" and self.together is not None:

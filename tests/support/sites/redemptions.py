@@ -33,6 +33,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator.leases import Leases
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, Address, hex_of
@@ -153,7 +154,7 @@ class Sites:
     async def relaying(self) -> AsyncIterator[None]:
         lane = RelayLane(
             self.pool,
-            self.url,
+            Leases(self.url),
             self.deployed.node,
             self.deployed.relay.signer,
             self.deployed.chain_id,
@@ -292,8 +293,8 @@ async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHu
             "business_escrow": at["BusinessEscrow"],
         }
     )
-    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True, lock_retry_seconds=0.02)
-    return Follower(pool, url, deployed.node, chain, contracts, wakeups, policy)
+    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+    return Follower(pool, Leases(url), deployed.node, chain, contracts, wakeups, policy)
 
 
 @asynccontextmanager

@@ -1,0 +1,217 @@
+"""`ltzd lane list`, `pause` and `resume` beside a database; no process serves the lanes here."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from ltzd.store.database import Connection, Pool, open_pool, session
+from ltzd.store.operator import lanes, transactions, wallets
+from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.wallets import WalletState
+from ltzd.values import checksummed, hex_of
+from tests.support.chain.fake_node import CHAIN_ID
+from tests.support.commands import Outcome, ltzd
+from tests.support.relays.lanes import RELAYER, a_relay_lane
+from tests.support.rows.core import MINTER, a_lane, an_attempt, an_intent
+
+MINT, RELAY = checksummed(MINTER.address), checksummed(RELAYER.address)
+
+
+@pytest_asyncio.fixture
+async def pool(database_url: str) -> AsyncIterator[Pool]:
+    pool = await open_pool(database_url)
+    yield pool
+    pool.terminate()
+
+
+class Lanes:
+    def __init__(self, data_dir: Path, db: Connection) -> None:
+        self._data_dir = data_dir
+        self._db = db
+
+    async def __call__(self, *arguments: object) -> Outcome:
+        return await ltzd("lane", *arguments, "--data-dir", self._data_dir)
+
+    async def listed(self) -> dict[str, dict[str, Any]]:
+        rows = (await self("list", "--json")).json["lanes"]
+        return {row["wallet"]: row for row in rows}
+
+    async def hold(self, lane: Lane, seconds: int = 60) -> None:
+        """Writes the lease of a process that serves the lane."""
+        await self._db.execute(
+            """
+            INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
+                                expires_at)
+            VALUES ($1, $2, 'host:7', 7, now(), now(), now(), now() + make_interval(secs => $3))
+            """,
+            f"lane/{lane.chain_id}/{hex_of(lane.wallet)}",
+            uuid4(),
+            seconds,
+        )
+
+
+@pytest.fixture
+def lane_commands(data_dir: Path, db: Connection) -> Lanes:
+    return Lanes(data_dir, db)
+
+
+async def test_a_list_tells_holder_nonces_age_and_reason(
+    lane_commands: Lanes, pool: Pool, db: Connection
+) -> None:
+    mint, relay = await a_lane(pool, first_nonce=7), await a_relay_lane(pool)
+    async with session(pool) as connection:
+        tx, _ = await transactions.store_signed(connection, mint, an_intent(7), an_attempt("a"))
+        await lanes.report_working(connection, mint, "funds")
+    await lane_commands.hold(mint)
+    await lane_commands.hold(relay, seconds=-1)
+
+    listed = await lane_commands.listed()
+
+    row = listed[MINT]
+    assert row.pop("oldestSeconds") >= 0
+    assert row.pop("pausedSince") is not None
+    assert row == {
+        "chainId": CHAIN_ID,
+        "wallet": MINT,
+        "kind": "mint",
+        "state": "active",
+        "holder": "host:7",
+        "epoch": 1,
+        "nextNonce": 8,
+        "nonceOnChain": None,
+        "balanceWei": None,
+        "inFlight": 1,
+        "mined": 0,
+        "oldestTransaction": tx,
+        "pausedFor": "funds",
+        "pausedByHandSince": None,
+        "pausedByHandReason": None,
+    }
+    assert (listed[RELAY]["holder"], listed[RELAY]["inFlight"]) == (None, 0)
+    shown = await lane_commands("list")
+    assert shown.code == 0
+    assert MINT in shown.out
+    assert "funds since" in shown.out
+    assert f"The relay lane of {RELAY} is served by no process." in shown.err
+    only = await lane_commands("list", "--kind", "relay", "--json")
+    assert [row["wallet"] for row in only.json["lanes"]] == [RELAY]
+
+
+async def test_a_wallet_that_was_never_served_is_listed_without_a_nonce(
+    lane_commands: Lanes, db: Connection
+) -> None:
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
+
+    row = (await lane_commands.listed())[MINT]
+
+    assert (row["nextNonce"], row["epoch"], row["state"]) == (None, None, "active")
+
+
+async def test_without_lanes_there_is_nothing_to_list_or_pause(lane_commands: Lanes) -> None:
+    assert (await lane_commands("list")).err == "There is no lane.\n"
+    refused = await lane_commands("pause", "--all", "--reason", "x")
+    assert refused.code == 1
+    assert refused.err == "ltzd: There is no lane. Known are: none. Nothing changed.\n"
+
+
+async def test_a_pause_keeps_its_time_and_takes_a_new_reason(
+    lane_commands: Lanes, pool: Pool
+) -> None:
+    await a_lane(pool)
+    first = (await lane_commands("pause", MINT, "--reason", "fees at 90", "--json")).json["lanes"]
+    again = await lane_commands("pause", MINT.lower(), "--reason", "wait for Ada")
+
+    assert first[0]["pausedByHandReason"] == "fees at 90"
+    assert (first[0]["changed"], first[0]["inForce"]) == (True, None)
+    assert again.code == 0
+    assert f"{MINT} is still paused by hand, since {first[0]['pausedByHandSince']}" in again.err
+    assert "No process serves the lane now" in again.err
+    row = (await lane_commands.listed())[MINT]
+    assert row["pausedByHandReason"] == "wait for Ada"
+    assert row["pausedByHandSince"] == first[0]["pausedByHandSince"]
+    assert "by_hand since" in (await lane_commands("list")).out
+
+
+async def test_a_resume_ends_the_pause_and_can_be_repeated(
+    lane_commands: Lanes, pool: Pool
+) -> None:
+    await a_lane(pool)
+    await lane_commands("pause", "--all", "--reason", "x")
+    ended = (await lane_commands("resume", "--all", "--json")).json["lanes"]
+    again = await lane_commands("resume", MINT)
+
+    assert [(lane["changed"], lane["pausedByHandSince"]) for lane in ended] == [(True, None)]
+    assert again.code == 0
+    assert "is not paused by hand: nothing changes" in again.err
+    assert (await lane_commands.listed())[MINT]["pausedByHandReason"] is None
+
+
+async def test_a_pause_of_one_kind_leaves_the_others(lane_commands: Lanes, pool: Pool) -> None:
+    await a_lane(pool)
+    await a_relay_lane(pool)
+    await lane_commands("pause", "--kind", "relay", "--reason", "x")
+
+    listed = await lane_commands.listed()
+
+    assert listed[RELAY]["pausedByHandSince"] is not None
+    assert listed[MINT]["pausedByHandSince"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--reason", "x"], "Name the lanes: their wallets, --kind, or --all."),
+        (["--all"], "Give --reason"),
+        (["--all", "--reason", "  "], "Give --reason"),
+        (["--all", "--reason", "x" * 501], "Give --reason in up to 500 characters"),
+        (["0xabc", "--reason", "x"], "'0xabc' is not a wallet's address"),
+        (["0x" + "00" * 20, "--reason", "x"], "has no lane. Known are: "),
+        ([MINT, "--kind", "relay", "--reason", "x"], f"{MINT} has no lane"),
+    ],
+)
+async def test_a_pause_that_names_no_lane_or_no_reason_changes_nothing(
+    lane_commands: Lanes, pool: Pool, arguments: list[str], sentence: str
+) -> None:
+    await a_lane(pool)
+
+    refused = await lane_commands("pause", *arguments)
+
+    assert refused.code == 1
+    assert sentence in refused.err
+    assert (await lane_commands.listed())[MINT]["pausedByHandSince"] is None
+
+
+async def test_a_holder_that_does_not_follow_in_time_is_named(
+    lane_commands: Lanes, pool: Pool
+) -> None:
+    """As a frozen process, whose lease has not ended yet."""
+    await lane_commands.hold(await a_lane(pool))
+
+    paused = await lane_commands("pause", "--all", "--reason", "x", "--json")
+
+    assert [lane["inForce"] for lane in paused.json["lanes"]] == [False]
+    assert "host:7 has not said yet that it follows" in paused.err
+
+
+async def test_a_retired_wallets_pause_says_that_it_signs_nothing_anyway(
+    lane_commands: Lanes, pool: Pool, db: Connection
+) -> None:
+    await a_lane(pool)
+    await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
+    await wallets.set_state(db, CHAIN_ID, MINTER.address, WalletState.RETIRED)
+
+    paused = await lane_commands("pause", MINT, "--reason", "x")
+
+    assert "Its wallet is retired, so it signs no new work either way." in paused.err
+    assert "No process serves" not in paused.err
+
+
+async def test_a_reason_shows_no_control_characters(lane_commands: Lanes, pool: Pool) -> None:
+    await a_lane(pool)
+    await lane_commands("pause", MINT, "--reason", "a\x1b[31mred[/] thing")
+
+    assert "a\\x1b[31mred[/] thing" in (await lane_commands("list")).out

@@ -1,0 +1,304 @@
+"""A lease has one holder; whatever ends the holder, the next waiter gets the lease in time.
+
+Each `Leases` stands for a process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from time import monotonic
+
+import pytest
+
+from ltzd.errors import DatabaseUnavailable, LaneLost
+from ltzd.store import database
+from ltzd.store.database import Pool, session
+from ltzd.store.operator.leases import LeasePolicy, Leases, LeaseTerm
+from tests.support.rows.core import value
+from tests.support.services.silent_proxy import a_silent_proxy
+from tests.support.waiting import until
+
+NAME = "lane/1/0x00"
+TIMEOUT_SECONDS = 20.0
+LOST_AFTER_ANY_PAUSE = LeasePolicy(length=1.0, margin=0.3, renewal=0.1, answer=0.3, connect=0.3)
+NEVER_ENDS_BY_ITSELF = LeasePolicy(length=60.0, renewal=0.1)
+
+
+async def kill(pool: Pool) -> int:
+    """Terminates the sessions that keep leases and returns their number."""
+    killed: int = await value(
+        pool,
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+        "WHERE application_name = 'ltzd leases' AND datname = current_database()",
+    )
+    return killed
+
+
+async def sessions(pool: Pool) -> int:
+    count: int = await value(
+        pool,
+        "SELECT count(*) FROM pg_stat_activity "
+        "WHERE application_name = 'ltzd leases' AND datname = current_database()",
+    )
+    return count
+
+
+async def hold_once(leases: Leases, name: str = NAME) -> None:
+    async with asyncio.timeout(TIMEOUT_SECONDS), leases.hold(name) as term:
+        assert not term.lost.is_set()
+
+
+async def a_standby(leases: Leases, name: str = NAME) -> "asyncio.Task[None]":
+    """Another process that waits for the lease, and ends once it has had it."""
+    waiting = asyncio.create_task(hold_once(leases, name))
+    await asyncio.wait([waiting], timeout=0.3)
+    assert not waiting.done(), "the lease has two holders"
+    return waiting
+
+
+async def until_lost(leases: Leases, begun: "asyncio.Future[LeaseTerm]") -> None:
+    """Holds the lease until it is lost."""
+    try:
+        async with leases.hold(NAME) as term:
+            begun.set_result(term)
+            await asyncio.Event().wait()
+    except LaneLost:
+        assert term.lost.is_set()
+
+
+@asynccontextmanager
+async def a_holder(leases: Leases) -> AsyncIterator["asyncio.Task[None]"]:
+    """A process that holds the lease; the block must make it lose it."""
+    begun: asyncio.Future[LeaseTerm] = asyncio.get_running_loop().create_future()
+    holding = asyncio.create_task(until_lost(leases, begun))
+    await begun
+    yield holding
+    async with asyncio.timeout(TIMEOUT_SECONDS):
+        await holding
+
+
+async def test_a_lease_has_one_holder_among_processes(database_url: str) -> None:
+    first, other = Leases(database_url), Leases(database_url)
+    async with first.hold(NAME), first.hold("lane/1/0x01"):
+        waiting = await a_standby(other)
+        await hold_once(other, "lane/1/0x02")
+    await waiting
+
+
+async def test_a_lease_has_one_holder_within_a_process(database_url: str) -> None:
+    leases = Leases(database_url)
+    async with leases.hold(NAME):
+        waiting = await a_standby(leases)
+        await hold_once(leases, "lane/1/0x01")
+    await waiting
+
+
+async def test_all_leases_of_a_process_share_a_connection_that_closes_with_the_last_term(
+    database_url: str, pool: Pool
+) -> None:
+    leases = Leases(database_url)
+    async with leases.hold("a"), leases.hold("b"), leases.hold("c"):
+        assert await sessions(pool) == 1
+    assert await sessions(pool) == 0
+    assert await value(pool, "SELECT count(*) FROM leases") == 0
+
+
+async def test_a_term_outlasts_many_renewals(database_url: str, pool: Pool) -> None:
+    leases = Leases(database_url, LOST_AFTER_ANY_PAUSE)
+    async with leases.hold("a") as a, leases.hold("b") as b:
+        first = await value(pool, "SELECT min(renewed_at) FROM leases")
+
+        async def is_renewed() -> bool:
+            longer: bool = await value(
+                pool,
+                "SELECT min(renewed_at) > $1::timestamptz + interval '2 seconds' FROM leases",
+                first,
+            )
+            return longer
+
+        await until(is_renewed)
+        assert not a.lost.is_set()
+        assert not b.lost.is_set()
+
+
+async def test_a_clean_end_hands_the_lease_over_at_once(database_url: str) -> None:
+    other = Leases(database_url, LeasePolicy(length=60.0, retry=60.0))
+    async with Leases(database_url, NEVER_ENDS_BY_ITSELF).hold(NAME):
+        waiting = await a_standby(other)
+    await waiting
+
+
+async def test_an_exception_in_the_block_frees_the_lease(database_url: str) -> None:
+    leases = Leases(database_url, NEVER_ENDS_BY_ITSELF)
+    with pytest.raises(RuntimeError):
+        async with leases.hold(NAME):
+            raise RuntimeError
+    await hold_once(Leases(database_url))
+
+
+async def test_a_cancelled_holder_frees_the_lease(database_url: str) -> None:
+    holding = asyncio.Event()
+
+    async def hold() -> None:
+        async with Leases(database_url, NEVER_ENDS_BY_ITSELF).hold(NAME):
+            holding.set()
+            await asyncio.Event().wait()
+
+    task = asyncio.create_task(hold())
+    await holding.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    await hold_once(Leases(database_url))
+
+
+async def test_a_timeout_within_the_block_stays_a_timeout(database_url: str) -> None:
+    with pytest.raises(TimeoutError):
+        async with Leases(database_url).hold(NAME):
+            raise TimeoutError
+
+
+async def test_a_holder_whose_session_ends_loses_the_lease_at_once_and_a_standby_takes_it(
+    database_url: str, pool: Pool
+) -> None:
+    """As after `kill -9` of the holder, or a restart of PostgreSQL: nobody waits for expiry."""
+    other = Leases(database_url, NEVER_ENDS_BY_ITSELF)
+    async with a_holder(Leases(database_url, NEVER_ENDS_BY_ITSELF)):
+        holder = await value(pool, "SELECT pid FROM leases")
+        waiting = await a_standby(other)
+        await value(pool, "SELECT pg_terminate_backend($1)", holder)
+        await waiting
+
+
+async def test_losing_the_database_while_waiting_is_unavailable(
+    database_url: str, pool: Pool
+) -> None:
+    async with a_holder(Leases(database_url)):
+        waiting = asyncio.create_task(hold_once(Leases(database_url)))
+
+        async def two_sessions() -> bool:
+            return await sessions(pool) == 2
+
+        await until(two_sessions)
+        await kill(pool)
+        await asyncio.wait([waiting], timeout=TIMEOUT_SECONDS)
+        assert isinstance(waiting.exception(), DatabaseUnavailable)
+
+
+async def test_no_database_is_unavailable() -> None:
+    with pytest.raises(DatabaseUnavailable):
+        await hold_once(Leases("postgresql://nobody@127.0.0.1:1/nothing"))
+
+
+async def test_a_network_that_swallows_packets_ends_the_term_before_another_process_takes_over(
+    database_url: str,
+) -> None:
+    """The holder's session lives on: only the lease's time ends it."""
+    async with a_silent_proxy(database_url) as (proxy, through):
+        cut_off = Leases(through, LOST_AFTER_ANY_PAUSE)
+        async with a_holder(cut_off) as holding:
+            waiting = await a_standby(Leases(database_url))
+            proxy.swallow()
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                await asyncio.wait([holding, waiting], return_when=asyncio.FIRST_COMPLETED)
+            assert holding.done()
+            assert not waiting.done(), "two processes held the lease"
+            await waiting
+        proxy.heal()
+        await hold_once(cut_off)
+
+
+async def test_the_defaults_let_another_process_take_over_within_five_seconds(
+    database_url: str,
+) -> None:
+    async with a_silent_proxy(database_url) as (proxy, through), a_holder(Leases(through)):
+        waiting = await a_standby(Leases(database_url))
+        proxy.swallow()
+        begun = monotonic()
+        await waiting
+        assert 2.0 < monotonic() - begun < 5.0
+
+
+async def test_a_frozen_process_has_lost_the_lease_when_it_wakes_up(
+    database_url: str, pool: Pool
+) -> None:
+    """A blocked event loop is as frozen as a process after SIGSTOP; another one takes over."""
+    holder = Leases(database_url, LOST_AFTER_ANY_PAUSE)
+    async with a_holder(holder) as holding:
+        frozen_until = monotonic() + 1.5
+        while monotonic() < frozen_until:
+            pass
+        async with asyncio.timeout(1.0):
+            await holding
+
+
+async def test_a_connection_that_does_not_answer_is_replaced_and_the_term_goes_on(
+    database_url: str, pool: Pool
+) -> None:
+    """A firewall that has forgotten one connection must not end the terms of all wallets."""
+    async with (
+        a_silent_proxy(database_url) as (proxy, through),
+        Leases(through).hold(NAME) as term,
+    ):
+        first = await value(pool, "SELECT pid FROM leases")
+        proxy.swallow_present()
+
+        async def is_replaced() -> bool:
+            return bool(await value(pool, "SELECT pid <> $1 FROM leases", first))
+
+        await until(is_replaced)
+        assert not term.lost.is_set()
+
+
+async def test_a_lease_whose_row_is_locked_holds_up_no_other_one(
+    database_url: str, pool: Pool
+) -> None:
+    leases = Leases(database_url, LOST_AFTER_ANY_PAUSE)
+    async with (
+        leases.hold("other") as other,
+        a_holder(leases) as holding,
+        session(pool) as connection,
+        connection.transaction(),
+    ):
+        await connection.execute("SELECT FROM leases WHERE name = $1 FOR UPDATE", NAME)
+        await asyncio.wait([holding], timeout=TIMEOUT_SECONDS)
+        assert holding.done()
+        assert not other.lost.is_set()
+
+
+async def test_a_person_may_take_a_lease_away(database_url: str, pool: Pool) -> None:
+    async with a_holder(Leases(database_url)):
+        await value(pool, "WITH freed AS (DELETE FROM leases) SELECT 1")
+
+
+async def test_a_clock_that_was_set_back_keeps_a_dead_holders_lease_no_longer(
+    database_url: str, pool: Pool
+) -> None:
+    """The waiter's own clock decides when the database's tells of a time far ahead."""
+    async with session(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO leases
+            SELECT $1, gen_random_uuid(), 'gone', pid, backend_start,
+                   now() + interval '1 day', now() + interval '1 day', now() + interval '2 days'
+              FROM pg_stat_activity
+             WHERE pid = pg_backend_pid()
+            """,
+            NAME,
+        )
+        await hold_once(Leases(database_url, LOST_AFTER_ANY_PAUSE))
+
+
+async def test_the_end_of_a_lease_waits_for_no_lock_of_its_table(
+    database_url: str, pool: Pool
+) -> None:
+    leases = Leases(database_url)
+    connection = await database.connect(database_url, "locker")
+    try:
+        async with connection.transaction():
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                async with leases.hold(NAME):
+                    await connection.execute("LOCK TABLE leases IN ACCESS EXCLUSIVE MODE")
+    finally:
+        await connection.close()
+    await hold_once(Leases(database_url))
