@@ -64,13 +64,13 @@ def _lane_object(lane: WalletComparison) -> dict[str, Any]:
 
 def lines(comparison: Comparison) -> Iterator[str]:
     yield (
-        f"Chain {comparison.chain.chain_id}, LTZ {checksummed(comparison.chain.ltz)}: the index has read "
-        f"block {comparison.cursor}, the nodes' head is {comparison.head}."
+        f"Chain {comparison.chain.chain_id}, LTZ {checksummed(comparison.chain.ltz)}: the index "
+        f"has read block {comparison.cursor}, the nodes' head is {comparison.head}."
     )
     if comparison.cursor < comparison.head:
         yield (
-            f"  {comparison.head - comparison.cursor} blocks are not indexed yet: what they hold is not "
-            "counted below. The indexer reads them by itself."
+            f"  {comparison.head - comparison.cursor} blocks are not indexed yet: what they hold "
+            "is not counted below. The indexer reads them by itself."
         )
     for lane in comparison.lanes:
         yield from _lane_lines(lane)
