@@ -1,4 +1,4 @@
-"""The start opens the wallets of the settings; a faulty key is refused, a remote one may be away."""
+"""The start opens the wallets of the settings: all but remote ones must open."""
 
 from contextlib import AsyncExitStack
 from pathlib import Path
