@@ -63,7 +63,9 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
             calls = Calls(ltzd, await relay_calls.logged_in(ltzd, users))
             sides = _Sides(ltzd, rpc, calls, seconds)
             measured = [await sides.round() for _ in range(rounds)]
-    details = {"rounds": [{"one": one.as_json(), "all": all_.as_json()} for one, all_ in measured]}
+    details = {
+        "rounds": [{"one": single.as_json(), "all": fleet.as_json()} for single, fleet in measured]
+    }
     results.record("relay-fleet", [_ratio(measured)], details, in_document=in_document)
 
 
@@ -82,10 +84,10 @@ class _Sides:
     async def round(self) -> tuple[Side, Side]:
         for wallet in self._wallets[1:]:
             await self._lane("pause", wallet, "--reason", "the benchmark measures one wallet")
-        one = await self._side("one wallet")
+        single = await self._side("one wallet")
         for wallet in self._wallets[1:]:
             await self._lane("resume", wallet)
-        return one, await self._side(f"{WALLETS} wallets")
+        return single, await self._side(f"{WALLETS} wallets")
 
     async def _side(self, name: str) -> Side:
         plan = Plan(
@@ -125,12 +127,12 @@ class _Sides:
 
 
 def _ratio(measured: list[tuple[Side, Side]]) -> Ratio:
-    one, all_ = sorted(measured, key=lambda round_: round_[1].per_second)[len(measured) // 2]
+    single, fleet = sorted(measured, key=lambda round_: round_[1].per_second)[len(measured) // 2]
     return Ratio(
         name=f"relayed calls with {WALLETS} wallets ÷ with one, {MAX_IN_FLIGHT} in flight each",
-        rounds=tuple(all_.per_second / one.per_second for one, all_ in measured),
-        figures=f"{all_.per_second:,.0f} ÷ {one.per_second:,.0f} a second; "
-        f"{all_.per_block:,.0f} and {one.per_block:,.0f} a block",
+        rounds=tuple(fleet.per_second / single.per_second for single, fleet in measured),
+        figures=f"{fleet.per_second:,.0f} ÷ {single.per_second:,.0f} a second; "
+        f"{fleet.per_block:,.0f} and {single.per_block:,.0f} a block",
         must=6,
         aim=7.5,
     )
