@@ -106,11 +106,12 @@ class Instance:
 
 
 @asynccontextmanager
-async def started(folder: Path) -> AsyncIterator[Instance]:
+async def started(folder: Path, *options: str) -> AsyncIterator[Instance]:
+    """`ltzd dev` with these options more."""
     data_dir, log = folder / "ltzd", folder / "ltzd.log"
     port = free_port()
     arguments = ["-m", "ltzd", "dev", "--data-dir", str(data_dir), "--port", str(port)]
-    arguments += ["--admin-port", str(free_port())]
+    arguments += ["--admin-port", str(free_port()), *options]
     async with (
         _anvil(folder) as (anvil, rpc_url),
         running([*arguments, "--rpc-url", rpc_url], log) as process,

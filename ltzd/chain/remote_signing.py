@@ -2,7 +2,7 @@
 
 The service gets the bytes to sign and returns r and s alone; the transaction is put together here.
 So a service that lies can refuse to sign, but cannot have anything published that was not asked for
-(docs/signers.md).
+(decision 0032).
 """
 
 import asyncio

@@ -39,6 +39,16 @@ def resolve_chain_target(data_dir: Path, config: Path | None) -> ChainTarget:
     )
 
 
+def node_urls(data_dir: Path, config: Path | None) -> tuple[str, ...]:
+    """The nodes of the settings file if `config` is given, else the dev instance's.
+
+    Raises Misconfigured.
+    """
+    if config is None:
+        return (dev_json.read_chain(data_dir).rpc_url,)
+    return read_settings(config).node.plain_urls()
+
+
 def _of_dev(data_dir: Path) -> ChainTarget:
     chain = dev_json.read_chain(data_dir)
     contracts = OfferContracts(

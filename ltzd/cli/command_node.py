@@ -1,18 +1,64 @@
-"""The node that one command works with: the first of the settings' nodes that answers.
+"""The nodes that one command works with.
 
-A command makes all its requests to this node, so that they see one view of the chain.
+Most commands make all requests to the first node that answers, so that they see one view of the
+chain. A command that compares asks all nodes.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
 
 from ltzd.chain.node.client import RpcClient, node_name
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.node.rpc import RpcPolicy
 from ltzd.errors import NodeUnavailable
+from ltzd.values import Hash32
 
 _ANSWER_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class AnsweringNodes:
+    """The nodes that answer, by name, and what is wrong with the others."""
+
+    nodes: tuple[tuple[str, Node], ...]
+    faults: tuple[str, ...]
+
+
+@asynccontextmanager
+async def answering_nodes(
+    urls: Sequence[str], chain_id: int, genesis: Hash32
+) -> AsyncIterator[AnsweringNodes]:
+    """Opens all nodes of the chain that answer. Raises NodeUnavailable if none does."""
+    async with AsyncExitStack() as stack:
+        nodes, faults = [], []
+        for url in urls:
+            name = node_name(url)
+            rpc = await stack.enter_async_context(
+                open_rpc(url, RpcPolicy(timeout_seconds=_ANSWER_SECONDS))
+            )
+            try:
+                fault = await _foreign_chain(Node(rpc), chain_id, genesis)
+            except NodeUnavailable as error:
+                fault = error.message
+            if fault is None:
+                nodes.append((name, Node(rpc)))
+            else:
+                faults.append(f"{name}: {fault}")
+        if not nodes:
+            raise NodeUnavailable(f"No node answers ({'; '.join(faults)})")
+        yield AnsweringNodes(tuple(nodes), tuple(faults))
+
+
+async def _foreign_chain(node: Node, chain_id: int, genesis: Hash32) -> str | None:
+    """Why the node is not of the database's chain, or None."""
+    if await node.chain_id() != chain_id:
+        return f"it is on another chain than the database's, {chain_id}"
+    block = await node.block(0)
+    if block is not None and block.hash != genesis:
+        return "its chain has another first block than the database's"
+    return None
 
 
 @asynccontextmanager

@@ -19,6 +19,7 @@ from ltzd.cli.key import commands as key_commands
 from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
+from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
@@ -55,6 +56,7 @@ app.add_typer(wallets_commands.app, name="wallets")
 app.add_typer(key_commands.app, name="key")
 app.add_typer(lane_commands.app, name="lane")
 app.add_typer(tx_commands.app, name="tx")
+app.add_typer(restore_commands.app, name="restore")
 app.command()(deploy_command.deploy)
 app.command()(books_command.books)
 app.command()(sign.sign)

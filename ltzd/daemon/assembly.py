@@ -55,7 +55,7 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
-from ltzd.store import database
+from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
 from ltzd.store.encryption.sealing import Sealer
@@ -102,19 +102,28 @@ class Daemon:
 
 @asynccontextmanager
 async def open_daemon(
-    settings: Settings, *, is_dev: bool = False, event_policy: EventPolicy = DEFAULT_POLICY
+    settings: Settings,
+    *,
+    is_dev: bool = False,
+    must_be_durable: bool = False,
+    event_policy: EventPolicy = DEFAULT_POLICY,
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
-    With `is_dev` outgoing requests may go to this machine.
+    With `is_dev` outgoing requests may go to this machine. With `must_be_durable` a PostgreSQL that
+    may lose confirmed commits is refused.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
+    if must_be_durable:
+        await durability.require_at_start(url)
     await database.migrate(url)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
-            open_role_pools(url, settings.roles, settings.database.policy())
+            open_role_pools(
+                url, settings.roles, settings.database.policy(), must_be_durable=must_be_durable
+            )
         )
         await _warn_of_few_connections(pools.admin, settings)
         pool = pools.http

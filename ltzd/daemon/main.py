@@ -51,7 +51,7 @@ def run(settings: Settings) -> None:
 async def _until_signal(settings: Settings, certificates: Certificates) -> None:
     stop = asyncio.Event()
     stop_on_signals(stop, on_hangup=certificates.renew)
-    await run_roles(settings, stop, certificates=certificates)
+    await run_roles(settings, stop, must_be_durable=True, certificates=certificates)
 
 
 @contextmanager
@@ -85,6 +85,7 @@ async def run_roles(
     stop: asyncio.Event,
     *,
     is_dev: bool = False,
+    must_be_durable: bool = False,
     on_ready: Callable[[], None] = lambda: None,
     certificates: Certificates = NO_CERTIFICATES,
 ) -> None:
@@ -93,7 +94,7 @@ async def run_roles(
     `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
-    async with open_daemon(settings, is_dev=is_dev) as daemon:
+    async with open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon:
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in _loops(daemon)]

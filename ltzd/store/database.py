@@ -11,8 +11,9 @@ A connection whose packets are acknowledged but not answered is the caller's to 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
 
@@ -121,6 +122,13 @@ async def _prepare(connection: Connection) -> None:
     )
 
 
+async def _prepare_and_check(
+    check: Callable[[Connection], Awaitable[None]], connection: Connection
+) -> None:
+    await _prepare(connection)
+    await check(connection)
+
+
 async def _leave_as_is(_connection: Connection) -> None:
     """No reset: ltzd leaves no state in a pooled session."""
 
@@ -200,11 +208,13 @@ async def open_pool(
     open_at_start: int = 2,
     wait_seconds: float = _COMMAND_SECONDS,
     settings: Mapping[str, str] | None = None,
+    check: Callable[[Connection], Awaitable[None]] | None = None,
 ) -> Pool:
     """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
     It may grow up to `ceiling`.
 
+    `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
     URL; neither if `open_at_start` is 0.
     """
@@ -215,7 +225,7 @@ async def open_pool(
         limit=size,
         min_size=min(open_at_start, size),
         max_size=max(size, ceiling or 0),
-        init=_prepare,
+        init=_prepare if check is None else partial(_prepare_and_check, check),
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,

@@ -10,10 +10,10 @@ from dataclasses import dataclass, fields
 
 from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy
-from ltzd.store import database
+from ltzd.store import database, durability
 from ltzd.store.database import Pool
 
-_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
+SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 """A process that is frozen in the middle of a database transaction loses it, and its locks, as
 soon as its leases."""
 _MOST_OF_OPERATOR = 1_000
@@ -40,12 +40,13 @@ class RolePools:
 
 @asynccontextmanager
 async def open_role_pools(
-    url: str, roles: Collection[str], policy: PoolPolicy
+    url: str, roles: Collection[str], policy: PoolPolicy, *, must_be_durable: bool = False
 ) -> AsyncIterator[RolePools]:
     """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
 
     At the end of the block the connections are dropped at once: every loop has ended, and a lost
-    server must not delay the end. Raises DatabaseUnavailable, Misconfigured.
+    server must not delay the end. With `must_be_durable` no session is used whose commits a
+    crash of the server may lose. Raises DatabaseUnavailable, Misconfigured.
     """
 
     async def opened(
@@ -58,7 +59,8 @@ async def open_role_pools(
             ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
-            settings=_SETTINGS,
+            settings=SESSION_SETTINGS,
+            check=durability.require if must_be_durable else None,
         )
 
     pools = RolePools(

@@ -125,7 +125,7 @@ class WakeupHub:
                     async with asyncio.timeout(self._check_seconds):
                         await closed.wait()
                 async with asyncio.timeout(self._check_seconds):
-                    await connection.execute("")
+                    await connection.execute("SELECT 1")
         finally:
             if not connection.is_closed():
                 connection.terminate()

@@ -15,11 +15,13 @@ import pytest
 import pytest_asyncio
 
 from ltzd.dev.services.ports import free_port
+from ltzd.store.database import migrate
 from ltzd.values import checksummed
 from tests.support.certificates import a_pair, served_at, trusting
 from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT, FakeNode
 from tests.support.commands import ltzd_apart
 from tests.support.secret_files import write_secret
+from tests.support.services.postgres import Databases, a_postgres
 from tests.support.surfaces.event_surface import a_served_node
 from tests.support.waiting import until
 
@@ -115,6 +117,13 @@ class Deployment:
             if started.returncode is None:
                 started.kill()
                 await started.wait()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def databases() -> AsyncIterator[Databases]:
+    """A server that loses nothing in a power failure: `ltzd run` refuses another one."""
+    async with a_postgres(prepare=migrate, settings={}) as databases:
+        yield databases
 
 
 @pytest_asyncio.fixture

@@ -9,7 +9,7 @@ import typer
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
 
 app = typer.Typer(
-    help="The lanes that sign with the operator's wallets: list, pause, resume.",
+    help="The lanes that sign with the operator's wallets: list, adopt, pause, resume.",
     no_args_is_help=True,
 )
 
@@ -40,6 +40,30 @@ def list_(
     target = resolve_target(data_dir, config)
     urls = () if offline else lane_views.node_urls(data_dir, config)
     lane_views.list_lanes(target, kind, urls, as_json=as_json)
+
+
+@app.command()
+def adopt(
+    wallet: Annotated[str, typer.Argument(help="The wallet.", metavar="0x…")],
+    kind: OfKind = None,
+    is_confirmed: Annotated[
+        bool, typer.Option("--yes", help="Nothing else uses the wallet: do not ask.")
+    ] = False,
+    watch_seconds: Annotated[
+        float, typer.Option(min=0, help="Watch so long whether something else still signs.")
+    ] = 3.0,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Let a stopped lane continue behind all that its wallet has signed elsewhere."""
+    from ltzd.cli.chain_targets import node_urls
+    from ltzd.cli.lane import adopt as lane_adopt
+    from ltzd.cli.targets import resolve_target
+
+    adoption = lane_adopt.Adoption(wallet, kind, is_confirmed, watch_seconds)
+    urls = node_urls(data_dir, config)
+    lane_adopt.adopt(resolve_target(data_dir, config), urls, adoption, as_json=as_json)
 
 
 @app.command()

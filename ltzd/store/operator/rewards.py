@@ -15,9 +15,6 @@ from ltzd.values import ZERO_ADDRESS, Address, Hash32
 BRANDS_AT_ONCE = 100
 """Brands in one answer of `queued`: as many as one mint has rewards."""
 
-CLAIMED_FOR_SECONDS = 15.0
-"""A lane's claims count for so long after its last report; it reports every ten seconds."""
-
 _BEHIND_ALL = b"\xff" * 21
 """Greater than every address in a comparison of bytes."""
 
@@ -58,7 +55,7 @@ async def queued(
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
     reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
     limit's capacity and rewards that a lane other than `lane` has claimed are left out. The caller
-    claims the rewards that it mints.
+    claims the rewards that it mints. A claim counts while its lane has a lease.
 
     Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
@@ -73,7 +70,7 @@ def queue_parameters(
 ) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
     claim = b"" if lane is None else lane.claim
-    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim, CLAIMED_FOR_SECONDS
+    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim
 
 
 # The brands are read by key, from each brand to the next, and of each brand only the rewards that
@@ -90,8 +87,9 @@ WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
 ), busy AS MATERIALIZED (
   SELECT wallet || int8send(epoch) AS claim
-    FROM lanes
-   WHERE kind = 'mint' AND served_at > now() - make_interval(secs => $7)
+    FROM lanes l
+    JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+   WHERE l.kind = 'mint' AND leases.expires_at > now()
      AND wallet || int8send(epoch) <> $6
 ), turn (brand_id, laps, place, is_paused) AS (
   SELECT $2::bytea, 0, 0, true
@@ -188,8 +186,9 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
           SELECT set_config('synchronous_commit', 'off', true) AS is_off
         ), busy AS MATERIALIZED (
           SELECT wallet || int8send(epoch) AS claim
-            FROM lanes
-           WHERE kind = 'mint' AND served_at > now() - make_interval(secs => $3)
+            FROM lanes l
+            JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+           WHERE l.kind = 'mint' AND leases.expires_at > now()
              AND wallet || int8send(epoch) <> $2
         ), due AS MATERIALIZED (
           SELECT id
@@ -209,7 +208,6 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
         """,
         list(rewards),
         lane.claim,
-        CLAIMED_FOR_SECONDS,
     )
     return {row[0] for row in rows}
 

@@ -9,6 +9,7 @@ from ltzd.errors import LaneLost
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, rewards, transactions
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.transactions import RewardsTaken
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT
 from tests.support.rows.core import (
@@ -27,8 +28,25 @@ async def another_lane(pool: Pool, number: int = 1) -> Lane:
     async with transaction(pool) as connection:
         await lanes.create_counter(connection, CHAIN_ID, LTZ_AT, 256)
         lane = await lanes.begin_term(connection, CHAIN_ID, a_wallet(number), "mint", 0)
-        await lanes.report_working(connection, lane)
+    await lease(pool, lane, seconds=60)
     return lane
+
+
+async def lease(pool: Pool, lane: Lane, seconds: float) -> None:
+    """Gives the lane a lease that ends in so many seconds."""
+    await value(
+        pool,
+        """
+        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
+                            expires_at)
+        VALUES ($1, gen_random_uuid(), 'a test', 1, now(), now(), now(),
+                now() + make_interval(secs => $2))
+            ON CONFLICT (name) DO UPDATE SET expires_at = excluded.expires_at
+     RETURNING 1
+        """,
+        lane_lease(lane.chain_id, lane.wallet),
+        seconds,
+    )
 
 
 async def queued(pool: Pool, lane: Lane | None = None, limit: int = 100) -> list[UUID]:
@@ -119,22 +137,14 @@ async def test_a_new_term_ends_the_claims_of_the_old_one(pool: Pool) -> None:
     assert await claim(pool, first, ids) == set()
 
 
-async def test_the_claims_of_a_lane_that_is_no_longer_served_are_free(pool: Pool) -> None:
+async def test_the_claims_of_a_lane_without_a_lease_are_free(pool: Pool) -> None:
     ids = await queue_rewards(pool, 1)
     first, second = await another_lane(pool, 1), await another_lane(pool, 2)
     await claim(pool, first, ids)
     assert await queued(pool, second) == []
-    await no_longer_served(pool, first)
+    await lease(pool, first, seconds=-1)
     assert await queued(pool, second) == ids
     assert await claim(pool, second, ids) == set(ids)
-
-
-async def no_longer_served(pool: Pool, lane: Lane) -> None:
-    await value(
-        pool,
-        "UPDATE lanes SET served_at = now() - interval '1 minute' WHERE wallet = $1 RETURNING 1",
-        lane.wallet,
-    )
 
 
 async def test_storing_a_mint_ends_its_claims(pool: Pool) -> None:
@@ -155,8 +165,9 @@ async def test_a_frozen_lane_stores_no_mint_of_rewards_that_another_lane_has_cla
     """The lane's term is not over, since no other process serves its wallet."""
     ids = await queue_rewards(pool, 2)
     frozen, other = await a_lane(pool), await another_lane(pool)
+    await lease(pool, frozen, seconds=60)
     await claim(pool, frozen, ids)
-    await no_longer_served(pool, frozen)
+    await lease(pool, frozen, seconds=-1)
     assert await claim(pool, other, ids[:1]) == {ids[0]}
     async with session(pool) as connection:
         with pytest.raises(RewardsTaken):

@@ -65,13 +65,18 @@ class Databases:
 
 
 @asynccontextmanager
-async def a_postgres(prepare: Callable[[str], Awaitable[None]]) -> AsyncIterator[Databases]:
+async def a_postgres(
+    prepare: Callable[[str], Awaitable[None]],
+    settings: dict[str, str] | None = None,
+) -> AsyncIterator[Databases]:
     """Runs a server for one test run; `prepare` migrates the database that is the others' template.
 
+    The server survives no power failure, unless it has other `settings` ({} for dev mode's).
     `prepare` must leave no connection open: PostgreSQL copies only a database without clients.
     """
     async with a_data_directory() as folder:
-        server = await postgres.start(folder, postgres.UNSAFE_BUT_FAST)
+        settings = postgres.UNSAFE_BUT_FAST if settings is None else settings
+        server = await postgres.start(folder, settings)
         databases = Databases(server.url)
         await databases.make_template(prepare)
         yield databases

@@ -1,0 +1,130 @@
+"""`ltzd lane adopt`: lets a lane continue behind all that its wallet has signed elsewhere."""
+
+import asyncio
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ltzd.cli.command_node import answering_nodes
+from ltzd.cli.output import print_json, print_message
+from ltzd.cli.targets import Target, open_connection
+from ltzd.errors import Misconfigured, Refused
+from ltzd.operator import restoring
+from ltzd.operator.restoring import WalletComparison
+from ltzd.store.database import Connection
+from ltzd.store.operator import wallets
+from ltzd.values import Address, address_of, checksummed
+
+
+@dataclass(frozen=True, slots=True)
+class Adoption:
+    """`is_confirmed` skips the question; the wallet is watched for `watch_seconds` first."""
+
+    wallet: str
+    kind: str | None
+    is_confirmed: bool
+    watch_seconds: float
+
+    def address(self) -> Address:
+        """Raises Misconfigured."""
+        try:
+            return address_of(self.wallet)
+        except ValueError as error:
+            raise Misconfigured(f"{self.wallet!r} is not a wallet's address: {error}.") from error
+
+
+def adopt(target: Target, urls: Sequence[str], adoption: Adoption, *, as_json: bool) -> None:
+    """Raises Refused, and changes nothing, if the wallet is in use or needs no adoption."""
+    done = asyncio.run(_adopt(target, urls, adoption))
+    if as_json:
+        print_json(done)
+    else:
+        print(*_lines(done), sep="\n", flush=True)
+
+
+async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dict[str, Any]:
+    wallet = adoption.address()
+    async with open_connection(target, "lane adopt") as connection:
+        chain = await restoring.followed_chain(connection)
+        async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
+            for fault in answering.faults:
+                print_message(f"Not asked: {fault}")
+            nodes = answering.nodes
+            _, first = await restoring.look_at(connection, nodes, wallet)
+            kind = await _kind(connection, chain.chain_id, first, adoption.kind)
+            if first.record is not None and not first.must_resume:
+                raise Refused(
+                    f"The database knows all that {checksummed(wallet)} has signed: nothing to "
+                    "adopt, and nothing changed."
+                )
+            await asyncio.sleep(adoption.watch_seconds)
+            _, lane = await restoring.look_at(connection, nodes, wallet)
+            if lane.nonce != first.nonce:
+                raise Refused(
+                    f"{checksummed(wallet)} has just signed again (nonce {lane.nonce - 1}): stop "
+                    "the other program first. Nothing changed."
+                )
+            _confirm(lane, kind, is_confirmed=adoption.is_confirmed)
+            raised_to = await restoring.adopt(connection, nodes, chain, lane, kind)
+            await wallets.add(connection, chain.chain_id, wallet, kind)
+    return {
+        "wallet": checksummed(wallet),
+        "kind": kind,
+        "wasKnown": lane.record is not None,
+        "nonce": lane.nonce,
+        "referencesFrom": raised_to,
+    }
+
+
+async def _kind(
+    connection: Connection, chain_id: int, lane: WalletComparison, asked: str | None
+) -> str:
+    """The lane's kind; of an unknown wallet the registry's, or the one of `--kind`."""
+    row = await wallets.find(connection, chain_id, lane.wallet)
+    known = lane.record.kind if lane.record is not None else (row and row.kind)
+    if known is None and asked is None:
+        raise Misconfigured(
+            f"This database has not seen {checksummed(lane.wallet)} yet: start ltzd with its key, "
+            "or give --kind."
+        )
+    if known is not None and asked is not None and asked != known:
+        raise Misconfigured(f"{checksummed(lane.wallet)} is a {known} wallet here, not {asked}.")
+    kind = known or asked
+    assert kind is not None
+    return kind
+
+
+def _confirm(lane: WalletComparison, kind: str, *, is_confirmed: bool) -> None:
+    """Ask whether nothing else uses the wallet. Raises Refused."""
+    if is_confirmed:
+        return
+    used = max(history.used for history in lane.histories)
+    print_message(
+        f"The {kind} wallet {checksummed(lane.wallet)} has used {used} nonces on chain, and the "
+        f"next free one is {lane.nonce}."
+    )
+    print_message(
+        "If another ltzd or another program still signs with its key, both will fail: stop it for "
+        "good first. What it has accepted stays in its own database."
+    )
+    if not sys.stdin.isatty():
+        raise Refused("Give --yes to confirm that nothing else uses the wallet. Nothing changed.")
+    print("Does nothing else use the wallet? Type yes: ", end="", file=sys.stderr, flush=True)
+    if sys.stdin.readline().strip().lower() != "yes":
+        raise Refused("Not confirmed: nothing changed.")
+
+
+def _lines(done: dict[str, Any]) -> Iterator[str]:
+    yield (
+        f"The {done['kind']} wallet {done['wallet']} is adopted: its lane continues at nonce "
+        f"{done['nonce']}."
+    )
+    if done["referencesFrom"] is not None:
+        yield f"References continue at {done['referencesFrom']}."
+    yield (
+        "The lane signs once all nonces below are used on chain, the index has read the blocks of "
+        "that moment, and ten seconds have passed; nothing needs a restart."
+    )
+    if done["kind"] == "mint":
+        yield "If rewards are left over whose references are taken: ltzd restore check."

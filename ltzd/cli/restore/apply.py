@@ -1,0 +1,31 @@
+"""`ltzd restore apply`: makes the database fit the chain, and says what happens next."""
+
+import asyncio
+from collections.abc import Sequence
+
+from ltzd.cli.command_node import answering_nodes
+from ltzd.cli.output import print_json, print_message
+from ltzd.cli.restore import views as restore_views
+from ltzd.cli.targets import Target, open_connection
+from ltzd.operator import restoring
+from ltzd.operator.restoring import Applied, Comparison
+
+
+def apply(target: Target, urls: Sequence[str], *, as_json: bool) -> None:
+    """Raises Refused, before any change, if a wallet's pool has a gap."""
+    before, applied, after = asyncio.run(_apply(target, urls))
+    if as_json:
+        print_json(restore_views.applied_object(applied, after))
+    else:
+        print(*restore_views.applied_lines(before, applied, after), sep="\n", flush=True)
+
+
+async def _apply(target: Target, urls: Sequence[str]) -> tuple[Comparison, Applied, Comparison]:
+    async with open_connection(target, "restore apply") as connection:
+        chain = await restoring.followed_chain(connection)
+        async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
+            for fault in answering.faults:
+                print_message(f"Not asked: {fault}")
+            before = await restoring.compare(connection, answering.nodes)
+            applied = await restoring.apply(connection, before)
+            return before, applied, await restoring.compare(connection, answering.nodes)

@@ -1,0 +1,177 @@
+"""Shows comparisons of `ltzd restore` as text or as JSON."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ltzd.operator.restoring import Applied, Comparison, WalletComparison
+from ltzd.rules.operator import wallet_history
+from ltzd.values import checksummed, hex_of
+
+_WAITING = (
+    "A lane signs nothing new before all nonces below that one are used on chain, the index has "
+    "read the blocks of that moment, and ten seconds have passed (`comparing` in `ltzd status`)."
+)
+
+
+def as_object(found: Comparison) -> dict[str, Any]:
+    mints = found.mints
+    return {
+        "mustApply": found.must_apply,
+        "chainId": found.chain.chain_id,
+        "ltz": hex_of(found.chain.ltz),
+        "index": {"cursor": found.cursor, "head": found.head},
+        "references": {
+            "next": found.next_seq,
+            "freeFrom": found.free_seq if found.is_counter_behind else found.next_seq,
+            "isBehind": found.is_counter_behind,
+        },
+        "lanes": list(map(_lane_object, found.lanes)),
+        "rewards": {
+            "waitingWithoutReference": found.waiting,
+            "mintedButQueued": mints.unlinked,
+            "referenceTaken": mints.taken,
+        },
+        "unknownMints": {"count": mints.unknown, "ltz": mints.unknown_ltz},
+    }
+
+
+def _lane_object(lane: WalletComparison) -> dict[str, Any]:
+    record = lane.record
+    return {
+        "wallet": checksummed(lane.wallet),
+        "kind": record and record.kind,
+        "mustResume": lane.must_resume,
+        "isAhead": lane.is_ahead,
+        "nextNonce": record and record.next_nonce,
+        "continueAt": lane.nonce if lane.must_resume else None,
+        "behindGap": lane.behind_gap,
+        "inFlight": 0 if record is None else len(record.in_flight),
+        "foreignUse": record and record.foreign_use,
+        "nodes": [
+            {
+                "name": history.name,
+                "head": history.head,
+                "used": history.used,
+                "pending": history.pending,
+                "pooled": history.pooled,
+            }
+            for history in lane.histories
+        ],
+    }
+
+
+def lines(found: Comparison) -> Iterator[str]:
+    yield (
+        f"Chain {found.chain.chain_id}, LTZ {checksummed(found.chain.ltz)}: the index has read "
+        f"block {found.cursor}, the nodes' head is {found.head}."
+    )
+    if found.cursor < found.head:
+        yield (
+            f"  {found.head - found.cursor} blocks are not indexed yet: what they hold is not "
+            "counted below. The indexer reads them by itself."
+        )
+    for lane in found.lanes:
+        yield from _lane_lines(lane)
+    yield from _reference_lines(found)
+    yield from _reward_lines(found)
+    if found.must_apply:
+        yield "To do: ltzd restore apply. It may run beside ltzd, and may be repeated."
+        yield f"  {_WAITING}"
+    else:
+        yield "Nothing to do: the database knows all that its wallets have done."
+
+
+def _lane_lines(lane: WalletComparison) -> Iterator[str]:
+    record = lane.record
+    assert record is not None, "lanes of the database have a row"
+    yield (
+        f"The {record.kind} lane of {checksummed(lane.wallet)}: next nonce {record.next_nonce}, "
+        f"{len(record.in_flight)} transactions in flight."
+    )
+    for history in lane.histories:
+        pooled = f", {len(history.pooled)} in its pool" if history.pooled else ""
+        yield (
+            f"  {history.name}: {history.used} nonces used by block {history.head}, the next one "
+            f"with pending ones is {history.pending}{pooled}"
+        )
+    if lane.is_ahead:
+        highest = wallet_history.next_free(lane.histories)
+        yield (
+            f"  The chain knows nonces up to {highest - 1}, the database up to "
+            f"{record.next_nonce - 1}: commits are lost, or something else signs with the key."
+        )
+    if record.foreign_use is not None:
+        yield f"  Stopped, because something else signs with the key: {record.foreign_use}."
+    if lane.waits_in_vain:
+        yield (
+            f"  The lane waits for nonce {record.resumed_nonce - 1}, which no node has any more."
+        )
+    if lane.has_taken_references:
+        yield "  LTZ has used references that this lane would still give out."
+    if lane.behind_gap:
+        nonces = ", ".join(map(str, lane.behind_gap[:5]))
+        yield f"  In a pool, nonces {nonces} wait for nonce {lane.nonce}, which nobody has."
+    if lane.must_resume:
+        yield f"  `ltzd restore apply` lets it continue at nonce {lane.nonce}."
+
+
+def _reference_lines(found: Comparison) -> Iterator[str]:
+    if found.next_seq is None:
+        return
+    yield f"References: the database has given out those below {found.next_seq}."
+    if found.is_counter_behind:
+        yield (f"  LTZ has used later ones: `ltzd restore apply` continues at {found.free_seq}.")
+
+
+def _reward_lines(found: Comparison) -> Iterator[str]:
+    mints = found.mints
+    yield f"Rewards: {found.waiting} wait for their first transaction."
+    if mints.unlinked:
+        yield (f"  {mints.unlinked} of them are minted already: `ltzd restore apply` records that.")
+    if mints.taken:
+        yield (
+            f"  {mints.taken} hold references that other mints have used: `ltzd restore apply` "
+            "queues them again, for new references."
+        )
+    if mints.unknown:
+        yield (
+            f"  {mints.unknown} mints of {mints.unknown_ltz} LTZ belong to rewards that this "
+            "database does not know: their events are lost, and cannot be restored from the chain. "
+            "Inform the brands; `ltzd books` lists them as foreign_mint, and `ltzd books "
+            "acknowledge foreign_mint --all --reason TEXT` explains them."
+        )
+
+
+def applied_object(applied: Applied, after: Comparison) -> dict[str, Any]:
+    return {
+        "resumed": [
+            {"wallet": checksummed(record.wallet), "kind": record.kind, "nonce": nonce}
+            for record, nonce in applied.resumed
+        ],
+        "referencesFrom": applied.raised_to,
+        "recordedMints": applied.linked,
+        "requeued": applied.released,
+        "after": as_object(after),
+    }
+
+
+def applied_lines(before: Comparison, applied: Applied, after: Comparison) -> Iterator[str]:
+    if not before.must_apply:
+        yield "Nothing was to do, and nothing changed."
+        return
+    for record, nonce in applied.resumed:
+        yield (
+            f"The {record.kind} lane of {checksummed(record.wallet)} continues at nonce {nonce}; "
+            f"it was at {record.next_nonce}."
+        )
+    if applied.raised_to is not None:
+        yield f"References continue at {applied.raised_to}; they were at {before.next_seq}."
+    if applied.linked:
+        yield f"{applied.linked} queued rewards are recorded as minted."
+    if applied.released:
+        yield f"{applied.released} rewards are queued again, for new references."
+    if applied.resumed:
+        yield _WAITING
+        yield "Running processes follow within seconds; nothing needs a restart."
+    if after.must_apply:
+        yield "Something is left to do: see `ltzd restore check`."

@@ -1,0 +1,167 @@
+"""`ltzd restore` and `ltzd lane adopt` say what differs, and change only what they name."""
+
+import json
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ltzd.store.database import session
+from ltzd.values import checksummed, hex_of
+from tests.support.chain.fake_node import LTZ_AT, OTHERS_AT
+from tests.support.chain.mint_world import World, observer, stop_of, world
+from tests.support.commands import Outcome, ltzd
+from tests.support.rows.core import MINTER, pool, value
+from tests.support.secret_files import write_secret
+from tests.support.surfaces.event_surface import a_served_node
+
+__all__ = ["observer", "pool", "world"]
+
+WALLET = checksummed(MINTER.address)
+
+
+class Cli:
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+
+    async def __call__(self, *arguments: object) -> Outcome:
+        return await ltzd(*arguments, "--data-dir", self._data_dir)
+
+
+@pytest_asyncio.fixture
+async def cli(world: World, data_dir: Path) -> AsyncIterator[Cli]:
+    """The commands, with a dev instance's files that name the fake node."""
+    names = ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow")
+    async with a_served_node(world.node) as url:
+        content = json.loads((data_dir / "dev.json").read_text()) | {
+            "rpcUrl": url,
+            "contracts": dict(zip(names, map(hex_of, (LTZ_AT, *OTHERS_AT)), strict=True)),
+        }
+        write_secret(data_dir / "dev.json", json.dumps(content))
+        yield Cli(data_dir)
+
+
+async def lose_the_last_commits(world: World) -> None:
+    async with session(world.observer) as connection, connection.transaction():
+        await connection.execute("UPDATE rewards SET transaction_id = NULL, seq = NULL")
+        await connection.execute("DELETE FROM attempts")
+        await connection.execute("DELETE FROM transactions")
+        await connection.execute("UPDATE lanes SET next_nonce = 0, next_seq = NULL, end_seq = NULL")
+        await connection.execute("UPDATE reference_counters SET next_seq = 0")
+
+
+async def rows(world: World) -> str:
+    """Everything that `ltzd restore` could change."""
+    text: str = await value(
+        world.observer,
+        """
+        SELECT (SELECT json_agg(l ORDER BY l.wallet) FROM lanes l)::text
+               || (SELECT json_agg(r ORDER BY r.position) FROM rewards r)::text
+               || (SELECT json_agg(c) FROM reference_counters c)::text
+        """,
+    )
+    return text
+
+
+async def test_a_database_that_fits_needs_nothing(world: World, cli: Cli) -> None:
+    world.node.mines_at_once = True
+    await world.queue(2)
+    async with world.serving():
+        await world.minted()
+        done = await cli("restore", "check")
+        assert done.code == 0, done.err
+        assert "Nothing to do" in done.out
+        done = await cli("restore", "apply")
+        assert "nothing changed" in done.out
+        report = (await cli("restore", "check", "--json")).json
+    assert report["mustApply"] is False
+    assert [lane["wallet"] for lane in report["lanes"]] == [WALLET]
+
+
+async def test_a_check_tells_what_was_lost_and_changes_nothing(world: World, cli: Cli) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    world.node.mine()
+    await world.minted()
+    await lose_the_last_commits(world)
+    await value(world.observer, "DELETE FROM rewards WHERE ltz = -1 RETURNING 1")
+    before = await rows(world)
+    done = await cli("restore", "check")
+    assert done.code == 1
+    assert f"The mint lane of {WALLET}: next nonce 0" in done.out
+    assert "The chain knows nonces up to 0, the database up to -1" in done.out
+    assert "LTZ has used later ones: `ltzd restore apply` continues at 256" in done.out
+    assert "To do: ltzd restore apply" in done.out
+    assert await rows(world) == before
+
+
+async def test_apply_lets_a_restored_database_continue_and_says_so(world: World, cli: Cli) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    world.node.mine(takes_pool=True)
+    async with world.lane() as lane:
+        await stop_of(lane)
+        done = await cli("restore", "apply")
+        assert f"The mint lane of {WALLET} continues at nonce 1; it was at 0." in done.out
+        assert "References continue at 256; they were at 0." in done.out
+        assert "nothing needs a restart" in done.out
+    done = await cli("restore", "apply", "--json")
+    assert done.json["resumed"] == []
+    world.node.mines_at_once = True
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+
+
+async def test_a_wallet_is_adopted_only_with_a_confirmation(world: World, cli: Cli) -> None:
+    world.node.use_nonce(MINTER)
+    adopt = ("lane", "adopt", WALLET, "--watch-seconds", 0)
+    done = await cli(*adopt)
+    assert done.code == 1
+    assert "has not seen" in done.err
+    done = await cli(*adopt, "--kind", "mint")
+    assert done.code == 1
+    assert "Give --yes" in done.err
+    assert await value(world.observer, "SELECT count(*) FROM lanes") == 0
+    done = await cli(*adopt, "--kind", "mint", "--yes")
+    assert done.code == 0, done.err
+    assert f"The mint wallet {WALLET} is adopted: its lane continues at nonce 1." in done.out
+    done = await cli(*adopt, "--yes")
+    assert done.code == 1
+    assert "nothing to adopt" in done.err
+    world.node.mines_at_once = True
+    await world.queue()
+    async with world.serving():
+        await world.minted()
+
+
+async def test_a_wallet_that_is_in_use_now_is_not_adopted(world: World, cli: Cli) -> None:
+    world.node.use_nonce(MINTER)
+    calls = world.node.call_counts
+
+    def sign_again() -> None:
+        world.node.use_nonce(MINTER)
+        assert calls["eth_getTransactionCount"]
+
+    world.node.before["txpool_contentFrom"] = lambda: world.node.before.update(
+        {"txpool_contentFrom": sign_again}
+    )
+    done = await cli("lane", "adopt", WALLET, "--kind", "mint", "--yes", "--watch-seconds", 0.1)
+    assert done.code == 1
+    assert "has just signed again" in done.err
+    assert await value(world.observer, "SELECT count(*) FROM lanes") == 0
+
+
+@pytest.mark.parametrize("command", [("restore", "check"), ("restore", "apply")])
+async def test_without_a_node_nothing_is_compared(
+    world: World, cli: Cli, command: tuple[str, str]
+) -> None:
+    world.node.is_down = True
+    done = await cli(*command)
+    assert done.code == 1
+    assert "No node answers" in done.err
