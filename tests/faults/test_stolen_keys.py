@@ -91,9 +91,9 @@ class Runbook:
 
 
 def _address(done: Outcome) -> str:
-    found = re.search(r"0x[0-9a-fA-F]{40}", done.out + done.err)
-    assert found is not None, done
-    return found[0]
+    address = re.search(r"0x[0-9a-fA-F]{40}", done.out + done.err)
+    assert address is not None, done
+    return address[0]
 
 
 def thief_of(instance: Instance, key: str) -> LocalAccount:
