@@ -434,6 +434,10 @@ HEAD_SOCKETS_OPEN = _gauge(
 HEAD_SOCKETS_LOST = _counter(
     "ltzd_chain_head_sockets_lost_total", "WebSockets for heads that were lost", "reason"
 )
+WRONG_SIGNATURES = _counter(
+    "ltzd_chain_wrong_signatures_total",
+    "Answers of signing services that were not the wallet's signature of the bytes asked for",
+)
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"
 )

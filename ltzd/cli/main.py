@@ -58,7 +58,7 @@ app.add_typer(lane_commands.app, name="lane")
 app.add_typer(tx_commands.app, name="tx")
 app.add_typer(restore_commands.app, name="restore")
 app.command()(deploy_command.deploy)
-app.command()(books_command.books)
+app.add_typer(books_command.app, name="books")
 app.command()(sign.sign)
 for offer in OFFERS:
     app.add_typer(offer_app(offer), name=offer.name)

@@ -140,6 +140,7 @@ def page(facts: dict[str, Any]) -> RenderableType:
     if facts["database"] == "connected":
         parts += _pauses(facts["lanes"])
         parts += [_progress(facts), _nodes(nodes), _lanes(facts["lanes"])]
+        parts.append(_leases(facts.get("leases", [])))
     else:
         parts.append(_nodes(nodes))
     return Group(*parts)
@@ -275,5 +276,25 @@ def _lanes(lanes: list[dict[str, Any]]) -> Table:
             str(lane["mined"]),
             "-" if lane["oldestSeconds"] is None else f"{lane['oldestSeconds']:.0f} s",
             "-" if lane["balanceWei"] is None else f"{int(lane['balanceWei']) / 10**18:.4f}",
+        )
+    return table
+
+
+def _leases(leases: list[dict[str, Any]]) -> RenderableType:
+    """The process that serves each lane and the chain; a standby takes over a lease in silence."""
+    if not leases:
+        return Group()
+    table = Table(
+        Column("lease", min_width=9),
+        *(Column(title, no_wrap=True) for title in ("holder", "for", "renewed")),
+        box=None,
+        padding=(0, 1),
+    )
+    for lease in leases:
+        table.add_row(
+            lease["name"],
+            lease["holder"],
+            f"{lease['heldSeconds']:.0f} s",
+            f"{lease['renewedSecondsAgo']:.1f} s ago",
         )
     return table

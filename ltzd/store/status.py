@@ -1,4 +1,4 @@
-"""The state of the tables for an operator: chain, lanes, queues and relays in flight.
+"""The state of the tables for an operator: chain, lanes, leases, queues and relays in flight.
 
 Cheap however large the tables grow, since it is read every second: only open rows are read, and the
 count of minted rewards becomes an estimate once it is large.
@@ -9,7 +9,9 @@ from datetime import datetime
 
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
+from ltzd.store.operator import leases
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
+from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
 
 _MEASURED_BLOCKS = 32
@@ -88,6 +90,7 @@ class StatusFacts:
     rewards: RewardFacts
     relays: RelayFacts
     events_last_minute: int
+    leases: tuple[LeaseFacts, ...] = ()
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -97,6 +100,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         rewards=await _rewards(connection),
         relays=await _relays(connection),
         events_last_minute=await _events_last_minute(connection),
+        leases=await leases.list_all(connection),
     )
 
 
