@@ -39,6 +39,7 @@ class LaneFacts:
     """`oldest_seconds` is the age of the oldest unsettled intent, or None without such an intent.
 
     `paused_for` is why the lane signs nothing, as reported by its holder within the last minute.
+    `by_hand_reason` is the reason of a person who has paused it.
     """
 
     wallet: Address
@@ -51,6 +52,7 @@ class LaneFacts:
     oldest_seconds: float | None
     paused_for: str | None = None
     paused_since: datetime | None = None
+    by_hand_reason: str | None = None
 
     @property
     def in_flight(self) -> int:
@@ -144,12 +146,14 @@ async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
                CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
                     THEN lanes.paused_for END,
                CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
-                    THEN lanes.paused_since END
+                    THEN lanes.paused_since END,
+               registered.pause_reason
           FROM lanes
+          LEFT JOIN operator_wallets AS registered USING (chain_id, wallet)
           LEFT JOIN transactions AS open
             ON open.chain_id = lanes.chain_id AND open.wallet = lanes.wallet
            AND open.state IN ('signed', 'published', 'mined')
-         GROUP BY lanes.chain_id, lanes.wallet
+         GROUP BY lanes.chain_id, lanes.wallet, registered.pause_reason
          ORDER BY lanes.kind, lanes.wallet
         """,
         SHOWN_FOR_SECONDS,

@@ -301,6 +301,7 @@ def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
         "stopped": None if state is None else state.stopped,
         "pausedFor": lane.paused_for,
         "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
+        "pausedByHandReason": lane.by_hand_reason,
         "epoch": lane.epoch,
         "nextNonce": lane.next_nonce,
         "signed": lane.signed,
