@@ -262,7 +262,7 @@ class PerkCharges:
         gas_limit = GAS_LIMIT + l1_costs.extra_gas(_CALL_BYTES)
         l1_fee_wei = l1_costs.max_fee_wei(_CALL_BYTES, gas_limit)
         max_cost_wei = gas_limit * await self._simulator.max_fee() + l1_fee_wei
-        wallet = perk_charges.wallet_of(request.token_id, await self._wallets.all())
+        wallet = perk_charges.wallet_of(request.token_id, await self._wallets.offered())
         async with transaction(self._pool) as connection:
             await redemptions.lock_token(connection, request.token_id)
             await _use_nonce(connection, request)
@@ -291,7 +291,7 @@ class PerkCharges:
         if before:
             return
         call = _call(request.token_id, token.holder, request.amount, left, bytes(32))
-        sender = await self._wallets.first()
+        sender = await self._wallets.sender()
         revert = await self._node.simulate_call(self._contract, call, sender, gas=GAS_LIMIT)
         if revert is None:
             return

@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from ltzd.cli.output import plain_text
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
@@ -139,6 +140,7 @@ def page(facts: dict[str, Any]) -> RenderableType:
     if facts["database"] == "connected":
         parts += _pauses(facts["lanes"])
         parts += [_progress(facts), _nodes(nodes), _lanes(facts["lanes"])]
+        parts.append(_leases(facts.get("leases", [])))
     else:
         parts.append(_nodes(nodes))
     return Group(*parts)
@@ -196,12 +198,17 @@ def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
     return [
         Text(
             f"  The {lane['kind']} lane is paused: {lane['pausedFor']}, "
-            f"since {lane['pausedSince']}",
+            f"since {lane['pausedSince']}{_person_reason(lane)}",
             style="yellow",
         )
         for lane in lanes
         if lane["pausedFor"] is not None
     ]
+
+
+def _person_reason(lane: dict[str, Any]) -> str:
+    reason = lane.get("pausedByHandReason")  # a server of an older version tells of no reason
+    return "" if reason is None else f" ({plain_text(reason)})"
 
 
 def _above_limit(count: int) -> str:
@@ -269,5 +276,25 @@ def _lanes(lanes: list[dict[str, Any]]) -> Table:
             str(lane["mined"]),
             "-" if lane["oldestSeconds"] is None else f"{lane['oldestSeconds']:.0f} s",
             "-" if lane["balanceWei"] is None else f"{int(lane['balanceWei']) / 10**18:.4f}",
+        )
+    return table
+
+
+def _leases(leases: list[dict[str, Any]]) -> RenderableType:
+    """The process that serves each lane and the chain; a standby takes over a lease in silence."""
+    if not leases:
+        return Group()
+    table = Table(
+        Column("lease", min_width=9),
+        *(Column(title, no_wrap=True) for title in ("holder", "for", "renewed")),
+        box=None,
+        padding=(0, 1),
+    )
+    for lease in leases:
+        table.add_row(
+            lease["name"],
+            lease["holder"],
+            f"{lease['heldSeconds']:.0f} s",
+            f"{lease['renewedSecondsAgo']:.1f} s ago",
         )
     return table

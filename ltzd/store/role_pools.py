@@ -13,7 +13,7 @@ from ltzd.rules.database_connections import PoolPolicy
 from ltzd.store import database, durability
 from ltzd.store.database import Pool
 
-_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
+SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 """A process that is frozen in the middle of a database transaction loses it, and its locks, as
 soon as its leases."""
 _MOST_OF_OPERATOR = 1_000
@@ -59,7 +59,7 @@ async def open_role_pools(
             ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
-            settings=_SETTINGS,
+            settings=SESSION_SETTINGS,
             check=durability.require if must_be_durable else None,
         )
 

@@ -11,8 +11,9 @@ import pytest_asyncio
 from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.operator import lanes, transactions, wallets
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import checksummed, hex_of
+from ltzd.values import checksummed
 from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.commands import Outcome, ltzd
 from tests.support.relays.lanes import RELAYER, a_relay_lane
@@ -48,7 +49,7 @@ class Lanes:
                                 expires_at)
             VALUES ($1, $2, 'host:7', 7, now(), now(), now(), now() + make_interval(secs => $3))
             """,
-            f"lane/{lane.chain_id}/{hex_of(lane.wallet)}",
+            lane_lease(lane.chain_id, lane.wallet),
             uuid4(),
             seconds,
         )

@@ -17,7 +17,7 @@ from ltzd.operator.retired.lane import NOT_SENT_BY_RETIRED, RetiredLane
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes
+from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.values import LTZ
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, minted_log, transfer_log
@@ -222,7 +222,7 @@ async def test_a_retired_wallet_is_not_shown_as_served_and_tells_its_reason(
     async with watching(world, RELAYER, "relay", IMPATIENT) as lane:
         await until(lambda: is_paused_for(world, "retired"))
         async with session(world.observer) as connection:
-            assert await lanes.list_served(connection, CHAIN_ID, "relay") == []
+            assert await wallets.list_served(connection, CHAIN_ID, "relay") == []
         await until(lambda: is_paused_for(world, "key_gone"))
         world.node.base_fee = GWEI
         await finished(lane, world)
@@ -522,7 +522,8 @@ async def test_a_thief_that_signs_mints_and_steals_references_changes_no_reward(
         "SELECT array_agg(state ORDER BY nonce) FROM transactions WHERE wallet = $1",
         MINTER.address,
     )
-    assert ended == ["displaced", "confirmed", "voided", "voided"]
+    assert ended[0] in {"displaced", "voided"}, "whichever is proven first"
+    assert ended[1:] == ["confirmed", "voided", "voided"]
 
 
 # --- two nodes ----------------------------------------------------------------------------------

@@ -21,9 +21,10 @@ from ltzd.store.brands import keys as brand_keys
 from ltzd.store.indexer import tokens
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.migrations import known_revisions, upgrades
-from ltzd.store.operator import lanes, rewards, transactions
+from ltzd.store.operator import lanes, rewards, transactions, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.leases import Leases
+from ltzd.store.operator.wallets import ServedWallet
 from ltzd.store.relayer import claims, gas_budgets, relays
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import LTZ, ZERO_ADDRESS, Address, Hash32, hash_of, reward_reference
@@ -142,10 +143,11 @@ async def test_lanes_and_their_transactions_continue_after_the_relay_migration(
     inclusion = Inclusion(5, Hash32(b"\x05" * 32), True, GasCost(Hash32(b"\x01" * 32), 40_000, 9))
     try:
         async with database.transaction(pool) as connection:
-            assert await lanes.list_served(connection, CHAIN, "mint") == []
+            assert await wallets.list_served(connection, CHAIN, "mint") == []
             lane = await lanes.begin_term(connection, CHAIN, Address(MINTER), "mint", 7)
             await lanes.report_working(connection, lane)
-            assert await lanes.list_served(connection, CHAIN, "mint") == [MINTER]
+            served = await wallets.list_served(connection, CHAIN, "mint")
+            assert served == [ServedWallet(Address(MINTER))]
             assert await lanes.next_nonce(connection, CHAIN, Address(MINTER)) == 1
 
             (flying,) = await transactions.in_flight(connection, lane)

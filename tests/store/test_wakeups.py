@@ -5,6 +5,7 @@ import asyncio
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.wakeups import BLOCKS, REWARDS, Wakeup, WakeupHub, notify
 from tests.support.rows.core import running, value
+from tests.support.services.silent_proxy import a_silent_proxy
 from tests.support.waiting import until
 
 LONG = 30.0
@@ -114,3 +115,34 @@ async def test_listening_retries_while_the_database_is_unavailable() -> None:
     async with running(hub.listen()) as (task,):
         await asyncio.wait([task], timeout=0.2)
         assert not task.done()
+
+
+async def test_a_connection_that_answers_its_checks_stays(database_url: str, pool: Pool) -> None:
+    hub = WakeupHub(database_url, check_seconds=0.05)
+    wakeup = hub.subscribe(BLOCKS)
+    async with running(hub.listen()):
+        await listening(pool, 1)
+        await seconds_until_woken(wakeup)
+        session_id = await value(pool, "SELECT pid FROM pg_stat_activity WHERE " + _LISTENS)
+        await value(pool, "SELECT pg_sleep(0.5)")
+        assert await value(pool, "SELECT pid FROM pg_stat_activity WHERE " + _LISTENS) == session_id
+        await notify_as(pool, "another process")
+        assert await seconds_until_woken(wakeup) < 5
+
+
+async def test_a_network_that_swallows_packets_is_noticed_and_another_connection_opened(
+    database_url: str, pool: Pool
+) -> None:
+    async with a_silent_proxy(database_url) as (network, through):
+        hub = WakeupHub(through, check_seconds=0.2)
+        wakeup = hub.subscribe(BLOCKS)
+        async with running(hub.listen()):
+            await listening(pool, 1)
+            await seconds_until_woken(wakeup)
+            network.swallow_present()
+            assert await seconds_until_woken(wakeup) < 5, "woken by the new connection"
+            await notify_as(pool, "another process")
+            assert await seconds_until_woken(wakeup) < 5
+
+
+_LISTENS = "application_name = 'ltzd wakeups' AND datname = current_database()"

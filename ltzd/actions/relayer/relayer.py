@@ -247,7 +247,7 @@ class Relayer:
             return await simulate(plan, SimulatedAt(view.node, view.head))
 
         async def at_head(node: Node) -> NewRelay:
-            plan = decoded.plan([], await self._wallets.all())
+            plan = await self._decide(decoded, [])
             return await simulate(plan, SimulatedAt(node))
 
         if decoded.required_views:
@@ -259,7 +259,11 @@ class Relayer:
             answers = await view.views(decoded.required_views)
         except RpcError as error:
             raise NodeUnavailable(f"eth_call: {error.message}") from error
-        return decoded.plan(answers, await self._wallets.all())
+        return await self._decide(decoded, answers)
+
+    async def _decide(self, decoded: DecodedRelay, answers: Sequence[bytes]) -> RelayPlan:
+        accepted, offered = await self._wallets.accepted(), await self._wallets.offered()
+        return decoded.plan(answers, accepted, offered)
 
     async def _simulate(
         self,
@@ -271,7 +275,7 @@ class Relayer:
         at: SimulatedAt,
     ) -> NewRelay:
         """Raises TransactionFailed for a call that would revert and has no idempotency key."""
-        sender = plan.wallet or await self._wallets.first()
+        sender = plan.wallet or await self._wallets.sender()
         new = NewRelay(
             plan=plan,
             gas_limit=0,

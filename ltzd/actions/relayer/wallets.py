@@ -6,32 +6,46 @@ Calls are simulated with one of them as the sender, and a permit may name one as
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import Unavailable
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes
+from ltzd.store.operator import wallets
+from ltzd.store.operator.wallets import ServedWallet
 from ltzd.values import Address
 
 KIND = "relay"
 
 
 class RelayWallets:
+    """As of a second ago."""
+
     def __init__(self, pool: Pool, chain_id: int) -> None:
         self._pool = pool
         self._chain_id = chain_id
-        self._wallets = CachedValue(self._read)
+        self._served = CachedValue(self._read)
 
     def prefetch(self) -> None:
-        """Start reading the wallets, for a call of `all` or `first` that will follow."""
-        self._wallets.prefetch()
+        """Start reading the wallets, for a call of another method that will follow."""
+        self._served.prefetch()
 
-    async def all(self) -> list[Address]:
-        return await self._wallets.get()
+    async def offered(self) -> list[Address]:
+        """The wallets that take new work: a new permit should name one of them."""
+        served = await self._served.get()
+        return [each.wallet for each in served if not each.is_draining and not each.is_paused]
 
-    async def first(self) -> Address:
-        """Raises Unavailable while no relay wallet is served."""
-        wallets = await self.all()
-        if not wallets:
+    async def accepted(self) -> list[Address]:
+        """The wallets that a relay may name: also a draining one, until it is retired, and a paused
+        one, which may resume.
+        """
+        return [each.wallet for each in await self._served.get()]
+
+    async def sender(self) -> Address:
+        """A wallet to simulate calls with: one that takes new work, or else one that may resume.
+
+        Raises Unavailable if there is neither.
+        """
+        served = [each for each in await self._served.get() if not each.is_draining]
+        if not served:
             raise Unavailable("No relay wallet is being served")
-        return wallets[0]
+        return min(served, key=lambda each: each.is_paused).wallet
 
-    async def _read(self) -> list[Address]:
+    async def _read(self) -> list[ServedWallet]:
         async with session(self._pool) as connection:
-            return await lanes.list_served(connection, self._chain_id, KIND)
+            return await wallets.list_served(connection, self._chain_id, KIND)

@@ -112,15 +112,22 @@ class DecodedRelay:
         """Views whose results `plan` needs."""
         return tuple(self._views().values())
 
-    def plan(self, results: Sequence[bytes], operators: Sequence[Address]) -> RelayPlan:
+    def plan(
+        self,
+        results: Sequence[bytes],
+        operators: Sequence[Address],
+        offered: Sequence[Address] | None = None,
+    ) -> RelayPlan:
         """Decides with `results`, which are in the order of `required_views`.
 
-        Raises ValidationFailed, and NodeUnavailable for a malformed result.
+        A permit for `transferFrom` may name any of the `operators`; a refusal names the `offered`
+        ones of them, by default all. Raises ValidationFailed, and NodeUnavailable for a malformed
+        result.
         """
         facts = self._decode_results(results)
         self._check_deal(facts)
         return RelayPlan(
-            wallet=self._wallet(operators),
+            wallet=self._wallet(operators, operators if offered is None else offered),
             data=self._data(facts),
             to=self.request.to,
             user=self.request.user,
@@ -174,14 +181,14 @@ class DecodedRelay:
         if self.request.user != (deal.user if principal is DealParty.USER else deal.business):
             raise _foreign(self.main, principal.value, self.request.user)
 
-    def _wallet(self, operators: Sequence[Address]) -> Address | None:
+    def _wallet(self, operators: Sequence[Address], offered: Sequence[Address]) -> Address | None:
         if self.main.row.role is not CallRole.SPENDING or self.permit is None:
             return None
         if self.permit.spender not in operators:
             raise ValidationFailed(
                 "The spender of a permit for transferFrom must be a wallet of the operator",
                 spender=checksummed(self.permit.spender),
-                allowed=[checksummed(operator) for operator in operators],
+                allowed=[checksummed(operator) for operator in offered],
             )
         return self.permit.spender
 

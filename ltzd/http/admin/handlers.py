@@ -27,6 +27,7 @@ from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
 from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
+from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
@@ -155,6 +156,8 @@ class AdminHandlers:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
+            for kind, count in facts.unserved.items():
+                telemetry.WALLETS_UNSERVED.labels(kind).set(count)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     def _measure_index(self, chain: ChainFacts | None) -> None:
@@ -238,6 +241,7 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
     return {
         "chain": None,
         "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
+        "leases": [_lease_status(lease) for lease in facts.leases],
         "rewards": _reward_status(facts.rewards),
         "relays": _relay_status(facts.relays),
         "eventsLastMinute": facts.events_last_minute,
@@ -297,6 +301,7 @@ def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
         "stopped": None if state is None else state.stopped,
         "pausedFor": lane.paused_for,
         "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
+        "pausedByHandReason": lane.by_hand_reason,
         "epoch": lane.epoch,
         "nextNonce": lane.next_nonce,
         "signed": lane.signed,
@@ -305,6 +310,15 @@ def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
         "inFlight": lane.in_flight,
         "oldestSeconds": _rounded(lane.oldest_seconds),
         "balanceWei": None if balance is None else str(balance),
+    }
+
+
+def _lease_status(lease: LeaseFacts) -> dict[str, Any]:
+    return {
+        "name": lease.name,
+        "holder": lease.process,
+        "heldSeconds": _rounded(lease.held_seconds),
+        "renewedSecondsAgo": _rounded(lease.renewed_seconds_ago),
     }
 
 

@@ -78,14 +78,14 @@ class AttemptSigning:
         self._under_way[tx.nonce] = _Signing(tx, task, reservation)
 
     async def finish(self, store: Store) -> tuple[int, list[OpenTransaction]]:
-        """Wait a moment for the signatures under way, and store the attempts that are signed.
+        """Wait a moment for new signatures under way, and store the attempts that are signed.
 
         Returns how many were stored, and the transactions whose signer failed. A signature is
         dropped if its transaction was settled, or has another attempt by now.
         """
-        if self._under_way:
-            tasks = [signing.task for signing in self._under_way.values()]
-            await asyncio.wait(tasks, timeout=_PATIENCE_SECONDS)
+        fresh = [each.task for nonce, each in self._under_way.items() if nonce not in self._late]
+        if fresh:
+            await asyncio.wait(fresh, timeout=_PATIENCE_SECONDS)
         stored, unsigned = 0, []
         for signing in list(self._under_way.values()):
             if not signing.task.done():

@@ -123,21 +123,6 @@ async def report_pause(connection: Connection, lane: Lane, paused_for: str) -> N
         raise LaneLost("Another process serves this lane")
 
 
-async def list_served(connection: Connection, chain_id: int, kind: str) -> list[Address]:
-    """Wallets whose lane was served within the last minute, the highest nonce first."""
-    rows = await connection.fetch(
-        """
-        SELECT wallet FROM lanes
-         WHERE chain_id = $1 AND kind = $2 AND served_at > now() - make_interval(secs => $3)
-         ORDER BY next_nonce DESC, wallet
-        """,
-        chain_id,
-        kind,
-        SHOWN_FOR_SECONDS,
-    )
-    return [Address(row[0]) for row in rows]
-
-
 async def count_working(connection: Connection, chain_id: int, kind: str) -> int:
     """How many lanes of this kind are served and have no reason to wait."""
     count: int = await connection.fetchval(

@@ -46,6 +46,30 @@ def indexer_lease(chain_id: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class LeaseFacts:
+    """A lease's row. `process` is the host's name and the process id of its holder."""
+
+    name: str
+    process: str
+    held_seconds: float
+    renewed_seconds_ago: float
+
+
+async def list_all(connection: Connection) -> tuple[LeaseFacts, ...]:
+    """All leases in the order of their names, with those that nobody has renewed or taken."""
+    rows = await connection.fetch(
+        """
+        SELECT name, process,
+               extract(epoch FROM clock_timestamp() - taken_at)::float8,
+               greatest(0, extract(epoch FROM clock_timestamp() - renewed_at))::float8
+          FROM leases
+         ORDER BY name
+        """
+    )
+    return tuple(LeaseFacts(*row) for row in rows)
+
+
+@dataclass(frozen=True, slots=True)
 class LeasePolicy:
     """The times of leases. Units: seconds.
 

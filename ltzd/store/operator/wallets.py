@@ -12,6 +12,7 @@ from typing import Any
 import asyncpg
 
 from ltzd.store.database import Connection
+from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.wakeups import WALLETS, notify
 from ltzd.values import Address
 
@@ -61,6 +62,45 @@ async def find(connection: Connection, chain_id: int, wallet: Address) -> Operat
         "SELECT * FROM operator_wallets WHERE chain_id = $1 AND wallet = $2", chain_id, wallet
     )
     return None if row is None else _wallet(row)
+
+
+@dataclass(frozen=True, slots=True)
+class ServedWallet:
+    """A wallet whose lane was served within the last minute, by any process.
+
+    A draining wallet signs what no other wallet can sign, and nothing else. A person has paused the
+    lane of a paused wallet.
+    """
+
+    wallet: Address
+    is_draining: bool = False
+    is_paused: bool = False
+
+
+async def list_served(connection: Connection, chain_id: int, kind: str) -> list[ServedWallet]:
+    """The served wallets that are not retired, the busiest first."""
+    rows = await connection.fetch(
+        """
+        SELECT l.wallet, coalesce(w.state, 'active') AS state, w.paused_at IS NOT NULL AS is_paused
+          FROM lanes l
+          LEFT JOIN operator_wallets w ON w.chain_id = l.chain_id AND w.wallet = l.wallet
+         WHERE l.chain_id = $1 AND l.kind = $2
+           AND l.served_at > now() - make_interval(secs => $3)
+           AND w.state IS DISTINCT FROM 'retired'
+         ORDER BY l.next_nonce DESC, l.wallet
+        """,
+        chain_id,
+        kind,
+        SHOWN_FOR_SECONDS,
+    )
+    return [
+        ServedWallet(
+            Address(row["wallet"]),
+            is_draining=row["state"] == WalletState.DRAINING.value,
+            is_paused=row["is_paused"],
+        )
+        for row in rows
+    ]
 
 
 async def retired_with_work(connection: Connection, chain_id: int) -> list[OperatorWallet]:

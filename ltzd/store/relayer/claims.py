@@ -1,9 +1,9 @@
 """Claims of queued relays by lanes, and the signed transactions that lanes store for them.
 
-A claim is a lane's short right to sign a relay: `relays.claimed_by` names the wallet. It is
-committed before the relay is signed, since the signer may be at the other end of a network, and it
-stays in the row once the relay is sent. A claim excludes no lane for good: the claim of a lane that
-is not alive may be taken over, and `store_signed` stores what the lane still holds and nothing
+A claim is a lane's short right to sign a relay: `relays.claimed_by` names the wallet. The lane
+commits its claims before it signs, since the signer may be at the other end of a network. The
+column stays as it is once the relay is sent. A claim excludes no lane for good: claims of a lane
+that is not alive may be taken over, and `store_signed` stores what the lane still holds and nothing
 else.
 
 The relays of one user are sent in the order of their ids, over all lanes: a lane takes a relay if
@@ -33,11 +33,12 @@ class ClaimedRelay:
     gas_limit: int
 
 
-# `other` has the other relay lanes. Claims of a lane that `is_alive` are respected. An earlier
-# relay holds back its user's later ones while the lane that has sent it `may_publish` it, or while
-# the lane whose wallet it names `may_sign` it. A retired wallet and a lane that was not served for
-# a minute hold back nothing. A lane that is paused for more than five seconds holds back nothing
-# that it has not signed.
+# `other` has the other relay lanes. Claims of a lane that `is_alive` are respected: its lease
+# (`leases.lane_lease`) has not expired, and its row was reported. An earlier relay holds back its
+# user's later ones while the lane that has sent it `may_publish` it, or while the lane whose wallet
+# it names `may_sign` it. A retired wallet and a lane that was not served for a minute hold back
+# nothing. A lane that is paused for more than five seconds holds back nothing that it has not
+# signed.
 # `locked` leaves out what another lane holds or has to send first, as of the statement's beginning.
 # Another lane may have taken a relay since: SKIP LOCKED, or the second look at a row that has
 # changed, leaves that relay out. `chosen` then leaves out its user's later relays. No other lane
@@ -45,7 +46,10 @@ class ClaimedRelay:
 _CLAIM = """
 WITH other AS MATERIALIZED (
   SELECT l.wallet,
-         coalesce(l.served_at > now() - interval '15 seconds', false) AS is_alive,
+         coalesce(l.served_at > now() - interval '15 seconds', false)
+           AND EXISTS (SELECT FROM leases
+                        WHERE name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
+                          AND expires_at > now()) AS is_alive,
          coalesce(l.served_at > now() - interval '1 minute', false)
            AND w.state IS DISTINCT FROM 'retired' AS may_publish,
          coalesce(l.served_at > now() - interval '1 minute', false)

@@ -12,6 +12,7 @@ from ltzd.rules.operator.transactions import Inclusion, State, Transaction
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes, wallets
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
 from ltzd.store.relayer import claims, relays
 from ltzd.store.relayer.claims import ClaimedRelay
@@ -233,6 +234,19 @@ async def test_claims_of_a_lane_that_is_not_alive_are_taken_over_and_it_can_stor
     assert await claimed_ids(pool, other) == ids
     assert await row_states(pool) == ["queued"] * 3
     assert await value(pool, "SELECT sum(next_nonce)::int FROM lanes") == 0
+
+
+async def test_claims_are_free_as_soon_as_their_lanes_lease_has_expired(pool: Pool) -> None:
+    lane, other = await two_lanes(pool)
+    ids = await ask(pool, USER, USER)
+    await claim(pool, lane)
+    assert await claimed_ids(pool, other) == []
+    await value(
+        pool,
+        "UPDATE leases SET expires_at = now() WHERE name = $1",
+        lane_lease(CHAIN_ID, lane.wallet),
+    )
+    assert await claimed_ids(pool, other) == ids
 
 
 async def test_a_lane_that_wakes_up_stores_what_no_other_lane_has_taken_meanwhile(

@@ -19,7 +19,7 @@ from ltzd.rules.relayer.calls import RelayPlan, RelayProgress, RequestedClaim
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.leases import Leases
+from ltzd.store.operator.leases import Leases, lane_lease
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import claims, relays
 from ltzd.store.relayer.claims import ClaimedRelay
@@ -85,10 +85,15 @@ async def write(pool: Pool, *new_relays: NewRelay) -> list[int]:
 
 
 async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
-    """Begins a term of the wallet's lane, which reports that it is served."""
+    """Begins a term of the wallet's lane, which is served under a lease that never expires."""
     async with transaction(pool) as connection:
         lane = await lanes.begin_term(connection, CHAIN_ID, signer.address, "relay", 0)
         await lanes.report_working(connection, lane)
+        await connection.execute(
+            "INSERT INTO leases VALUES ($1, gen_random_uuid(), 'a test', 0, now(), now(), now(), "
+            "'infinity') ON CONFLICT (name) DO UPDATE SET expires_at = 'infinity'",
+            lane_lease(CHAIN_ID, signer.address),
+        )
         return lane
 
 

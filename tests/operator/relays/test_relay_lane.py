@@ -13,7 +13,7 @@ from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.rules.relayer.calls import RelayStatus
 from ltzd.store.database import Pool, session
-from ltzd.store.operator import lanes
+from ltzd.store.operator import wallets
 from ltzd.store.relayer import relays
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, ETHER, SentTransaction
@@ -51,7 +51,8 @@ async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USE
 
 async def working(world: RelayWorld) -> list[Address]:
     async with session(world.observer) as connection:
-        return await lanes.list_served(connection, CHAIN_ID, "relay")
+        served = await wallets.list_served(connection, CHAIN_ID, "relay")
+    return [each.wallet for each in served]
 
 
 # --- relays without faults --------------------------------------------------------------------
