@@ -260,6 +260,11 @@ HELD_BY_CAP = _gauge(
     "ltzd_operator_held_by_cap", "1 while transactions wait because fees are above the cap", "kind"
 )
 LANES_HELD = _gauge("ltzd_operator_lanes_held", "Lanes that this process holds", "kind")
+WALLETS_UNSERVED = _gauge(
+    "ltzd_operator_wallets_unserved",
+    "Wallets that are not retired and that no process serves, when last asked",
+    "kind",
+)
 LANE_FAILURES = _counter(
     "ltzd_operator_lane_failures_total",
     "Lanes that an error in ltzd has ended; each begins again after a pause",
@@ -437,6 +442,10 @@ HEAD_SOCKETS_OPEN = _gauge(
 )
 HEAD_SOCKETS_LOST = _counter(
     "ltzd_chain_head_sockets_lost_total", "WebSockets for heads that were lost", "reason"
+)
+WRONG_SIGNATURES = _counter(
+    "ltzd_chain_wrong_signatures_total",
+    "Answers of signing services that were not the wallet's signature of the bytes asked for",
 )
 PROVIDER_SECONDS = _histogram(
     "ltzd_providers_request_seconds", "One request to an outside service", "provider", "outcome"

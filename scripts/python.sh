@@ -12,12 +12,13 @@ is_recent() {
 }
 
 # The path of a Python that is new enough: PYTHON, or the first one on PATH. From 3.14 on some packages
-# have no wheels and need a C compiler, so those come last.
+# have no wheels and need a C compiler, so those come last. Of an activated environment it is the Python
+# underneath: the environment may be .venv, which is about to be made anew.
 find_python() {
   for end in 14 99; do
     for name in ${PYTHON:-python3 python3.13 python3.12 python3.11 python3.14}; do
       if command -v "$name" >/dev/null 2>&1 && is_recent "$name" "$end"; then
-        "$name" -c 'import sys; print(sys.executable)'
+        "$name" -c 'import sys; print(getattr(sys, "_base_executable", None) or sys.executable)'
         return
       fi
     done

@@ -12,6 +12,7 @@ from typing import Protocol
 import coincurve
 import structlog
 
+from ltzd import telemetry
 from ltzd.chain.signing import (
     SignedTransaction,
     TransactionEncoding,
@@ -82,6 +83,7 @@ class RemoteSigner:
         r, s = await self._key.sign(encoding.payload)
         signature = complete_signature(keccak(encoding.payload), r, s, self.address)
         if signature is None:
+            telemetry.WRONG_SIGNATURES.inc()
             log.critical("signer.wrong_signature", wallet=hex_of(self.address))
             raise SignerUnavailable("The signer's signature is not one of the wallet's key")
         return encoding.signed(*signature)

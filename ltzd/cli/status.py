@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Column, Table
 from rich.text import Text
 
+from ltzd.cli.output import plain_text
 from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
@@ -197,12 +198,17 @@ def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
     return [
         Text(
             f"  The {lane['kind']} lane is paused: {lane['pausedFor']}, "
-            f"since {lane['pausedSince']}",
+            f"since {lane['pausedSince']}{_person_reason(lane)}",
             style="yellow",
         )
         for lane in lanes
         if lane["pausedFor"] is not None
     ]
+
+
+def _person_reason(lane: dict[str, Any]) -> str:
+    reason = lane.get("pausedByHandReason")  # a server of an older version tells of no reason
+    return "" if reason is None else f" ({plain_text(reason)})"
 
 
 def _above_limit(count: int) -> str:

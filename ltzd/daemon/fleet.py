@@ -11,7 +11,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
-from ltzd.daemon.settings.settings import Settings
+from ltzd.daemon.settings.settings import OperatorSettings, Settings
 from ltzd.daemon.settings.wallets import NamedWallet, signer_of
 from ltzd.daemon.signers import open_signer
 from ltzd.errors import Misconfigured, SignerUnavailable
@@ -55,10 +55,7 @@ async def build_fleet(
     if "operator" not in settings.roles:
         return None
     pool, chain, wakeups = dependencies.pool, dependencies.chain, dependencies.wakeups
-    wallets = await asyncio.gather(
-        *(_opened(wallet, stack) for wallet in settings.operator.named_wallets())
-    )
-    refuse_doubles(wallets)
+    wallets = await open_wallets(settings.operator, stack)
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
@@ -91,6 +88,16 @@ async def build_fleet(
     return LaneFleet(pool, chain.chain_id, wakeups, wallets, parts)
 
 
+async def open_wallets(settings: OperatorSettings, stack: AsyncExitStack) -> list[SettingsWallet]:
+    """Open the keys of all wallets that the settings name; raises Misconfigured as `build_fleet`.
+
+    Decrypting a keystore takes about a second, so all are opened at once.
+    """
+    wallets = await asyncio.gather(*(_opened(wallet, stack) for wallet in settings.named_wallets()))
+    _refuse_doubles(wallets)
+    return wallets
+
+
 async def _opened(wallet: NamedWallet, stack: AsyncExitStack) -> SettingsWallet:
     """Open the wallet's signer to learn its address; a remote one may be away now."""
     try:
@@ -109,7 +116,7 @@ def _set_gauges(policy: LanePolicy, top_ups: TopUpPolicy | None) -> None:
     telemetry.TREASURY_DAY_LIMIT_WEI.set(0 if top_ups is None else top_ups.max_wei_per_day)
 
 
-def refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
+def _refuse_doubles(wallets: Sequence[SettingsWallet]) -> None:
     """Raises Misconfigured if two settings name the same wallet."""
     seen: dict[Address, SettingsWallet] = {}
     for wallet in wallets:

@@ -53,7 +53,7 @@ class LaneFence:
         self.obstacle: str | None = COMPARING
         """The reason why no new work may be signed, or None while it may."""
         self.refusal: str | None = None
-        """What a person must do before anything is signed, or None."""
+        """The words that tell a person what to do before anything is signed, or None."""
 
     async def load(self, connection: Connection) -> None:
         """Read the lane's row, and decide whether its state must be compared with the chain."""

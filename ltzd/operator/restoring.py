@@ -158,35 +158,35 @@ async def _compare_lane(
     return WalletComparison(wallet, record, tuple(histories), has_taken)
 
 
-async def apply(connection: Connection, found: Comparison) -> Applied:
+async def apply(connection: Connection, comparison: Comparison) -> Applied:
     """Make the database fit what `compare` has found.
 
     Raises Refused, before any change, for a wallet whose pool has a gap; and LaneLost if a lane has
     signed since the comparison.
     """
-    must_resume = [lane for lane in found.lanes if lane.must_resume]
+    must_resume = [lane for lane in comparison.lanes if lane.must_resume]
     for lane in must_resume:
         refuse_gap(lane)
     async with connection.transaction():
-        has_raised = await _raise_counter(connection, found)
+        has_raised = await _raise_counter(connection, comparison)
         for lane in must_resume:
-            await _resume(connection, found.chain, lane)
+            await _resume(connection, comparison.chain, lane)
         await notify(connection, WALLETS)
     linked = await lost_mints.link(connection)
     released = await lost_mints.release(connection)
     return Applied(
         tuple((lane.record, lane.nonce) for lane in must_resume if lane.record is not None),
-        found.free_seq if has_raised else None,
+        comparison.free_seq if has_raised else None,
         linked,
         len(released),
     )
 
 
-async def _raise_counter(connection: Connection, found: Comparison) -> bool:
-    if found.next_seq is None:
+async def _raise_counter(connection: Connection, comparison: Comparison) -> bool:
+    if comparison.next_seq is None:
         return False
-    chain = found.chain
-    return await restore.raise_counter(connection, chain.chain_id, chain.ltz, found.free_seq)
+    chain = comparison.chain
+    return await restore.raise_counter(connection, chain.chain_id, chain.ltz, comparison.free_seq)
 
 
 async def _resume(connection: Connection, chain: ChainIdentity, lane: WalletComparison) -> None:

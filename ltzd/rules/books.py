@@ -4,7 +4,7 @@ Amounts are in whole LTZ and in cents. `Figures` can be added; a brand without a
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, replace
 from decimal import Decimal
 from typing import Self
 
@@ -45,10 +45,14 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A row on which sides disagree: the values of each, or None for a side without the row."""
+    """A row on which sides disagree: the values of each, or None for a side without the row.
+
+    `reason` is the explanation of a person who has acknowledged it.
+    """
 
     id: str
     sides: Mapping[str, Mapping[str, object] | None]
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,25 @@ class IndexedLtz:
         """The index of every word that may have a used reference, and of the word after them."""
         given_out = range(self.next_seq // REFERENCES_A_WORD + 2)
         return sorted({*given_out, *self.used})
+
+
+def explained(
+    difference: Disagreement, reasons: Mapping[str, str]
+) -> tuple[Disagreement | None, Disagreement | None]:
+    """The rows that nobody has acknowledged, and the others with their reasons, by row id."""
+    left = tuple(row for row in difference.findings if row.id not in reasons)
+    done = tuple(
+        replace(row, reason=reasons[row.id]) for row in difference.findings if row.id in reasons
+    )
+    return (
+        replace(difference, findings=left, count=difference.count - len(done)) if left else None,
+        replace(difference, findings=done, count=len(done)) if done else None,
+    )
+
+
+def first_rows(difference: Disagreement, rows: int) -> Disagreement:
+    """The same with fewer rows named; the count stays."""
+    return replace(difference, findings=difference.findings[:rows])
 
 
 def whole_ltz(units: int) -> int | Decimal:

@@ -24,7 +24,7 @@ class DurabilitySettings:
 
 
 def fault(settings: DurabilitySettings) -> str | None:
-    """What a person must change, or None if confirmed commits survive."""
+    """The setting that a person must change, in words, or None if confirmed commits survive."""
     if settings.fsync != "on":
         return (
             "PostgreSQL runs with fsync = off: a power failure loses commits that it has "

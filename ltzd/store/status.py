@@ -4,12 +4,13 @@ Cheap however large the tables grow, since it is read every second: only open ro
 count of minted rewards becomes an estimate once it is large.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
-from ltzd.store.operator import leases
+from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
@@ -38,6 +39,7 @@ class LaneFacts:
     """`oldest_seconds` is the age of the oldest unsettled intent, or None without such an intent.
 
     `paused_for` is why the lane signs nothing, as reported by its holder within the last minute.
+    `by_hand_reason` is the reason of a person who has paused it.
     """
 
     wallet: Address
@@ -50,6 +52,7 @@ class LaneFacts:
     oldest_seconds: float | None
     paused_for: str | None = None
     paused_since: datetime | None = None
+    by_hand_reason: str | None = None
 
     @property
     def in_flight(self) -> int:
@@ -89,6 +92,8 @@ class StatusFacts:
     relays: RelayFacts
     events_last_minute: int
     leases: tuple[LeaseFacts, ...] = ()
+    unserved: Mapping[str, int] = field(default_factory=dict)
+    """How many wallets that are not retired no process serves, by kind."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -99,6 +104,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         relays=await _relays(connection),
         events_last_minute=await _events_last_minute(connection),
         leases=await leases.list_all(connection),
+        unserved=await wallet_work.count_unserved(connection),
     )
 
 
@@ -140,12 +146,14 @@ async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
                CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
                     THEN lanes.paused_for END,
                CASE WHEN lanes.paused_seen_at > now() - make_interval(secs => $1)
-                    THEN lanes.paused_since END
+                    THEN lanes.paused_since END,
+               registered.pause_reason
           FROM lanes
+          LEFT JOIN operator_wallets AS registered USING (chain_id, wallet)
           LEFT JOIN transactions AS open
             ON open.chain_id = lanes.chain_id AND open.wallet = lanes.wallet
            AND open.state IN ('signed', 'published', 'mined')
-         GROUP BY lanes.chain_id, lanes.wallet
+         GROUP BY lanes.chain_id, lanes.wallet, registered.pause_reason
          ORDER BY lanes.kind, lanes.wallet
         """,
         SHOWN_FOR_SECONDS,

@@ -55,6 +55,9 @@ class BooksCli:
     async def books(self, *options: object) -> Outcome:
         return await ltzd("books", *options, "--data-dir", self.data_dir)
 
+    async def acknowledge(self, *arguments: object) -> Outcome:
+        return await ltzd("books", "acknowledge", *arguments, "--data-dir", self.data_dir)
+
     async def read_report(self, *options: object) -> Any:
         done = await self.books("--json", *options)
         report = json.loads(done.out)
@@ -519,3 +522,70 @@ async def test_what_cannot_be_told_is_a_sentence(
     done = await cli.books(*options)
     assert (done.code, done.out) == (code, "")
     assert sentence in done.err
+
+
+# --- acknowledged rows -----------------------------------------------------------------------
+
+
+async def test_an_acknowledged_row_is_listed_with_its_reason_and_disagrees_no_more(
+    cli: BooksCli, rows: BookRows, db: Connection
+) -> None:
+    await rows.minted(await rows.event())
+    lost = [str(await rows.event()) for _ in range(22)]
+    await db.execute("DELETE FROM rewards WHERE id::text = ANY($1::text[])", lost)
+
+    done = await cli.acknowledge(
+        "event_without_reward", *lost[:21], "--reason", "lost by the restore of 3 March"
+    )
+    assert "21 rows of event_without_reward are acknowledged; 1 more" in done.out
+    shown, report = await cli.books(), await cli.read_report()
+    assert kinds(report) == {"event_without_reward": 1}
+    assert [row["id"] for row in report["disagreements"][0]["rows"]] == [lost[21]]
+    (explained,) = report["acknowledged"]
+    assert (explained["kind"], explained["count"]) == ("event_without_reward", 21)
+    assert explained["rows"][0]["reason"] == "lost by the restore of 3 March"
+    assert "event_without_reward (acknowledged, 21)" in shown.out
+    assert "because: lost by the restore of 3 March" in shown.out
+    assert "and 1 more" in shown.out
+
+    again = await cli.acknowledge("event_without_reward", "--all", "--reason", "the same", "--json")
+    assert again.json == {
+        "kind": "event_without_reward",
+        "acknowledged": [lost[21]],
+        "open": 0,
+    }
+    assert (await cli.read_report())["agree"]
+
+    done = await cli.acknowledge("event_without_reward", "--all", "--withdraw")
+    assert "22 rows of event_without_reward count as disagreements again." in done.out
+    assert kinds(await cli.read_report()) == {"event_without_reward": 22}
+
+
+async def test_only_a_row_of_the_report_is_acknowledged_and_only_with_a_reason(
+    cli: BooksCli, rows: BookRows, db: Connection
+) -> None:
+    lost = str(await rows.event())
+    await db.execute("DELETE FROM rewards WHERE id::text = $1", lost)
+    for arguments, sentence in (
+        (("event_without_reward", lost), "Give --reason"),
+        (("event_without_reward", "--reason", "x"), "Name the rows"),
+        (("event_without_reward", lost, "--all", "--reason", "x"), "Name the rows"),
+        (("foreign_mint", lost, "--reason", "x"), "is no foreign_mint in the books now"),
+        (("supply_and_balances_differ", "--all", "--reason", "x"), "cannot be acknowledged"),
+    ):
+        done = await cli.acknowledge(*arguments)
+        assert (done.code, sentence in done.err) == (1, True), done.err
+    assert await db.fetchval("SELECT count(*) FROM books_acknowledgements") == 0
+
+
+async def test_a_foreign_mint_is_acknowledged_by_its_reference(
+    cli: BooksCli, on_chain: OnChain
+) -> None:
+    await on_chain.mint()
+    await on_chain.mint_unasked()
+    await on_chain.read()
+    assert kinds(await cli.read_report()) == {"foreign_mint": 1}
+    await cli.acknowledge("foreign_mint", "--all", "--reason", "its event was lost")
+    report = await cli.read_report()
+    assert report["agree"]
+    assert [row["reason"] for row in report["acknowledged"][0]["rows"]] == ["its event was lost"]

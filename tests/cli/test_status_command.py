@@ -147,6 +147,20 @@ async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds()
     assert "7 queued (oldest 1 s) (3 above the mint limit), 6 in flight" in text
 
 
+async def test_the_page_tells_why_a_person_has_paused_a_lane() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    facts["lanes"][0] |= {
+        "pausedFor": "by_hand",
+        "pausedSince": "2026-03-10T12:00:00Z",
+        "pausedByHandReason": "incident 41",
+    }
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(command.page(facts))
+
+    assert "by_hand, since 2026-03-10T12:00:00Z (incident 41)" in console.export_text()
+
+
 async def test_a_narrow_terminal_cuts_no_number_short() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)

@@ -261,7 +261,7 @@ async def test_a_cancellation_says_what_becomes_of_the_rewards_and_what_holds_th
     assert done.code == 0
     assert "is being cancelled: a self-transfer with its nonce pays at most 3.3 gwei" in done.err
     assert "may mine these instead; then the work is done as usual" in done.err
-    assert "its 2 rewards are queued again under the same references" in done.err
+    assert "the queue gets 2 rewards back under the same references" in done.err
     assert "ltzd lane pause --kind mint" in done.err
     assert "ltzd brand pause" in done.err
     (row,) = await tx.listed()

@@ -6,19 +6,16 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
-from uuid import UUID
 
-import asyncpg
 import pytest
 from packaging.requirements import Requirement
 from prometheus_client import Histogram
 
 import ltzd
 from ltzd import telemetry
-from ltzd.values import reward_reference
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_OURS = {
@@ -312,39 +309,6 @@ def test_the_example_alarms_use_metrics_that_exist() -> None:
     declared = {family.name for family in telemetry.REGISTRY.collect()}
     strangers = {re.sub(r"_(total|count|sum|bucket)$", "", name) for name in used} - declared
     assert strangers == set()
-
-
-async def test_the_restore_statements_of_the_operations_page_do_what_it_says(
-    database_url: str,
-) -> None:
-    """A reward that is queued in the backup and was minted after it."""
-    event = UUID("3e2a4c1e-6d2b-4a53-8c8f-0c6f6a4d9b11")
-    reference = reward_reference(event, 1, 300)
-    connection = await asyncpg.connect(database_url)
-    try:
-        await connection.execute(
-            "INSERT INTO rewards (id, kind, brand_id, wallet, ltz) VALUES ($1, 1, $2, $2, 5)",
-            event,
-            bytes(20),
-        )
-        await connection.execute(
-            "INSERT INTO mints VALUES ($1, 0, 77, $1, $2, $3, 5)", bytes(32), bytes(20), reference
-        )
-        for statement in _documented_sql():
-            await connection.execute(statement)
-        row = await connection.fetchrow("SELECT seq, mint_block_number FROM rewards")
-        assert row is not None
-        assert tuple(row) == (300, 77)
-    finally:
-        await connection.close()
-
-
-def _documented_sql() -> Sequence[str]:
-    text = (ROOT / "docs" / "operations.md").read_text()
-    statements = re.findall(r"^ +(UPDATE [^;]+;)", text, flags=re.MULTILINE)
-    assert len(statements) == 3
-    filled = [each.replace("= NONCE", "= 9").replace("< NONCE", "< 9") for each in statements]
-    return [each.replace("SEQ", "400").replace(r"\x…", r"\x00") for each in filled]
 
 
 # --- commands -----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest_asyncio
 
@@ -15,6 +16,7 @@ from ltzd.dev import contracts
 from ltzd.values import address_of, checksummed
 from tests.support.commands import Outcome, ltzd
 from tests.support.instances.instance import Instance, an_instance
+from tests.support.instances.load import post_all
 from tests.support.instances.relayer import Relays, relays_of
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
@@ -25,9 +27,10 @@ FINAL_AFTER = 70
 """Blocks after which an earlier block is final."""
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module")
 async def instance() -> AsyncIterator[Instance]:
-    async with an_instance("--chain", "tester", "--relay-wallets", "2") as instance:
+    wallets = ("--relay-wallets", "2", "--mint-wallets", "2")
+    async with an_instance("--chain", "tester", *wallets) as instance:
         yield instance
 
 
@@ -66,6 +69,43 @@ async def relay_some(relays: Relays) -> set[str]:
     return {str(answer.body["from"]).lower() for answer in answers}
 
 
+async def metric(instance: Instance, name: str) -> float:
+    """The value of an operator's metric, such as `lanes_held{kind="mint"}`."""
+    async with instance.http.get(f"http://127.0.0.1:{instance.admin_port}/metrics") as reply:
+        lines = (await reply.text()).splitlines()
+    (line,) = [line for line in lines if line.startswith(f"ltzd_operator_{name} ")]
+    return float(line.rpartition(" ")[2])
+
+
+async def test_several_mint_wallets_share_the_rewards(instance: Instance) -> None:
+    minters = instance.dev_json["minters"]
+    assert await metric(instance, 'lanes_held{kind="mint"}') == len(minters) == 2
+    assert await metric(instance, 'lanes_held{kind="relay"}') == 2
+
+    async def both_have_minted() -> bool:
+        answers = await post_all(instance, [f"{uuid4().hex}@shop.example" for _ in range(20)])
+        for answer in answers:
+            await instance.minted(answer.event_id)
+        sql = "SELECT count(DISTINCT wallet) = 2 FROM transactions WHERE kind = 'mint'"
+        return bool(await instance.ask(sql))
+
+    await until(both_have_minted, 30.0)
+    sql = "SELECT count(*) FROM transactions WHERE kind = 'mint' AND state <> 'mined'"
+    assert await instance.ask(sql) == 0
+
+
+async def test_a_killed_instance_serves_all_its_wallets_again(instance: Instance) -> None:
+    await instance.kill9()
+    await instance.start_again()
+
+    async def all_are_held() -> bool:
+        rows = (await wallet(instance, "list", "--json")).json
+        return len(rows) == 4 and all(row["process"] for row in rows)
+
+    await until(all_are_held)
+    assert (await instance.status())["ready"]
+
+
 async def test_a_wallet_comes_works_and_goes_while_the_instance_runs(
     instance: Instance, tmp_path: Path
 ) -> None:
@@ -75,6 +115,7 @@ async def test_a_wallet_comes_works_and_goes_while_the_instance_runs(
 
     added = (await wallet(instance, *adding, "--json")).json
     assert (added["wallet"], added["isNew"], added["balanceWei"]) == (NAME, True, "0")
+    assert added["process"] is not None
     assert added["roles"] == dict.fromkeys(added["roles"], False)
     assert [warning.split()[1] for warning in added["warnings"]] == ["has", "lacks"]
     refused = await wallet(instance, "add", "--kind", "mint", "--key-file", key_file)

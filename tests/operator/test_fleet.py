@@ -151,8 +151,8 @@ async def test_a_draining_wallet_takes_no_new_work_and_finishes(fleets: FleetWor
                 await value(fleets.world.observer, "SELECT paused_for = 'draining' FROM lanes")
             )
 
-        await fleets.world.ask()
         await until(is_draining)
+        await fleets.world.ask(user=OTHER_USER)
         node.mine(4)
         await fleets.world.settled("confirmed")
         await fleets.world.relays_are("mined", "queued")

@@ -1,14 +1,19 @@
 """A waiting lane shows the reason in its row, which every process can read, and in its metric."""
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+import ltzd
 from ltzd import telemetry
+from ltzd.operator import policy
 from ltzd.operator.pausing import LanePause
 from ltzd.rules.operator.fees import GWEI
+from ltzd.rules.operator.sendable import Obstacle
 from ltzd.store.database import session
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.status import read_status
@@ -16,6 +21,7 @@ from tests.support.chain.mint_world import PAUSES, POLICY, World, true
 from tests.support.rows.core import a_wallet
 from tests.support.waiting import until
 
+KINDS = {policy.MINT, policy.RELAY, policy.TREASURY, policy.WATCHED}
 QUICK = replace(POLICY, pauses=replace(PAUSES, status=0.02))
 
 
@@ -160,6 +166,19 @@ async def test_a_standby_lane_shows_no_reason(world: World) -> None:
             return other.pause.reason is None
 
         await until(is_over)
+
+
+def test_every_reason_to_wait_is_explained_to_operators() -> None:
+    reasons = {
+        value
+        for name, value in vars(policy).items()
+        if name.isupper() and isinstance(value, str) and value not in KINDS
+    } | {obstacle.value for obstacle in Obstacle if obstacle is not Obstacle.INTRINSIC_GAS}
+    page = Path(ltzd.__file__).parents[1] / "docs" / "operations.md"
+    _, table = page.read_text().split("\n### A lane waits\n")
+    explained = set(re.findall(r"^\| `(\w+)` \|", table.split("\n### ")[0], re.MULTILINE))
+
+    assert explained - {"pausedFor"} == reasons
 
 
 def test_an_alternating_reason_is_logged_once_a_minute() -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from ltzd import telemetry
 from ltzd.chain.remote_signing import open_remote_signer
 from ltzd.chain.signing import TransactionEncoding
 from ltzd.operator.policy import PauseBackoff
@@ -18,7 +19,8 @@ from ltzd.store.database import Pool
 from ltzd.values import keccak
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.chain.signers import a_transaction
-from tests.support.relays.lanes import RelayWorld, a_relay_world, row_states
+from tests.support.relays.fleets import FleetWorld, serves
+from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import states
 from tests.support.services.kms import KmsServer, a_kms, answering, refusing, use_credentials
 from tests.support.services.web3signer import a_web3signer, sign
@@ -43,6 +45,10 @@ async def kms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
     use_credentials(tmp_path, monkeypatch)
     async with a_kms() as server:
         yield server
+
+
+def wrong_signatures() -> float:
+    return telemetry.REGISTRY.get_sample_value("ltzd_chain_wrong_signatures_total") or 0.0
 
 
 async def requested(server: KmsServer, times: int = 3) -> None:
@@ -115,9 +121,11 @@ async def test_a_lying_web3signer_has_nothing_stored_or_published(world: RelayWo
         world.signer = await open_remote_signer(key)
         other = TransactionEncoding(a_transaction()).payload
         server.always = answering_text(sign(server.keys[0], other))
+        before = wrong_signatures()
         async with world.serving(PATIENT) as lane:
             await world.queue(2)
             await until(lambda: true(lane.pause.reason == "signer"))
+            assert wrong_signatures() > before
             assert await states(world.observer) == []
             assert world.node.arrived == []
             server.always = None
@@ -125,3 +133,20 @@ async def test_a_lying_web3signer_has_nothing_stored_or_published(world: RelayWo
             world.node.mine()
             await world.minted()
     await world.each_minted_once()
+
+
+async def test_a_lane_of_a_fleet_begins_when_its_signer_is_back(world: RelayWorld) -> None:
+    fleets = FleetWorld(world)
+    async with a_web3signer(bytes([2]) * 32) as server, fleets.fleet() as fleet:
+        server.is_away = True
+        await fleets.add(RELAYER.address, {"web3signer": {"url": server.base}})
+        await world.ask(2)
+        await until(lambda: true(fleet.faults(required=False) != []))
+        assert fleet.lanes == []
+
+        server.is_away = False
+        await serves(fleet, RELAYER.address)
+        await world.settled("published", "published")
+        world.node.mine()
+        await world.settled("mined", "mined")
+    await world.executed_in_order()

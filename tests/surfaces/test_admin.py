@@ -102,6 +102,7 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
             "stopped": None,
             "pausedFor": "mint_limit",
             "pausedSince": "2026-03-10T12:00:00.000Z",
+            "pausedByHandReason": None,
             "epoch": 3,
             "nextNonce": 41,
             "signed": 1,

@@ -1,4 +1,4 @@
-"""The name and options of `ltzd books`."""
+"""The names and options of `ltzd books` and `ltzd books acknowledge`."""
 
 # ruff: noqa: PLC0415 - the command imports what it runs only when it runs
 
@@ -11,8 +11,12 @@ from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
 
 _DAY = ["%Y-%m-%d"]
 
+app = typer.Typer(invoke_without_command=True)
 
+
+@app.callback()
 def books(
+    context: typer.Context,
     brand: Annotated[
         str | None, typer.Option(help="Only this brand: its id or exact name.", metavar="BRAND")
     ] = None,
@@ -41,6 +45,8 @@ def books(
 
     Exits with 1 if the books disagree, and names each difference.
     """
+    if context.invoked_subcommand is not None:
+        return
     from ltzd.cli.books import report as books_report
     from ltzd.cli.books import statement as books_statement
     from ltzd.cli.books.statement import period_of
@@ -59,3 +65,33 @@ def books(
     if as_json:
         raise Refused("A statement is CSV: omit --json.")
     books_statement.write(resolve_target(data_dir, config), brand, period, statement)
+
+
+@app.command()
+def acknowledge(
+    kind: Annotated[
+        str, typer.Argument(help="The kind of disagreement, such as foreign_mint.", metavar="KIND")
+    ],
+    rows: Annotated[
+        list[str] | None,
+        typer.Argument(help="The rows, as the report names them.", metavar="[ROW]..."),
+    ] = None,
+    every: Annotated[bool, typer.Option("--all", help="All rows of this kind.")] = False,
+    reason: Annotated[
+        str, typer.Option("--reason", help="Why they are as they are.", metavar="TEXT")
+    ] = "",
+    is_withdrawn: Annotated[
+        bool, typer.Option("--withdraw", help="Count them as disagreements again.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Explain rows of the report: they are listed with the reason, and disagree no more."""
+    from ltzd.cli.books import acknowledge as books_acknowledge
+    from ltzd.cli.books.acknowledge import Explanation
+    from ltzd.cli.targets import resolve_target
+
+    given = Explanation(kind, tuple(rows or ()), every, reason, is_withdrawn)
+    target = resolve_target(data_dir, config)
+    books_acknowledge.acknowledge(target, data_dir, config, given, as_json=as_json)

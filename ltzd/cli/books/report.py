@@ -20,11 +20,13 @@ from ltzd.rules.books import (
     Figures,
     Finding,
     IndexedLtz,
+    explained,
+    first_rows,
     reference_differences,
     whole_ltz,
 )
+from ltzd.store.books import acknowledgements, reconciliation
 from ltzd.store.books import figures as books
-from ltzd.store.books import reconciliation
 from ltzd.store.books.figures import Period
 from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import BrandRecord
@@ -38,7 +40,7 @@ NAMED_ROWS = 20
 def build_report(
     target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
 ) -> Report:
-    return asyncio.run(_build_report(target, data_dir, config, brand, period))
+    return asyncio.run(read_report(target, data_dir, config, brand, period))
 
 
 def show(report: Report, *, as_json: bool) -> None:
@@ -51,29 +53,37 @@ def show(report: Report, *, as_json: bool) -> None:
         print(*books_views.lines(report), sep="\n", flush=True)
 
 
-async def _build_report(
-    target: Target, data_dir: Path, config: Path | None, brand: str | None, period: Period
+async def read_report(
+    target: Target,
+    data_dir: Path,
+    config: Path | None,
+    brand: str | None = None,
+    period: Period = books.ALL_TIME,
+    at_most: int = NAMED_ROWS,
 ) -> Report:
+    """The report, with up to `at_most` rows of each disagreement."""
     async with open_connection(target, "books") as connection:
         async with books.snapshot(connection):
-            report = await _read(connection, brand, period)
+            report = await _read(connection, brand, period, at_most)
         if brand is None and report.indexed is not None:
-            report = await _with_chain(connection, report, data_dir, config)
+            report = await _with_chain(connection, report, data_dir, config, at_most)
         return report
 
 
-async def _read(connection: Connection, brand: str | None, period: Period) -> Report:
+async def _read(connection: Connection, brand: str | None, period: Period, at_most: int) -> Report:
     known = (
         await brand_records.list_all(connection)
         if brand is None
         else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
+    differences, acknowledged = await reconciliation.reconcile_all(connection, at_most, only)
     above = await reconciliation.count_above_index(connection)
     return Report(
         period=period,
         brands=_rows(known, await books.read_figures(connection, only, period)),
-        differences=tuple(await reconciliation.reconcile(connection, NAMED_ROWS, only)),
+        differences=tuple(differences),
+        acknowledged=tuple(acknowledged),
         indexed=await books.read_indexed_ltz(connection) if brand is None else None,
         notes=_notes_of(above),
     )
@@ -101,7 +111,7 @@ def _notes_of(above: int) -> tuple[str, ...]:
 
 
 async def _with_chain(
-    connection: Connection, report: Report, data_dir: Path, config: Path | None
+    connection: Connection, report: Report, data_dir: Path, config: Path | None, at_most: int
 ) -> Report:
     """The report with LTZ's own state, or with a note why it was not read."""
     assert report.indexed is not None
@@ -110,8 +120,20 @@ async def _with_chain(
     except (Misconfigured, NodeUnavailable) as error:
         reason = error.message.removesuffix(".")
         return replace(report, notes=(*report.notes, f"The chain was not compared: {reason}."))
-    differences = await _compare_with_chain(connection, report.indexed, state)
-    return replace(report, supply=state.supply, differences=(*report.differences, *differences))
+    differences = list(report.differences)
+    acknowledged = list(report.acknowledged)
+    reasons = reconciliation.reasons_by_kind(await acknowledgements.list_all(connection))
+    for each in await _compare_with_chain(connection, report.indexed, state):
+        left, done = explained(each, reasons.get(each.kind, {}))
+        for rows, difference in ((differences, left), (acknowledged, done)):
+            if difference is not None:
+                rows.append(first_rows(difference, at_most))
+    return replace(
+        report,
+        supply=state.supply,
+        differences=tuple(differences),
+        acknowledged=tuple(acknowledged),
+    )
 
 
 async def _read_chain(indexed: IndexedLtz, data_dir: Path, config: Path | None) -> LtzState:
@@ -157,10 +179,9 @@ async def _compare_with_chain(
 async def _describe_references(
     connection: Connection, kind: str, meaning: str, seqs: list[int]
 ) -> Disagreement:
-    named = seqs[:NAMED_ROWS]
-    rewards = await books.rewards_by_seq(connection, named)
+    rewards = await books.rewards_by_seq(connection, seqs)
     findings = tuple(
         Finding(f"seq {seq}", {"reward": {"id": rewards[seq]} if seq in rewards else None})
-        for seq in named
+        for seq in seqs
     )
     return Disagreement(kind, meaning, len(seqs), findings)

@@ -39,6 +39,8 @@ class Report:
     differences: tuple[Disagreement, ...]
     indexed: IndexedLtz | None
     notes: tuple[str, ...]
+    acknowledged: tuple[Disagreement, ...] = ()
+    """Rows that a person has explained; they are no disagreements."""
     supply: int | None = None
 
     @property
@@ -76,6 +78,17 @@ def as_json(report: Report) -> dict[str, Any]:
                 "rows": [{"id": row.id, **row.sides} for row in each.findings],
             }
             for each in report.differences
+        ],
+        "acknowledged": [
+            {
+                "kind": each.kind,
+                "meaning": each.meaning,
+                "count": each.count,
+                "rows": [
+                    {"id": row.id, "reason": row.reason, **row.sides} for row in each.findings
+                ],
+            }
+            for each in report.acknowledged
         ],
         "notes": report.notes,
     }
@@ -129,6 +142,8 @@ def _cells(of: Figures) -> Iterator[str]:
 def lines(report: Report) -> Iterator[str]:
     """The lines below the table, not wrapped."""
     yield from _chain_lines(report)
+    for each in report.acknowledged:
+        yield from _disagreement_lines(each, "acknowledged, ")
     for each in report.differences:
         yield from _disagreement_lines(each)
     if not report.differences:
@@ -145,12 +160,14 @@ def _chain_lines(report: Report) -> Iterator[str]:
         yield f"LTZ's total supply is {_ltz(report.supply)} LTZ there."
 
 
-def _disagreement_lines(of: Disagreement) -> Iterator[str]:
+def _disagreement_lines(of: Disagreement, standing: str = "") -> Iterator[str]:
     yield ""
-    yield f"{of.kind} ({of.count:,}): {of.meaning}"
+    yield f"{of.kind} ({standing}{of.count:,}): {of.meaning}"
     for row in of.findings:
         sides = "; ".join(f"{name}: {_side(side)}" for name, side in row.sides.items())
         yield plain_text(f"  {row.id}  {sides}").plain
+        if row.reason is not None:
+            yield plain_text(f"    because: {row.reason}").plain
     if of.count > len(of.findings):
         yield f"  and {of.count - len(of.findings):,} more"
 

@@ -49,7 +49,7 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
         chain = await restoring.followed_chain(connection)
         async with answering_nodes(urls, chain.chain_id, chain.genesis_hash) as answering:
             for fault in answering.faults:
-                print_message(f"Not asked: {fault}")
+                print_message(f"Not given: {fault}")
             nodes = answering.nodes
             _, first = await restoring.look_at(connection, nodes, wallet)
             kind = await _kind(connection, chain.chain_id, first, adoption.kind)
@@ -78,19 +78,19 @@ async def _adopt(target: Target, urls: Sequence[str], adoption: Adoption) -> dic
 
 
 async def _kind(
-    connection: Connection, chain_id: int, lane: WalletComparison, asked: str | None
+    connection: Connection, chain_id: int, lane: WalletComparison, given: str | None
 ) -> str:
     """The lane's kind; of an unknown wallet the registry's, or the one of `--kind`."""
     row = await wallets.find(connection, chain_id, lane.wallet)
     known = lane.record.kind if lane.record is not None else (row and row.kind)
-    if known is None and asked is None:
+    if known is None and given is None:
         raise Misconfigured(
             f"This database has not seen {checksummed(lane.wallet)} yet: start ltzd with its key, "
             "or give --kind."
         )
-    if known is not None and asked is not None and asked != known:
-        raise Misconfigured(f"{checksummed(lane.wallet)} is a {known} wallet here, not {asked}.")
-    kind = known or asked
+    if known is not None and given is not None and given != known:
+        raise Misconfigured(f"{checksummed(lane.wallet)} is a {known} wallet here, not {given}.")
+    kind = known or given
     assert kind is not None
     return kind
 

@@ -13,12 +13,12 @@ from ltzd.operator.restoring import Comparison
 
 def check(target: Target, urls: Sequence[str], *, as_json: bool) -> bool:
     """Returns whether `ltzd restore apply` has something to do."""
-    found = asyncio.run(_check(target, urls))
+    comparison = asyncio.run(_check(target, urls))
     if as_json:
-        print_json(restore_views.as_object(found))
+        print_json(restore_views.as_object(comparison))
     else:
-        print(*restore_views.lines(found), sep="\n", flush=True)
-    return found.must_apply
+        print(*restore_views.lines(comparison), sep="\n", flush=True)
+    return comparison.must_apply
 
 
 async def _check(target: Target, urls: Sequence[str]) -> Comparison:

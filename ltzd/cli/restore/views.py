@@ -13,21 +13,23 @@ _WAITING = (
 )
 
 
-def as_object(found: Comparison) -> dict[str, Any]:
-    mints = found.mints
+def as_object(comparison: Comparison) -> dict[str, Any]:
+    mints = comparison.mints
     return {
-        "mustApply": found.must_apply,
-        "chainId": found.chain.chain_id,
-        "ltz": hex_of(found.chain.ltz),
-        "index": {"cursor": found.cursor, "head": found.head},
+        "mustApply": comparison.must_apply,
+        "chainId": comparison.chain.chain_id,
+        "ltz": hex_of(comparison.chain.ltz),
+        "index": {"cursor": comparison.cursor, "head": comparison.head},
         "references": {
-            "next": found.next_seq,
-            "freeFrom": found.free_seq if found.is_counter_behind else found.next_seq,
-            "isBehind": found.is_counter_behind,
+            "next": comparison.next_seq,
+            "freeFrom": comparison.free_seq
+            if comparison.is_counter_behind
+            else comparison.next_seq,
+            "isBehind": comparison.is_counter_behind,
         },
-        "lanes": list(map(_lane_object, found.lanes)),
+        "lanes": list(map(_lane_object, comparison.lanes)),
         "rewards": {
-            "waitingWithoutReference": found.waiting,
+            "waitingWithoutReference": comparison.waiting,
             "mintedButQueued": mints.unlinked,
             "referenceTaken": mints.taken,
         },
@@ -60,21 +62,21 @@ def _lane_object(lane: WalletComparison) -> dict[str, Any]:
     }
 
 
-def lines(found: Comparison) -> Iterator[str]:
+def lines(comparison: Comparison) -> Iterator[str]:
     yield (
-        f"Chain {found.chain.chain_id}, LTZ {checksummed(found.chain.ltz)}: the index has read "
-        f"block {found.cursor}, the nodes' head is {found.head}."
+        f"Chain {comparison.chain.chain_id}, LTZ {checksummed(comparison.chain.ltz)}: the index "
+        f"has read block {comparison.cursor}, the nodes' head is {comparison.head}."
     )
-    if found.cursor < found.head:
+    if comparison.cursor < comparison.head:
         yield (
-            f"  {found.head - found.cursor} blocks are not indexed yet: what they hold is not "
-            "counted below. The indexer reads them by itself."
+            f"  {comparison.head - comparison.cursor} blocks are not indexed yet: what they hold "
+            "is not counted below. The indexer reads them by itself."
         )
-    for lane in found.lanes:
+    for lane in comparison.lanes:
         yield from _lane_lines(lane)
-    yield from _reference_lines(found)
-    yield from _reward_lines(found)
-    if found.must_apply:
+    yield from _reference_lines(comparison)
+    yield from _reward_lines(comparison)
+    if comparison.must_apply:
         yield "To do: ltzd restore apply. It may run beside ltzd, and may be repeated."
         yield f"  {_WAITING}"
     else:
@@ -115,17 +117,19 @@ def _lane_lines(lane: WalletComparison) -> Iterator[str]:
         yield f"  `ltzd restore apply` lets it continue at nonce {lane.nonce}."
 
 
-def _reference_lines(found: Comparison) -> Iterator[str]:
-    if found.next_seq is None:
+def _reference_lines(comparison: Comparison) -> Iterator[str]:
+    if comparison.next_seq is None:
         return
-    yield f"References: the database has given out those below {found.next_seq}."
-    if found.is_counter_behind:
-        yield (f"  LTZ has used later ones: `ltzd restore apply` continues at {found.free_seq}.")
+    yield f"References: the database has given out those below {comparison.next_seq}."
+    if comparison.is_counter_behind:
+        yield (
+            f"  LTZ has used later ones: `ltzd restore apply` continues at {comparison.free_seq}."
+        )
 
 
-def _reward_lines(found: Comparison) -> Iterator[str]:
-    mints = found.mints
-    yield f"Rewards: {found.waiting} wait for their first transaction."
+def _reward_lines(comparison: Comparison) -> Iterator[str]:
+    mints = comparison.mints
+    yield f"Rewards: {comparison.waiting} wait for their first transaction."
     if mints.unlinked:
         yield (f"  {mints.unlinked} of them are minted already: `ltzd restore apply` records that.")
     if mints.taken:

@@ -211,10 +211,11 @@ def _after_cancel(tx: TransactionSummary) -> Iterator[str]:
     )
     yield from _behind(tx)
     if tx.kind == "mint":
+        rewards = counted(tx.rewards, "reward")
         yield (
-            f"  Once the self-transfer is final, its {counted(tx.rewards, 'reward')} are queued "
-            "again under the same references and minted by a new transaction. If they must not be "
-            "minted now, stop that first: `ltzd brand pause BRAND` holds one brand's rewards back, "
+            f"  Once the self-transfer is final, the queue gets {rewards} back under the same "
+            "references, and a new transaction mints them. If they must not be minted now, stop "
+            "that first: `ltzd brand pause BRAND` holds one brand's rewards back, "
             "`ltzd lane pause --kind mint --reason TEXT` all."
         )
     elif tx.kind == "relay":

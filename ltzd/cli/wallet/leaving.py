@@ -14,7 +14,13 @@ from ltzd.store.operator.wallets import WalletState
 from ltzd.values import checksummed, iso
 
 LOST, STOLEN = "lost", "stolen"
-_WAITING = {"mint": "rewards wait in the queue", "relay": "users' calls are refused after a minute"}
+_WAITING = {
+    "mint": "rewards wait in the queue",
+    "relay": "users' calls are refused",
+    "treasury": "no wallet is filled",
+}
+_ROLES = {"mint": "MINTER", "relay": "RELAYER and REDEEMER"}
+"""The roles of each kind of wallet; a treasury has none."""
 
 
 def cause_of(*, lost: bool, stolen: bool) -> str | None:
@@ -121,9 +127,7 @@ def _consequences(work: WalletWork, cause: str | None) -> list[str]:
     if work.row.signer is None:
         sentences.append("Remove it from the settings of each process that names it.")
     if cause == STOLEN:
-        roles = "MINTER" if work.row.kind == "mint" else "RELAYER and REDEEMER"
-        sentences.append(
-            f"Its thief can still use it: have the guardian revoke its roles ({roles}) now, and "
-            "follow docs/stolen-key.md."
-        )
+        roles = _ROLES.get(work.row.kind)
+        revoke = f"have the guardian revoke its roles ({roles}) now, and " if roles else ""
+        sentences.append(f"Its thief can still use it: {revoke}follow docs/stolen-key.md.")
     return sentences

@@ -7,10 +7,14 @@ until the index has caught up.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
+from ltzd.rules import books
 from ltzd.rules.books import Disagreement, Finding
+from ltzd.store.books import acknowledgements
+from ltzd.store.books.acknowledgements import Acknowledgement
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
 from ltzd.store.books.site_reconciliation import SITE_CHECKS, Check
 from ltzd.store.database import Connection
@@ -21,11 +25,33 @@ async def reconcile(
     connection: Connection, at_most: int, brand: Address | None = None
 ) -> list[Disagreement]:
     """Every kind of discrepancy that has a row, with up to `at_most` rows of each."""
-    return [
-        disagreement
-        for check in CHECKS
-        if (disagreement := await _ask(connection, check, at_most, brand)) is not None
-    ]
+    return (await reconcile_all(connection, at_most, brand))[0]
+
+
+async def reconcile_all(
+    connection: Connection, at_most: int, brand: Address | None = None
+) -> tuple[list[Disagreement], list[Disagreement]]:
+    """The discrepancies, and beside them the rows that a person has acknowledged."""
+    reasons = reasons_by_kind(await acknowledgements.list_all(connection))
+    unexplained, acknowledged = [], []
+    for check in CHECKS:
+        explained = reasons.get(check.kind, {})
+        # Acknowledged rows may be the first ones, and are named beside the others.
+        difference = await _ask(connection, check, at_most if not explained else None, brand)
+        if difference is None:
+            continue
+        left, done = books.explained(difference, explained)
+        unexplained += [books.first_rows(left, at_most)] if left else []
+        acknowledged += [books.first_rows(done, at_most)] if done else []
+    return unexplained, acknowledged
+
+
+def reasons_by_kind(given: Sequence[Acknowledgement]) -> dict[str, dict[str, str]]:
+    """The reasons by kind and row."""
+    reasons: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    for each in given:
+        reasons[each.kind][each.subject] = each.reason
+    return reasons
 
 
 async def count_above_index(connection: Connection) -> int:
@@ -42,7 +68,7 @@ async def count_above_index(connection: Connection) -> int:
 
 
 async def _ask(
-    connection: Connection, check: Check, at_most: int, brand: Address | None
+    connection: Connection, check: Check, at_most: int | None, brand: Address | None
 ) -> Disagreement | None:
     rows = await connection.fetch(check.sql, brand, at_most, timeout=QUERY_TIMEOUT_SECONDS)
     if not rows:

@@ -1,4 +1,4 @@
-"""What a lane's row knows of restores: the server's history, adopted nonces, and foreign uses.
+"""A lane's row as far as it concerns restores: server, adopted nonces, and foreign uses.
 
 A promoted replica and a restored backup may lack the last commits, among them signed transactions
 that are mined or pending. `ltzd restore` and `ltzd lane adopt` write what a person decides.

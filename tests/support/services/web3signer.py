@@ -35,6 +35,7 @@ class Web3SignerServer:
     base: str = ""
     next: deque[Behaviour] = field(default_factory=deque)
     always: Behaviour | None = None
+    is_away: bool = False
     signed: list[bytes] = field(default_factory=list)
 
     def policy(self, calls: SignerCallPolicy = HASTY, **changed: Any) -> Web3SignerPolicy:
@@ -44,9 +45,13 @@ class Web3SignerServer:
         return {_identifier(key): key for key in self.keys}
 
     async def list_keys(self, _request: web.Request) -> web.Response:
+        if self.is_away:
+            raise web.HTTPServiceUnavailable
         return web.json_response(list(self.by_identifier()))
 
     async def sign(self, request: web.Request) -> web.StreamResponse:
+        if self.is_away:
+            raise web.HTTPServiceUnavailable
         behaviour = self.next.popleft() if self.next else self.always
         if behaviour is not None:
             return await behaviour(request)
