@@ -25,7 +25,7 @@ from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
+from ltzd.operator.policy import BY_HAND, NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
@@ -324,6 +324,8 @@ class WalletLane(ABC):
             async with session(self._pool) as connection:
                 await orders.refresh(connection)
             if orders.obstacle != before:
+                if orders.obstacle == BY_HAND:
+                    self.pause.set(BY_HAND)  # Also while the publisher is busy with the node.
                 self._due.notify()
             if orders.has_requests:
                 self._blocks.notify()
