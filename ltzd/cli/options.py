@@ -23,8 +23,7 @@ KeyFile = Annotated[
     Path | None,
     typer.Option(
         "--key",
-        help="Sign with this key of the registrar (64 hex digits or an encrypted keystore), "
-        "and send.",
+        help="Sign with this key (64 hex digits or an encrypted keystore), and send.",
         metavar="FILE",
     ),
 ]

@@ -522,7 +522,8 @@ async def test_a_thief_that_signs_mints_and_steals_references_changes_no_reward(
         "SELECT array_agg(state ORDER BY nonce) FROM transactions WHERE wallet = $1",
         MINTER.address,
     )
-    assert ended == ["displaced", "confirmed", "voided", "voided"]
+    assert ended[0] in {"displaced", "voided"}, "whichever is proven first"
+    assert ended[1:] == ["confirmed", "voided", "voided"]
 
 
 # --- two nodes ----------------------------------------------------------------------------------

@@ -54,9 +54,19 @@ class SigningOptions:
 
 
 class TransactionSender:
-    """Reads the offer contracts and submits one command's calls to them."""
+    """Reads the offer contracts and submits one command's calls.
 
-    def __init__(self, rpc: RpcClient, target: ChainTarget, signing: SigningOptions) -> None:
+    `explanations` tell a person the meaning of reverts, by the error's name.
+    """
+
+    def __init__(
+        self,
+        rpc: RpcClient,
+        target: ChainTarget,
+        signing: SigningOptions,
+        explanations: Mapping[str, str] = _REVERT_EXPLANATIONS,
+    ) -> None:
+        self._explanations = explanations
         self._rpc = rpc
         self._node = Node(rpc)
         self._fees = target.fees
@@ -77,7 +87,7 @@ class TransactionSender:
                 return None
             return await self._send(self._signing.key, to, data)
         except Refused as error:
-            explanation = _REVERT_EXPLANATIONS.get(str(error.details.get("revert")))
+            explanation = self._explanations.get(str(error.details.get("revert")))
             if explanation is None:
                 raise
             raise Refused(f"{error.message}: {explanation}.", **error.details) from error

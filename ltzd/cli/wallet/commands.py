@@ -3,11 +3,23 @@
 # ruff: noqa: PLC0415 - each command imports what it runs only when it runs
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, ConfigInstead, DataDir
+from ltzd.cli.options import (
+    DEFAULT_DATA_DIR,
+    AsJson,
+    ConfigInstead,
+    DataDir,
+    KeyFile,
+    PasswordFile,
+    Sender,
+    Unsigned,
+)
+
+if TYPE_CHECKING:
+    from ltzd.cli.wallet.roles import RoleTarget
 
 app = typer.Typer(
     help="The operator's own wallets, which mint and relay (users' wallets: `ltzd wallets`).",
@@ -173,3 +185,62 @@ def retire(
 
     cause = leaving.cause_of(lost=lost, stolen=stolen)
     leaving.retire(resolve_target(data_dir, config), wallet, cause, reason, as_json=as_json)
+
+
+@app.command()
+def grant(  # noqa: PLR0913, PLR0917 - one parameter per option
+    wallet: Wallet,
+    kind: Annotated[
+        Literal["mint", "relay"],
+        typer.Option(help="MINTER for a mint wallet, RELAYER and REDEEMER for a relay wallet."),
+    ],
+    mint_limit: Annotated[
+        str | None, typer.Option(help="The most that it can mint at once.", metavar="LTZ")
+    ] = None,
+    mint_window: Annotated[
+        int, typer.Option(min=1, help="Seconds in which the limit refills.", metavar="SECONDS")
+    ] = 86_400,
+    key: KeyFile = None,
+    password_file: PasswordFile = None,
+    unsigned: Unsigned = False,
+    sender: Sender = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Grant a wallet the roles of its kind, with the key of the contracts' admin."""
+    from ltzd.cli.offers.transaction_sender import SigningOptions
+    from ltzd.cli.wallet import roles
+
+    options = roles.GrantOptions(kind, mint_limit, mint_window)
+    signing = SigningOptions(key, password_file, unsigned, sender)
+    roles.grant(_role_target(data_dir, config), wallet, options, signing, as_json=as_json)
+
+
+@app.command()
+def revoke(
+    wallet: Wallet,
+    key: KeyFile = None,
+    password_file: PasswordFile = None,
+    unsigned: Unsigned = False,
+    sender: Sender = None,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Take all roles from a wallet, with a guardian's key or the admin's; needs no database."""
+    from ltzd.cli.offers.transaction_sender import SigningOptions
+    from ltzd.cli.wallet import roles
+
+    signing = SigningOptions(key, password_file, unsigned, sender)
+    roles.revoke(_role_target(data_dir, config), wallet, signing, as_json=as_json)
+
+
+def _role_target(data_dir: Path, config: Path | None) -> "RoleTarget":
+    from ltzd.cli.chain_targets import resolve_chain_target
+    from ltzd.cli.wallet.roles import RoleTarget
+    from ltzd.cli.wallet.target import resolve_wallet_target
+
+    return RoleTarget(
+        resolve_wallet_target(data_dir, config), resolve_chain_target(data_dir, config)
+    )

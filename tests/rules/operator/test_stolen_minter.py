@@ -1,4 +1,4 @@
-"""Whatever a thief of a mint wallet's key does, each reward is minted once.
+"""Each reward is minted once, whatever a thief of a mint wallet's key does.
 
 The model has LTZ's bitmap, a stolen wallet and a sound one. The states come from `advance`; the
 model carries the effects out as the lanes do. Blocks are final at once.
@@ -37,7 +37,7 @@ class Mint:
     """The seq of each reward."""
     tx: Transaction = field(default_factory=lambda: Transaction(State.SIGNED))
     succeeded: bool | None = None
-    """Of the mined bytes; None while they are not mined."""
+    """Whether the mined bytes did; the value is unset while they are not mined."""
 
 
 class World:

@@ -1,0 +1,207 @@
+"""`ltzd wallet grant` and `ltzd wallet revoke`: an operator's wallet gets or loses its roles.
+
+Both read the chain alone, so that they also work while the database is away. A role that is there,
+or gone, already needs no transaction: a repeated command sends the missing ones.
+"""
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.cli.chain_targets import ChainTarget
+from ltzd.cli.command_node import first_answering
+from ltzd.cli.offers.transaction_sender import SigningOptions, TransactionSender
+from ltzd.cli.output import print_json, print_message
+from ltzd.cli.wallet.lookup import parse_address
+from ltzd.cli.wallet.target import WalletTarget
+from ltzd.errors import FileRejected, Misconfigured, NodeUnavailable
+from ltzd.rules.amounts import units_of
+from ltzd.values import Address, checksummed, hex_of
+
+_GRANTING = {
+    "AccessControlUnauthorizedAccount": "that account is not the admin of this contract",
+}
+_REVOKING = {
+    "AccessControlUnauthorizedAccount": "that account is neither guardian nor admin of this "
+    "contract",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RoleTarget:
+    wallet: WalletTarget
+    chain: ChainTarget
+
+
+@dataclass(frozen=True, slots=True)
+class GrantOptions:
+    """`mint_limit` is in LTZ, as a text; only a mint wallet has one."""
+
+    kind: str
+    mint_limit: str | None
+    mint_window_seconds: int
+
+    def limit_units(self) -> int | None:
+        """Raises Misconfigured."""
+        if (self.kind == "mint") != (self.mint_limit is not None):
+            raise Misconfigured("--mint-limit: give it for a mint wallet, and for no other one.")
+        if self.mint_limit is None:
+            return None
+        try:
+            return units_of(self.mint_limit)
+        except ValueError as error:
+            raise Misconfigured(f"--mint-limit {self.mint_limit}: {error}.") from error
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    contract: str
+    role: str
+    data: bytes
+
+
+def revoke(target: RoleTarget, text: str, signing: SigningOptions, *, as_json: bool) -> None:
+    """Raises FileRejected for wrong options, Misconfigured, Refused and Unavailable."""
+    wallet = _checked(text, signing)
+    asyncio.run(_revoke(target, wallet, signing, as_json=as_json))
+
+
+async def _revoke(
+    target: RoleTarget, wallet: Address, signing: SigningOptions, *, as_json: bool
+) -> None:
+    async with first_answering(target.chain.rpc_urls) as rpc:
+        held = await _held(Node(rpc), target.wallet.contracts, wallet)
+        steps = [
+            _Step(contract, role, _role_call(contract, "revokeRole", role, wallet))
+            for contract, role in _hot_roles()
+            if held[contract, role]
+        ]
+        sender = TransactionSender(rpc, target.chain, signing, _REVOKING)
+        rows = await _submit(sender, target, steps)
+    if as_json:
+        print_json({"wallet": checksummed(wallet), "revoked": rows})
+    elif not steps:
+        print_message(f"{checksummed(wallet)} has none of the roles of an operator's wallet.")
+    elif rows:
+        names = ", ".join(f"{row['contract']}.{row['role']}" for row in rows)
+        print_message(f"{checksummed(wallet)} has lost {names}.")
+        print_message(
+            "Once that is final, ltzd queues again what a retired mint wallet has signed and what "
+            "is not mined. Calls of a relay wallet that need the role revert."
+        )
+
+
+def grant(
+    target: RoleTarget,
+    text: str,
+    options: GrantOptions,
+    signing: SigningOptions,
+    *,
+    as_json: bool,
+) -> None:
+    """Raises as `revoke` does."""
+    wallet, limit = _checked(text, signing), options.limit_units()
+    asyncio.run(_grant(target, wallet, options, limit, signing, as_json=as_json))
+
+
+async def _grant(
+    target: RoleTarget,
+    wallet: Address,
+    options: GrantOptions,
+    limit: int | None,
+    signing: SigningOptions,
+    *,
+    as_json: bool,
+) -> None:
+    async with first_answering(target.chain.rpc_urls) as rpc:
+        held = await _held(Node(rpc), target.wallet.contracts, wallet)
+        other = [
+            f"{contract}.{role}"
+            for contract, role in _hot_roles()
+            if held[contract, role] and not _is_of(role, options.kind)
+        ]
+        if other:
+            raise Misconfigured(
+                f"{checksummed(wallet)} has {', '.join(other)}: a wallet that relays users' calls "
+                "must not mint. Use another key."
+            )
+        steps = [
+            _Step(contract, role, _role_call(contract, "grantRole", role, wallet))
+            for contract, role in _hot_roles()
+            if _is_of(role, options.kind) and not held[contract, role]
+        ]
+        if limit is not None:
+            data = web3_contracts.encode_call(
+                "LTZ", "setMintLimit", wallet, limit, options.mint_window_seconds
+            )
+            # Before the role: no wallet mints without a limit that a person has chosen.
+            steps.insert(0, _Step("LTZ", "mint limit", data))
+        sender = TransactionSender(rpc, target.chain, signing, _GRANTING)
+        rows = await _submit(sender, target, steps)
+    if as_json:
+        print_json({"wallet": checksummed(wallet), "granted": rows})
+    elif not steps:
+        print_message(f"{checksummed(wallet)} has all roles of a {options.kind} wallet.")
+    elif rows:
+        names = ", ".join(f"{row['contract']}.{row['role']}" for row in rows)
+        print_message(f"{checksummed(wallet)} has got {names}.")
+
+
+def _checked(text: str, signing: SigningOptions) -> Address:
+    if faults := signing.faults():
+        raise FileRejected(faults)
+    return parse_address(text)
+
+
+def _hot_roles() -> Iterator[tuple[str, str]]:
+    return ((contract, role) for contract, roles in HOT_ROLES.items() for role in roles)
+
+
+def _is_of(role: str, kind: str) -> bool:
+    return (role == "MINTER") == (kind == "mint")
+
+
+def _role_call(contract: str, function: str, role: str, wallet: Address) -> bytes:
+    return web3_contracts.encode_call(contract, function, web3_contracts.role_id(role), wallet)
+
+
+async def _held(
+    node: Node, contracts: Mapping[str, Address], wallet: Address
+) -> dict[tuple[str, str], bool]:
+    """Which of the roles the wallet has. Raises NodeUnavailable."""
+    roles = list(_hot_roles())
+    calls = [
+        (contracts[contract], _role_call(contract, "hasRole", role, wallet))
+        for contract, role in roles
+    ]
+    try:
+        answers = await node.views(calls)
+        return {
+            role: ltz.decode_is_minter(answer) for role, answer in zip(roles, answers, strict=True)
+        }
+    except (RpcError, ValueError) as error:
+        raise NodeUnavailable(f"The contracts cannot be read: {error}") from error
+
+
+async def _submit(
+    sender: TransactionSender, target: RoleTarget, steps: Sequence[_Step]
+) -> list[dict[str, Any]]:
+    """Send the steps one after the other; returns those that are mined, none if printed."""
+    rows = []
+    for step in steps:
+        mined = await sender.submit(target.wallet.contracts[step.contract], step.data)
+        if mined is not None:
+            rows.append(
+                {
+                    "contract": step.contract,
+                    "role": step.role,
+                    "transactionHash": hex_of(mined.hash),
+                    "blockNumber": mined.block_number,
+                }
+            )
+    return rows
