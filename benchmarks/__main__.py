@@ -16,6 +16,7 @@ from benchmarks import (
     minting,
     perks,
     pregeneration,
+    relay_fleet,
     relays,
     signing,
     tokens,
@@ -31,6 +32,7 @@ SECONDS = {
     "bulk": 4.0,
     "gas": 0.0,
     "relays": 8.0,
+    "relay-fleet": 12.0,
     "perks": 3.0,
     "pregeneration": 0.0,
     "webhooks": 5.0,
@@ -59,6 +61,7 @@ RUNS: dict[str, Run] = {
     "bulk": _timed(bulk.run),
     "gas": lambda _, options: gas.run(in_document=options.record),
     "relays": _timed(relays.run),
+    "relay-fleet": _timed(relay_fleet.run),
     "perks": _timed(perks.run),
     "pregeneration": lambda _, options: pregeneration.run(
         rounds=options.rounds, in_document=options.record

@@ -143,6 +143,12 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     relay_wallets: Annotated[
         int, typer.Option(min=1, max=64, help="The number of wallets that relay.")
     ] = 1,
+    max_in_flight: Annotated[
+        int,
+        typer.Option(
+            min=1, max=100_000, help="A wallet's transactions that may wait for their blocks."
+        ),
+    ] = 5_000,
 ) -> None:
     """Run everything on this machine: database, chain, sandbox, demo brand and ltzd."""
     from ltzd.dev import main
@@ -161,6 +167,7 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
             redis_url=redis_url,
             mint_wallets=mint_wallets,
             relay_wallets=relay_wallets,
+            max_in_flight=max_in_flight,
         )
     )
 

@@ -37,7 +37,6 @@ from ltzd.store import database
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import checksummed, hash_of
 
-MAX_IN_FLIGHT = 5_000
 POLL_SECONDS = 0.05
 
 
@@ -269,7 +268,7 @@ def _settings(
                 "own_origins": [f"http://127.0.0.1:{options.port}", sandbox.url],
             },
             "admin": {"port": options.admin_port},
-            "operator": {**hot_keys, "max_in_flight": MAX_IN_FLIGHT},
+            "operator": {**hot_keys, "max_in_flight": options.max_in_flight},
         }
     )
 

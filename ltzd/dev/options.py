@@ -24,3 +24,5 @@ class DevOptions:
     redis_url: str | None = None
     mint_wallets: int = 1
     relay_wallets: int = 1
+    max_in_flight: int = 5_000
+    """The transactions of one wallet that may wait for their blocks."""

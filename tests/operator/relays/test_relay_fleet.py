@@ -2,13 +2,15 @@
 user's relays keep their order, whenever a lane dies or stands still."""
 
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from ltzd.chain.signing import Signer
 from ltzd.store.database import Connection, Pool, open_pool, session
@@ -31,6 +33,7 @@ from tests.support.relays.lanes import (
     row_states,
 )
 from tests.support.rows.core import a_wallet, value
+from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 THIRD_RELAYER = Signer(b"\x04" * 32)
@@ -370,27 +373,97 @@ async def test_a_lane_that_stands_still_holds_back_its_users_only_for_a_moment(
     assert set(await senders(world)) == {OTHER_RELAYER.address}
 
 
-async def test_under_kills_of_lanes_each_relay_is_executed_once_in_order(
-    world: RelayWorld,
+# --- anything, in any order -----------------------------------------------------------------------
+
+SIGNERS = (RELAYER, OTHER_RELAYER, THIRD_RELAYER)
+lanes_ = st.integers(0, 2)
+happenings = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.integers(0, 2), st.integers(1, 4)),
+        st.tuples(st.just("ask by name"), st.integers(0, 2), lanes_),
+        st.tuples(st.just("mine"), st.integers(1, 2), st.none()),
+        st.tuples(st.just("kill"), lanes_, st.none()),
+        st.tuples(st.just("start"), lanes_, st.none()),
+        st.tuples(st.just("freeze"), lanes_, st.none()),
+        st.tuples(st.just("withdraw"), st.integers(0, 9), st.none()),
+        st.tuples(st.just("lose publications"), st.integers(1, 3), st.none()),
+        st.tuples(st.just("cut connections"), st.none(), st.none()),
+        st.tuples(st.just("wait"), st.none(), st.none()),
+    ),
+    min_size=5,
+    max_size=30,
+)
+
+
+class Fleet:
+    """Three wallets' lanes, to which the happenings of a property happen."""
+
+    def __init__(self, world: RelayWorld) -> None:
+        self._world = world
+        self._running: dict[int, AsyncExitStack] = {}
+
+    async def start(self, number: int, _nothing: None = None) -> None:
+        if number not in self._running:
+            self._running[number] = stack = AsyncExitStack()
+            lane = self._world.relay_lane(FEW_IN_FLIGHT, SIGNERS[number])
+            await stack.enter_async_context(lane)
+
+    async def kill(self, number: int, _nothing: None = None) -> None:
+        if number in self._running:
+            await self._running.pop(number).aclose()
+
+    async def freeze(self, number: int, _nothing: None) -> None:
+        """The other lanes take it for dead, and it works on."""
+        await not_served(self._world, SIGNERS[number])
+
+    async def ask(self, user: int, count: int) -> None:
+        await self._world.ask(count, a_wallet(user))
+
+    async def ask_by_name(self, user: int, wallet: int) -> None:
+        await self._world.ask(1, a_wallet(user), wallet=SIGNERS[wallet].address)
+
+    async def mine(self, blocks: int, _nothing: None) -> None:
+        self._world.node.mine(blocks)
+
+    async def withdraw(self, number: int, _nothing: None) -> None:
+        async with session(self._world.observer) as connection:
+            rows = await connection.fetch("SELECT id FROM relays WHERE state = 'queued'")
+            if rows:
+                await relays.withdraw(connection, rows[number % len(rows)]["id"])
+
+    async def lose_publications(self, count: int, _nothing: None) -> None:
+        self._world.node.lost_requests = self._world.node.lost_replies = count
+
+    async def cut_connections(self, _none: None, _nothing: None) -> None:
+        await self._world.kill("ltzd%")
+
+    async def wait(self, _none: None, _nothing: None) -> None:
+        await value(self._world.observer, "SELECT pg_sleep(0.03)")
+
+
+@given(happenings)
+@settings(
+    max_examples=12,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+async def test_whatever_happens_to_lanes_each_relay_is_executed_once_in_its_users_order(
+    databases: Databases, happened: Sequence[tuple[str, Any, Any]]
 ) -> None:
-    """Three wallets; each lane is killed and started again in turn while relays come."""
-    signers = (RELAYER, OTHER_RELAYER, THIRD_RELAYER)
-    stacks = {signer.address: AsyncExitStack() for signer in signers}
-    for signer in signers:
-        await stacks[signer.address].enter_async_context(world.relay_lane(FEW_IN_FLIGHT, signer))
-    try:
-        for number in range(12):
-            signer = signers[number % 3]
-            await world.ask(3, a_wallet(number % 4))
-            await world.ask(1, a_wallet(number % 4), wallet=signers[(number + 1) % 3].address)
-            await stacks[signer.address].aclose()
-            await not_served(world, signer)
-            world.node.mine()
-            await stacks[signer.address].enter_async_context(
-                world.relay_lane(FEW_IN_FLIGHT, signer)
-            )
+    async with databases.fresh() as url, AsyncExitStack() as stack:
+        pools = [await open_pool(url, name=name, size=6) for name in ("ltzd", "test")]
+        for opened in pools:
+            stack.callback(opened.terminate)
+        world = await stack.enter_async_context(a_relay_world(url, *pools))
+        fleet = Fleet(world)
+        for number in range(3):
+            await fleet.start(number)
+            stack.push_async_callback(fleet.kill, number)
+        for step, first, second in happened:
+            await getattr(fleet, step.replace(" ", "_"))(first, second)
+        await fleet.lose_publications(0, None)
+        for number in range(3):
+            await fleet.start(number)
+        await fleet.ask(0, 1)
         await all_mined(world)
-    finally:
-        for stack in stacks.values():
-            await stack.aclose()
-    await each_executed_once_in_order(world)
+        await each_executed_once_in_order(world)
