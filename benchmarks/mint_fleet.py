@@ -80,7 +80,7 @@ class _Sides:
     async def _minted(self, side: str) -> Minted:
         async with self._ltzd.paused():
             await self._queue(self._rewards)
-        supply, transactions = await self._supply(), await self._transactions()
+            supply, transactions = await self._supply(), await self._transactions()
         target = supply + self._rewards
         before = resources.cpu_seconds(self._programs)
         samples = await self._sample(supply, target)

@@ -260,6 +260,11 @@ HELD_BY_CAP = _gauge(
     "ltzd_operator_held_by_cap", "1 while transactions wait because fees are above the cap", "kind"
 )
 LANES_HELD = _gauge("ltzd_operator_lanes_held", "Lanes that this process holds", "kind")
+WALLETS_UNSERVED = _gauge(
+    "ltzd_operator_wallets_unserved",
+    "Wallets that are not retired and that no process serves, when last asked",
+    "kind",
+)
 LANE_FAILURES = _counter(
     "ltzd_operator_lane_failures_total",
     "Lanes that an error in ltzd has ended; each begins again after a pause",
@@ -271,6 +276,10 @@ LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "ki
 
 LEASE_RENEWALS = _counter(
     "ltzd_lease_renewals_total", "Renewals of leases: `in_time` or `late`", "outcome"
+)
+STUCK_SESSIONS_ENDED = _counter(
+    "ltzd_lease_stuck_sessions_ended_total",
+    "Database sessions of frozen processes that this process has ended",
 )
 LEASES_LOST = _counter("ltzd_leases_lost_total", "Leases that ended too early", "lease")
 

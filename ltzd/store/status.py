@@ -4,12 +4,13 @@ Cheap however large the tables grow, since it is read every second: only open ro
 count of minted rewards becomes an estimate once it is large.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store.database import Connection
-from ltzd.store.operator import leases
+from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
@@ -91,6 +92,8 @@ class StatusFacts:
     relays: RelayFacts
     events_last_minute: int
     leases: tuple[LeaseFacts, ...] = ()
+    unserved: Mapping[str, int] = field(default_factory=dict)
+    """How many wallets that are not retired no process serves, by kind."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -101,6 +104,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         relays=await _relays(connection),
         events_last_minute=await _events_last_minute(connection),
         leases=await leases.list_all(connection),
+        unserved=await wallet_work.count_unserved(connection),
     )
 
 

@@ -9,11 +9,22 @@ import pytest_asyncio
 from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection, Pool
 from ltzd.store.operator import lanes, transactions, wallets
+from ltzd.store.operator.leases import lane_lease
 from ltzd.store.operator.wallets import WalletState
-from ltzd.values import checksummed
+from ltzd.store.status import read_status
+from ltzd.values import Address, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, FakeNode
 from tests.support.commands import Outcome, ltzd
-from tests.support.rows.core import MINTER, a_lane, an_attempt, an_intent, follow, pool, save
+from tests.support.rows.core import (
+    MINTER,
+    a_lane,
+    a_wallet,
+    an_attempt,
+    an_intent,
+    follow,
+    pool,
+    save,
+)
 
 __all__ = ["pool"]
 
@@ -35,6 +46,14 @@ async def shown(data_dir: Path) -> Any:
 
 async def a_wallet_of_the_settings(db: Connection) -> None:
     await wallets.add(db, CHAIN_ID, MINTER.address, "mint")
+
+
+async def a_process_holds(db: Connection, wallet: Address) -> None:
+    await db.execute(
+        "INSERT INTO leases VALUES ($1, gen_random_uuid(), 'host:17', 17, now(), now(), now(), "
+        "now() + interval '1 hour')",
+        lane_lease(CHAIN_ID, wallet),
+    )
 
 
 async def an_open_transaction(pool: Pool, db: Connection) -> None:
@@ -63,14 +82,7 @@ async def test_a_wallet_is_listed_with_its_lane_and_its_process(
     await an_open_transaction(pool, db)
     lane = await a_lane(pool)
     await lanes.report_working(db, lane, "fees")
-    await db.execute(
-        """
-        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
-                            expires_at)
-        VALUES ($1, gen_random_uuid(), 'host:17', 17, now(), now(), now(), now() + interval '1 h')
-        """,
-        f"lane/{CHAIN_ID}/0x{MINTER.address.hex()}",
-    )
+    await a_process_holds(db, MINTER.address)
 
     (row,) = (await wallet(data_dir, "list", "--json")).json
     assert row.keys() == (await shown(data_dir)).keys()
@@ -85,6 +97,17 @@ async def test_a_wallet_is_listed_with_its_lane_and_its_process(
     page = await wallet(data_dir, "show", NAME)
     assert "host:17" in page.out
     assert "It takes new work." in page.err
+
+
+async def test_wallets_that_nobody_serves_are_counted_by_kind(db: Connection) -> None:
+    assert (await read_status(db)).unserved == {}
+    await a_wallet_of_the_settings(db)
+    await wallets.add(db, CHAIN_ID, a_wallet(7), "relay")
+    await wallets.add(db, CHAIN_ID, a_wallet(8), "relay")
+    await a_process_holds(db, a_wallet(8))
+    assert (await read_status(db)).unserved == {"mint": 1, "relay": 1}
+    await wallets.set_state(db, CHAIN_ID, MINTER.address, WalletState.RETIRED)
+    assert (await read_status(db)).unserved == {"relay": 1}
 
 
 async def test_a_drained_wallet_is_told_once_everything_is_final(
@@ -112,14 +135,7 @@ async def test_a_draining_lane_that_does_not_know_yet_is_not_drained(
 ) -> None:
     await a_wallet_of_the_settings(db)
     lane = await a_lane(pool)
-    await db.execute(
-        """
-        INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
-                            expires_at)
-        VALUES ($1, gen_random_uuid(), 'host:17', 17, now(), now(), now(), now() + interval '1 h')
-        """,
-        f"lane/{CHAIN_ID}/0x{MINTER.address.hex()}",
-    )
+    await a_process_holds(db, MINTER.address)
     await wallet(data_dir, "drain", NAME)
     assert (await shown(data_dir))["isDrained"] is False
     await lanes.report_working(db, lane, "draining")

@@ -156,6 +156,8 @@ class AdminHandlers:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
+            for kind, count in facts.unserved.items():
+                telemetry.WALLETS_UNSERVED.labels(kind).set(count)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
     def _measure_index(self, chain: ChainFacts | None) -> None:

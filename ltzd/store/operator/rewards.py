@@ -78,7 +78,8 @@ def queue_parameters(
 # not "=", which would make the order redundant and let the planner walk the whole queue by
 # position. LIMIT 100, because the planner expects a tenth of all rows for a limit that is no
 # constant, and would sort them. OFFSET 0 keeps `ahead` from being evaluated once for each
-# reference to it.)
+# reference to it. num_nulls, because no index but the two of this query has it: with statistics of
+# an empty queue the planner takes any index that it may take, and then walks the whole queue.)
 # `place` counts no paused brand; `laps` is 1 once the search has started again at the first
 # brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would read all
 # rows of the brand behind $2.
@@ -105,7 +106,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
                      WHEN turn.laps = 0 THEN (
                        SELECT r.brand_id
                          FROM rewards r
-                        WHERE r.transaction_id IS NULL AND r.failed_at IS NULL
+                        WHERE num_nulls(r.transaction_id, r.failed_at) = 2
                           AND NOT r.above_limit AND r.kind <> 2
                           AND r.brand_id <= $2
                         ORDER BY r.brand_id
@@ -113,7 +114,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
                 END AS brand_id
            FROM (SELECT (SELECT r.brand_id
                            FROM rewards r
-                          WHERE r.transaction_id IS NULL AND r.failed_at IS NULL
+                          WHERE num_nulls(r.transaction_id, r.failed_at) = 2
                             AND NOT r.above_limit AND r.kind <> 2
                             AND r.brand_id > turn.brand_id
                             AND r.brand_id <= CASE turn.laps WHEN 0 THEN $5 ELSE $2 END
@@ -131,7 +132,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
   FROM ((SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL AS has_failed, brand_id,
                 cancelled_mints, out_of_gas_mints, 0 AS class, position AS rank, 0 AS place
            FROM rewards
-          WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
+          WHERE num_nulls(transaction_id, failed_at) = 2 AND mint_block_hash IS NULL
             AND NOT above_limit AND kind = 2
             AND brand_id NOT IN (SELECT id FROM paused)
             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
@@ -142,7 +143,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
                 cancelled_mints, out_of_gas_mints, 1, 0, 0
            FROM rewards
           WHERE id = $4 AND kind <> 2
-            AND transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
+            AND num_nulls(transaction_id, failed_at, mint_block_hash) = 3
             AND NOT above_limit
             AND brand_id NOT IN (SELECT id FROM paused)
             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy)))
@@ -159,7 +160,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
                                        failure IS NOT NULL AS has_failed
                                   FROM rewards r
                                  WHERE r.brand_id BETWEEN due.brand_id AND due.brand_id
-                                   AND transaction_id IS NULL AND failed_at IS NULL
+                                   AND num_nulls(transaction_id, failed_at) = 2
                                    AND mint_block_hash IS NULL AND NOT above_limit AND kind <> 2
                                    AND id IS DISTINCT FROM $4
                                    AND (claimed_by IS NULL
@@ -180,6 +181,8 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
     database transaction: its commit is asynchronous, and a claim that a crash of the database loses
     costs at most a lost race (`transactions.store_signed`).
     """
+    # num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to
+    # end instead of finding the rows by their ids.
     rows = await connection.fetch(
         """
         WITH commit AS MATERIALIZED (
@@ -194,7 +197,7 @@ async def claim(connection: Connection, lane: Lane, rewards: Collection[UUID]) -
           SELECT id
             FROM rewards
            WHERE id = ANY($1::uuid[])
-             AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+             AND num_nulls(transaction_id, mint_block_hash, failed_at) = 3
              AND NOT above_limit
              AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy))
              AND (SELECT is_off FROM commit) = 'off'
@@ -412,6 +415,15 @@ async def renew_queued(connection: Connection, rewards: Collection[UUID]) -> int
         rewards,
     )
     return len(rows)
+
+
+async def unminted_of(connection: Connection, transaction_id: int) -> list[UUID]:
+    """The rewards of a transaction that have no mint in the index."""
+    rows = await connection.fetch(
+        "SELECT id FROM rewards WHERE transaction_id = $1 AND mint_block_hash IS NULL",
+        transaction_id,
+    )
+    return [row[0] for row in rows]
 
 
 async def requeue(

@@ -104,6 +104,8 @@ async def store_signed(
     id and time. Raises LaneLost if nonce, references or epoch are not as the lane expects, which
     means that another process serves it. Raises RewardsTaken if only the rewards are not.
     """
+    # num_nulls, because with IS NULL the planner could walk the queue's partial indexes from end to
+    # end instead of finding the rows by their ids.
     before, after = intent.references, intent.references_after
     row = await connection.fetchrow(
         """
@@ -111,7 +113,7 @@ async def store_signed(
           SELECT id
             FROM rewards
            WHERE id = ANY($11::uuid[])
-             AND transaction_id IS NULL AND mint_block_hash IS NULL AND failed_at IS NULL
+             AND num_nulls(transaction_id, mint_block_hash, failed_at) = 3
              AND (claimed_by IS NULL OR claimed_by = $20)
              FOR UPDATE
         ), taken AS MATERIALIZED (

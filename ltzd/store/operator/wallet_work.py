@@ -81,6 +81,22 @@ async def find_work(connection: Connection, chain_id: int, wallet: Address) -> W
     return None
 
 
+async def count_unserved(connection: Connection) -> dict[str, int]:
+    """How many wallets no process holds, by kind; retired wallets do not count."""
+    rows = await connection.fetch(
+        """
+        SELECT w.kind, count(*) FILTER (WHERE leases.name IS NULL)
+          FROM operator_wallets w
+          LEFT JOIN leases
+            ON leases.name = 'lane/' || w.chain_id || '/0x' || encode(w.wallet, 'hex')
+           AND leases.expires_at > now()
+         WHERE w.state <> 'retired'
+         GROUP BY w.kind
+        """
+    )
+    return {row[0]: row[1] for row in rows}
+
+
 async def retire(connection: Connection, chain_id: int, wallet: Address, reason: str) -> int:
     """Retire the wallet, and return how many of its transactions are not final.
 

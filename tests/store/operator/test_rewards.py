@@ -402,8 +402,14 @@ async def test_when_all_brands_are_paused_nothing_is_queued(pool: Pool) -> None:
 
 @pytest.mark.parametrize("after", [b"", A_BRAND, OTHER_BRAND, BRAND, b"\xff"])
 @pytest.mark.parametrize("is_paused", [True, False])
-async def test_a_brands_backlog_is_never_scanned(pool: Pool, is_paused: bool, after: bytes) -> None:
-    """Ten thousand rewards of one brand are at the head of the queue."""
+@pytest.mark.parametrize("are_statistics_old", [True, False])
+async def test_a_brands_backlog_is_never_scanned(
+    pool: Pool, is_paused: bool, after: bytes, are_statistics_old: bool
+) -> None:
+    """Ten thousand rewards of one brand are at the head of the queue.
+
+    Old statistics are those of a table whose rewards are all minted.
+    """
     await add_brand(pool, BRAND, is_paused=is_paused)
     async with session(pool) as connection:
         await connection.execute(
@@ -415,10 +421,22 @@ async def test_a_brands_backlog_is_never_scanned(pool: Pool, is_paused: bool, af
             bytes(20),
         )
         others = await queue_for(pool, OTHER_BRAND, 3)
-        await connection.execute("ANALYZE rewards")
+        if are_statistics_old:
+            async with connection.transaction():
+                await connection.execute("UPDATE rewards SET above_limit = true")
+                await connection.execute("ANALYZE rewards")
+                await connection.execute("UPDATE rewards SET above_limit = false")
+            await connection.execute("VACUUM rewards")
+        else:
+            await connection.execute("ANALYZE rewards")
         await connection.execute("ANALYZE brands")
-        explain = "EXPLAIN (ANALYZE, FORMAT JSON) " + rewards.QUEUED
-        (row,) = await connection.fetch(explain, *rewards.queue_parameters(100, after))
+        # The pool's sessions plan each statement once, for any parameters.
+        await connection.execute(
+            f"PREPARE queued (int, bytea, int, uuid, bytea, bytea) AS {rewards.QUEUED}"
+        )
+        literals = f"100, '\\x{after.hex()}', 100, NULL, '\\x{'ff' * 21}', ''"
+        explain = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE queued ({literals})"
+        (row,) = await connection.fetch(explain)
     ids = set(await waiting(pool, after=after))
     assert ids.issuperset(others)
     assert len(ids) == (3 if is_paused else 100)
