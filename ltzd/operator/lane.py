@@ -25,7 +25,7 @@ from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
+from ltzd.operator.policy import BY_HAND, NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
@@ -91,7 +91,7 @@ class WalletLane(ABC):
 
     @property
     def stopped(self) -> str | None:
-        """What a person must do before this lane signs again, or None."""
+        """The words that tell a person what to do before this lane signs again, or None."""
         return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
@@ -331,6 +331,8 @@ class WalletLane(ABC):
             async with session(self._pool) as connection:
                 await orders.refresh(connection)
             if orders.obstacle != before:
+                if orders.obstacle == BY_HAND:
+                    self.pause.set(BY_HAND)  # Also while the publisher is busy with the node.
                 self._due.notify()
             if orders.has_requests:
                 self._blocks.notify()
