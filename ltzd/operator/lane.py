@@ -91,7 +91,7 @@ class WalletLane(ABC):
 
     @property
     def stopped(self) -> str | None:
-        """What a person must do before this lane signs again, or None."""
+        """The words that tell a person what to do before this lane signs again, or None."""
         return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property

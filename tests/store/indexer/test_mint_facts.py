@@ -224,7 +224,7 @@ async def seq_of(pool: Pool, reward: UUID) -> int | None:
 async def test_a_queued_reward_is_marked_by_a_mint_whose_signing_the_database_has_lost(
     pool: Pool, own: int | None
 ) -> None:
-    """It must not be minted again, under its own reference or under a new one."""
+    """The reward must not be minted again, under its own reference or under a new one."""
     async with transaction(pool) as connection:
         reward = await queue_reward(connection, WALLET, 100)
         await connection.execute("UPDATE rewards SET seq = $1", own)

@@ -53,7 +53,7 @@ async def history(world: World) -> str:
         return await restore.database_history(connection)
 
 
-async def disagreements(world: World) -> dict[str, int]:
+async def open_differences(world: World) -> dict[str, int]:
     """The books' disagreements, without that of a test's rewards, which have no events."""
     async with session(world.observer) as connection:
         differences = await reconciliation.reconcile(connection, 20)
@@ -127,9 +127,9 @@ async def test_a_replica_without_the_last_commits_mints_nothing_twice(
                 await until(lambda: is_final(promoted))
             minted = Counter(UUID(bytes=each[:16]) for each in node.minted().elements())
             assert minted == Counter(known | set(lost))
-            assert await disagreements(promoted) == {"foreign_mint": len(lost)}
+            assert await open_differences(promoted) == {"foreign_mint": len(lost)}
             await acknowledge(data_dir)
-            assert await disagreements(promoted) == {}
+            assert await open_differences(promoted) == {}
 
 
 async def acknowledge(data_dir: Path) -> None:
