@@ -1,5 +1,6 @@
 """`ltzd wallet` lists, drains and retires the operator's wallets, and tells the consequences."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,18 @@ async def test_a_drained_wallet_is_retired_and_its_key_may_go(
     row = await wallets.find(db, CHAIN_ID, MINTER.address)
     assert row is not None
     assert row.state is WalletState.RETIRED
+
+
+async def test_a_retired_wallet_changes_its_state_no_more(db: Connection) -> None:
+    await a_wallet_of_the_settings(db)
+    set_to = partial(wallets.set_state, db, CHAIN_ID, MINTER.address)
+    assert await set_to(WalletState.RETIRED, "lost")
+    assert not await set_to(WalletState.DRAINING)
+    assert not await set_to(WalletState.ACTIVE)
+    assert await set_to(WalletState.RETIRED, "stolen")
+    row = await wallets.find(db, CHAIN_ID, MINTER.address)
+    assert row is not None
+    assert (row.state, row.reason) == (WalletState.RETIRED, "stolen")
 
 
 @pytest.mark.parametrize(
