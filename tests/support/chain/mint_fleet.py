@@ -1,7 +1,7 @@
 """Several mint wallets and processes on one database and one fake node.
 
-A process of a test is a `World` with database connections and wake-ups of its own. It ends as
-abruptly as a killed one.
+A process of a test is a `World` with database connections and wake-ups of its own, which ends as
+abruptly as a killed process.
 """
 
 import asyncio
