@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -329,6 +330,42 @@ async def test_a_restore_that_is_repeated_changes_nothing(world: World) -> None:
     await world.restore()
     again = await world.restore()
     assert (again.resumed, again.raised_to, again.linked, again.released) == ((), None, 0, 0)
+
+
+async def test_a_restore_that_dies_between_two_parts_is_finished_by_the_next_one(
+    world: World,
+) -> None:
+    """Nonces and references are moved in one commit; the index's mints are linked after it."""
+    world.node.mines_at_once = True
+    await world.queue(3)
+    async with world.serving():
+        await world.minted()
+        world.node.mine(4)
+        await world.settled("confirmed")
+    await lose_the_last_commits(world)
+    async with session(world.observer) as connection:
+        await connection.execute(
+            """
+            UPDATE rewards SET mint_block_number = NULL, mint_block_hash = NULL,
+                               mint_transaction_hash = NULL;
+            CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql
+                AS $$ BEGIN RAISE EXCEPTION 'killed'; END $$;
+            CREATE TRIGGER die BEFORE UPDATE ON rewards EXECUTE FUNCTION die();
+            """
+        )
+    with pytest.raises(asyncpg.RaiseError, match="killed"):
+        await world.restore()
+    assert (await next_nonce(world), await world.unminted()) == (1, 3)
+    async with session(world.observer) as connection:
+        await connection.execute("DROP TRIGGER die ON rewards")
+    done = await world.restore()
+    assert (done.resumed, done.raised_to, done.linked) == ((), None, 3)
+    assert await world.unminted() == 0
+    more = await world.queue(2)
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+    assert len(await world.references()) == 3 + len(more)
 
 
 async def test_a_gap_in_the_pool_is_refused(world: World) -> None:
