@@ -277,6 +277,10 @@ LANES_PAUSED = _gauge("ltzd_operator_lanes_paused", "Lanes that are paused", "ki
 LEASE_RENEWALS = _counter(
     "ltzd_lease_renewals_total", "Renewals of leases: `in_time` or `late`", "outcome"
 )
+STUCK_SESSIONS_ENDED = _counter(
+    "ltzd_lease_stuck_sessions_ended_total",
+    "Database sessions of frozen processes that this process has ended",
+)
 LEASES_LOST = _counter("ltzd_leases_lost_total", "Leases that ended too early", "lease")
 
 # --- indexer ------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from cachetools import LRUCache
 from ltzd import telemetry
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
-from ltzd.actions.relayer.outcomes import REFUSED_BY_THE_NETWORK
+from ltzd.actions.relayer.outcomes import cancellation_reason
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.cache.rate_limits import RateLimits
 from ltzd.chain.contracts import perk_nft, reverts
@@ -362,9 +362,8 @@ class PerkCharges:
 
     async def _failure(self, relay: RelayProgress) -> LtzdError:
         if relay.is_cancelled:
-            return TransactionFailed(
-                f"Transaction failed: {REFUSED_BY_THE_NETWORK}", reason=REFUSED_BY_THE_NETWORK
-            )
+            reason = await cancellation_reason(self._pool, relay)
+            return TransactionFailed(f"Transaction failed: {reason}", reason=reason)
         if relay.block_number is None or relay.sender is None:
             return TransactionFailed("Transaction failed: its nonce was used by another", reason="")
         data = await self._simulator.revert_data(

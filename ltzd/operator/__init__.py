@@ -5,5 +5,6 @@ the wallet's lock. `mints` is the lane that mints queued rewards, `relays` the l
 users' relays. During a term the `publisher` signs what is due and hands bytes to the node, and the
 `monitor` follows them to finality, together with the `fee_bumper` and the `canceller`. What
 happens to a transaction is decided in `rules/operator/transactions.py`. `fleet` begins and ends the
-lanes of a process as wallets come and go. Begin with `lane`.
+lanes of a process as wallets come and go. `retired` watches a wallet whose key is lost or stolen,
+and `treasury` fills the other wallets. Begin with `lane`.
 """

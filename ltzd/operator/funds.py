@@ -9,7 +9,7 @@ import structlog
 
 from ltzd.chain.node.gas_prices import plausible_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.node import Account, Node
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.fleet import lane_gauges
 from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
@@ -47,7 +47,7 @@ class FundsTracker:
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
         self._read: _Reading | None = None
-        self._balance_read: tuple[ChainView, int] | None = None
+        self._account_read: tuple[ChainView, Account] | None = None
         self.l1_costs = NO_L1_COSTS
         self._l1_costs = L1CostReader(node)
 
@@ -75,9 +75,19 @@ class FundsTracker:
 
     async def read_balance(self, view: ChainView) -> int:
         """Read what `set_balance` then sets, once for each view. Raises NodeUnavailable."""
-        if self._balance_read is None or self._balance_read[0] is not view:
-            self._balance_read = view, await view.balance(self._wallet)
-        return self._balance_read[1]
+        return (await self._account(view)).balance
+
+    async def read_nonce(self, view: ChainView) -> int:
+        """The wallet's nonce after the view's block, in the same request as its balance.
+
+        Raises NodeUnavailable.
+        """
+        return (await self._account(view)).nonce
+
+    async def _account(self, view: ChainView) -> Account:
+        if self._account_read is None or self._account_read[0] is not view:
+            self._account_read = view, await view.account(self._wallet)
+        return self._account_read[1]
 
     def set_balance(self, balance: int) -> None:
         self.balance = balance

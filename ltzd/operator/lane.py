@@ -25,7 +25,7 @@ from ltzd.operator.lane_work import LaneWork, OutcomeSink
 from ltzd.operator.monitor import ReceiptMonitor
 from ltzd.operator.orders import LaneOrders
 from ltzd.operator.pausing import LanePause
-from ltzd.operator.policy import NODE, Finished, LanePolicy, Stopped
+from ltzd.operator.policy import BY_HAND, NODE, Finished, LanePolicy, Stopped
 from ltzd.operator.publisher import Publisher
 from ltzd.operator.refusal_backoff import RefusalBackoff
 from ltzd.operator.resubmission.canceller import Canceller
@@ -39,7 +39,7 @@ from ltzd.operator.wallet_nonces import used_nonces
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import lanes, transactions
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.operator.leases import Leases, lane_lease
+from ltzd.store.operator.leases import Leases, LeaseTerm, lane_lease
 from ltzd.store.wakeups import BLOCKS, WALLETS, WakeupHub
 from ltzd.values import Address, hex_of
 
@@ -83,19 +83,25 @@ class WalletLane(ABC):
         self._orders_due = wakeups.subscribe(WALLETS)
         self._funds: FundsTracker | None = None
         self.pause = LanePause(self)
-        self.is_serving = False
+        self._is_serving = False
+        self._term: LeaseTerm | None = None
         self.is_finished = False
         self._stopped: str | None = None
         self._fence: LaneFence | None = None
 
     @property
     def stopped(self) -> str | None:
-        """What a person must do before this lane signs again, or None."""
+        """The words that tell a person what to do before this lane signs again, or None."""
         return self._stopped or (None if self._fence is None else self._fence.refusal)
 
     @property
     def wallet(self) -> Address:
         return self._signer.address
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether the lane works in a term; false once the lease is lost, before the term ends."""
+        return self._is_serving and self._term is not None and not self._term.lost.is_set()
 
     @property
     def balance_wei(self) -> int | None:
@@ -195,7 +201,8 @@ class WalletLane(ABC):
             self._policy.pauses.standby, self._stand_by
         )
         try:
-            async with self._leases.hold(lane_lease(self._chain_id, self.wallet)):
+            async with self._leases.hold(lane_lease(self._chain_id, self.wallet)) as term:
+                self._term = term
                 standing_by.cancel()
                 lane_gauges.LANES_HELD.set(self, 1)
                 await self._serve()
@@ -211,7 +218,7 @@ class WalletLane(ABC):
             log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
         finally:
             standing_by.cancel()
-            self.is_serving = False
+            self._is_serving, self._term = False, None
             lane_gauges.LANES_HELD.set(self, 0)
 
     def _stand_by(self) -> None:
@@ -250,7 +257,7 @@ class WalletLane(ABC):
         )
         try:
             await self._check_before_work(lane, next_nonce, monitor)
-            self.is_serving, self._stopped = True, None
+            self._is_serving, self._stopped = True, None
             log.info(
                 "lane.serving",
                 kind=self.kind,
@@ -324,6 +331,8 @@ class WalletLane(ABC):
             async with session(self._pool) as connection:
                 await orders.refresh(connection)
             if orders.obstacle != before:
+                if orders.obstacle == BY_HAND:
+                    self.pause.set(BY_HAND)  # Also while the publisher is busy with the node.
                 self._due.notify()
             if orders.has_requests:
                 self._blocks.notify()

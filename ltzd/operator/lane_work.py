@@ -6,6 +6,7 @@ records that wait for them.
 
 from collections.abc import Mapping, Sequence
 from typing import Protocol
+from uuid import UUID
 
 import structlog
 
@@ -14,7 +15,7 @@ from ltzd.operator.policy import InProcessHooks
 from ltzd.rules.operator.mint_gas import ran_out_of_gas
 from ltzd.rules.operator.transactions import Effect, Inclusion, State
 from ltzd.store.database import Connection
-from ltzd.store.operator import requests, rewards
+from ltzd.store.operator import lost_mints, requests, rewards
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import PUBLISHED, RELAYED, RELAYS, REWARDS, WakeupHub
@@ -93,6 +94,7 @@ class RewardOutcomeSink:
 
     async def save(self, connection: Connection, changes: Sequence[StateChange]) -> None:
         for tx, effects in changes:
+            suspects = await _suspects(connection, tx, effects)
             if Effect.REQUEUE in effects:
                 # After a person's cancellation nothing speaks against the same batch.
                 is_refused = tx.tx.state is State.CANCELLED and not (
@@ -107,6 +109,9 @@ class RewardOutcomeSink:
             if Effect.RENEW in effects:
                 renewed = await rewards.renew_skipped(connection, tx.id)
                 log.critical("mint.references_stolen", transaction=tx.id, rewards=renewed)
+            if suspects:
+                # Other bytes with the wallet's key were mined: they may have minted the rewards.
+                await lost_mints.link(connection, suspects)
 
     def notify(self, changes: Sequence[StateChange]) -> None:
         if any(not _QUEUING.isdisjoint(effects) for _, effects in changes):
@@ -118,6 +123,16 @@ class RewardOutcomeSink:
                 self._hooks.on_published(tx.rewards, tx.hashes[0])
         if not all(tx.rewards for tx in transactions):
             self._wakeups.notify(PUBLISHED)
+
+
+async def _suspects(
+    connection: Connection, tx: OpenTransaction, effects: Sequence[Effect]
+) -> Sequence[UUID]:
+    """The rewards that lost commits, or another signer, may have minted under other references."""
+    is_displaced = tx.tx.state is State.DISPLACED and Effect.REQUEUE in effects
+    if not is_displaced and Effect.RENEW not in effects:
+        return ()
+    return await rewards.unminted_of(connection, tx.id)
 
 
 class RelayOutcomeSink:

@@ -205,7 +205,7 @@ class ReceiptMonitor:
         oldest = next(iter(self._in_flight.oldest_first()), None)
         if oldest is None and self._last_shown is None:
             return
-        used = await view.nonce(self._context.lane.wallet)
+        used = await self._funds.read_nonce(view)
         if self._last_shown is not None and used <= self._last_shown[0]:
             await self._report_nonce(view, self._last_shown[1])
         elif oldest is not None:

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import structlog
 
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.node import BlockRef, Node
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import Stopped
@@ -26,17 +26,20 @@ async def used_nonces(
 
     `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
     Stopped for an unknown wallet that has signed anything, unless the lane `adopts` it, and if
-    every node has seen more than `stored` used. A single node of several that claims so may lie,
-    and stops nothing: if it is right, the nonce's transaction is found later. Raises
+    every node has seen more than `stored` used or pending. A single node of several that claims so
+    may lie, and stops nothing: if it is right, the nonce's transaction is found later. Raises
     NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's nonce.
     """
     if stored is None:
         return await _first_nonce(node, wallet, kind, adopts=adopts)
-    answers = await _used(node, wallet)
-    highest, lowest = max(answers), min(answers)
-    if lowest > stored:
+    answers = await _used_and_pending(node, wallet)
+    used = [nonce for nonce, _ in answers]
+    highest, lowest = max(used), min(used)
+    pending = min(max(nonces) for nonces in answers)
+    if pending > stored:
+        taken = f"used {highest}" if lowest > stored else f"signed {pending}"
         raise Stopped(
-            f"The {kind} wallet has used {highest} nonces on chain, the database knows "
+            f"The {kind} wallet has {taken} nonces on chain, the database knows "
             f"{stored}: something else signs with its key, or the database is an old copy. "
             "`ltzd restore check` compares the two and says what to do"
         )
@@ -102,14 +105,21 @@ async def _history(name: str, node: Node, wallet: Address) -> WalletHistory:
     )
 
 
-async def _used(node: Node, wallet: Address) -> list[int]:
-    """The nonces after the newest block of each usable node. Raises NodeUnavailable if none tells.
+async def _used_and_pending(node: Node, wallet: Address) -> list[tuple[int, int]]:
+    """Of each usable node the nonces after its newest block, and after its pool.
 
-    Not after one block of all nodes: a node that has not reached it would not answer.
+    Not after one block of all nodes: a node that has not reached it would not answer. Raises
+    NodeUnavailable if none tells.
     """
     view = await ChainView.newest(node)
-    reads = [view.nonce(wallet), *(other.nonce(wallet) for other in view.node.others())]
+    reads = [_nonces(view.node, wallet, view.head)]
+    reads += [_nonces(other, wallet, "latest") for other in view.node.others()]
     return _answered(await asyncio.gather(*reads, return_exceptions=True))
+
+
+async def _nonces(node: Node, wallet: Address, at: BlockRef) -> tuple[int, int]:
+    used, pending = await asyncio.gather(node.nonce(wallet, at), node.pending_nonce(wallet))
+    return used, pending or 0
 
 
 def _answered(answers: Sequence[_Answer | BaseException]) -> list[_Answer]:

@@ -6,6 +6,7 @@ docs/chains.md tells which settings each chain wants, and what was assumed of it
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
 from ltzd.operator.policy import BALANCE, LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.rules.operator.requests import Action
 from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import requests
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Hash32
 from tests.support.chain.chain_kinds import (
@@ -232,6 +235,33 @@ async def test_a_chain_without_tips_may_have_a_floor_of_zero(opened: Open) -> No
             await world.relays_are("mined")
     (sent,) = distinct(chain.sent())
     assert (sent.tip, sent.max_fee_per_gas) == (0, 2 * chain.base_fee)
+
+
+async def is_sent_after(chain: ChainNode, before: int) -> bool:
+    return len(distinct(chain.sent())) > before
+
+
+@pytest.mark.parametrize("name", WITH_POOL)
+async def test_a_person_speeds_up_a_relay_and_cancels_it(opened: Open, name: str) -> None:
+    async with opened(CHAINS[name]()) as world:
+        chain = world.chain
+        async with world.relaying(world.policy()):
+            await relay_for_ann(world, 1)
+            await until(lambda: true(len(chain.pool) == 1))
+            for action in Action:
+                before = len(distinct(chain.sent()))
+                async with transaction(world.observer) as connection:
+                    tx = await connection.fetchval("SELECT id FROM transactions")
+                    await requests.ask(connection, tx, action, expires_in_seconds=None)
+                world.wakeups.notify("ltzd_wallets")
+                await until(partial(is_sent_after, chain, before))
+            first, second, last = distinct(chain.sent())
+            assert second.call == first.call
+            assert second.max_fee_per_gas * 10 >= first.max_fee_per_gas * 11
+            assert last.max_fee_per_gas * 10 >= second.max_fee_per_gas * 11
+            assert last.is_self_transfer
+            assert list(chain.pool) == [last.hash]
+        assert all(sent.is_legacy == (name == "legacy") for sent in chain.sent())
 
 
 async def test_a_legacy_price_above_the_cap_waits_and_one_below_it_is_paid(opened: Open) -> None:

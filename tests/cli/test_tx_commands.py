@@ -383,9 +383,11 @@ async def test_a_command_does_not_wait_for_a_frozen_process_that_holds_the_reque
     await frozen.start()
     await db.execute("SELECT FROM transaction_requests FOR UPDATE")
     refused = await command
+    again = await tx("cancel", id_, "--wait", "0")
     await frozen.rollback()
 
-    assert refused.code == 1
+    assert (refused.code, again.code) == (1, 1)
+    assert "A process is carrying out a request for" in again.err
     assert "a process holds the request at this moment" in refused.err
     async with session(tx.pool) as connection:
         (left,) = await requests.of_transaction(connection, id_)

@@ -191,7 +191,8 @@ async def test_the_runbook_of_a_stolen_mint_key() -> None:
             rewards = {row["id"] for row in await connection.fetch("SELECT id FROM rewards")}
         assert times == Counter(dict.fromkeys(rewards, 1))
         assert not {mint.seq for mint in mints if mint.reward in rewards} & set(seqs[-2:])
-        assert await ended_as(instance, thief.address) >= {"confirmed", "displaced"}
+        # Whether the thief's nonce or the lost role is proven first is a matter of milliseconds.
+        assert await ended_as(instance, thief.address) & {"displaced", "voided"}
         await only_the_thief_disagrees(instance)
         left = await ltzd(
             "wallet", "show", thief.address, "--json", "--data-dir", instance.data_dir
@@ -225,7 +226,8 @@ async def test_the_runbook_of_a_stolen_relay_key() -> None:
             (await relays.relay(user, "PerkNFT", relays.claim(user))).assert_relayed()
         user = await relays.user()
         await chain.rpc("evm_setAutomine", False)
-        asking = asyncio.create_task(relays.relay(user, "PerkNFT", relays.claim(user)))
+        claim = relays.claim(user)
+        asking = asyncio.create_task(relays.relay(user, "PerkNFT", claim, key="stolen"))
         await until(lambda: is_published(instance))
         await steal_nonce(chain, thief, "LTZ", b"\x95\xd8\x9b\x41")
         await chain.rpc("evm_mine")
@@ -234,8 +236,12 @@ async def test_the_runbook_of_a_stolen_relay_key() -> None:
         await runbook.follow("relay")
         async with finality(instance):
             await watched_to_the_end(instance, thief.address)
-            failed = await asking
-        failed.assert_refused(500, "TRANSACTION_FAILED")
+        await asyncio.gather(asking, return_exceptions=True)
+        failed = await relays.relay(user, "PerkNFT", claim, key="stolen")
+        assert (
+            "nonce was used by another"
+            in failed.assert_refused(500, "TRANSACTION_FAILED")["reason"]
+        )
         await users_are_served(relays, user)
         sender = await instance.ask("SELECT wallet FROM transactions ORDER BY id DESC LIMIT 1")
         assert sender == bytes_of(runbook.new)

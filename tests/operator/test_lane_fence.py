@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID, uuid4
 
+import asyncpg
 import pytest
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -16,12 +17,13 @@ from ltzd.store.database import open_pool, session
 from ltzd.store.operator import restore
 from ltzd.values import LTZ, checksummed, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode, minted_log, transfer_log
-from tests.support.chain.mint_world import POLICY, World, stop_of, true
+from tests.support.chain.mint_world import PAUSES, POLICY, World, stop_of, true
 from tests.support.rows.core import MINTER, a_wallet, running, states, value
 from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 ADOPTING = replace(POLICY, adopts_wallets=True)
+COMPARING_LONG = replace(POLICY, pauses=replace(PAUSES, comparing=5.0))
 
 
 def publish_foreign(node: FakeNode, nonce: int, wallet: Signer = MINTER) -> None:
@@ -76,6 +78,19 @@ async def test_a_wallet_whose_first_transactions_are_pending_is_refused(world: W
         assert "1 more wait in a node's pool" in await stop_of(lane)
     await world.adopt()
     assert await next_nonce(world) == 1
+
+
+async def test_a_copy_of_the_database_is_refused_while_what_it_lacks_is_pending(
+    world: World,
+) -> None:
+    """A copy of the files has the same timeline, so that only the pool tells."""
+    async with world.serving():
+        pass
+    publish_foreign(world.node, 0)
+    await world.queue()
+    async with world.lane() as lane:
+        assert "has signed 1 nonces on chain, the database knows 0" in await stop_of(lane)
+    assert await states(world.observer) == []
 
 
 async def test_a_fresh_wallet_starts_at_once_and_is_taken_over_at_once(world: World) -> None:
@@ -228,9 +243,10 @@ async def test_after_a_promotion_a_pending_transaction_that_the_database_lost_st
     async with world.serving():
         pass
     await pretend_promotion(world)
-    publish_foreign(world.node, 0)
     await world.queue()
-    async with world.lane() as lane:
+    async with world.lane(COMPARING_LONG) as lane:
+        await until(lambda: true(lane.pause.reason == COMPARING))
+        publish_foreign(world.node, 0)
         reason = await stop_of(lane)
         assert "it has lost its last commits" in reason
         assert "`ltzd restore check`" in reason
@@ -314,6 +330,42 @@ async def test_a_restore_that_is_repeated_changes_nothing(world: World) -> None:
     await world.restore()
     again = await world.restore()
     assert (again.resumed, again.raised_to, again.linked, again.released) == ((), None, 0, 0)
+
+
+async def test_a_restore_that_dies_between_two_parts_is_finished_by_the_next_one(
+    world: World,
+) -> None:
+    """Nonces and references are moved in one commit; the index's mints are linked after it."""
+    world.node.mines_at_once = True
+    await world.queue(3)
+    async with world.serving():
+        await world.minted()
+        world.node.mine(4)
+        await world.settled("confirmed")
+    await lose_the_last_commits(world)
+    async with session(world.observer) as connection:
+        await connection.execute(
+            """
+            UPDATE rewards SET mint_block_number = NULL, mint_block_hash = NULL,
+                               mint_transaction_hash = NULL;
+            CREATE FUNCTION die() RETURNS trigger LANGUAGE plpgsql
+                AS $$ BEGIN RAISE EXCEPTION 'killed'; END $$;
+            CREATE TRIGGER die BEFORE UPDATE ON rewards EXECUTE FUNCTION die();
+            """
+        )
+    with pytest.raises(asyncpg.RaiseError, match="killed"):
+        await world.restore()
+    assert (await next_nonce(world), await world.unminted()) == (1, 3)
+    async with session(world.observer) as connection:
+        await connection.execute("DROP TRIGGER die ON rewards")
+    done = await world.restore()
+    assert (done.resumed, done.raised_to, done.linked) == ((), None, 3)
+    assert await world.unminted() == 0
+    more = await world.queue(2)
+    async with world.serving():
+        await world.minted()
+    assert world.node.minted() == Counter(await world.references())
+    assert len(await world.references()) == 3 + len(more)
 
 
 async def test_a_gap_in_the_pool_is_refused(world: World) -> None:

@@ -653,7 +653,7 @@ class Trouble:
         self._node.is_down = not self._node.is_down
 
     async def _empty_answers(self) -> None:
-        self._node.empty_answers = 2
+        self._node.unindexed_answers = 2
 
     async def _other_fees(self) -> None:
         self._node.base_fee = self._chance.choice([1, 1, 5, 20, 90, 150]) * GWEI

@@ -15,10 +15,13 @@ from ltzd.operator.pausing import LanePause
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.sendable import Obstacle
 from ltzd.store.database import session
+from ltzd.store.operator import wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.status import read_status
+from ltzd.store.wakeups import WALLETS
+from tests.support.chain.fake_node import CHAIN_ID
 from tests.support.chain.mint_world import PAUSES, POLICY, World, true
-from tests.support.rows.core import a_wallet
+from tests.support.rows.core import MINTER, a_wallet
 from tests.support.waiting import until
 
 KINDS = {policy.MINT, policy.RELAY, policy.TREASURY, policy.WATCHED}
@@ -132,6 +135,42 @@ async def test_a_publication_that_fails_for_a_moment_is_no_reason_to_wait(world:
         await world.queue()
         await world.some_polls()
         assert lane.pause.reason is None
+
+
+async def pause_by_hand(world: World, reason: str | None) -> None:
+    async with session(world.observer) as connection:
+        await wallets.add(connection, CHAIN_ID, MINTER.address, "mint")
+        await wallets.set_paused(connection, CHAIN_ID, MINTER.address, reason)
+    world.wakeups.notify(WALLETS)
+
+
+async def test_a_pause_by_hand_outlasts_the_process_and_what_was_in_flight_is_finished(
+    world: World,
+) -> None:
+    async with world.serving(QUICK):
+        await world.queue()
+        await world.settled("published")
+        await pause_by_hand(world, "incident 41")
+        await until(shows(world, "by_hand"))
+    await world.queue()
+    async with world.serving(QUICK):
+        await until(shows(world, "by_hand"))
+        world.node.mine(4)
+        await world.settled("confirmed")
+        assert await world.unminted() == 1
+
+        await pause_by_hand(world, None)
+        await world.settled("confirmed", "published")
+        await until(shows(world, None))
+
+
+async def test_a_pause_by_hand_shows_also_while_no_node_takes_bytes(world: World) -> None:
+    async with world.serving(QUICK):
+        full(world)
+        await world.queue()
+        await world.settled("signed")
+        await pause_by_hand(world, "incident 41")
+        await until(shows(world, "by_hand"))
 
 
 async def test_a_lane_whose_mints_would_all_revert_shows_that_reason(world: World) -> None:

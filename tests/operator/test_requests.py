@@ -66,10 +66,12 @@ async def attempts(world: RelayWorld) -> int:
 
 
 async def in_pool(world: RelayWorld, count: int) -> SentTransaction:
-    """Waits until the node holds one transaction, which is the attempt number `count`."""
+    """Waits until the node holds only the newest of so many attempts, and returns it."""
+    newest = "SELECT hash FROM attempts ORDER BY is_cancellation DESC, max_fee_per_gas DESC LIMIT 1"
 
     async def is_there() -> bool:
-        return await attempts(world) == count and len(world.node.pool) == 1
+        hash_ = await value(world.observer, newest)
+        return await attempts(world) == count and list(world.node.pool) == [hash_]
 
     await until(is_there)
     (sent,) = world.node.pool.values()

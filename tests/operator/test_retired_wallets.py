@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -436,6 +437,32 @@ async def test_users_of_other_wallets_are_served_while_a_wallet_is_watched(
         (relay,) = await world.ask(user=OTHER_USER)
         await until(lambda: is_mined(world, relay))
     assert USER != OTHER_USER
+
+
+async def test_kills_at_any_time_redo_each_mint_once(world: RelayWorld) -> None:
+    """Before, between and after the verdicts; another process continues each time."""
+    await signed_mints(world, 5)
+    without_bytes(world)
+    world.node.refuses = lambda sent: sent.sender == MINTER.address
+    world.node.use_nonce(MINTER)
+    world.node.use_nonce(MINTER)
+    for polls in range(10):
+        if polls == 4:
+            world.node.revoked_minters.add(MINTER.address)
+        lane = retired_lane(world, MINTER, "mint")
+        task = asyncio.create_task(lane.run())
+        asked = world.node.call_counts["eth_getBlockByNumber"] + 3 * polls
+        await until(partial(asked_for, world, asked))
+        world.node.mine()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    async with watching(world, MINTER, "mint") as lane, minting(world):
+        await finished(lane, world)
+        await minted_once(world)
+
+
+async def asked_for(world: RelayWorld, blocks: int) -> bool:
+    return world.node.call_counts["eth_getBlockByNumber"] >= blocks
 
 
 # --- references that a thief uses ---------------------------------------------------------------

@@ -1,6 +1,7 @@
 """Migrations run once; a lost server raises DatabaseUnavailable instead of a driver's error."""
 
 import asyncio
+import socket
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -132,3 +133,32 @@ async def test_jsonb_is_read_back_unchanged(pool: Pool) -> None:
     document = {"a": [1, 2.5, None, "ü\u2028"], "b": {"c": True}}
     async with session(pool) as connection:
         assert await connection.fetchval("SELECT $1::jsonb", document) == document
+
+
+async def test_both_ends_of_every_connection_notice_a_dead_machine_within_seconds(
+    database_url: str,
+) -> None:
+    pool = await database.open_pool(database_url)
+    alone = await database.connect(database_url, "alone")
+    try:
+        async with database.session(pool) as pooled:
+            for connection in (pooled, alone):
+                for name, wanted in (
+                    ("tcp_keepalives_idle", "2"),
+                    ("tcp_keepalives_interval", "1"),
+                    ("tcp_keepalives_count", "3"),
+                    ("tcp_user_timeout", "5000"),
+                ):
+                    assert await connection.fetchval(f"SHOW {name}") == wanted
+                transport = connection._transport
+                ours = transport.get_extra_info("socket")
+                tcp = socket.socket(fileno=ours.fileno())
+                try:
+                    assert tcp.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+                    assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 2
+                    assert tcp.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 5000
+                finally:
+                    tcp.detach()
+    finally:
+        await alone.close()
+        pool.terminate()

@@ -15,6 +15,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
+from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0)
@@ -179,6 +180,18 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
 )
 async def test_readiness_names_what_is_missing(behind: Behind, reason: str) -> None:
     assert await get(behind, "/readyz") == (503, unready(reason))
+
+
+async def test_a_process_that_serves_some_of_the_wallets_is_ready() -> None:
+    elsewhere = replace(HELD, wallet=a_wallet(9), is_held=False)
+    status, body = await get(Behind(lanes=(HELD, elsewhere)), "/readyz")
+    assert (status, body["reasons"]) == (200, [])
+    watched = replace(HELD, wallet=a_wallet(8), kind="watched")
+    status, body = await get(Behind(lanes=(watched, elsewhere)), "/readyz")
+    assert status == 503
+    assert body["reasons"] == [
+        f"Lane mint {checksummed(elsewhere.wallet)} is not held by this process"
+    ]
 
 
 def unready(*reasons: str, warnings: Sequence[str] = ()) -> dict[str, Any]:

@@ -7,7 +7,8 @@ import structlog
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.errors import RelayPending, TransactionFailed, Unavailable
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
-from ltzd.store.database import session
+from ltzd.store.database import Pool, session
+from ltzd.store.operator import requests
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import hex_of
@@ -15,6 +16,7 @@ from ltzd.values import hex_of
 log = structlog.get_logger()
 
 REFUSED_BY_THE_NETWORK = "the network refused the transaction"
+CANCELLED_BY_HAND = "the operator cancelled the transaction"
 NOT_SENT_IN_TIME = "No relay wallet could send the transaction in time"
 
 
@@ -70,13 +72,20 @@ class RelayOutcomes:
         if relay.status is not RelayStatus.FAILED:
             return relay
         if relay.is_cancelled:
-            return replace(relay, reason=REFUSED_BY_THE_NETWORK)
+            return replace(relay, reason=await cancellation_reason(self._pool, relay))
         if relay.block_number is None or relay.sender is None:
             return replace(relay, reason="its nonce was used by another transaction")
         reason = await self._simulator.failure_reason(
             relay.to, relay.data, relay.sender, relay.block_number
         )
         return replace(relay, reason=reason)
+
+
+async def cancellation_reason(pool: Pool, relay: RelayProgress) -> str:
+    """Why a self-transfer has used the nonce of the relay's transaction."""
+    async with session(pool) as connection:
+        is_by_hand = await requests.is_relay_cancelled_by_hand(connection, relay.id)
+    return CANCELLED_BY_HAND if is_by_hand else REFUSED_BY_THE_NETWORK
 
 
 def failure_of(relay: RelayProgress) -> TransactionFailed:

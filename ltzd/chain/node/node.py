@@ -59,6 +59,14 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
+class Account:
+    """`balance` is in wei; `nonce` is the number of the wallet's mined transactions."""
+
+    balance: int
+    nonce: int
+
+
+@dataclass(frozen=True, slots=True)
 class Revert:
     """A call that failed. `data` is None if the node does not say that the contract reverted.
 
@@ -315,6 +323,14 @@ class Node:
 
     async def balance(self, wallet: Address, at: BlockRef = "latest") -> int:
         return _number(await self._read(at, "eth_getBalance", hex_of(wallet)))
+
+    async def account(self, wallet: Address, at: BlockRef = "latest") -> Account:
+        """Balance and nonce, in one request."""
+        whose = (hex_of(wallet),)
+        balance, nonce = await self._read_all(
+            at, [("eth_getBalance", whose), ("eth_getTransactionCount", whose)]
+        )
+        return Account(_number(_checked(balance)), _number(_checked(nonce), LARGEST_COUNT))
 
     async def code(self, address: Address, at: BlockRef = "latest") -> bytes:
         return _data(await self._read(at, "eth_getCode", hex_of(address)))

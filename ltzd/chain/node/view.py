@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Account, Header, Node
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address
 
@@ -58,6 +58,10 @@ class ChainView:
 
     async def nonce(self, wallet: Address) -> int:
         return await self.node.nonce(wallet, self.head)
+
+    async def account(self, wallet: Address) -> Account:
+        """Balance and nonce, in one request."""
+        return await self.node.account(wallet, self.head)
 
     async def view(self, to: Address, data: bytes) -> bytes:
         """The result of a call. Raises RpcError with the revert data."""

@@ -18,7 +18,7 @@ from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.tx.lookup import find_transaction
 from ltzd.cli.tx.texts import counted, fees_text, name_of, work_of
 from ltzd.cli.tx.views import request_object, summary_object
-from ltzd.errors import Refused
+from ltzd.errors import Refused, Unavailable
 from ltzd.rules.operator.requests import Action, RequestOutcome
 from ltzd.store.database import Connection
 from ltzd.store.operator import lane_views, requests
@@ -63,7 +63,10 @@ class Answer:
 
 
 def ask(target: Target, request: Request, *, as_json: bool) -> None:
-    """Raises Misconfigured, NotFound and Refused; exits with 1 if the lane did not do it."""
+    """Exits with 1 if the lane did not do it.
+
+    Raises Misconfigured, NotFound, Refused, Unavailable.
+    """
     answer = asyncio.run(_ask(target, request))
     if as_json:
         print_json(_as_object(answer))
@@ -82,14 +85,20 @@ async def _ask(target: Target, request: Request) -> Answer:
         _precheck(request, view.summary, lane)
         lives = None if request.leaves else request.wait_seconds + _GRACE_SECONDS
         is_repeatable = request.action is Action.SPEED_UP and request.again
-        async with connection.transaction():
-            written, is_new = await requests.ask(
-                connection,
-                view.summary.id,
-                request.action,
-                expires_in_seconds=lives,
-                joins_seconds=0.0 if is_repeatable else _REPEATED_SECONDS,
-            )
+        try:
+            async with connection.transaction():
+                written, is_new = await requests.ask(
+                    connection,
+                    view.summary.id,
+                    request.action,
+                    expires_in_seconds=lives,
+                    joins_seconds=0.0 if is_repeatable else _REPEATED_SECONDS,
+                )
+        except asyncpg.LockNotAvailableError as error:
+            raise Unavailable(
+                f"A process is carrying out a request for {name_of(view.summary)} at this moment, "
+                "and does not finish: see `ltzd tx show` and `ltzd lane list`. Nothing changed."
+            ) from error
         ended = await _wait(connection, written, request.wait_seconds)
         if ended.outcome is None and not request.leaves:
             ended = await _withdraw(connection, ended)

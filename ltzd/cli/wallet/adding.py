@@ -77,8 +77,10 @@ async def _add(
         async with connection.transaction():
             await wallets.add(connection, chain_id, wallet, kind, reference)
             await wallets.set_signer(connection, chain_id, wallet, reference)
-            if before is not None and before.state is WalletState.DRAINING:
-                await wallets.set_state(connection, chain_id, wallet, WalletState.ACTIVE)
+            await wallets.set_state(connection, chain_id, wallet, WalletState.ACTIVE)
+            after = await wallets.find(connection, chain_id, wallet)
+            assert after is not None
+            _refuse(after, kind)  # Another command may have changed it meanwhile.
         process = await _process(connection, chain_id, wallet)
     if as_json:
         print_json(

@@ -38,14 +38,14 @@ async def _drain(target: Target, wallet: str, reason: str | None, *, as_json: bo
     async with open_connection(target, "wallet drain") as connection:
         before = await find_work(connection, wallet)
         row = before.row
-        if row.state is WalletState.RETIRED:
+        if not await wallets.set_state(
+            connection, row.chain_id, row.wallet, WalletState.DRAINING, reason or row.reason
+        ):
+            row = (await find_work(connection, wallet)).row
             raise Misconfigured(
                 f"{checksummed(row.wallet)} was retired at {iso(row.state_since)}, and signs "
                 "nothing."
             )
-        await wallets.set_state(
-            connection, row.chain_id, row.wallet, WalletState.DRAINING, reason or row.reason
-        )
         after = await find_work(connection, wallet)
         is_last = await _is_last(connection, after)
     if as_json:

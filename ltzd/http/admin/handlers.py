@@ -26,6 +26,7 @@ from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
+from ltzd.operator.policy import WATCHED
 from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
@@ -177,11 +178,14 @@ class AdminHandlers:
     def _reasons(self, facts: StatusFacts | None) -> list[str]:
         """Why this process is not ready for traffic; empty if it is ready."""
         reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
-        for lane in self._sources.lanes():
+        lanes = self._sources.lanes()
+        # Processes may share the wallets: a process that serves some of them does its part.
+        is_standby = not any(lane.is_held for lane in lanes if lane.kind != WATCHED)
+        for lane in lanes:
             name = f"Lane {lane.kind} {checksummed(lane.wallet)}"
             if lane.stopped is not None:
                 reasons.append(f"{name} stopped: {lane.stopped}")
-            elif not lane.is_held:
+            elif is_standby and lane.kind != WATCHED:
                 reasons.append(f"{name} is not held by this process")
         return [*reasons, *self._sources.reasons(), *self._nodes()]
 

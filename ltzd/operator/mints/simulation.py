@@ -24,8 +24,8 @@ from ltzd.operator.mints.batch import encode_mint, number
 from ltzd.operator.mints.gas import MintGas
 from ltzd.operator.policy import MintTarget
 from ltzd.rules.operator.references import LaneReferences
-from ltzd.store.database import session
-from ltzd.store.operator import rewards
+from ltzd.store.database import session, transaction
+from ltzd.store.operator import lanes, rewards
 from ltzd.store.operator.rewards import QueuedReward
 
 log = structlog.get_logger()
@@ -128,7 +128,8 @@ class MintSimulator:
             self._pause = self._pauses.first
             return nothing
         if _name(revert) == _REFERENCE_USED:
-            async with session(self._context.pool) as connection:
+            async with transaction(self._context.pool) as connection:
+                await lanes.require_term(connection, self._context.lane)
                 await rewards.renew_queued(connection, [reward.id for reward in batch])
             return nothing
         passing, suspects = await self._bisect(request)

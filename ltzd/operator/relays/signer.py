@@ -26,6 +26,7 @@ from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion
 from ltzd.store.database import session, transaction
+from ltzd.store.operator import lanes
 from ltzd.store.operator.transactions import OpenTransaction
 from ltzd.store.relayer import claims, relays
 from ltzd.store.relayer.claims import ClaimedRelay
@@ -155,6 +156,7 @@ class RelaySigner:
     async def _refuse(self, refused: Mapping[int, str]) -> None:
         """Fail relays that may never be signed; the others are claimed again."""
         async with transaction(self._context.pool) as connection:
+            await lanes.require_term(connection, self._context.lane)
             await relays.refuse(connection, refused)
         for relay, reason in refused.items():
             log.error("relay.not_sendable", relay=relay, reason=reason)

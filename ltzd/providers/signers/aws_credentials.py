@@ -55,6 +55,11 @@ class AwsCredentials:
         if self._last is not None and self._last.frozen == refused:
             self._last = None
 
+    def close(self) -> None:
+        """Stop waiting for the chain; its thread ends by itself."""
+        if self._reading is not None:
+            self._reading.cancel()
+
     async def _read(self, last: _Read | None) -> _Read:
         try:
             return await asyncio.to_thread(_read_chain, last)

@@ -76,6 +76,7 @@ class KmsKey(AsyncCloseable):
         self._endpoint = policy.endpoint
 
     async def close(self) -> None:
+        self._credentials.close()
         await self._calls.close()
 
     async def public_key(self) -> bytes:

@@ -103,8 +103,8 @@ class RelayProgress:
 
     `transaction_hash` and `sender` are None until a node has taken the transaction; a relay that
     failed without them was never sent. `block_number`, `gas_used` and `effective_gas_price` are
-    None until it is mined. Only a failed relay has a `reason`. `is_cancelled`: the network refused
-    the call, and a self-transfer with its nonce was mined instead.
+    None until it is mined. Only a failed relay has a `reason`. `is_cancelled`: a self-transfer with
+    its nonce was mined instead of the call, which the network refused or a person cancelled.
     """
 
     id: int

@@ -95,14 +95,17 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
     Rewards that had no mint yet count as earned from here on, and their brands' webhooks are
     inserted with them. A second mint after a reorg finds the webhook of the first one, so each
     reward is announced once. When the index is rebuilt, rewards whose mint is final already have
-    it. A reward without a seq takes that of its mint: the commit that gave it one was lost with a
-    PostgreSQL server, and its transaction was mined all the same.
+    it. A queued reward is marked under any reference of its own, and takes its seq if no other
+    reward has that: a commit that gave it this reference was lost with a PostgreSQL server, and its
+    transaction was mined all the same.
     """
     row = await connection.fetchrow(
         """
         WITH minted AS (
           UPDATE rewards
-             SET seq = fact.seq,
+             SET seq = CASE WHEN rewards.seq = fact.seq OR fact.seq < 0
+                              OR EXISTS (SELECT FROM rewards other WHERE other.seq = fact.seq)
+                            THEN rewards.seq ELSE fact.seq END,
                  mint_block_number = fact.block_number,
                  mint_block_hash = fact.block_hash,
                  mint_transaction_hash = fact.transaction_hash
@@ -111,8 +114,7 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
                  AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
            WHERE rewards.id = fact.id AND rewards.kind = fact.kind
              AND (rewards.seq = fact.seq
-                  OR rewards.seq IS NULL
-                     AND NOT EXISTS (SELECT FROM rewards other WHERE other.seq = fact.seq))
+                  OR rewards.transaction_id IS NULL AND rewards.mint_block_hash IS NULL)
              AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
        RETURNING rewards.id, rewards.kind, rewards.brand_id,
                  -- The value before this statement.

@@ -56,6 +56,22 @@ async def begin_term(
     return Lane(chain_id, wallet, epoch, kind)
 
 
+async def require_term(connection: Connection, lane: Lane) -> None:
+    """Fence the writes of this database transaction that name no epoch; raises LaneLost."""
+    is_current = await connection.fetchval(
+        """
+        SELECT true FROM lanes
+         WHERE chain_id = $1 AND wallet = $2 AND epoch = $3
+           FOR SHARE
+        """,
+        lane.chain_id,
+        lane.wallet,
+        lane.epoch,
+    )
+    if not is_current:
+        raise LaneLost("Another process serves this lane")
+
+
 async def report_working(connection: Connection, lane: Lane, paused_for: str | None = None) -> None:
     """Record that this lane is served, and why it signs nothing, if it is paused.
 

@@ -21,7 +21,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import DatabaseUnavailable, LaneLost, Misconfigured
-from ltzd.store import database
+from ltzd.store import database, stuck_sessions
 from ltzd.store.database import Connection
 from ltzd.store.wakeups import Wakeup
 from ltzd.values import Address, hex_of
@@ -165,7 +165,7 @@ class Leases:
         self._silent: list[Connection] = []
         """Connections that did not answer, as long as a lease's row names their session."""
         self._due = Wakeup()
-        self._renewal_due = 0.0
+        self._renewal_due = self._search_due = 0.0
         self._unchanged: dict[str, tuple[datetime, float]] = {}
         """By the name of a lease that is waited for: its last known renewal, and when that was
         first seen."""
@@ -268,6 +268,7 @@ class Leases:
                     await self._free(connection)
                     await self._renew(connection, session)
                     await self._take(connection, session)
+                    await self._end_stuck_sessions(connection)
                 pause = self._renewal_due - loop_time() if self._held else policy.renewal
                 await self._due.wait(max(0.0, min(pause, policy.retry) if self._waiting else pause))
         except BaseException:
@@ -416,6 +417,16 @@ class Leases:
         for name, renewed_at in rows:
             if renewed_at is None:
                 self._begin(waiting[name], connection, now)
+
+    async def _end_stuck_sessions(self, connection: Connection) -> None:
+        """Take the locks from a process that is frozen, as its lease may be taken."""
+        if loop_time() < self._search_due:
+            return
+        self._search_due = loop_time() + self._policy.retry
+        ended = await stuck_sessions.end_stuck(connection)
+        if ended:
+            telemetry.STUCK_SESSIONS_ENDED.inc(len(ended))
+            log.warning("leases.stuck_sessions_ended", sessions=ended)
 
     def _begin(self, term: LeaseTerm, connection: Connection, sent_at: float) -> None:
         if term not in self._waiting:

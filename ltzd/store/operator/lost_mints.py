@@ -4,6 +4,7 @@ All three kinds are judged by final blocks, which no reorg undoes (except on dev
 queries read the whole index of mints: use a connection of `database.connect`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -20,7 +21,7 @@ _AT_ONCE = 500
 
 @dataclass(frozen=True, slots=True)
 class LostMints:
-    """`unlinked`: rewards in the queue whose mint the index has, under a reference of its own.
+    """`unlinked`: rewards in the queue whose mint the index has, under any reference of their own.
 
     `taken`: rewards whose reference another mint has used, so that they need a new one.
     `unknown`: mints of rewards that the database does not have, with their sum in whole LTZ.
@@ -36,13 +37,10 @@ _UNLINKED = """
   FROM mints m
   JOIN chains c ON m.block_number <= c.final_number
   JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
- WHERE r.seq IS NULL AND r.mint_block_hash IS NULL
+ WHERE r.transaction_id IS NULL AND r.mint_block_hash IS NULL
    AND substring(m.reference FROM 17 FOR 8)
        = substring(int2send(r.kind) FROM 2) || '\\x00000000000000'::bytea
    AND m.recipient = r.wallet AND m.amount = r.ltz * 1000000000000000000::numeric
-   AND NOT EXISTS (SELECT FROM rewards other
-                    WHERE other.seq
-                          = ('x' || encode(substring(m.reference FROM 25), 'hex'))::bit(64)::bigint)
 """
 
 _TAKEN = """
@@ -70,21 +68,28 @@ async def count(connection: Connection) -> LostMints:
     return LostMints(row["unlinked"], row["taken"], row["unknown"], int(row["units"] // 10**18))
 
 
-async def link(connection: Connection) -> int:
+async def link(connection: Connection, rewards: Sequence[UUID] | None = None) -> int:
     """Mark queued rewards whose mint is final as minted, a few hundred in each transaction.
 
-    Returns how many. Safe to repeat; an interruption leaves whole parts done.
+    Looks only at these `rewards`, if any are given. Returns how many. Safe to repeat; an
+    interruption leaves whole parts done.
     """
     linked = 0
     while True:
         async with connection.transaction():
             rows = await connection.fetch(
-                f"SELECT DISTINCT ON (r.id) m.* {_UNLINKED} ORDER BY r.id, m.block_number LIMIT $1",
+                f"""
+                SELECT DISTINCT ON (r.id) m.* {_UNLINKED} AND ($2::uuid[] IS NULL OR r.id = ANY($2))
+                 ORDER BY r.id, m.block_number
+                 LIMIT $1
+                """,
                 _AT_ONCE,
+                rewards,
                 timeout=QUERY_TIMEOUT_SECONDS,
             )
             if not rows:
                 return linked
+            before = linked
             linked += await mint_facts.record_on_rewards(
                 connection,
                 [
@@ -102,12 +107,15 @@ async def link(connection: Connection) -> int:
                     for row in rows
                 ],
             )
+            if linked == before:
+                return linked  # The two queries disagree: a later run finds the rows again.
 
 
 async def release(connection: Connection) -> list[UUID]:
     """Requeue the rewards whose reference another mint has used, each for a new reference.
 
-    Bytes that were signed with the old reference mint them no more: LTZ skips a used reference.
+    Bytes that were signed with the old reference mint them no more: LTZ skips a used reference. A
+    reward that lost commits have minted under yet another reference is marked as minted instead.
     Returns the rewards' ids. Safe to repeat.
     """
     async with connection.transaction():
@@ -121,6 +129,8 @@ async def release(connection: Connection) -> list[UUID]:
             """,  # noqa: S608
             timeout=QUERY_TIMEOUT_SECONDS,
         )
-        if rows:
+        released = [row["id"] for row in rows]
+        if released:
+            await link(connection, released)
             await notify(connection, REWARDS)
-    return [row["id"] for row in rows]
+    return released

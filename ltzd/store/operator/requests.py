@@ -237,6 +237,20 @@ async def is_cancelled_by_hand(connection: Connection, transaction_id: int) -> b
     return is_by_hand
 
 
+async def is_relay_cancelled_by_hand(connection: Connection, relay: int) -> bool:
+    """As `is_cancelled_by_hand`, for the transaction of a relay."""
+    is_by_hand: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT
+                         FROM relays r
+                         JOIN transaction_requests q ON q.transaction_id = r.transaction_id
+                        WHERE r.id = $1 AND q.action = 'cancel' AND q.outcome = 'done')
+        """,
+        relay,
+    )
+    return is_by_hand
+
+
 def _request(row: asyncpg.Record) -> TransactionRequest:
     return TransactionRequest(
         id=row["id"],

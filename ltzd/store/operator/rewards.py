@@ -417,6 +417,15 @@ async def renew_queued(connection: Connection, rewards: Collection[UUID]) -> int
     return len(rows)
 
 
+async def unminted_of(connection: Connection, transaction_id: int) -> list[UUID]:
+    """The rewards of a transaction that have no mint in the index."""
+    rows = await connection.fetch(
+        "SELECT id FROM rewards WHERE transaction_id = $1 AND mint_block_hash IS NULL",
+        transaction_id,
+    )
+    return [row[0] for row in rows]
+
+
 async def requeue(
     connection: Connection,
     transaction_id: int,

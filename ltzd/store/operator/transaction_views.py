@@ -165,23 +165,38 @@ async def list_transactions(
     """Transactions in these states: open ones oldest first, and after them settled ones, newest
     first. With `is_stuck` only those that no block has held for `STUCK_SECONDS`.
     """
-    rows = await connection.fetch(
-        f"""
-        {_SUMMARY}
-         WHERE ($1::bytea IS NULL OR t.wallet = $1)
-           AND t.state = ANY($2::text[])
-           AND (NOT $3::boolean
-                OR t.state IN ('signed', 'published')
-                   AND t.created_at <= now() - make_interval(secs => $4))
-         ORDER BY t.state NOT IN ('signed', 'published', 'mined'),
-                  CASE WHEN t.state IN ('signed', 'published', 'mined') THEN t.id ELSE -t.id END
-         LIMIT $5
+    chosen = await connection.fetchval(
+        """
+        WITH open AS (
+          SELECT id
+            FROM transactions
+           WHERE state IN ('signed', 'published', 'mined') AND state = ANY($2::text[])
+             AND ($1::bytea IS NULL OR wallet = $1)
+             AND (NOT $3::boolean
+                  OR state <> 'mined' AND created_at <= now() - make_interval(secs => $4))
+           ORDER BY id
+           LIMIT $5
+        ), settled AS (
+          SELECT id
+            FROM transactions
+           WHERE state NOT IN ('signed', 'published', 'mined') AND state = ANY($2::text[])
+             AND ($1::bytea IS NULL OR wallet = $1)
+             AND NOT $3::boolean
+           ORDER BY id DESC
+           LIMIT $5
+        )
+        SELECT ARRAY (SELECT id FROM open ORDER BY id)
+            || ARRAY (SELECT id FROM settled ORDER BY id DESC)
         """,
         wallet,
         list(states),
         is_stuck,
         STUCK_SECONDS,
         limit,
+    )
+    rows = await connection.fetch(
+        f"{_SUMMARY} WHERE t.id = ANY($1::bigint[]) ORDER BY array_position($1::bigint[], t.id)",
+        chosen[:limit],
     )
     return list(map(_summary, rows))
 

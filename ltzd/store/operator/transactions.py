@@ -228,7 +228,10 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
 
 
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
-    """Record that a node holds these attempts' bytes. Safe to repeat; a later state stays."""
+    """Record that a node holds these attempts' bytes. Safe to repeat; a later state stays.
+
+    Names no epoch: it stays true, whoever holds the lane by now.
+    """
     await connection.execute(
         """
         WITH attempt AS (

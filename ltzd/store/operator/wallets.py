@@ -169,13 +169,13 @@ async def set_state(
     state: WalletState,
     reason: str | None = None,
 ) -> bool:
-    """Returns False if the wallet is unknown."""
-    is_known: bool | None = await connection.fetchval(
+    """Returns False, and changes nothing, if the wallet is unknown, or retired: it stays so."""
+    is_changed: bool | None = await connection.fetchval(
         """
         UPDATE operator_wallets
            SET state = $3, reason = $4,
                state_since = CASE WHEN state = $3 THEN state_since ELSE now() END
-         WHERE chain_id = $1 AND wallet = $2
+         WHERE chain_id = $1 AND wallet = $2 AND (state <> 'retired' OR $3 = 'retired')
      RETURNING true
         """,
         chain_id,
@@ -184,7 +184,7 @@ async def set_state(
         reason,
     )
     await notify(connection, WALLETS)
-    return bool(is_known)
+    return bool(is_changed)
 
 
 async def set_paused(

@@ -25,9 +25,11 @@ from ltzd.errors import (
 )
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.operator.fees import GWEI, FeePolicy
+from ltzd.rules.operator.requests import Action
 from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayStatus, RelayWindow
 from ltzd.rules.relayer.gas_budgets import GasBudgets
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import requests
 from ltzd.values import Address
 from tests.support.chain.chain_kinds import OpStackNode
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
@@ -204,6 +206,28 @@ async def test_a_relay_that_the_network_refuses_fails_once_its_cancellation_is_f
         again = await relayed(relayer, request)
     assert again == failed
     assert node.executed().total() == 0
+
+
+async def test_a_relay_that_a_person_cancels_fails_with_that_reason(
+    process: RelayerProcess,
+) -> None:
+    relayer, world = process.relayer(RelayPolicy(wait_seconds=20.0)), process.world
+    async with running(*process.loops), world.relaying():
+        waiting = asyncio.create_task(relayed(relayer, process.request(key="k")))
+        await world.settled("published")
+        async with transaction(world.observer) as connection:
+            tx = await connection.fetchval("SELECT id FROM transactions")
+            await requests.ask(connection, tx, Action.CANCEL, expires_in_seconds=None)
+
+        async def is_replaced() -> bool:
+            return any(sent.is_self_transfer for sent in world.node.pool.values())
+
+        await until(is_replaced)
+        world.node.mine(5)
+        failed = await waiting
+    assert (failed.status, failed.is_cancelled) == (RelayStatus.FAILED, True)
+    assert failed.reason == "the operator cancelled the transaction"
+    assert world.node.executed().total() == 0
 
 
 async def test_a_relay_that_cannot_be_signed_fails_at_once_and_does_not_block_others(

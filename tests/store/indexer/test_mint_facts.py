@@ -215,6 +215,44 @@ async def test_a_mint_that_differs_in_any_field_belongs_to_no_reward(
     assert await insert_mints(pool, at_position(the_mint_of(reward), log_index=99)) == 1
 
 
+async def seq_of(pool: Pool, reward: UUID) -> int | None:
+    seq: int | None = await value(pool, "SELECT seq FROM rewards WHERE id = $1", reward)
+    return seq
+
+
+@pytest.mark.parametrize("own", [None, SEQ + 9])
+async def test_a_queued_reward_is_marked_by_a_mint_whose_signing_the_database_has_lost(
+    pool: Pool, own: int | None
+) -> None:
+    """The reward must not be minted again, under its own reference or under a new one."""
+    async with transaction(pool) as connection:
+        reward = await queue_reward(connection, WALLET, 100)
+        await connection.execute("UPDATE rewards SET seq = $1", own)
+    assert await insert_mints(pool, the_mint_of(reward)) == 1
+    assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert await seq_of(pool, reward) == SEQ
+    async with session(pool) as connection:
+        assert await rewards.queued(connection, 10) == []
+
+    async with transaction(pool) as connection:
+        await reorgs.undo_above(connection, 6)
+    assert await mint_of(pool, reward) == (None, None, None)
+    assert await seq_of(pool, reward) == SEQ, "its next mint has the reference of the lost one"
+
+
+@pytest.mark.parametrize("seq", [SEQ, 2**64 - 1])
+async def test_a_lost_mint_whose_seq_another_reward_has_marks_its_reward_all_the_same(
+    pool: Pool, seq: int
+) -> None:
+    async with transaction(pool) as connection:
+        reward, other = [await queue_reward(connection, WALLET, 100) for _ in range(2)]
+        await connection.execute("UPDATE rewards SET seq = $1 WHERE id = $2", SEQ, other)
+    reference = Reference(the_mint_of(reward).reference[:24] + seq.to_bytes(8, "big"))
+    assert await insert_mints(pool, replace(the_mint_of(reward), reference=reference)) == 1
+    assert await mint_of(pool, reward) == (7, a_hash("7"), a_hash("mint"))
+    assert (await seq_of(pool, reward), await seq_of(pool, other)) == (None, SEQ)
+
+
 async def test_of_many_mints_only_the_matching_ones_are_counted(pool: Pool, reward: UUID) -> None:
     right = the_mint_of(reward)
     foreign = [

@@ -114,3 +114,13 @@ async def test_only_lanes_that_are_served_and_not_paused_work(pool: Pool) -> Non
     await value(pool, "UPDATE lanes SET served_at = now() - interval '2 minutes' RETURNING 1")
     async with session(pool) as connection:
         assert await lanes.count_working(connection, CHAIN_ID, "mint") == 0
+
+
+async def test_a_write_that_names_no_epoch_is_refused_after_the_term(pool: Pool) -> None:
+    async with transaction(pool) as connection:
+        first = await lanes.begin_term(connection, CHAIN_ID, a_wallet(1), "relay", 0)
+        await lanes.require_term(connection, first)
+        second = await lanes.begin_term(connection, CHAIN_ID, a_wallet(1), "relay", 0)
+        with pytest.raises(LaneLost):
+            await lanes.require_term(connection, first)
+        await lanes.require_term(connection, second)

@@ -249,6 +249,8 @@ class FakeNode(Rpc):
     """Newest blocks that this node does not have yet."""
     empty_answers = 0
     """Requests for logs by range that are answered with an empty list."""
+    unindexed_answers = 0
+    """The same, for ranges that end above the final block: the node has not indexed it yet."""
     frozen_head: int | None = None
     """The height of the block that the node goes on to call its newest one."""
     reads_by_hash = True
@@ -640,6 +642,9 @@ class FakeNode(Rpc):
             raise RpcError(-32005, "query exceeds max results 10000")
         if self.empty_answers:
             self.empty_answers -= 1
+            return []
+        if self.unindexed_answers and last > self.head.number - (self.final_depth or 0):
+            self.unindexed_answers -= 1
             return []
         return [
             log
