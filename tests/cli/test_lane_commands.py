@@ -48,6 +48,8 @@ class Lanes:
             INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
                                 expires_at)
             VALUES ($1, $2, 'host:7', 7, now(), now(), now(), now() + make_interval(secs => $3))
+                ON CONFLICT (name) DO UPDATE
+               SET process = excluded.process, expires_at = excluded.expires_at
             """,
             lane_lease(lane.chain_id, lane.wallet),
             uuid4(),

@@ -216,3 +216,28 @@ async def test_an_unknown_wallet_is_refused(data_dir: Path, address: str, words:
 async def test_the_two_kinds_of_wallets_are_told_apart_by_the_help() -> None:
     for group, other in (("wallet", "`ltzd wallets`"), ("wallets", "`ltzd wallet`")):
         assert other in " ".join((await ltzd(group, "--help")).out.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (("revoke", NAME), "--key, --unsigned: give exactly one of them"),
+        (("revoke", "0x12", "--unsigned"), "0x12 is not a wallet's address"),
+        (("grant", NAME, "--kind", "mint", "--unsigned"), "--mint-limit: give it for a mint"),
+        (
+            ("grant", NAME, "--kind", "relay", "--mint-limit", "5", "--unsigned"),
+            "--mint-limit: give it for a mint",
+        ),
+        (
+            ("grant", NAME, "--kind", "mint", "--mint-limit", "-5", "--unsigned"),
+            "--mint-limit -5",
+        ),
+    ],
+    ids=["no key", "no address", "no limit", "a relay wallet's limit", "a negative limit"],
+)
+async def test_wrong_options_for_roles_are_told_before_the_chain_is_asked(
+    data_dir: Path, arguments: tuple[str, ...], fault: str
+) -> None:
+    done = await wallet(data_dir, *arguments)
+    assert done.code == 1
+    assert fault in done.err

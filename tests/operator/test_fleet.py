@@ -10,8 +10,8 @@ from ltzd import telemetry
 from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.fleet.fleet import FleetParts, LaneFleet
 from ltzd.operator.fleet.slot import FleetLane
-from ltzd.store.database import Pool, session
-from ltzd.store.operator import wallets
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.operator import wallet_work, wallets
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, checksummed
 from tests.support.chain.fake_node import CHAIN_ID
@@ -173,6 +173,24 @@ async def test_the_lane_of_a_retired_wallet_ends_and_the_others_work(
         await fleets.world.ask()
         await fleets.world.relays_are("mined")
         assert fleet.faults(required=False) == []
+
+
+async def test_a_lane_stores_nothing_after_its_wallet_is_retired_in_the_midst_of_work(
+    fleets: FleetWorld,
+) -> None:
+    """The lane has not heard of it yet: nobody notifies it, and calls keep coming."""
+    async with fleets.fleet(of_settings("operator.relay_key_file", RELAYER)) as fleet:
+        await serves(fleet, RELAYER.address)
+        await fleets.world.ask(20)
+        async with transaction(fleets.world.observer) as connection:
+            await wallet_work.retire(connection, CHAIN_ID, RELAYER.address, "stolen")
+            await connection.execute("SELECT pg_sleep(0.05)")
+        nonce = await value(fleets.world.observer, "SELECT next_nonce FROM lanes")
+        await fleets.world.ask(20, OTHER_USER)
+        await serves(fleet)
+        await has_fault(fleet, "remove it from the settings", required=False)
+        assert await value(fleets.world.observer, "SELECT next_nonce FROM lanes") == nonce
+        assert await value(fleets.world.observer, "SELECT count(*) FROM transactions") == nonce
 
 
 async def test_a_retired_wallet_is_watched_until_what_it_signed_is_final(

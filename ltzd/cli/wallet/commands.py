@@ -2,6 +2,7 @@
 
 # ruff: noqa: PLC0415 - each command imports what it runs only when it runs
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -214,7 +215,8 @@ def grant(  # noqa: PLR0913, PLR0917 - one parameter per option
 
     options = roles.GrantOptions(kind, mint_limit, mint_window)
     signing = SigningOptions(key, password_file, unsigned, sender)
-    roles.grant(_role_target(data_dir, config), wallet, options, signing, as_json=as_json)
+    target = partial(_role_target, data_dir, config)
+    roles.grant(target, wallet, options, signing, as_json=as_json)
 
 
 @app.command()
@@ -233,7 +235,7 @@ def revoke(
     from ltzd.cli.wallet import roles
 
     signing = SigningOptions(key, password_file, unsigned, sender)
-    roles.revoke(_role_target(data_dir, config), wallet, signing, as_json=as_json)
+    roles.revoke(partial(_role_target, data_dir, config), wallet, signing, as_json=as_json)
 
 
 def _role_target(data_dir: Path, config: Path | None) -> "RoleTarget":

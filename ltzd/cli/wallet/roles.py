@@ -5,7 +5,7 @@ or gone, already needs no transaction: a repeated command sends the missing ones
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +38,10 @@ class RoleTarget:
     chain: ChainTarget
 
 
+TargetResolver = Callable[[], RoleTarget]
+"""Called after the options are validated, so that their faults are reported first."""
+
+
 @dataclass(frozen=True, slots=True)
 class GrantOptions:
     """`mint_limit` is in LTZ, as a text; only a mint wallet has one."""
@@ -65,10 +69,12 @@ class _Step:
     data: bytes
 
 
-def revoke(target: RoleTarget, text: str, signing: SigningOptions, *, as_json: bool) -> None:
+def revoke(
+    resolve_target: TargetResolver, text: str, signing: SigningOptions, *, as_json: bool
+) -> None:
     """Raises FileRejected for wrong options, Misconfigured, Refused and Unavailable."""
     wallet = _checked(text, signing)
-    asyncio.run(_revoke(target, wallet, signing, as_json=as_json))
+    asyncio.run(_revoke(resolve_target(), wallet, signing, as_json=as_json))
 
 
 async def _revoke(
@@ -97,7 +103,7 @@ async def _revoke(
 
 
 def grant(
-    target: RoleTarget,
+    resolve_target: TargetResolver,
     text: str,
     options: GrantOptions,
     signing: SigningOptions,
@@ -106,7 +112,7 @@ def grant(
 ) -> None:
     """Raises as `revoke` does."""
     wallet, limit = _checked(text, signing), options.limit_units()
-    asyncio.run(_grant(target, wallet, options, limit, signing, as_json=as_json))
+    asyncio.run(_grant(resolve_target(), wallet, options, limit, signing, as_json=as_json))
 
 
 async def _grant(

@@ -8,9 +8,10 @@ from ltzd.operator.policy import RELAY
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
-from ltzd.store.database import transaction
+from ltzd.store.database import session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.relayer import claims
 from ltzd.store.wakeups import RELAYS
 
 
@@ -42,4 +43,9 @@ class RelayLane(WalletLane):
             )
             next_nonce = await lanes.next_nonce(connection, self._chain_id, wallet)
         assert next_nonce is not None
+        # Not in one transaction with the epoch, whose row a claim of the earlier term may wait for.
+        # The term may have to wait for a node, and other lanes could send the relays meanwhile.
+        async with session(self._pool) as connection:
+            if await claims.give_back(connection, lane):
+                self._wakeups.notify(RELAYS)
         return lane, next_nonce

@@ -14,5 +14,11 @@ CREATE TABLE operator_wallets (
   state_since    timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (chain_id, wallet)
 );
+-- Wallets of earlier versions that still have work: the settings enter those that they name at the next start,
+-- and nobody needs the others.
 INSERT INTO operator_wallets (chain_id, wallet, kind)
-SELECT chain_id, wallet, kind FROM lanes;
+SELECT chain_id, wallet, kind
+  FROM lanes
+ WHERE EXISTS (SELECT FROM transactions t
+                WHERE t.chain_id = lanes.chain_id AND t.wallet = lanes.wallet
+                  AND t.state IN ('signed', 'published', 'mined'));

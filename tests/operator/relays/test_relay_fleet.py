@@ -356,6 +356,23 @@ async def test_a_lane_that_stands_still_and_goes_on_sends_nothing_that_others_to
     assert await value(world.observer, epoch, RELAYER.address) == 1, "no term was lost"
 
 
+async def test_a_new_term_frees_the_claims_of_the_last_one_before_it_has_a_node(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    standstill = Standstill(monkeypatch, "after claim")
+    async with world.relay_lane(PATIENT, standstill.signer):
+        await world.ask(3)
+        await until(lambda: true(standstill.is_reached))
+    assert await claimed_by(world) == [RELAYER.address] * 3
+    world.node.is_down = True
+    async with world.relay_lane(PATIENT):
+
+        async def are_free() -> bool:
+            return await claimed_by(world) == [None] * 3
+
+        await until(are_free)
+
+
 async def test_a_lane_that_stands_still_holds_back_its_users_only_for_a_moment(
     world: RelayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
