@@ -154,7 +154,7 @@ class Sites:
 
     @asynccontextmanager
     async def relaying(self) -> AsyncIterator[None]:
-        """Runs a relay lane. The wallet may have relayed for another test, with its own database."""
+        """Runs a relay lane, whose wallet may have relayed for a test with another database."""
         wallet = self.deployed.relay.signer.address
         nonce = await self.deployed.node.nonce(wallet)
         async with session(self.pool) as connection:
