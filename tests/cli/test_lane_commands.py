@@ -99,7 +99,7 @@ async def test_a_list_tells_holder_nonces_age_and_reason(
     assert shown.code == 0
     assert MINT in shown.out
     assert "funds since" in shown.out
-    assert f"The relay lane of {RELAY} is served by no process." in shown.err
+    assert f"The relay lane of {RELAY} is served by no process: none runs" in shown.err
     only = await lane_commands("list", "--kind", "relay", "--json")
     assert [row["wallet"] for row in only.json["lanes"]] == [RELAY]
 
