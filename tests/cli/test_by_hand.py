@@ -31,8 +31,9 @@ class Night:
         assert event.status == 200, event.body
 
         async def is_published() -> dict[str, Any] | None:
-            (row,) = await self.open_mints()
-            return row if row["state"] == "published" else None
+            rows = await self.open_mints()
+            is_alone = len(rows) == 1 and rows[0]["state"] == "published"
+            return rows[0] if is_alone else None
 
         row = await until(is_published)
         assert row is not None

@@ -17,7 +17,7 @@ log = structlog.get_logger()
 
 _ESTIMATED_FOR_SECONDS = 600.0
 _RETRY_SECONDS = 10.0
-_RAISES = (2, 4, 8)
+_RAISES = (2, 4, 8, 16)
 _UNUSED_SEQ = 2**64 - 1
 
 
@@ -53,14 +53,11 @@ class MintGas:
         gas = self._signer.max_gas_limit
         return next((n for n in range(at_most, 0, -1) if self.limit(n, percent) <= gas), 0)
 
-    def raises(self, count: int, percent: int) -> list[int]:
-        """The factors by which the limits may be raised for a mint of `count` rewards."""
-        return [
-            factor
-            for factor in _RAISES
-            if self._raised_percent * factor <= MOST_PERCENT
-            and self.most(count, factor * percent) == count
-        ]
+    def raises(self, at_most: int, percent: int) -> list[tuple[int, int]]:
+        """The factors by which the limits may be raised, and how many rewards fit then."""
+        factors = [each for each in _RAISES if self._raised_percent * each <= MOST_PERCENT]
+        fitting = [(factor, self.most(at_most, factor * percent)) for factor in factors]
+        return [(factor, count) for factor, count in fitting if count > 0]
 
     def raise_limits(self, factor: int = 2) -> None:
         """A mint ran out of gas: all mints of this term have more from now on."""

@@ -114,11 +114,13 @@ class MintSimulator:
 
     async def _without_reverting(self, request: MintBatch) -> PlannedMint:
         (revert,) = await self._simulate([request])
-        if revert is not None and revert.is_out_of_gas:
-            revert = await self._with_more_gas(request, revert)
         if revert is None:
             self._must_simulate = False
             return self._planned(request)
+        if revert.is_out_of_gas:
+            planned = await self._with_more_gas(request)
+            if planned is not None:
+                return planned
         self._must_simulate = True
         batch, nothing = request.batch, self._planned(request.of([]))
         log.error("mint.would_revert", reason=_reason(revert), rewards=len(batch))
@@ -144,21 +146,22 @@ class MintSimulator:
         await self._fail(dict(zip(suspects, outcomes, strict=True)))
         return self._planned(together)
 
-    async def _with_more_gas(self, request: MintBatch, revert: Revert) -> Revert | None:
-        """Raise the limits of all mints to the first at which the batch passes; return None then.
+    async def _with_more_gas(self, request: MintBatch) -> PlannedMint | None:
+        """Raise the limits of all mints to the first at which the batch passes, or what fits of it.
 
-        Otherwise returns how the batch reverts.
+        Returns None if none is enough.
         """
-        count, percent = len(request.batch), request.percent
-        factors = self.gas.raises(count, percent)
-        raised = [MintBatch(request.batch, request.references, f * percent) for f in factors]
+        raises = self.gas.raises(len(request.batch), request.percent)
+        raised = [
+            MintBatch(request.batch[:count], request.references, factor * request.percent)
+            for factor, count in raises
+        ]
         outcomes = await self._simulate(raised) if raised else []
-        for factor, outcome in zip(factors, outcomes, strict=True):
+        for (factor, count), outcome in zip(raises, outcomes, strict=True):
             if outcome is None:
                 self.gas.raise_limits(factor)
-                return None
-            revert = outcome
-        return revert
+                return self._planned(request.of(request.batch[:count]))
+        return None
 
     async def _bisect(self, request: MintBatch) -> tuple[list[Batch], list[QueuedReward]]:
         """The parts that pass, and the rewards that revert even alone."""

@@ -136,19 +136,20 @@ async def of_transaction(connection: Connection, transaction_id: int) -> list[Tr
 
 
 # --- for lanes --------------------------------------------------------------------------------
+#
+# Subqueries instead of joins: a join may begin with all transactions that the wallet ever signed.
 
 
 async def has_open(connection: Connection, lane: Lane) -> bool:
     """Whether a person asks something of the lane's wallet."""
     is_open: bool = await connection.fetchval(
         """
-        WITH open AS MATERIALIZED (
-          SELECT transaction_id FROM transaction_requests WHERE handled_at IS NULL
-        )
         SELECT EXISTS (SELECT
-                         FROM open
-                         JOIN transactions t ON t.id = open.transaction_id
-                        WHERE t.chain_id = $1 AND t.wallet = $2)
+                         FROM transaction_requests q
+                        WHERE q.handled_at IS NULL
+                          AND (SELECT t.chain_id = $1 AND t.wallet = $2
+                                 FROM transactions t
+                                WHERE t.id = q.transaction_id))
         """,
         lane.chain_id,
         lane.wallet,
@@ -160,14 +161,13 @@ async def open_requests(connection: Connection, lane: Lane, limit: int) -> list[
     """The oldest requests for the lane to carry out."""
     rows = await connection.fetch(
         """
-        WITH open AS MATERIALIZED (
-          SELECT * FROM transaction_requests WHERE handled_at IS NULL
-        )
-        SELECT open.id, transaction_id, action, coalesce(expires_at <= now(), false)
-          FROM open
-          JOIN transactions t ON t.id = open.transaction_id
-         WHERE t.chain_id = $1 AND t.wallet = $2
-         ORDER BY open.id
+        SELECT q.id, q.transaction_id, q.action, coalesce(q.expires_at <= now(), false)
+          FROM transaction_requests q
+         WHERE q.handled_at IS NULL
+           AND (SELECT t.chain_id = $1 AND t.wallet = $2
+                  FROM transactions t
+                 WHERE t.id = q.transaction_id)
+         ORDER BY q.id
          LIMIT $3
         """,
         lane.chain_id,

@@ -231,6 +231,14 @@ class FakeNode(Rpc):
     block_gas_limit = 300_000_000
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
+    is_minter = True
+    """True if the wallet has the MINTER role."""
+    refuses_cheap = False
+    """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
+    is_blind_by_hash = False
+    """True: answers by block hash are empty, too."""
+    simulates_gas = True
+    """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
     """Publications from now on that never arrive."""
     lost_replies = 0
@@ -281,6 +289,10 @@ class FakeNode(Rpc):
         self.mines_at_once = False
         self.cannot_simulate: Callable[[bytes], bool] = lambda _data: False
         """Calls that the node answers with an error of its own."""
+        self.needed_gas: Callable[[bytes], int] = lambda _data: 0
+        """The gas of a call: with a lower limit the call runs out of gas."""
+        self.simulated_gas: list[int] = []
+        """The gas limits of all simulations that had one."""
         self.mint_capacity = 10**30
         self.mint_filled = 10**40
         """The total that the mint limit's bucket was ever filled with."""
@@ -288,8 +300,6 @@ class FakeNode(Rpc):
         """Mints that the contract reverts with a string, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
         """Calls that the other contracts revert with a string."""
-        self.is_minter = True
-        """True if the wallet has the MINTER role."""
         self.revoked_minters: set[bytes] = set()
         """Wallets that have lost the MINTER role."""
         self.bad_wallets: set[bytes] = set()
@@ -297,12 +307,8 @@ class FakeNode(Rpc):
 
         self.refuses: Callable[[SentTransaction], bool | str] = lambda _sent: False
         """Publications to refuse: True for a full pool, or the error text."""
-        self.refuses_cheap = False
-        """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
         self.unheard: set[Address] = set()
         """Contracts whose logs are missing from answers by range."""
-        self.is_blind_by_hash = False
-        """True: answers by block hash are empty, too."""
         self.longest_range: int | None = None
         self.forged_receipts: dict[Hash32, dict[str, Any]] = {}
         """Receipts that the node makes up, by transaction."""
@@ -460,6 +466,8 @@ class FakeNode(Rpc):
                 nonces[sent.sender] = sent.nonce + 1
                 try:
                     self._check_sender(sent.to, sent.sender)
+                    if self.needed_gas(sent.data) > sent.gas_limit:
+                        raise Reverted(b"")
                     done = Done(sent, True, self._run(sent.to, sent.data, used, available))
                 except Reverted:
                     done = Done(sent, False, [])
@@ -539,7 +547,7 @@ class FakeNode(Rpc):
             "blockNumber": hex(block.number),
             "blockHash": hex_of(block.hash),
             "status": hex(done.succeeded),
-            "gasUsed": hex(50_000),
+            "gasUsed": hex(min(max(50_000, self.needed_gas(done.sent.data)), done.sent.gas_limit)),
             "effectiveGasPrice": hex(block.base_fee),
         }
 
@@ -717,6 +725,10 @@ class FakeNode(Rpc):
         data = bytes_of(call["data"])
         if self.cannot_simulate(data):
             raise RpcError(-32000, "out of memory")
+        if "gas" in call:
+            self.simulated_gas.append(int(call["gas"], 16))
+            if self.simulates_gas and self.needed_gas(data) > int(call["gas"], 16):
+                raise RpcError(-32000, "out of gas")
         try:
             self._check_sender(address_of(call["to"]), bytes_of(call.get("from", "0x")))
             self._run(address_of(call["to"]), data, dict(block.used), self._available(block))
