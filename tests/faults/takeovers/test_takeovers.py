@@ -1,4 +1,4 @@
-"""Whatever becomes of a lane's process, another one pays within seconds; nothing twice.
+"""A lane's process is killed, frozen or cut off: another one pays within seconds; nothing twice.
 
 A `Process` has its own connections: what happens to them leaves the other processes alone.
 """
@@ -164,7 +164,7 @@ async def test_a_frozen_holder_that_wakes_up_writes_nothing(world: World) -> Non
         await world.settled("signed")
         before = await epoch(world)
         async with session(world.observer) as connection:
-            # What another process does while this one is frozen.
+            # Another process does this while this one is frozen.
             await connection.execute("UPDATE leases SET holder = gen_random_uuid()")
             await connection.execute("UPDATE lanes SET epoch = epoch + 1")
         world.node.lost_requests = 0
