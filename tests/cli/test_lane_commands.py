@@ -156,12 +156,12 @@ async def test_a_resume_ends_the_pause_and_can_be_repeated(
 async def test_a_pause_of_one_kind_leaves_the_others(lane_commands: Lanes, pool: Pool) -> None:
     await a_lane(pool)
     await a_relay_lane(pool)
-    await lane_commands("pause", "--kind", "relay", "--reason", "x")
+    await lane_commands("pause", "--kind", "mint", "--reason", "x")
 
     listed = await lane_commands.listed()
 
-    assert listed[RELAY]["pausedByHandSince"] is not None
-    assert listed[MINT]["pausedByHandSince"] is None
+    assert listed[MINT]["pausedByHandSince"] is not None
+    assert listed[RELAY]["pausedByHandSince"] is None
 
 
 @pytest.mark.parametrize(
