@@ -54,7 +54,9 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
             sides = _Sides(ltzd, Node(rpc), int(seconds * _PREPARED_A_SECOND))
             await sides.warm_up()
             measured = [await sides.round() for _ in range(rounds)]
-    details = {"rounds": [{"one": asdict(one), "two": asdict(two)} for one, two in measured]}
+    details = {
+        "rounds": [{"single": asdict(side), "both": asdict(other)} for side, other in measured]
+    }
     results.record("mint-fleet", _measurements(measured), details, in_document=in_document)
 
 
@@ -73,9 +75,9 @@ class _Sides:
     async def round(self) -> tuple[Minted, Minted]:
         second = self._ltzd.dev_json["minters"][1]
         await self._lane("pause", second, "--reason", "the benchmark measures one wallet")
-        one = await self._minted("one wallet")
+        single = await self._minted("one wallet")
         await self._lane("resume", second)
-        return one, await self._minted("two wallets")
+        return single, await self._minted("two wallets")
 
     async def _minted(self, side: str) -> Minted:
         async with self._ltzd.paused():
@@ -162,23 +164,23 @@ class _Sides:
 
 def _measurements(measured: list[tuple[Minted, Minted]]) -> list[Measurement]:
     middle = sorted(measured, key=lambda round_: round_[1].per_second)[len(measured) // 2]
-    one, two = middle
+    single, both = middle
     return [
         Ratio(
             name="rewards minted with two wallets ÷ with one",
-            rounds=tuple(two.per_second / one.per_second for one, two in measured),
-            figures=f"{two.per_second:,.0f} ÷ {one.per_second:,.0f} a second",
+            rounds=tuple(both.per_second / single.per_second for single, both in measured),
+            figures=f"{both.per_second:,.0f} ÷ {single.per_second:,.0f} a second",
         ),
         Ratio(
             name=f"rewards minted a second with two wallets ÷ {LEAST_A_SECOND:,}",
-            rounds=tuple(two.per_second / LEAST_A_SECOND for _, two in measured),
-            figures=_cpu(two),
+            rounds=tuple(both.per_second / LEAST_A_SECOND for _, both in measured),
+            figures=_cpu(both),
             must=1,
         ),
         Figure(
             name="rewards in a transaction, with one wallet and with two",
-            figures=f"{_batch(one for one, _ in measured)} and "
-            f"{_batch(two for _, two in measured)}",
+            figures=f"{_batch(single for single, _ in measured)} and "
+            f"{_batch(both for _, both in measured)}",
         ),
     ]
 

@@ -139,8 +139,8 @@ def page(facts: dict[str, Any]) -> RenderableType:
     nodes = facts.get("nodes", [])  # a server of an older version tells of no nodes
     if facts["database"] == "connected":
         parts += _pauses(facts["lanes"])
-        parts += [_progress(facts), _nodes(nodes), _lanes(facts["lanes"])]
-        parts.append(_leases(facts.get("leases", [])))
+        parts += [_progress(facts), _nodes(nodes), _leases(facts.get("leases", []))]
+        parts.append(_lanes(facts["lanes"]))
     else:
         parts.append(_nodes(nodes))
     return Group(*parts)

@@ -191,8 +191,10 @@ class WalletLane(ABC):
             if self.is_finished:
                 return
             pauses = self._policy.pauses
-            is_stopped = self._stopped is not None
-            await asyncio.sleep(pauses.after_stop if is_stopped else pauses.between_terms)
+            if self._stopped is None:
+                await asyncio.sleep(pauses.between_terms)
+            else:  # A person may change the wallet's rows.
+                await self._orders_due.wait(pauses.after_stop)
 
     async def _run_term(self) -> None:
         """Run one term: take the lease, and work until it is lost."""

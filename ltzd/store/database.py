@@ -212,7 +212,7 @@ async def open_pool(
 ) -> Pool:
     """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
-    It may grow up to `ceiling`.
+    The pool may grow up to `ceiling`.
 
     `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the

@@ -106,7 +106,7 @@ async def test_a_cancelled_mint_is_minted_by_a_new_transaction_once_that_is_fina
         shown = (await night.ltzd("tx", "show", row["id"], "--json")).json
         assert shown["hasSelfTransfer"]
         await until(lambda: night.is_in_the_pool(shown["newestHash"]))
-        await night.mine(2)
+        await night.mine(70)  # past finality, 64 blocks below the head
 
         async def is_settled() -> bool:
             await night.mine(1)

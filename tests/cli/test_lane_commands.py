@@ -48,6 +48,8 @@ class Lanes:
             INSERT INTO leases (name, holder, process, pid, backend_start, taken_at, renewed_at,
                                 expires_at)
             VALUES ($1, $2, 'host:7', 7, now(), now(), now(), now() + make_interval(secs => $3))
+                ON CONFLICT (name) DO UPDATE
+               SET process = excluded.process, expires_at = excluded.expires_at
             """,
             lane_lease(lane.chain_id, lane.wallet),
             uuid4(),
@@ -97,7 +99,7 @@ async def test_a_list_tells_holder_nonces_age_and_reason(
     assert shown.code == 0
     assert MINT in shown.out
     assert "funds since" in shown.out
-    assert f"The relay lane of {RELAY} is served by no process." in shown.err
+    assert f"The relay lane of {RELAY} is served by no process: none runs" in shown.err
     only = await lane_commands("list", "--kind", "relay", "--json")
     assert [row["wallet"] for row in only.json["lanes"]] == [RELAY]
 
@@ -154,12 +156,12 @@ async def test_a_resume_ends_the_pause_and_can_be_repeated(
 async def test_a_pause_of_one_kind_leaves_the_others(lane_commands: Lanes, pool: Pool) -> None:
     await a_lane(pool)
     await a_relay_lane(pool)
-    await lane_commands("pause", "--kind", "relay", "--reason", "x")
+    await lane_commands("pause", "--kind", "mint", "--reason", "x")
 
     listed = await lane_commands.listed()
 
-    assert listed[RELAY]["pausedByHandSince"] is not None
-    assert listed[MINT]["pausedByHandSince"] is None
+    assert listed[MINT]["pausedByHandSince"] is not None
+    assert listed[RELAY]["pausedByHandSince"] is None
 
 
 @pytest.mark.parametrize(

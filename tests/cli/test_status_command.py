@@ -17,6 +17,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
+from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address
 from tests.support.certificates import a_pair
@@ -31,6 +32,7 @@ FACTS = StatusFacts(
     RewardFacts(7, 1.0, 6, 100, True),
     RelayFacts(2, 0.5, 3),
     9,
+    leases=(LeaseFacts("indexer/31337", "host-a/4711", 3600.4, 0.31),),
 )
 
 
@@ -67,6 +69,9 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
         "9 in the last minute",
         CHECKSUMMED_WALLET,
         "41",
+        "host-a/4711",
+        "3600 s",
+        "0.3 s ago",
     ):
         assert expected in text
 
@@ -128,7 +133,7 @@ async def test_nodes_are_shown_while_the_database_is_away() -> None:
 async def test_a_server_that_tells_of_no_nodes_is_shown_without_them() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
-    del facts["nodes"], facts["warnings"]
+    del facts["nodes"], facts["warnings"], facts["leases"]
     console = Console(file=io.StringIO(), width=120, record=True)
     console.print(command.page(facts))
     assert "9 in the last minute" in console.export_text()

@@ -282,8 +282,9 @@ def test_every_file_that_settings_name_is_a_secrets_but_for_certificates() -> No
     assert {"operator.minter_password_file", "accounts.discord.token_file"} <= set(files)
     assert {"identity.app_secret_file", "identity.signer_key_file"} <= set(files)
     public = {name for name, is_secret in files.items() if not is_secret}
-    signer = "operator.wallets.web3signer"
-    certificates = {f"{signer}.ca_file", f"{signer}.certificate_file"}
+    signers = ("operator.wallets.web3signer", "operator.treasury.web3signer")
+    files_of_a_signer = ("ca_file", "certificate_file")
+    certificates = {f"{signer}.{file}" for signer in signers for file in files_of_a_signer}
     assert public == {"http.tls_certificate_file", "admin.tls_certificate_file"} | certificates
 
 

@@ -13,8 +13,9 @@ from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer
 from ltzd.daemon.keys import read_key
 from ltzd.dev import contracts
+from ltzd.dev.services import ports
 from ltzd.values import address_of, checksummed
-from tests.support.commands import Outcome, ltzd
+from tests.support.commands import Outcome, begin_ltzd, ltzd
 from tests.support.instances.instance import Instance, an_instance
 from tests.support.instances.load import post_all
 from tests.support.instances.relayer import Relays, relays_of
@@ -103,6 +104,85 @@ async def test_a_killed_instance_serves_all_its_wallets_again(instance: Instance
         return len(rows) == 4 and all(row["process"] for row in rows)
 
     await until(all_are_held)
+    assert (await instance.status())["ready"]
+
+
+OPERATOR = """\
+database_url = "{database_url}"
+master_key_file = "{folder}/master.key"
+roles = ["operator"]
+[node]
+rpc_url = "{rpc_url}"
+[contracts]
+ltz = "{LTZ}"
+perk_nft = "{PerkNFT}"
+points_sale = "{PointsSale}"
+business_escrow = "{BusinessEscrow}"
+first_block = {first_block}
+[admin]
+port = {port}
+[operator]
+minter_key_file = "{folder}/keys/minter"
+relay_key_file = "{folder}/keys/operator"
+[[operator.wallets]]
+kind = "mint"
+key_file = "{folder}/keys/minter-2"
+[[operator.wallets]]
+kind = "relay"
+key_file = "{folder}/keys/operator-2"
+[identity]
+kind = "oidc"
+issuer = "https://login.example/"
+audience = "ltzd"
+"""
+"""The settings of another process with the wallets of the instance."""
+
+
+async def settings_file(instance: Instance, path: Path) -> Path:
+    dev = instance.dev_json
+    text = OPERATOR.format(
+        **dev["contracts"],
+        database_url=dev["databaseUrl"],
+        folder=instance.data_dir,
+        rpc_url=dev["rpcUrl"],
+        port=ports.free_port(),
+        first_block=await instance.ask("SELECT first_block FROM chains"),
+    )
+    return write_secret(path, text)
+
+
+async def all_held_by(instance: Instance, pid: int) -> None:
+    """Waits until this process serves every wallet."""
+
+    async def does() -> bool:
+        rows = (await wallet(instance, "list", "--json")).json
+        return {str(row["process"]).rpartition("/")[2] for row in rows} == {str(pid)}
+
+    await until(does, 30.0)
+
+
+async def test_another_process_takes_over_all_wallets_and_gives_none_away(
+    instance: Instance, tmp_path: Path
+) -> None:
+    first = instance.process
+    assert first is not None
+    await all_held_by(instance, first.pid)
+    settings = await settings_file(instance, tmp_path / "ltzd.toml")
+    other = await begin_ltzd("run", "--config", settings)
+    try:
+        await instance.kill9()
+        await all_held_by(instance, other.pid)
+        await instance.start_again()
+        await all_held_by(instance, other.pid)
+        other.terminate()
+        assert await asyncio.wait_for(other.wait(), 20.0) == 0
+    finally:
+        if other.returncode is None:
+            other.kill()
+            await other.wait()
+    second = instance.process
+    assert second is not None
+    await all_held_by(instance, second.pid)
     assert (await instance.status())["ready"]
 
 

@@ -172,13 +172,16 @@ async def test_the_runbook_of_a_stolen_mint_key() -> None:
         seqs = await instance.ask(
             "SELECT array_agg(seq ORDER BY seq) FROM rewards WHERE mint_block_hash IS NULL"
         )
-        await steal_nonce(chain, thief, "LTZ", stolen_mint(thief, [seqs[-1], seqs[-2]]))
+        counter = await instance.ask("SELECT next_seq FROM reference_counters")
+        stolen = [seqs[-1], seqs[-2], counter + 3]
+        await steal_nonce(chain, thief, "LTZ", stolen_mint(thief, stolen))
         await chain.rpc("evm_mine")
         accepted += await post_many(instance, 5)
         await chain.rpc("evm_setAutomine", True)
 
         await runbook.follow("mint")
         accepted += await post_many(instance, 5)
+        await begin_behind_made_up_references(instance)
         async with finality(instance):
             await watched_to_the_end(instance, thief.address)
             await all_minted(instance, 40.0)
@@ -198,6 +201,18 @@ async def test_the_runbook_of_a_stolen_mint_key() -> None:
             "wallet", "show", thief.address, "--json", "--data-dir", instance.data_dir
         )
         assert (left.json["state"], left.json["inFlight"]) == ("retired", 0)
+
+
+async def begin_behind_made_up_references(instance: Instance) -> None:
+    """The new lane is stopped by the reference that the thief made up; the page says what helps."""
+
+    async def is_stopped() -> bool:
+        return "has minted reference" in json.dumps((await instance.status())["reasons"])
+
+    await until(is_stopped, 20.0)
+    assert "ltzd restore apply" in PAGE
+    done = await ltzd("restore", "apply", "--data-dir", instance.data_dir)
+    assert done.code == 0, done.err
 
 
 async def ended_as(instance: Instance, wallet: str) -> set[str]:

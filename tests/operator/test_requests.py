@@ -1,5 +1,6 @@
 """`ltzd tx speed-up` and `cancel`, carried out by lanes: once, also across crashes."""
 
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -412,3 +413,76 @@ async def test_a_request_withdrawn_while_it_is_carried_out_changes_nothing(
         assert await attempts(world) == 1
         world.node.mine(4)
         await world.settled("confirmed")
+
+
+# --- anything in any order --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_requests_kills_and_blocks_in_any_order_mint_each_reward_once(
+    world: RelayWorld, seed: int
+) -> None:
+    """Nodes take or lose what they like, lanes die, and people ask for everything at once."""
+    dice = random.Random(seed)
+    world.node.refuses_cheap = True
+    for _ in range(6):
+        async with world.serving(PATIENT):
+            for _ in range(5):
+                await _one_event(world, dice)
+                await _two_rounds(world)
+    async with world.serving(PATIENT):
+        world.node.refuses = lambda sent: False
+        await mint_once(world)
+
+        async def all_handled() -> bool:
+            return bool(
+                await value(
+                    world.observer,
+                    "SELECT count(*) FROM transaction_requests WHERE handled_at IS NULL",
+                )
+                == 0
+            )
+
+        await until(all_handled)
+    doubled = await value(
+        world.observer,
+        "SELECT count(*) - count(DISTINCT attempt) FROM transaction_requests "
+        "WHERE outcome = 'done'",
+    )
+    assert doubled == 0, "two requests share an attempt"
+    assert await value(world.observer, "SELECT max(max_fee_per_gas) FROM attempts") <= 100 * GWEI
+
+
+async def _two_rounds(world: RelayWorld) -> None:
+    before = world.node.call_counts["eth_getBlockByNumber"]
+    await until(lambda: true(world.node.call_counts["eth_getBlockByNumber"] > before + 6))
+
+
+async def _one_event(world: RelayWorld, dice: random.Random) -> None:
+    match dice.randrange(6):
+        case 0:
+            await world.queue(dice.randrange(1, 4))
+        case 1:
+            world.node.mine()
+        case 2:
+            world.node.mine(takes_pool=False)
+        case 3:
+            if world.node.pool:
+                del world.node.pool[dice.choice(list(world.node.pool))]
+        case _:
+            await _ask_for_any(world, dice)
+
+
+async def _ask_for_any(world: RelayWorld, dice: random.Random) -> None:
+    async with transaction(world.observer) as connection:
+        ids = [row["id"] for row in await connection.fetch("SELECT id FROM transactions")]
+        if not ids:
+            return
+        action, seconds = dice.choice(list(Action)), dice.choice([None, 0.0, 0.05])
+        written, _ = await requests.ask(
+            connection, dice.choice(ids), action, expires_in_seconds=seconds
+        )
+    world.wakeups.notify(WALLETS)
+    if dice.random() < 0.3:
+        async with session(world.observer) as connection:
+            await requests.withdraw(connection, written.id)

@@ -451,8 +451,8 @@ async def test_kills_at_any_time_redo_each_mint_once(world: RelayWorld) -> None:
             world.node.revoked_minters.add(MINTER.address)
         lane = retired_lane(world, MINTER, "mint")
         task = asyncio.create_task(lane.run())
-        asked = world.node.call_counts["eth_getBlockByNumber"] + 3 * polls
-        await until(partial(asked_for, world, asked))
+        blocks = world.node.call_counts["eth_getBlockByNumber"] + 3 * polls
+        await until(partial(asked_for, world, blocks))
         world.node.mine()
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -20,7 +20,7 @@ from ltzd.store.operator.lane_views import LaneView
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, address_of, checksummed, iso
 
-_IN_FORCE_SECONDS = 5.0
+_IN_FORCE_SECONDS = 3.0
 _POLL_SECONDS = 0.1
 _LONGEST_REASON = 500
 

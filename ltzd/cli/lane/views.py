@@ -164,7 +164,10 @@ def _remarks(lanes: Sequence[LaneView], wallets: dict[Address, OnChain]) -> Iter
     for lane in lanes:
         name = f"The {lane.kind} lane of {checksummed(lane.wallet)}"
         if lane.holder is None and lane.state is not WalletState.RETIRED:
-            yield f"{name} is served by no process."
+            yield (
+                f"{name} is served by no process: none runs, or the lane is stopped, and "
+                "`ltzd status` tells why."
+            )
         on_chain = wallets.get(lane.wallet)
         known = lane.next_nonce
         if on_chain is not None and known is not None and on_chain.nonce > known:

@@ -1,7 +1,7 @@
 """Sends a contract call of the registrar, signed with a key, or prints it unsigned."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,24 +79,40 @@ class TransactionSender:
 
         Raises Refused with the revert's reason, Misconfigured and Unavailable.
         """
-        if not await self._node.code(to):
-            raise Misconfigured(f"There is no contract at {checksummed(to)} on the node's chain.")
+        mined = await self.submit_all([(to, data)])
+        return mined[0] if mined else None
+
+    async def submit_all(
+        self, calls: Sequence[tuple[Address, bytes]]
+    ) -> list[ConfirmedTransaction]:
+        """Send calls that do not depend on each other, without waits between; returns all.
+
+        Prints them and returns an empty list without a key. Raises as `submit` does.
+        """
+        for to in dict.fromkeys(to for to, _ in calls):
+            if not await self._node.code(to):
+                raise Misconfigured(
+                    f"There is no contract at {checksummed(to)} on the node's chain."
+                )
         try:
-            if self._signing.key is None:
+            if self._signing.key is not None:
+                return await self._send_all(self._signing.key, calls)
+            for to, data in calls:
                 await self._print(to, data)
-                return None
-            return await self._send(self._signing.key, to, data)
         except Refused as error:
             explanation = self._explanations.get(str(error.details.get("revert")))
             if explanation is None:
                 raise
             raise Refused(f"{error.message}: {explanation}.", **error.details) from error
+        return []
 
-    async def _send(self, key: Path, to: Address, data: bytes) -> ConfirmedTransaction:
+    async def _send_all(
+        self, key: Path, calls: Sequence[tuple[Address, bytes]]
+    ) -> list[ConfirmedTransaction]:
         # Decrypting a keystore takes about a second of CPU time.
         secret = await asyncio.to_thread(read_key, key, self._signing.password_file)
         wallet = ColdWallet(self._rpc, Signer(secret), self._fees)
-        return await wallet.send(to, data, _print_hash)
+        return await wallet.send_all(calls, _print_hash)
 
     async def _print(self, to: Address, data: bytes) -> None:
         transaction = {

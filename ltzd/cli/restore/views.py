@@ -99,8 +99,8 @@ def _lane_lines(lane: WalletComparison) -> Iterator[str]:
     if lane.is_ahead:
         highest = wallet_history.next_free(lane.histories)
         yield (
-            f"  The chain knows nonces up to {highest - 1}, the database up to "
-            f"{record.next_nonce - 1}: commits are lost, or something else signs with the key."
+            f"  The chain knows {highest} nonces of it, the database {record.next_nonce}: commits "
+            "are lost, or something else signs with the key."
         )
     if record.foreign_use is not None:
         yield f"  Stopped, because something else signs with the key: {record.foreign_use}."

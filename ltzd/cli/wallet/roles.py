@@ -197,17 +197,18 @@ async def _held(
 async def _submit(
     sender: TransactionSender, target: RoleTarget, steps: Sequence[_Step]
 ) -> list[dict[str, Any]]:
-    """Send the steps one after the other; returns those that are mined, none if printed."""
-    rows = []
-    for step in steps:
-        mined = await sender.submit(target.wallet.contracts[step.contract], step.data)
-        if mined is not None:
-            rows.append(
-                {
-                    "contract": step.contract,
-                    "role": step.role,
-                    "transactionHash": hex_of(mined.hash),
-                    "blockNumber": mined.block_number,
-                }
-            )
-    return rows
+    """Send the steps in this order; returns those that are mined, none if they are printed."""
+    if not steps:
+        return []
+    mined = await sender.submit_all(
+        [(target.wallet.contracts[step.contract], step.data) for step in steps]
+    )
+    return [
+        {
+            "contract": step.contract,
+            "role": step.role,
+            "transactionHash": hex_of(transaction.hash),
+            "blockNumber": transaction.block_number,
+        }
+        for step, transaction in zip(steps, mined, strict=False)
+    ]

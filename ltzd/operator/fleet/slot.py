@@ -65,7 +65,7 @@ class SlotPauses:
     """
 
     first: float = 1.0
-    longest: float = 60.0
+    longest: float = 15.0
     after_failure: float = 10.0
     between_logs: float = 60.0
 

@@ -194,7 +194,9 @@ async def take_word(
     """Take the counter's next whole word for a lane with the references `held`; return all.
 
     A counter within a word is moved to the next word first. Raises LaneLost if the lane's term is
-    over, or `held` is not what its row says.
+    over, or `held` is not what its row says. Call it outside a database transaction: its commit
+    waits for no disk, since a crash of the database that loses it also ends the lane's term, and no
+    mint with these references can be stored before it.
     """
     first: int | None = await connection.fetchval(
         """
@@ -215,7 +217,7 @@ async def take_word(
                following_seq = CASE WHEN $5::bigint = $6::bigint THEN NULL ELSE word.first END
           FROM word
          WHERE chain_id = $1 AND wallet = $2
-     RETURNING word.first
+     RETURNING word.first, set_config('synchronous_commit', 'off', true)
         """,
         lane.chain_id,
         lane.wallet,

@@ -422,7 +422,7 @@ class Leases:
         """Take the locks from a process that is frozen, as its lease may be taken."""
         if loop_time() < self._search_due:
             return
-        self._search_due = loop_time() + self._policy.retry
+        self._search_due = loop_time() + self._policy.renewal
         ended = await stuck_sessions.end_stuck(connection)
         if ended:
             telemetry.STUCK_SESSIONS_ENDED.inc(len(ended))

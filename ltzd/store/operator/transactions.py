@@ -230,7 +230,9 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
     """Record that a node holds these attempts' bytes. Safe to repeat; a later state stays.
 
-    Names no epoch: it stays true, whoever holds the lane by now.
+    Names no epoch: it stays true, whoever holds the lane by now. Call it outside a database
+    transaction: its commit waits for no disk, since a crash that loses it costs a second
+    publication of the same bytes.
     """
     await connection.execute(
         """
@@ -245,7 +247,7 @@ async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> 
             FROM attempt
            WHERE transactions.id = attempt.transaction_id AND state = 'signed'
         )
-        SELECT pg_notify('ltzd_published', $2)
+        SELECT pg_notify('ltzd_published', $2), set_config('synchronous_commit', 'off', true)
         """,
         attempts,
         ORIGIN,

@@ -19,7 +19,14 @@ from ltzd.rules.relayer.states import (
     status_of,
 )
 
-OVER = (State.MINED, State.CONFIRMED, State.REVERTED, State.DISPLACED, State.CANCELLED)
+OVER = (
+    State.MINED,
+    State.CONFIRMED,
+    State.REVERTED,
+    State.DISPLACED,
+    State.CANCELLED,
+    State.VOIDED,
+)
 OBSERVATIONS: list[RelayObservation] = [
     Signed(),
     NotSendable(),
@@ -65,6 +72,7 @@ def test_every_pair_is_listed_or_illegal(state: RelayState, seen: RelayObservati
         (State.REVERTED, False, False, RelayStatus.FAILED),
         (State.DISPLACED, None, False, RelayStatus.FAILED),
         (State.CANCELLED, False, True, RelayStatus.FAILED),
+        (State.VOIDED, None, False, RelayStatus.FAILED),
     ],
 )
 def test_a_user_is_shown_the_status_of_the_transaction(

@@ -1,7 +1,7 @@
 """A TCP proxy whose network can swallow all packets without closing a connection.
 
-A client sees no error, and no answer. What was swallowed arrives when the network is whole again,
-as TCP repeats it.
+A client sees no error, and no answer. The packets arrive when the network is whole again, as
+TCP repeats them.
 """
 
 import asyncio

@@ -24,6 +24,7 @@ from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.operator.policy import RELAY
 from ltzd.operator.relays.lane import RelayLane
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, Perk, Site
@@ -33,6 +34,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.operator import lanes
 from ltzd.store.operator.leases import Leases
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.wakeups import WakeupHub
@@ -152,6 +154,11 @@ class Sites:
 
     @asynccontextmanager
     async def relaying(self) -> AsyncIterator[None]:
+        """Runs a relay lane, whose wallet may have relayed for a test with another database."""
+        wallet = self.deployed.relay.signer.address
+        nonce = await self.deployed.node.nonce(wallet)
+        async with session(self.pool) as connection:
+            await lanes.begin_term(connection, self.deployed.chain_id, wallet, RELAY, nonce)
         lane = RelayLane(
             self.pool,
             Leases(self.url),

@@ -16,7 +16,8 @@ from tests.support.instances.shared import Instances
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
-TAKEOVER_SECONDS = 5.0
+TAKEOVER_SECONDS = 10.0
+"""A takeover takes at most 5 s; twice as long is allowed for a loaded machine."""
 CLIENTS = 8
 LEASES = 3
 """Of the mint lane, of the relay lane, and of the chain."""
@@ -121,7 +122,7 @@ async def test_a_frozen_process_is_replaced_and_harms_nothing_when_it_wakes_up(
             frozen.send_signal(signal.SIGCONT)
         await accepted_more(load)
         await all_minted(instance)
-        assert await taken_over(instance, standby.pid) < 1.0, "the sleeper stands by"
+        assert await taken_over(instance, standby.pid) < TAKEOVER_SECONDS, "the sleeper stands by"
 
         standby.kill()
         assert await taken_over(instance, frozen.pid) < TAKEOVER_SECONDS
