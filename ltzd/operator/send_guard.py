@@ -99,7 +99,7 @@ class SendGuard:
 
     @property
     def reason(self) -> str | None:
-        """Why the lane signs nothing; None while nothing holds it."""
+        """The reason why the lane signs nothing, or None while nothing holds it."""
         return self._pause.reason
 
     @property

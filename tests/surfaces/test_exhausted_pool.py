@@ -4,14 +4,15 @@ The refusal comes within the bounded wait, and the health endpoint says that the
 """
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from ltzd.store.database import session
+from ltzd.errors import DatabaseUnavailable
+from ltzd.store.database import Connection, Pool
 from tests.support.surfaces.event_surface import LiveBrand, an_event_surface, unlimited_rule
 
 BOUNDS = {"http_connections": 2, "http_wait_seconds": 0.2}
@@ -24,10 +25,18 @@ async def brand(database_url: str, tmp_path: Path) -> AsyncIterator[LiveBrand]:
     async with an_event_surface(database_url, tmp_path, database=BOUNDS) as surface:
         hosts = {"hosts": ("crowded.example",)}
         brand = await surface.brand(unlimited_rule(), site=hosts)
-        async with AsyncExitStack() as stack:
-            for _ in range(2):
-                await stack.enter_async_context(session(surface.daemon.pools.http))
-            yield brand
+        pool = surface.daemon.pools.http
+        held = [await _connection_of(pool) for _ in range(2)]
+        yield brand
+        for connection in held:
+            await pool.release(connection)
+
+
+async def _connection_of(pool: Pool) -> Connection:
+    """Takes a connection however long the pool needs to open it."""
+    while True:
+        with suppress(DatabaseUnavailable):
+            return await pool.take()
 
 
 EVENT = "/service-api/manual-event"

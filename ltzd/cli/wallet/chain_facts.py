@@ -76,23 +76,21 @@ def warnings_of(facts: WalletOnChain, wallet: Address, kind: str, *, is_new: boo
     address, warnings = checksummed(wallet), []
     if facts.balance_wei == 0:
         warnings.append(f"It has no gas money: its lane waits until you send some to {address}.")
+    grant = f"`ltzd wallet grant {address} --kind {kind} --key …`"
+    if kind == "mint":
+        grant = f"`ltzd wallet grant {address} --kind mint --mint-limit LTZ --key …`"
     if facts.missing_roles:
-        option = "--minter" if kind == "mint" else "--relayer"
-        more = " --mint-limit LTZ" if kind == "mint" else ""
         warnings.append(
-            f"It lacks {', '.join(facts.missing_roles)}, so its transactions would revert: grant "
-            f"the roles with `ltzd deploy … {option} {address}{more}`, or by the admin's multisig "
-            "(docs/contracts.md)."
+            f"It lacks {', '.join(facts.missing_roles)}, so its transactions would revert: {grant} "
+            "grants the roles with the admin's key, and --unsigned prints them for a multisig."
         )
     elif facts.mint_limit == 0:
-        warnings.append(
-            "Its mint limit is 0, so that it mints nothing: raise it with `ltzd deploy … --minter "
-            f"{address} --mint-limit LTZ`."
-        )
+        warnings.append(f"Its mint limit is 0, so that it mints nothing: {grant} sets it.")
     if is_new and facts.nonce > 0:
         warnings.append(
             f"It has sent {facts.nonce} transactions before, which this database does not know: "
-            "make sure that no other program signs with its key."
+            "make sure that nothing else signs with its key, and then run `ltzd lane adopt "
+            f"{address}`."
         )
     return warnings
 
