@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[3]
-START_SECONDS = 120.0
+START_SECONDS = 300.0
 """Long enough to install the packages on the first use."""
 
 
