@@ -69,10 +69,13 @@ class LogChecks:
         ]
 
     async def missing_logs(
-        self, node: Node, header: Header, suspects: Sequence[Address]
+        self, node: Node, header: Header, suspects: Sequence[Address], *, has_logs: bool
     ) -> list[NodeLog] | None:
         """The suspects' logs that the node left out.
 
+        `has_logs`: the node has answered with logs of other contracts in this block, so it has
+        indexed the block. A saturated bloom then proves nothing, and the receipts of a full block are
+        dear: some nodes need seconds for them.
         Returns None if other nodes are usable, and none of them has confirmed an empty answer yet:
         the caller reads the block again later.
         """
@@ -80,7 +83,7 @@ class LogChecks:
             return []
         logs = await node.logs_of_block(header.hash, *suspects)
         missing = _without_logs(suspects, logs)
-        if missing:
+        if missing and not (has_logs and bloom.is_saturated(header.bloom)):
             logs += await node.logs_by_receipts(header.hash, *missing)
             missing = _without_logs(missing, logs)
         result = "found" if logs else "empty"

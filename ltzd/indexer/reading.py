@@ -105,7 +105,7 @@ async def head_range(
     for position, header in enumerate(chain):
         block_logs = logs_by_block.get(header.hash, ())
         suspects = checks.suspects(node, header, contracts, block_logs)
-        missing = await checks.missing_logs(node, header, suspects)
+        missing = await checks.missing_logs(node, header, suspects, has_logs=bool(block_logs))
         if missing is None:
             del chain[position:]
             kept = {header.hash for header in chain}

@@ -178,6 +178,20 @@ async def test_logs_of_one_contract_that_a_node_omits_are_found(
     assert (node.call_counts["eth_getBlockReceipts"] > 0) == is_blind_by_hash
 
 
+@pytest.mark.parametrize(("hides_logs", "asks"), [(False, 0), (True, 1)])
+async def test_a_saturated_bloom_is_no_reason_to_read_all_receipts_of_a_block_with_logs(
+    following: IndexedChain, node: FakeNode, hides_logs: bool, asks: int
+) -> None:
+    """The bloom of 300 transfers seems to hold every contract."""
+    node.unheard = {LTZ_AT} if hides_logs else set()
+    node.is_blind_by_hash = hides_logs
+    wallets = [(10**6 + number).to_bytes(20, "big") for number in range(301)]
+    node.mine(logs=[transfer_log(bytes(20), wallet, 1) for wallet in wallets])
+    await following.catch_up()
+    assert await value(following.pool, "SELECT count(*) FROM transfers") == 301
+    assert node.call_counts["eth_getBlockReceipts"] == asks
+
+
 async def test_a_contract_that_logged_only_unindexed_events_is_not_rechecked(
     following: IndexedChain, node: FakeNode
 ) -> None:

@@ -31,3 +31,12 @@ def may_hold_any(bloom: bytes, contract: bytes, topics: Iterable[bytes]) -> bool
     bits = int.from_bytes(bloom, "big")
     address = _mask(contract)
     return bits & address == address and any(bits & mask == mask for mask in map(_mask, topics))
+
+
+def is_saturated(bloom: bytes) -> bool:
+    """Whether more than half of the bits are set, so that values match by chance.
+
+    A block of a hundred transfers sets so many: an eighth of all contracts then seem to have logged
+    one of eight topics, and nearly all in a block of four hundred.
+    """
+    return int.from_bytes(bloom, "big").bit_count() > _BITS // 2
