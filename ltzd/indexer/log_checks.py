@@ -74,8 +74,9 @@ class LogChecks:
         """The suspects' logs that the node left out.
 
         `has_logs`: the node has answered with logs of other contracts in this block, so it has
-        indexed the block. A saturated bloom then proves nothing, and the receipts of a full block are
-        dear: some nodes need seconds for them.
+        indexed the block. A saturated bloom then proves nothing, and some nodes need seconds for
+        the receipts of a full block.
+
         Returns None if other nodes are usable, and none of them has confirmed an empty answer yet:
         the caller reads the block again later.
         """
