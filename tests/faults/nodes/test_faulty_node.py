@@ -155,7 +155,11 @@ async def test_of_a_lost_reply_the_chain_has_the_request(a_site: Site) -> None:
     a_site.node.faults = Faults(lost=True)
     with pytest.raises(aiohttp.ClientError):
         await a_site.client("eth_sendTransaction", sender)
-    assert await a_site.chain.number() == head + 1
+
+    async def is_mined() -> bool:
+        return await a_site.chain.number() == head + 1
+
+    await until(is_mined)
 
 
 async def test_of_a_dropped_request_the_chain_has_nothing(a_site: Site) -> None:

@@ -145,6 +145,7 @@ async def test_a_relay_goes_to_the_other_lane_once_its_users_earlier_one_is_mine
         world.node.mine()
         await world.relays_are("mined", "sent")
         assert lane.is_ready
+        await until(lambda: true(bool(world.node.pool)))
         world.node.mine()
         await world.relays_are("mined", "mined")
     assert (await world.progress(first)).sender == RELAYER.address
