@@ -52,7 +52,7 @@ async def mined_until_minted(instance: Instance, answer: Answer) -> dict[str, An
         event = await instance.event(answer.event_id)
         return event if event["status"] in {"minted", "final"} else None
 
-    event = await until(shows_it, 20.0)
+    event = await until(shows_it, 60.0)
     assert event is not None
     return event
 
@@ -75,7 +75,7 @@ async def test_a_stuck_mint_is_replaced_and_minted_exactly_once(
         attempts = await attempts_of(mining_on_request, answer)
         return len(attempts) > 1 and attempts[-1]["published_at"] is not None
 
-    await until(is_replaced, 20.0)
+    await until(is_replaced, 60.0)
     event = await mined_until_minted(mining_on_request, answer)
 
     stuck, replacement = await attempts_of(mining_on_request, answer)

@@ -104,7 +104,7 @@ class Shop:
         ]
 
     async def delivery_to(self, event: str, wallet: str) -> dict[str, Any]:
-        (first, *_) = await until(lambda: self.deliveries_to(event, wallet), 15)
+        (first, *_) = await until(lambda: self.deliveries_to(event, wallet), 30)
         return first
 
     async def balance(self, wallet: str) -> int:
@@ -264,7 +264,7 @@ async def test_a_webhook_under_way_at_a_kill_arrives_soon_after_the_restart(
             if each["status"] is None and wallet in each["body"]
         ]
 
-    (message_id,) = await until(under_way, 15)
+    (message_id,) = await until(under_way, 30)
     await tester_shop.instance.kill9()
     await tester_shop.instance.start_again()
 
@@ -327,6 +327,6 @@ async def test_through_kills_payments_are_minted_once_and_rewards_are_announced(
         async def has_balance(wallet: str = wallet) -> bool:
             return await shop.balance(wallet) == LTZ_BOUGHT
 
-        await until(has_balance, 15)
+        await until(has_balance, 30)
     for wallet in earned:
         await shop.delivery_to("ltz_distributed", wallet)

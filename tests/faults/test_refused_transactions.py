@@ -82,7 +82,7 @@ class Refusing:
             sql = "SELECT count(*) > $1 FROM attempts WHERE is_cancellation"
             return bool(await self.instance.ask(sql, self._before))
 
-        await until(stored, 20.0)
+        await until(stored, 60.0)
 
     async def note(self) -> None:
         self._before = await self.instance.ask(
@@ -198,7 +198,7 @@ async def test_a_kill_before_the_self_transfer_is_published_has_the_same_outcome
 
     await others_are_served(refusing)
     await refusing.finality()
-    await until(refusing.cancelled, 20.0)
+    await until(refusing.cancelled, 60.0)
     await all_minted(refusing.instance)
     await assert_books_agree(refusing.instance)
     await claims_once(relays, user)

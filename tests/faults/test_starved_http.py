@@ -102,8 +102,8 @@ async def test_slow_requests_hold_up_neither_mints_nor_indexer_nor_webhooks(
 
     async with every_connection_held(instance):
         await mine_at(instance, GWEI)
-        await until(are_minted_and_indexed, 20.0)
-        await until(are_announced, 20.0)
+        await until(are_minted_and_indexed, 60.0)
+        await until(are_announced, 60.0)
     await assert_books_agree(instance, answers)
 
 

@@ -209,7 +209,7 @@ async def begin_behind_made_up_references(instance: Instance) -> None:
     async def is_stopped() -> bool:
         return "has minted reference" in json.dumps((await instance.status())["reasons"])
 
-    await until(is_stopped, 20.0)
+    await until(is_stopped, 60.0)
     assert "ltzd restore apply" in PAGE
     done = await ltzd("restore", "apply", "--data-dir", instance.data_dir)
     assert done.code == 0, done.err

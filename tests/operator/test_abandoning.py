@@ -250,7 +250,7 @@ async def test_a_batch_that_a_node_refuses_is_minted_in_smaller_batches(
     refuse(world, lambda sent: sent.gas_limit > most)
     async with world.serving(ONLY_FOR_PRICE):
         await world.queue(100)
-        await until(lambda: all_minted_by_now(world), 20.0)
+        await until(lambda: all_minted_by_now(world), 60.0)
         await mint_once(world)
     sizes = {sent.gas_limit for sent in world.node.sent() if sent.to == LTZ_AT}
     assert max(sizes) == ltz.mint_gas_limit(100)
@@ -282,7 +282,7 @@ async def test_a_reward_that_nodes_always_refuse_is_separated_from_the_others(
             world.node.mine()
             return await world.unminted() == 1
 
-        await until(all_others_minted, 20.0)
+        await until(all_others_minted, 60.0)
     assert set(world.node.minted().values()) == {1}
     assert world.node.minted().total() == 39
 
@@ -346,7 +346,7 @@ async def test_a_crash_between_any_two_steps_leads_to_one_outcome(
     async with serving(ONLY_FOR_PRICE):
         await until(lambda: settled_first(world))
         if kind == "mint":
-            await until(lambda: all_minted_by_now(world), 20.0)
+            await until(lambda: all_minted_by_now(world), 60.0)
             await mint_once(world)
         else:
             world.node.mine(2)

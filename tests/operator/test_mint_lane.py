@@ -679,6 +679,6 @@ async def test_under_random_faults_each_reward_is_minted_once(
             world.node.mine()
             return await world.unminted() == 0
 
-        await until(all_minted, 20.0)
+        await until(all_minted, 60.0)
     assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.each_minted_once()

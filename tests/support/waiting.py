@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def until(check: Callable[[], Awaitable[T]], seconds: float = 10.0) -> T:
+async def until(check: Callable[[], Awaitable[T]], seconds: float = 30.0) -> T:
     """Ask `check` again until its answer is truthy; fail with its last answer after `seconds`."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:

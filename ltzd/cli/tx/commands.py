@@ -61,7 +61,7 @@ def list_(
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
-    """List transactions: open ones oldest first, settled ones newest first."""
+    """List transactions: unmined ones first, oldest first; then mined and settled, newest first."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.tx import views as tx_views
 

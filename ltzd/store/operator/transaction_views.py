@@ -162,19 +162,26 @@ async def list_transactions(
     is_stuck: bool = False,
     limit: int = 50,
 ) -> list[TransactionSummary]:
-    """Transactions in these states: open ones oldest first, and after them settled ones, newest
-    first. With `is_stuck` only those that no block has held for `STUCK_SECONDS`.
+    """Transactions in these states: unmined ones first, oldest first; then mined and settled ones,
+    newest first. With `is_stuck` only those that no block has held for `STUCK_SECONDS`.
     """
     chosen = await connection.fetchval(
         """
-        WITH open AS (
+        WITH unmined AS (
           SELECT id
             FROM transactions
-           WHERE state IN ('signed', 'published', 'mined') AND state = ANY($2::text[])
+           WHERE state IN ('signed', 'published') AND state = ANY($2::text[])
              AND ($1::bytea IS NULL OR wallet = $1)
-             AND (NOT $3::boolean
-                  OR state <> 'mined' AND created_at <= now() - make_interval(secs => $4))
+             AND (NOT $3::boolean OR created_at <= now() - make_interval(secs => $4))
            ORDER BY id
+           LIMIT $5
+        ), mined AS (
+          SELECT id
+            FROM transactions
+           WHERE state = 'mined' AND state = ANY($2::text[])
+             AND ($1::bytea IS NULL OR wallet = $1)
+             AND NOT $3::boolean
+           ORDER BY id DESC
            LIMIT $5
         ), settled AS (
           SELECT id
@@ -185,7 +192,8 @@ async def list_transactions(
            ORDER BY id DESC
            LIMIT $5
         )
-        SELECT ARRAY (SELECT id FROM open ORDER BY id)
+        SELECT ARRAY (SELECT id FROM unmined ORDER BY id)
+            || ARRAY (SELECT id FROM mined ORDER BY id DESC)
             || ARRAY (SELECT id FROM settled ORDER BY id DESC)
         """,
         wallet,

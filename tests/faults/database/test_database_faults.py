@@ -54,7 +54,7 @@ async def more_events(load: Load) -> None:
     async def reached() -> bool:
         return len(load.accepted) >= goal
 
-    await until(reached, 20)
+    await until(reached, 60.0)
 
 
 async def assert_service_continues(instance: Instance, load: Load) -> None:

@@ -177,7 +177,7 @@ async def test_a_reward_above_one_wallets_limit_is_left_to_a_wallet_that_can_hol
             OTHER_MINTER.address,
         )
         await queue_many(world, 1, ltz=5_000)
-        await until(lambda: _is_more(world, above, 0), 20.0)
+        await until(lambda: _is_more(world, above, 0), 60.0)
         async with lanes(world, [OTHER_MINTER]):
             await world.minted()
     await each_minted_once(world)
@@ -223,7 +223,7 @@ async def test_no_crash_between_two_steps_mints_a_reward_twice_or_loses_it(world
                 blown += fuse.is_blown
                 if packets % 2:
                     async with lanes(world, [OTHER_MINTER]):
-                        await until(lambda: _is_all_signed(world), 20.0)
+                        await until(lambda: _is_all_signed(world), 60.0)
     assert blown > 16
     async with lanes(world):
         await world.minted()

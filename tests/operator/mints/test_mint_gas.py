@@ -67,7 +67,7 @@ async def test_after_a_mint_ran_out_of_gas_its_rewards_have_smaller_mints_and_mo
         assert await value(world.observer, counts) == 1
 
     async with world.serving():  # The next term remembers.
-        await until(lambda: all_minted_by_now(world), 20.0)
+        await until(lambda: all_minted_by_now(world), 60.0)
     (failed,) = failed_mints(world)
     again = [sent for sent in world.node.sent() if sent.nonce > 0]
     assert all(rewards_in(sent.data) <= 10 for sent in again)

@@ -90,7 +90,7 @@ async def all_mined(world: RelayWorld) -> None:
         world.node.mine()
         return set(await row_states(world.observer)) == {"mined"}
 
-    await until(is_done, 20.0)
+    await until(is_done, 60.0)
 
 
 async def not_served(world: RelayWorld, signer: Signer, seconds: int = 20) -> None:

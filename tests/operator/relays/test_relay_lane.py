@@ -667,7 +667,7 @@ async def test_under_random_faults_each_relay_is_executed_once(
             world.node.mine()
             return set(await row_states(world.observer)) == {"mined"}
 
-        await until(all_mined, 20.0)
+        await until(all_mined, 60.0)
     assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.executed_in_order()
 

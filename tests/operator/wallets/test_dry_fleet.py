@@ -66,7 +66,7 @@ async def test_a_dry_wallet_holds_up_no_relay_and_works_again_once_it_is_filled(
     async with fleets.fleet(*named()) as fleet:
         await serves(fleet, *(wallet.address for wallet in WALLETS))
         await ask_of_many_users(fleets, 6, 3)
-        await until(lambda: all_mined(fleets), 20.0)
+        await until(lambda: all_mined(fleets), 60.0)
         assert RELAYER.address not in await senders(fleets)
 
         node.balances[OTHER_RELAYER.address] = node.balances[THIRD.address] = 0
@@ -74,7 +74,7 @@ async def test_a_dry_wallet_holds_up_no_relay_and_works_again_once_it_is_filled(
         node.mine()
         await fleets.world.some_polls()
         await ask_of_many_users(fleets, 6, 3)
-        await until(lambda: all_mined(fleets), 20.0)
+        await until(lambda: all_mined(fleets), 60.0)
         assert RELAYER.address in await senders(fleets)
     await executed_once(fleets, 36)
 
@@ -89,7 +89,7 @@ async def test_relays_wait_while_all_wallets_are_dry(fleets: FleetWorld) -> None
         assert set(await row_states(fleets.world.observer)) == {"queued"}
         assert await senders(fleets) == set()
         node.balances[THIRD.address] = ETHER
-        await until(lambda: all_mined(fleets), 20.0)
+        await until(lambda: all_mined(fleets), 60.0)
     await executed_once(fleets, 6)
 
 
@@ -115,7 +115,7 @@ async def test_a_base_fee_above_the_cap_only_delays_the_relays_of_all_wallets(
         assert (states.count("sent"), states.count("queued")) == (12, 6)
 
         node.base_fee = 2 * GWEI
-        await until(lambda: all_mined(fleets), 20.0)
+        await until(lambda: all_mined(fleets), 60.0)
     assert max(sent.max_fee_per_gas for sent in node.sent()) <= CAPPED.fees.cap
     await executed_once(fleets, 18)
 
@@ -131,6 +131,6 @@ async def test_gas_that_rises_and_falls_again_and_again_sends_each_relay_once(
             await ask_of_many_users(fleets, 3, 2)
             node.mine(2)
             await fleets.world.some_polls()
-        await until(lambda: all_mined(fleets), 20.0)
+        await until(lambda: all_mined(fleets), 60.0)
     assert max(sent.max_fee_per_gas for sent in node.sent()) <= CAPPED.fees.cap
     await executed_once(fleets, 36)

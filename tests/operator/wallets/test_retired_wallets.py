@@ -108,7 +108,7 @@ async def finished(lane: RetiredLane, world: RelayWorld) -> None:
         world.node.mine()
         return lane.is_finished
 
-    await until(ended, 20.0)
+    await until(ended, 60.0)
 
 
 async def signed_mints(world: RelayWorld, count: int) -> None:
@@ -132,7 +132,7 @@ async def all_minted(world: RelayWorld) -> bool:
 
 
 async def minted_once(world: RelayWorld) -> None:
-    await until(lambda: all_minted(world), 20.0)
+    await until(lambda: all_minted(world), 60.0)
     assert set(world.node.minted().values()) == {1}
     assert sorted(world.node.minted()) == sorted(await world.references())
 
@@ -480,7 +480,7 @@ async def steal_references(world: RelayWorld, *seqs: int) -> None:
 
 
 async def rewards_minted_once(world: RelayWorld) -> None:
-    await until(lambda: all_minted(world), 20.0)
+    await until(lambda: all_minted(world), 60.0)
     ours = [ref for ref in world.node.minted().elements() if ref[:24] != b"\xee" * 24]
     assert sorted(ours) == sorted(await world.references())
 

@@ -96,7 +96,7 @@ async def mined_until(world: RelayWorld, count: int) -> None:
         world.node.mine()
         return len(transfers(world)) == count
 
-    await until(there, 20.0)
+    await until(there, 60.0)
 
 
 async def quiet(world: RelayWorld) -> None:

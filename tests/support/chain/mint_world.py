@@ -148,7 +148,7 @@ class World:
         async def all_of_them() -> bool:
             return await self.unminted() == 0
 
-        await until(all_of_them, 20.0)
+        await until(all_of_them, 60.0)
 
     async def failures(self) -> dict[UUID, str]:
         """The failed rewards, with the reasons."""

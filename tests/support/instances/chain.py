@@ -121,7 +121,7 @@ class Chain:
         finally:
             await self.rpc("evm_setAutomine", True)
             async with self.ticking():
-                await until(self._is_quiet, 20.0)
+                await until(self._is_quiet, 60.0)
 
     @asynccontextmanager
     async def mining_every_second(self) -> AsyncIterator[None]:

@@ -34,4 +34,4 @@ async def lane_shows(instance: Instance, gauge: str, wanted: float) -> None:
         lines = [line for line in shown.splitlines() if line.startswith(f"ltzd_operator_{gauge} ")]
         return [float(line.split()[-1]) for line in lines] == [wanted]
 
-    await until(shows_it, 20.0)
+    await until(shows_it, 60.0)
