@@ -157,6 +157,19 @@ async def test_open_transactions_are_listed_oldest_first_with_what_they_do(
     assert "behind nonce 0" in shown
 
 
+async def test_mined_transactions_do_not_hide_an_unmined_one(tx: Transactions) -> None:
+    mined = [await tx.sign(nonce) for nonce in range(3)]
+    stuck = await tx.sign(3)
+    here = Inclusion(7, a_hash("block"), succeeded=True)
+    async with transaction(tx.pool) as connection:
+        for id_ in mined:
+            await save(connection, tx.lane, id_, State.SIGNED, Transaction(State.MINED, here))
+
+    listed = await tx.listed("--limit", 2)
+
+    assert [row["id"] for row in listed] == [stuck, mined[-1]]
+
+
 async def test_settled_transactions_are_listed_newest_first(tx: Transactions) -> None:
     ids = [await tx.sign(nonce) for nonce in range(3)]
     here = Inclusion(7, a_hash("block"), succeeded=True)
