@@ -1,0 +1,2 @@
+-- Facts and blocks are partitioned by height.
+SELECT 1;
