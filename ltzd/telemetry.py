@@ -298,6 +298,11 @@ INDEX_STANDS_STILL = _gauge(
 INDEX_STOPPED = _gauge(
     "ltzd_indexer_stopped", "1 while the index is stopped and waits for a person"
 )
+FACTS_MENDED = _counter(
+    "ltzd_indexer_facts_mended_total",
+    "Facts that were missing, foreign or wrong, and were corrected",
+    "kind",
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",

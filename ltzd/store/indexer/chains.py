@@ -223,6 +223,19 @@ async def stopped_reason(connection: Connection, chain_id: int) -> str | None:
     return reason
 
 
+async def audited_number(connection: Connection, chain_id: int) -> int:
+    """The block up to which all were read a second time; the first block's parent before that."""
+    number: int = await connection.fetchval(
+        """
+        SELECT greatest(coalesce(audited_number, 0), first_block - 1)
+          FROM chains
+         WHERE chain_id = $1
+        """,
+        chain_id,
+    )
+    return number
+
+
 async def raise_finality(
     connection: Connection, chain_id: int, epoch: int, final_number: int
 ) -> None:
