@@ -37,6 +37,7 @@ LtzdError
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
 └── Broken                ltzd's developers: an invariant failed; the daemon, or its lane, stops
+    ├── DeepReorg             the final blocks are gone: the indexer stops and says what to run
     └── IllegalTransition
 
 This module does not depend on HTTP; `http/errors.py` maps the classes to statuses. Callers see
@@ -305,6 +306,10 @@ class FileRejected(Misconfigured):
 
 
 class Broken(LtzdError):
+    pass
+
+
+class DeepReorg(Broken):
     pass
 
 
