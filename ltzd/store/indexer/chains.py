@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
+from ltzd.store.indexer import partitions
 from ltzd.values import Address, Hash32
 
 
@@ -60,7 +61,8 @@ async def start_following(connection: Connection, chain: ChainIdentity, base: Bl
         base.number,
         base.hash,
     )
-    await insert_blocks(connection, [base])
+    if not await connection.fetchval("SELECT EXISTS (SELECT FROM blocks)"):
+        await insert_blocks(connection, [base])
 
 
 async def begin_term(connection: Connection, chain_id: int) -> int:
@@ -197,11 +199,17 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
 
 
 async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
+    """Insert new blocks, in order, and the partitions that they and their facts need.
+
+    Raises asyncpg.UniqueViolationError for a height that has a block.
+    """
+    if not blocks:
+        return
+    await partitions.ensure(connection, blocks[-1].number)
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
         VALUES ($1, $2, $3, $4)
-            ON CONFLICT (hash) DO NOTHING
         """,
         [
             (

@@ -291,7 +291,7 @@ async def test_rows_equal_the_model_through_commits_and_undos(
 ) -> None:
     model = Model()
     async with session(pool) as connection:
-        await connection.execute(f"TRUNCATE {', '.join(TABLES)}")
+        await connection.execute(f"TRUNCATE blocks, {', '.join(TABLES)}")
     for step in wanted:
         async with transaction(pool) as connection:
             if isinstance(step, int):
