@@ -133,6 +133,26 @@ async def cursor(connection: Connection, chain_id: int) -> Cursor:
     return Cursor(*row)
 
 
+async def lock_cursor(connection: Connection, chain_id: int, epoch: int | None = None) -> Cursor:
+    """The cursor, which does not move until the database transaction ends.
+
+    Raises LaneLost if an epoch is given and another holder follows the chain.
+    """
+    row = await connection.fetchrow(
+        """
+        SELECT cursor_number, cursor_hash, final_number, epoch
+          FROM chains
+         WHERE chain_id = $1
+           FOR NO KEY UPDATE
+        """,
+        chain_id,
+    )
+    assert row is not None
+    if epoch is not None and row["epoch"] != epoch:
+        raise LaneLost("Another process follows the chain")
+    return Cursor(row[0], Hash32(row[1]), row[2])
+
+
 async def move_cursor(
     connection: Connection,
     chain_id: int,
@@ -274,3 +294,16 @@ async def newest_blocks(connection: Connection, below: int, limit: int) -> list[
         limit,
     )
     return [(row["number"], Hash32(row["hash"])) for row in rows]
+
+
+async def kept_blocks(connection: Connection, numbers: Sequence[int]) -> dict[int, Hash32]:
+    """The hashes of those of these heights whose block is kept."""
+    rows = await connection.fetch(
+        "SELECT number, hash FROM blocks WHERE number = ANY($1::bigint[])", numbers
+    )
+    return {row["number"]: Hash32(row["hash"]) for row in rows}
+
+
+async def delete_blocks(connection: Connection, numbers: Sequence[int]) -> None:
+    """Delete the kept blocks of these heights."""
+    await connection.execute("DELETE FROM blocks WHERE number = ANY($1::bigint[])", numbers)
