@@ -8,7 +8,6 @@ from eth.rlp.logs import Log
 from eth.rlp.receipts import Receipt
 from hypothesis import given
 from hypothesis import strategies as st
-from rlp.codec import encode
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc as NodeRpc
@@ -35,10 +34,11 @@ logs = st.tuples(
 def test_a_receipt_is_encoded_as_py_evm_encodes_it(
     kind: int, outcome: bytes, gas_used: int, logged: list[tuple[bytes, list[bytes], bytes]]
 ) -> None:
-    topics = [
-        (at, [int.from_bytes(topic, "big") for topic in each], data) for at, each, data in logged
+    entries = [
+        Log(at, [int.from_bytes(topic, "big") for topic in topics], data)
+        for at, topics, data in logged
     ]
-    receipt = Receipt(outcome, gas_used, [Log(*log) for log in topics])
+    receipt = Receipt(outcome, gas_used, entries)
     is_root = len(outcome) == 32
     shown = {
         "type": hex(kind),
@@ -50,7 +50,7 @@ def test_a_receipt_is_encoded_as_py_evm_encodes_it(
             for at, each, data in logged
         ],
     }
-    assert encode_receipt(shown) == (bytes((kind,)) if kind else b"") + encode(receipt)
+    assert encode_receipt(shown) == (bytes((kind,)) if kind else b"") + bytes(receipt.encode())
 
 
 async def a_block_of_logs(rpc: Rpc) -> tuple[Any, list[Any], Address]:
@@ -99,7 +99,17 @@ async def test_an_omitted_or_changed_log_is_not_proved(node_mined_by_hand: Rpc) 
     changed[5]["logs"][0]["data"] = "0x01"
     renumbered = copy.deepcopy(receipts)
     renumbered[5]["logs"][0]["logIndex"] = "0x63"
-    for false in (omitted, changed, renumbered, receipts[:-1], receipts[::-1], [], None, [{}]):
+    all_false: list[Any] = [
+        omitted,
+        changed,
+        renumbered,
+        receipts[:-1],
+        receipts[::-1],
+        [],
+        None,
+        [{}],
+    ]
+    for false in all_false:
         assert not await are_receipts_of(block, false, block_hash)
 
 

@@ -2,16 +2,16 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from rlp.codec import encode
-from trie import HexaryTrie
+from trie.hexary import HexaryTrie
 
 from ltzd.chain.proofs.trie import EMPTY_ROOT, ordered_root
+from ltzd.chain.rlp import encode_integer
 
 
 def root_by_the_library(values: list[bytes]) -> bytes:
     trie = HexaryTrie({})
     for position, value in enumerate(values):
-        trie[encode(position)] = value
+        trie[encode_integer(position)] = value
     return bytes(trie.root_hash)
 
 
@@ -27,5 +27,5 @@ def test_every_number_of_receipts_has_the_librarys_root() -> None:
     assert ordered_root(values) == EMPTY_ROOT == trie.root_hash
     for position in range(300):
         values.append(position.to_bytes(2, "big") * (1 + position % 40))
-        trie[encode(position)] = values[-1]
+        trie[encode_integer(position)] = values[-1]
         assert ordered_root(values) == trie.root_hash, position
