@@ -35,7 +35,7 @@ def test_a_receipt_is_encoded_as_py_evm_encodes_it(
     kind: int, outcome: bytes, gas_used: int, logged: list[tuple[bytes, list[bytes], bytes]]
 ) -> None:
     entries = [
-        Log(at, [int.from_bytes(topic, "big") for topic in topics], data)
+        Log(at, tuple(int.from_bytes(topic, "big") for topic in topics), data)
         for at, topics, data in logged
     ]
     receipt = Receipt(outcome, gas_used, entries)
