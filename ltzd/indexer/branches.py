@@ -15,8 +15,9 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import DeepReorg, NodeUnavailable
+from ltzd.errors import IndexStopped, NodeUnavailable
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.stopping import REBUILD
 from ltzd.rules.indexer import disputes
 from ltzd.rules.indexer.disputes import Decision, Dispute, DisputeVerdict, Opinion
 from ltzd.rules.indexer.reorgs import NoForkReason, fork_point, no_fork_reason
@@ -107,7 +108,7 @@ class Branches:
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
         """Asks all nodes, and decides whether the indexed blocks hold.
 
-        `node` is the node in use. Raises NodeUnavailable, and DeepReorg if the final blocks are
+        `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
         gone. The dispute stays open after an `Undo` until `settle` is called.
         """
         opened = self._dispute
@@ -214,7 +215,7 @@ class Branches:
         return Undo(fork.common, node)
 
     async def _refuse(self, node: Node, fork: Fork, cursor: Cursor, decision: Decision) -> NoReturn:
-        """Raises DeepReorg if two nodes deny the final blocks, or one node for a long time.
+        """Raises IndexStopped if two nodes deny the final blocks, or one node for a long time.
 
         Raises NodeUnavailable until then, and for a node that was wiped, is syncing, or follows
         another chain.
@@ -249,10 +250,7 @@ class Branches:
             lasts >= self._policy.broken_after_seconds and self._deep_looks >= _LEAST_DEEP_LOOKS
         )
         if decision.votes > 1 or is_lasting:
-            raise DeepReorg(
-                f"{text}. Compare the nodes with a block explorer. If they are right, run: "
-                "ltzd index rebuild"
-            )
+            raise IndexStopped(f"{text}. Run: {REBUILD}")
         raise NodeUnavailable(f"{text}, says one node, for {lasts:.0f} s so far")
 
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:

@@ -35,8 +35,8 @@ class IndexerPolicy:
     """Blocks that are compared at once when the fork point of a reorg is searched."""
     branch_blocks: int = 1_024
     branch_facts: int = 50_000
-    """What one commit holds at most of a reorg's new branch, which is read in parts of
-    `head_blocks`. A longer branch is committed up to there with the undoing of the old one."""
+    """The most of a reorg's new branch that is written in the commit that undoes the old one. The
+    branch is read in parts of `head_blocks`."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
     """How long blocks must be missing before they count as gone, how long an empty answer for logs
     waits for a second node, and how long a reorg waits for the whole of its new branch."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from ltzd.errors import Broken, DeepReorg, NodeUnavailable
+from ltzd.errors import Broken, IndexStopped, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
@@ -64,7 +64,7 @@ class Followed:
             self.node.mine(logs=[given(amount)])
 
     def expected(self) -> IndexState:
-        """What a reader sees once the node's head is indexed; every transfer goes to ANN."""
+        """The state that a reader sees once the head is indexed; every transfer goes to ANN."""
         amounts = [
             int.from_bytes(log.data, "big") for block in self.node.blocks for _, log in block.logs()
         ]
@@ -72,7 +72,7 @@ class Followed:
         return IndexState(tip, tip, sum(amounts), len(amounts))
 
 
-class Following:
+class FollowerFactory:
     """Makes followers of a chain; the last one made has the term."""
 
     def __init__(self, pool: Pool, url: str, node: FakeNode) -> None:
@@ -100,15 +100,15 @@ def node() -> FakeNode:
 
 
 @pytest.fixture
-def following(pool: Pool, database_url: str, node: FakeNode) -> Following:
-    return Following(pool, database_url, node)
+def following(pool: Pool, database_url: str, node: FakeNode) -> FollowerFactory:
+    return FollowerFactory(pool, database_url, node)
 
 
 # --- one commit -------------------------------------------------------------------------------
 
 
 async def test_a_reader_sees_the_old_branch_or_the_new_one(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     """Reorgs of 1 to 64 blocks, to a branch of equal length or one block more."""
     followed = await following.begin()
@@ -126,7 +126,7 @@ async def test_a_reader_sees_the_old_branch_or_the_new_one(
 
 
 async def test_a_branch_without_blocks_is_undone_down_to_its_head(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin()
     followed.mined(1, 9)
@@ -139,7 +139,7 @@ async def test_a_branch_without_blocks_is_undone_down_to_its_head(
 
 
 async def test_a_branch_that_one_commit_cannot_hold_is_written_in_parts(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin(replace(POLICY, head_blocks=4, branch_blocks=8))
     followed.mined(1, 30)
@@ -154,7 +154,7 @@ async def test_a_branch_that_one_commit_cannot_hold_is_written_in_parts(
 
 
 async def test_a_branch_of_too_many_facts_is_written_in_parts(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin(replace(POLICY, head_blocks=2, branch_facts=10))
     followed.mined(1, 30)
@@ -170,7 +170,7 @@ async def test_a_branch_of_too_many_facts_is_written_in_parts(
 
 
 async def test_a_branch_that_changes_while_it_is_read_is_not_written(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin(replace(POLICY, head_blocks=2))
     followed.mined(1, 10)
@@ -199,7 +199,7 @@ async def test_a_branch_that_changes_while_it_is_read_is_not_written(
 
 
 async def test_a_branch_that_is_shown_in_part_keeps_the_old_one_for_a_moment(
-    following: Following, node: FakeNode
+    following: FollowerFactory, node: FakeNode
 ) -> None:
     followed = await following.begin(replace(POLICY, head_blocks=2))
     followed.mined(1, 10)
@@ -220,7 +220,7 @@ async def test_a_branch_that_is_shown_in_part_keeps_the_old_one_for_a_moment(
 
 
 async def test_an_impossible_log_of_the_new_branch_keeps_the_old_one(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin()
     followed.mined(1, 5)
@@ -235,7 +235,7 @@ async def test_an_impossible_log_of_the_new_branch_keeps_the_old_one(
 
 
 async def test_an_undone_branch_that_returns_is_written_again(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     """The same block hashes come, go and come again."""
     followed = await following.begin()
@@ -263,7 +263,7 @@ async def denied(followed: Followed, text: str, looks: int = 8) -> None:
     assert await followed.cursor() == before
 
 
-async def final_chain(following: Following, node: FakeNode) -> Followed:
+async def final_chain(following: FollowerFactory, node: FakeNode) -> Followed:
     """Block 17 of 20 is final."""
     node.final_depth = 3
     followed = await following.begin()
@@ -275,7 +275,7 @@ async def final_chain(following: Following, node: FakeNode) -> Followed:
 
 
 async def test_a_wiped_node_is_behind_and_followed_again_once_it_is_back(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await final_chain(following, node)
     all_blocks = list(node.blocks)
@@ -293,26 +293,29 @@ async def test_a_wiped_node_is_behind_and_followed_again_once_it_is_back(
 
 
 async def test_a_node_that_serves_low_heights_of_another_branch_is_not_searched_below_finality(
-    following: Following, node: FakeNode
+    following: FollowerFactory, node: FakeNode
 ) -> None:
     followed = await final_chain(following, node)
     node.reorg(18, forgets_transactions=True)
     del node.blocks[10:]
-    asked: list[str] = []
+    tags: list[str] = []
     real = node._methods["eth_getBlockByNumber"]
-    node._methods["eth_getBlockByNumber"] = lambda tag, full: (asked.append(tag), real(tag, full))[
-        1
-    ]
+
+    def recording(tag: str, full: bool) -> object:
+        tags.append(tag)
+        return real(tag, full)
+
+    node._methods["eth_getBlockByNumber"] = recording
 
     await followed.step()
     await denied(followed, "it is syncing", 2)
 
-    heights = {int(tag, 16) for tag in asked if tag.startswith("0x")}
+    heights = {int(tag, 16) for tag in tags if tag.startswith("0x")}
     assert {height for height in heights if 0 < height < 17} == set()
 
 
 async def test_a_node_that_says_it_is_syncing_undoes_nothing(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin()
     followed.mined(1, 20)
@@ -332,7 +335,7 @@ async def test_a_node_that_says_it_is_syncing_undoes_nothing(
 
 
 async def test_a_node_that_grows_along_the_indexed_blocks_undoes_nothing(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     """A node that syncs again and does not say so: a block more at each look."""
     followed = await following.begin()
@@ -348,7 +351,7 @@ async def test_a_node_that_grows_along_the_indexed_blocks_undoes_nothing(
 @pytest.mark.parametrize("follows_deep", [False, True], ids=["production", "dev"])
 @pytest.mark.parametrize("height", [0, 30])
 async def test_a_node_started_as_another_chain_undoes_nothing(
-    following: Following, node: FakeNode, height: int, *, follows_deep: bool
+    following: FollowerFactory, node: FakeNode, height: int, *, follows_deep: bool
 ) -> None:
     """As anvil does when it is started again: another genesis, at block 0 or higher."""
     followed = await following.begin(
@@ -368,19 +371,19 @@ async def test_a_node_started_as_another_chain_undoes_nothing(
     await denied(followed, "follows another chain: its genesis is", 5)
 
 
-async def test_a_deep_reorg_says_what_to_run(following: Following, node: FakeNode) -> None:
+async def test_a_deep_reorg_says_what_to_run(following: FollowerFactory, node: FakeNode) -> None:
     followed = await final_chain(following, node)
     node.reorg(4)
     with pytest.raises(NodeUnavailable, match="says one node"):
         await followed.step()
     with pytest.raises(NodeUnavailable, match="says one node"):
         await followed.step(40.0)
-    with pytest.raises(DeepReorg, match=r"below the final block 17.*run: ltzd index rebuild"):
+    with pytest.raises(IndexStopped, match=r"below the final block 17.*Run: ltzd index rebuild"):
         await followed.step(40.0)
 
 
 async def test_a_reorg_down_to_the_final_block_is_followed(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await final_chain(following, node)
     node.forget_blocks(3)
@@ -390,7 +393,7 @@ async def test_a_reorg_down_to_the_final_block_is_followed(
 
 
 async def test_a_dev_chain_that_begins_again_at_its_first_block_is_followed(
-    following: Following, node: FakeNode, pool: Pool
+    following: FollowerFactory, node: FakeNode, pool: Pool
 ) -> None:
     followed = await following.begin(replace(POLICY, follows_deep_reorgs=True))
     node.final_depth = 0

@@ -45,11 +45,11 @@ class NoForkReason(Enum):
     """Why a node shows none of the indexed blocks down to the final one."""
 
     OTHER_CHAIN = "other chain"
-    """Its genesis is another one: a wrong node, or a dev node that was started afresh."""
+    """The node has another genesis: a wrong node, or a dev node that was started afresh."""
     BEHIND = "behind"
-    """It has no block at these heights: it was wiped, or it is syncing."""
+    """The node has no block at these heights: it was wiped, or it is syncing."""
     DEEP_REORG = "deep reorg"
-    """It has other blocks at final heights."""
+    """The node has other blocks at final heights."""
 
 
 def no_fork_reason(

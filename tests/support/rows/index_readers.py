@@ -10,7 +10,7 @@ from ltzd.store.database import Pool, session
 
 @dataclass(frozen=True)
 class IndexState:
-    """What one statement shows: the cursor, the newest kept block, and sums of derived rows.
+    """The index as one statement shows it.
 
     `held` is the sum of all balances in LTZ's smallest unit.
     """
