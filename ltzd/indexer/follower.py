@@ -273,7 +273,9 @@ class Follower:
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            return await read_range(node, self._contracts, first, last, self._log_witnesses)
+            return await read_range(
+                node, self._contracts, first, last, self._log_checks, self._log_witnesses
+            )
         if look.headers:
             logs = list(look.logs)
             return await head_range(

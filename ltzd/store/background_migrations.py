@@ -6,8 +6,8 @@ of its own. Each step may be repeated: after a kill the next runner begins with 
 a step that is done does nothing. No step blocks readers or writers for longer than its lock timeout
 of a second.
 
-An advisory lock keeps a second runner out. The lock ends with its connection, on which
-all work is done, so a lease would add nothing.
+An advisory lock keeps a second runner out. The lock ends with its connection, on which all work is
+done, so a lease would add nothing.
 """
 
 import asyncio

@@ -91,8 +91,8 @@ async def is_partitioned(connection: Connection, name: str) -> bool:
 async def convert_new(connection: Connection) -> list[str]:
     """Converts the tables of a database that follows no chain yet, in the caller's transaction.
 
-    Returns the tables of any other database. These tables are converted in the background, once no indexer
-    of an earlier version may work on them.
+    Returns the tables of any other database. These tables are converted in the background, once no
+    indexer of an earlier version may work on them.
     """
     if await connection.fetchval("SELECT EXISTS (SELECT FROM chains)"):
         return list(TABLES)
