@@ -33,11 +33,14 @@ LtzdError
 │   ├── DatabaseUnavailable
 │   ├── SignerUnavailable     the signer that holds a wallet's key did not sign
 │   ├── OutcomeUnknown        a transaction may or may not be mined: check before you repeat it
+│   ├── IndexMoved            blocks that were compared are not indexed any more: compare again
 │   └── LaneLost              another process took over the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
 └── Broken                ltzd's developers: an invariant failed; the daemon, or its lane, stops
-    └── IllegalTransition
+    ├── IllegalTransition
+    ├── ImpossibleFact        the chain contradicts the index; the indexer looks for the cause
+    └── IndexStopped          the indexer stops until a person has acted; the message says how
 
 This module does not depend on HTTP; `http/errors.py` maps the classes to statuses. Callers see
 `details`, so they never hold secrets or e-mail addresses.
@@ -292,6 +295,10 @@ class LaneLost(Unavailable):
     pass
 
 
+class IndexMoved(Unavailable):
+    pass
+
+
 class Misconfigured(LtzdError):
     """The message is a sentence for a terminal that says what to do."""
 
@@ -310,3 +317,11 @@ class Broken(LtzdError):
 
 class IllegalTransition(Broken):
     pass
+
+
+class ImpossibleFact(Broken):
+    """A fact that cannot follow from the indexed facts, such as a negative balance."""
+
+
+class IndexStopped(Broken):
+    """The message is a sentence, followed by the command that a person runs."""

@@ -1,9 +1,9 @@
 """POST /relay: takes a user's call from its checks to its outcome (spec 4.2).
 
 The checks run in the order of choices.md. The checks whose result another request of the same user
-may have changed are repeated before the one write, which stores the call if the user's rows are still
-the same. Nothing is stored before that write, so a crash leaves nothing behind; after it a lane
-sends the call even if the caller is gone.
+may have changed are repeated before the one write, which stores the call if the user's rows are
+still the same. Nothing is stored before that write, so a crash leaves nothing behind; after it a
+lane sends the call even if the caller is gone.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

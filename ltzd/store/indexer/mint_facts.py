@@ -11,13 +11,28 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
+from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
+from ltzd.store.indexer.fact_rows import Corrections, FactTable, exchange
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
 
 TABLES: Final = ("transfers", "mints", "balances")
+TRANSFERS: Final = FactTable(
+    "transfers",
+    (Transfer,),
+    ("sender", "recipient", "amount"),
+    lambda fact: (fact.sender, fact.recipient, Decimal(fact.amount)),
+)
+MINTS: Final = FactTable(
+    "mints",
+    (RewardMinted,),
+    ("recipient", "reference", "amount"),
+    lambda fact: (fact.recipient, fact.reference, Decimal(fact.amount)),
+)
+FACT_TABLES: Final = (TRANSFERS, MINTS)
 
 
 async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
@@ -189,6 +204,38 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
     await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
 
 
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    """Correct facts anywhere in the history, the balances, and the mints recorded on rewards.
+
+    Raises ImpossibleFact if a balance falls below zero by all corrections together.
+    """
+    moved = await exchange(connection, TRANSFERS, corrections)
+    await _move_balances(
+        connection,
+        [
+            *((row["recipient"], row["sender"], int(row["amount"])) for row in moved.gone),
+            *((row["sender"], row["recipient"], int(row["amount"])) for row in moved.new),
+        ],
+    )
+    minted = await exchange(connection, MINTS, corrections)
+    unminted = await connection.fetch(
+        """
+        UPDATE rewards
+           SET mint_block_number = NULL, mint_block_hash = NULL, mint_transaction_hash = NULL
+          FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS gone (reward, block_hash, hash)
+         WHERE rewards.id = gone.reward AND rewards.mint_block_hash = gone.block_hash
+           AND rewards.mint_transaction_hash = gone.hash
+     RETURNING rewards.id
+        """,
+        [UUID(bytes=row["reference"][:16]) for row in minted.gone],
+        [row["block_hash"] for row in minted.gone],
+        [row["transaction_hash"] for row in minted.gone],
+    )
+    await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
+    if minted.facts:
+        await record_on_rewards(connection, minted.facts)
+
+
 async def balance(connection: Connection, wallet: Address) -> int:
     """LTZ's smallest units, as of the indexed block."""
     amount: Decimal | None = await connection.fetchval(
@@ -200,7 +247,11 @@ async def balance(connection: Connection, wallet: Address) -> int:
 async def _move_balances(
     connection: Connection, moves: Iterable[tuple[Address, Address, int]]
 ) -> None:
-    """Apply transfers (from, to, amount) to the balances, each wallet once, in one order."""
+    """Apply transfers (from, to, amount) to the balances, each wallet once, in one order.
+
+    Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
+    a balance below zero.
+    """
     deltas: defaultdict[Address, int] = defaultdict(int)
     for sender, recipient, amount in moves:
         deltas[sender] -= amount
@@ -216,7 +267,7 @@ async def _move_balances(
         """,
         [wallet for wallet, delta in changed if delta > 0],
     )
-    await connection.execute(
+    status = await connection.execute(
         """
         UPDATE balances
            SET amount = balances.amount + moved.delta
@@ -226,3 +277,5 @@ async def _move_balances(
         [wallet for wallet, _ in changed],
         [Decimal(delta) for _, delta in changed],
     )
+    if status != f"UPDATE {len(changed)}":
+        raise ImpossibleFact("A wallet without a balance spends LTZ")

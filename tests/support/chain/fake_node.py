@@ -159,6 +159,11 @@ def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Lo
     return _log(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
 
 
+def released_log(deal: bytes, user: Address, business: Address, amount: int) -> Log:
+    signature = "Released(bytes32,address,address,uint256,address)"
+    return _log(OTHERS_AT[2], signature, (deal, user, business), amount, business)
+
+
 @dataclass(frozen=True)
 class SentTransaction:
     """A transaction as it arrived at the node."""
@@ -237,6 +242,8 @@ class FakeNode(Rpc):
     """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
     is_blind_by_hash = False
     """True: answers by block hash are empty, too."""
+    is_syncing = False
+    """What the node says of itself."""
     simulates_gas = True
     """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
@@ -321,6 +328,7 @@ class FakeNode(Rpc):
     def _answered(self) -> dict[str, Callable[..., Any]]:
         return {
             "eth_chainId": self._chain_id,
+            "eth_syncing": lambda: self.is_syncing,
             "eth_getBlockByNumber": self._block_by_number,
             "eth_getBlockByHash": self._block_by_hash,
             "eth_getLogs": self._logs,
