@@ -303,6 +303,9 @@ FACTS_MENDED = _counter(
     "Facts that were missing, foreign or wrong, and were corrected",
     "kind",
 )
+BACKGROUND_MIGRATIONS = _gauge(
+    "ltzd_background_migrations_pending", "Migrations of large tables that are not finished"
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",

@@ -183,7 +183,7 @@ class IndexRepair:
         contracts, checks, witnesses = self._contracts, self._checks, self._witnesses
         if first <= cursor.final_number:
             last = min(last, cursor.final_number, first + self._policy.range_blocks - 1)
-            found = await read_range(node, contracts, first, last, witnesses)
+            found = await read_range(node, contracts, first, last, checks, witnesses)
         else:
             last = min(last, first + self._policy.head_blocks - 1)
             found = await read_head(node, contracts, first, last, checks, witnesses)

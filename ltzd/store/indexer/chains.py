@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
+from ltzd.store.indexer import partitions
 from ltzd.values import Address, Hash32
 
 
@@ -60,7 +61,8 @@ async def start_following(connection: Connection, chain: ChainIdentity, base: Bl
         base.number,
         base.hash,
     )
-    await insert_blocks(connection, [base])
+    if not await connection.fetchval("SELECT EXISTS (SELECT FROM blocks)"):
+        await insert_blocks(connection, [base])
 
 
 async def begin_term(connection: Connection, chain_id: int) -> int:
@@ -273,11 +275,17 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
 
 
 async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
+    """Insert new blocks, and the partitions that they and their facts need.
+
+    Raises asyncpg.UniqueViolationError for a height that has a block.
+    """
+    if not blocks:
+        return
+    await partitions.ensure(connection, max(block.number for block in blocks))
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
         VALUES ($1, $2, $3, $4)
-            ON CONFLICT (hash) DO NOTHING
         """,
         [
             (
@@ -291,12 +299,26 @@ async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> N
     )
 
 
-async def newest_blocks(connection: Connection, below: int, limit: int) -> list[tuple[int, Hash32]]:
-    """Kept blocks at and below height `below`, newest first."""
+async def newest_blocks(
+    connection: Connection, below: int, limit: int, final_number: int | None = None
+) -> list[tuple[int, Hash32]]:
+    """Kept blocks at and below height `below`, newest first.
+
+    With `final_number` the last of them is the highest kept block that is final.
+    """
     rows = await connection.fetch(
-        "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT $2",
+        """
+        SELECT number, hash
+          FROM blocks
+         WHERE number <= $1
+           AND number >= coalesce((SELECT number FROM blocks WHERE number <= $3
+                                    ORDER BY number DESC LIMIT 1), 0)
+         ORDER BY number DESC
+         LIMIT $2
+        """,
         below,
         limit,
+        final_number,
     )
     return [(row["number"], Hash32(row["hash"])) for row in rows]
 

@@ -41,7 +41,7 @@ async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::bytea[], $7::bytea[], $8::text[], $9::numeric[], $10::numeric[],
                              $11::numeric[], $12::bigint[], $13::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING deal_id
         """,
         *position_columns(facts),

@@ -126,7 +126,7 @@ async def _insert_transfers(
                                     token_id, sender, recipient)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[],
                              $5::numeric[], $6::bytea[], $7::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING token_id, sender, recipient
         """,
         *position_columns(facts),
@@ -146,7 +146,7 @@ async def _insert_claims(connection: Connection, facts: Sequence[Claimed]) -> No
                                  user_address, collection_id, token_id, price, claims, reference)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::bigint[], $7::numeric[], $8::numeric[], $9::int[], $10::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
         """,
         *position_columns(facts),
         [fact.user for fact in facts],
@@ -169,7 +169,7 @@ async def _insert_redemptions(
                                         token_id, holder, reference, amount, remaining)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::numeric[],
                              $6::bytea[], $7::bytea[], $8::int[], $9::int[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING token_id
         """,
         *position_columns(facts),

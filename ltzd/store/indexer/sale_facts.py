@@ -208,7 +208,7 @@ async def _insert_purchases(
                                item_id, reference, quantity, paid)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::numeric[], $7::bytea[], $8::bigint[], $9::numeric[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING item_id, quantity
         """,
         *position_columns(facts),

@@ -163,9 +163,9 @@ async def _locked_payment(connection: Connection, redemption: UUID) -> asyncpg.R
 _PAYING_CLAIM = """
 SELECT block_hash, log_index, block_number, transaction_hash
   FROM perk_claims
- WHERE (block_hash, log_index) IN (SELECT block_hash, log_index
-                                     FROM site_redemption_payments
-                                    WHERE redemption_id = $1)
+ WHERE (block_number, log_index) IN (SELECT block_number, log_index
+                                       FROM site_redemption_payments
+                                      WHERE redemption_id = $1)
  ORDER BY block_number, log_index
  LIMIT 1
    FOR SHARE
@@ -173,9 +173,9 @@ SELECT block_hash, log_index, block_number, transaction_hash
 _PAYING_PURCHASE = """
 SELECT block_hash, log_index, block_number, transaction_hash
   FROM purchases
- WHERE (block_hash, log_index) IN (SELECT block_hash, log_index
-                                     FROM site_redemption_payments
-                                    WHERE redemption_id = $1)
+ WHERE (block_number, log_index) IN (SELECT block_number, log_index
+                                       FROM site_redemption_payments
+                                      WHERE redemption_id = $1)
  ORDER BY block_number, log_index
  LIMIT 1
    FOR SHARE
