@@ -15,6 +15,7 @@ from ltzd import telemetry
 from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header, Node
 from ltzd.errors import ImpossibleFact, NodeUnavailable
+from ltzd.indexer.completeness.block_logs import fits_block
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
@@ -55,10 +56,14 @@ class RangeCheck:
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """A block as nodes show it; `facts` by contract, in the order of the contracts."""
+    """A block as nodes show it; `facts` by contract, in the order of the contracts.
+
+    `is_certain`: the block's hash proves the facts, or a second node shows the same.
+    """
 
     header: Header
     facts: Sequence[Sequence[Fact]]
+    is_certain: bool
 
 
 class IndexRepair:
@@ -125,9 +130,11 @@ class IndexRepair:
             if block is None:
                 undecided.append(number)
                 continue
-            found = await self._compare_block(block, corrections)
-            if found:
-                differences += found
+            block_differences = await self._compare_block(block, corrections)
+            if block_differences is None:
+                undecided.append(number)
+            elif block_differences:
+                differences += block_differences
                 header = block.header
                 blocks.append(
                     BlockRow(header.number, header.hash, header.parent_hash, header.timestamp)
@@ -183,13 +190,13 @@ class IndexRepair:
         contracts, checks, witnesses = self._contracts, self._checks, self._witnesses
         if first <= cursor.final_number:
             last = min(last, cursor.final_number, first + self._policy.range_blocks - 1)
-            found = await read_range(node, contracts, first, last, checks, witnesses)
+            block_range = await read_range(node, contracts, first, last, checks, witnesses)
         else:
             last = min(last, first + self._policy.head_blocks - 1)
-            found = await read_head(node, contracts, first, last, checks, witnesses)
-        if found is None:
+            block_range = await read_head(node, contracts, first, last, checks, witnesses)
+        if block_range is None:
             raise NodeUnavailable("The node's answers do not fit each other", kind="malformed")
-        return found
+        return block_range
 
     async def _differing(self, block_range: BlockRange, first: int, last: int) -> set[int]:
         """The heights at which the tables differ from what was read."""
@@ -208,10 +215,14 @@ class IndexRepair:
 
     async def _compare_block(
         self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
-    ) -> list[Difference]:
-        """Adds the corrections of one block to those of each contract."""
+    ) -> list[Difference] | None:
+        """Adds the corrections of one block to those of each contract.
+
+        Returns None, and adds nothing, if the block's bloom contradicts a single node.
+        """
         differences = []
         number = block.header.number
+        changes: list[tuple[dict[str, TableCorrection], str, TableCorrection]] = []
         for contract, facts, tables in zip(self._contracts, block.facts, corrections, strict=True):
             for table in contract.fact_tables:
                 by_key: dict[FactKey, Fact] = {
@@ -223,6 +234,8 @@ class IndexRepair:
                 kinds = compare_rows(on_chain, indexed)
                 if not kinds:
                     continue
+                if _may_hide(block, contract, facts):
+                    return None
                 rows: Mapping[FactKey, Sequence[object]] = {**indexed, **on_chain}
                 for key, kind in sorted(kinds.items()):
                     transaction_hash = rows[key][3]
@@ -231,36 +244,48 @@ class IndexRepair:
                         Difference(kind, table.name, number, key[2], transaction_hash)
                     )
                 before = tables.get(table.name, TableCorrection())
-                tables[table.name] = TableCorrection(
+                correction = TableCorrection(
                     [*before.remove, *(key for key, kind in kinds.items() if kind == "foreign")],
                     [*before.insert, *(by_key[key] for key in kinds if key in by_key)],
                 )
+                changes.append((tables, table.name, correction))
+        for tables, name, correction in changes:
+            tables[name] = correction
         return differences
 
     async def _block(self, node: Node, number: int) -> _Block | None:
-        """A block with its facts by its receipts; None if other nodes show other logs of it."""
+        """A block with its facts by its receipts; None if nothing tells which node is right."""
         header = await node.block(number)
         if header is None:
             raise NodeUnavailable(f"The node has no block {number}", kind="behind")
-        logs = await node.logs_by_receipts(header.hash, *addresses(self._contracts))
-        if not fits_bloom(header, logs):
-            return None
-        for other in node.others(number):
+        contracts = addresses(self._contracts)
+        logs, is_certain = await node.proven_logs(header.hash, *contracts)
+        for other in [] if is_certain else node.others(number):
             try:
-                shown = await other.logs_by_receipts(header.hash, *addresses(self._contracts))
+                shown, is_proved = await other.proven_logs(header.hash, *contracts)
             except NodeUnavailable:
                 continue
+            is_certain = is_proved or _keys(shown) == _keys(logs)
+            if not is_certain:
+                return None
             if _keys(shown) != _keys(logs):
                 node.report_contradiction(LOGS)
-                return None
+            logs = shown
             break
-        return _Block(header, [_facts_of(contract, header, logs) for contract in self._contracts])
+        if not all(fits_block(entry, header) for entry in logs):
+            return None
+        facts = [_facts_of(contract, logs) for contract in self._contracts]
+        return _Block(header, facts, is_certain)
 
 
-def fits_bloom(header: Header, logs: Iterable[NodeLog]) -> bool:
-    """Whether the block's bloom holds each of the logs. An empty bloom proves nothing."""
-    return not any(header.bloom) or all(
-        bloom.may_hold(header.bloom, address_of(entry["address"])) for entry in logs
+def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -> bool:
+    """Whether the bloom contradicts a single node that shows none of a contract's facts."""
+    header = block.header
+    return (
+        not block.is_certain
+        and not facts
+        and any(header.bloom)
+        and bloom.may_hold_any(header.bloom, contract.address, contract.topics)
     )
 
 
@@ -276,15 +301,13 @@ def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, str, str, str]]:
     }
 
 
-def _facts_of(contract: IndexedContract, header: Header, logs: Iterable[NodeLog]) -> list[Fact]:
-    facts = []
-    for entry in logs:
-        if address_of(entry["address"]) != contract.address:
-            continue
-        try:
-            fact = contract.decode(entry)
-        except ValueError as error:
-            raise NodeUnavailable("The node's log is malformed") from error
-        if fact is not None and fact.position.block_hash == header.hash:
-            facts.append(fact)
-    return facts
+def _facts_of(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
+    try:
+        facts = [
+            contract.decode(entry)
+            for entry in logs
+            if address_of(entry["address"]) == contract.address
+        ]
+    except ValueError as error:
+        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
+    return [fact for fact in facts if fact is not None]

@@ -110,8 +110,8 @@ async def test_hidden_facts_are_found_and_mended(
     assert before
 
     lied.tell_the_truth()
-    found = sum((check.counts() for check in await lied.check()), start=Counter[str]())
-    assert set(found) == {"missing"}
+    kinds = sum((check.counts() for check in await lied.check()), start=Counter[str]())
+    assert set(kinds) == {"missing"}
     assert await lied.differences() == before, "a check has written"
     await lied.check(mends=True)
     assert await lied.differences() == {}

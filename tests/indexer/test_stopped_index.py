@@ -1,4 +1,4 @@
-"""What cannot be stops the index, and neither the task nor the process."""
+"""An impossible fact stops the index, and neither the task nor the process."""
 
 import pytest
 

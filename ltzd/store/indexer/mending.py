@@ -2,7 +2,7 @@
 
 `mend` removes and inserts facts of all contracts, and rebuilds what is derived from them: balances,
 the mints recorded on rewards with their webhooks and leaderboards, tokens, collections, items,
-deals, and the payments of site redemptions. It locks the chain's row, so it may run beside the
+deals, and the payments of site redemptions. `mend` locks the chain's row, so it may run beside the
 indexer, in its process or in another one. The cursor stays where it is.
 
 The caller makes sure that the nodes are right (`indexer/repair.py`).
