@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from eth_abi.abi import decode, encode
@@ -814,7 +815,9 @@ def _word(value: bytes) -> bytes:
     return value.rjust(32, b"\x00")
 
 
+@lru_cache(maxsize=10_000)
 def _sent(raw: bytes) -> SentTransaction:
+    # Cached: a lane publishes the same bytes again and again, and the sender takes a millisecond.
     is_legacy = raw[0] >= 0xC0
     fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
     # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
