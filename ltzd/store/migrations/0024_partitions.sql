@@ -1,2 +1,11 @@
--- Facts and blocks are partitioned by height.
-SELECT 1;
+-- Migrations of large tables, which run in the background while the tables are used. Rows stay, so that an
+-- operator sees what was done when, and why a migration stands still.
+CREATE TABLE background_migrations (
+  name        text PRIMARY KEY,
+  table_name  text NOT NULL,
+  step        text,                             -- the step that runs or ran last, for people
+  started_at  timestamptz,
+  finished_at timestamptz,
+  error       text,                             -- of the last attempt; it is repeated
+  CHECK (finished_at IS NULL OR started_at IS NOT NULL AND error IS NULL)
+);
