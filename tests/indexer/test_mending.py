@@ -130,7 +130,7 @@ async def test_all_facts_can_go_and_come_back_in_one_mending(
     async with session(pool) as connection:
         for table in (*FACTS, "tokens", "collections", "items", "deals"):
             assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
-        assert await connection.fetchval("SELECT sum(amount) FROM balances") == 0
+        assert not await connection.fetchval("SELECT count(*) FROM balances")
 
     await indexed.mend(indexed.mending(inserted=indexed.facts))
     assert await differences(pool, indexed.chain.states) == {}

@@ -262,13 +262,13 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
 
 
 async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
-    """Insert new blocks, in order, and the partitions that they and their facts need.
+    """Insert new blocks, and the partitions that they and their facts need.
 
     Raises asyncpg.UniqueViolationError for a height that has a block.
     """
     if not blocks:
         return
-    await partitions.ensure(connection, blocks[-1].number)
+    await partitions.ensure(connection, max(block.number for block in blocks))
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
