@@ -177,6 +177,16 @@ class Node:
         )
         return _newest(head), _header(_checked(block))
 
+    async def is_syncing(self) -> bool:
+        """Whether the node says that it is still fetching the chain.
+
+        Returns False for a node that does not know `eth_syncing`. Raises NodeUnavailable.
+        """
+        try:
+            return bool(await self._rpc.call("eth_syncing"))
+        except RpcError:
+            return False
+
     async def head_and_next(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[Header, int | None, list[Header | None], list[dict[str, Any]]]:

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any, Final
 
 from eth_abi.abi import decode, encode
@@ -244,6 +245,8 @@ class FakeNode(Rpc):
     """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
     is_blind_by_hash = False
     """True: answers by block hash are empty, too."""
+    is_syncing = False
+    """What the node says of itself."""
     simulates_gas = True
     """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
@@ -328,6 +331,7 @@ class FakeNode(Rpc):
     def _answered(self) -> dict[str, Callable[..., Any]]:
         return {
             "eth_chainId": self._chain_id,
+            "eth_syncing": lambda: self.is_syncing,
             "eth_getBlockByNumber": self._block_by_number,
             "eth_getBlockByHash": self._block_by_hash,
             "eth_getLogs": self._logs,
@@ -832,7 +836,9 @@ def _word(value: bytes) -> bytes:
     return value.rjust(32, b"\x00")
 
 
+@lru_cache(maxsize=10_000)
 def _sent(raw: bytes) -> SentTransaction:
+    # Cached: a lane publishes the same bytes again and again, and the sender takes a millisecond.
     is_legacy = raw[0] >= 0xC0
     fields = rlp_decode(raw if is_legacy else raw[1:])  # type: ignore[no-untyped-call]
     # nonce, tip, fee, gas, to, value, data, …; a legacy transaction has one price for both.
