@@ -334,6 +334,24 @@ LOG_COMPLETENESS = _counter(
     "Empty answers for logs that were checked against the bloom filter",
     "result",
 )
+AUDITED_BLOCK = _gauge(
+    "ltzd_indexer_audited_block",
+    "Every block up to this one was read a second time and compared with the index",
+)
+AUDIT_FINDINGS = _counter(
+    "ltzd_indexer_audit_findings_total",
+    "Facts that the audit found to differ, and blocks that nodes show in different ways",
+    "kind",
+)
+TOTALS_CHECKS = _counter(
+    "ltzd_indexer_totals_checks_total",
+    "Comparisons of the contracts' own totals with the tables",
+    "result",
+)
+TOTALS_DIFFER = _gauge(
+    "ltzd_indexer_totals_differ",
+    "Totals of the contracts that differ from the tables although all blocks were compared",
+)
 
 # --- deliveries ---------------------------------------------------------------------------------
 

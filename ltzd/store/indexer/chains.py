@@ -115,7 +115,8 @@ async def rewind(connection: Connection, chain_id: int) -> int | None:
         """
         UPDATE chains
            SET cursor_number = base.number, cursor_hash = base.hash,
-               final_number = least(final_number, base.number), updated_at = now()
+               final_number = least(final_number, base.number), updated_at = now(),
+               audited_number = NULL
           FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
          WHERE chain_id = $1 AND chains.cursor_hash <> base.hash
      RETURNING base.number
@@ -167,7 +168,8 @@ async def move_cursor(
         """
         UPDATE chains
            SET cursor_number = $4, cursor_hash = $5, head_number = $6,
-               final_number = least(final_number, $4), updated_at = now()
+               final_number = least(final_number, $4), updated_at = now(),
+               audited_number = CASE WHEN audited_number > $4 THEN $4 ELSE audited_number END
          WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3 AND stopped_reason IS NULL
      RETURNING cursor_number
         """,
