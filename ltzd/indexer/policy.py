@@ -47,6 +47,8 @@ class IndexerPolicy:
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""
+    search_seconds: float = 600.0
+    """The longest search for the cause of an impossible fact."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
 

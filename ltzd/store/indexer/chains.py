@@ -115,7 +115,8 @@ async def rewind(connection: Connection, chain_id: int) -> int | None:
         """
         UPDATE chains
            SET cursor_number = base.number, cursor_hash = base.hash,
-               final_number = least(final_number, base.number), updated_at = now()
+               final_number = least(final_number, base.number), updated_at = now(),
+               audited_number = NULL
           FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
          WHERE chain_id = $1 AND chains.cursor_hash <> base.hash
      RETURNING base.number
@@ -167,7 +168,8 @@ async def move_cursor(
         """
         UPDATE chains
            SET cursor_number = $4, cursor_hash = $5, head_number = $6,
-               final_number = least(final_number, $4), updated_at = now()
+               final_number = least(final_number, $4), updated_at = now(),
+               audited_number = CASE WHEN audited_number > $4 THEN $4 ELSE audited_number END
          WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3 AND stopped_reason IS NULL
      RETURNING cursor_number
         """,
@@ -223,6 +225,19 @@ async def stopped_reason(connection: Connection, chain_id: int) -> str | None:
         "SELECT stopped_reason FROM chains WHERE chain_id = $1", chain_id
     )
     return reason
+
+
+async def audited_number(connection: Connection, chain_id: int) -> int:
+    """The block up to which all were read a second time; the first block's parent before that."""
+    number: int = await connection.fetchval(
+        """
+        SELECT greatest(coalesce(audited_number, 0), first_block - 1)
+          FROM chains
+         WHERE chain_id = $1
+        """,
+        chain_id,
+    )
+    return number
 
 
 async def raise_finality(
