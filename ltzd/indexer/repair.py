@@ -85,7 +85,6 @@ class IndexRepair:
         self._waiting: list[RangeCheck] = []
         """Checks whose corrections cannot be without those of other blocks."""
 
-    @property
     def has_unmended(self) -> bool:
         """Whether corrections wait for others, which no check has found so far."""
         return bool(self._waiting)

@@ -163,10 +163,10 @@ async def test_facts_that_need_each_other_are_mended_together(
 
     late = await lied.repair.check(node.node, 55, 70)
     assert await lied.repair.mend(late) == 0
-    assert lied.repair.has_unmended
+    assert lied.repair.has_unmended()
     early = await lied.repair.check(node.node, 25, 40)
     assert await lied.repair.mend(early) == 2
-    assert not lied.repair.has_unmended
+    assert not lied.repair.has_unmended()
     async with session(pool) as connection:
         rows = await connection.fetch("SELECT wallet, amount FROM balances WHERE amount > 0")
     assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}

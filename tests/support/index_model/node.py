@@ -32,8 +32,8 @@ LogKey = tuple[str, str]
 class LyingNode(LogFaultsNode):
     """Hides, changes or invents logs in all its answers, and has no blooms that would tell.
 
-    `lies` gives by a log's key what is answered in its place; with None the log is hidden. `invented` logs are
-    answered beside the true ones.
+    `lies` gives by a log's key what is answered in its place; with None the log is hidden.
+    `invented` logs are answered beside the true ones.
     """
 
     def __init__(self) -> None:
