@@ -37,7 +37,9 @@ LtzdError
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
 └── Broken                ltzd's developers: an invariant failed; the daemon, or its lane, stops
-    └── IllegalTransition
+    ├── IllegalTransition
+    ├── ImpossibleFact        the chain contradicts the index; the indexer looks for the cause
+    └── IndexStopped          the indexer stops until a person has acted; the message says how
 
 This module does not depend on HTTP; `http/errors.py` maps the classes to statuses. Callers see
 `details`, so they never hold secrets or e-mail addresses.
@@ -310,3 +312,11 @@ class Broken(LtzdError):
 
 class IllegalTransition(Broken):
     pass
+
+
+class ImpossibleFact(Broken):
+    """A fact that cannot follow from the indexed facts, such as a negative balance."""
+
+
+class IndexStopped(Broken):
+    """The message is a sentence, followed by the command that a person runs."""

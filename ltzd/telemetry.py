@@ -295,6 +295,9 @@ INDEX_IDLE_SECONDS = _gauge(
 INDEX_STANDS_STILL = _gauge(
     "ltzd_indexer_stands_still", "1 if blocks are due and none has been committed for a minute"
 )
+INDEX_STOPPED = _gauge(
+    "ltzd_indexer_stopped", "1 while the index is stopped and waits for a person"
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",

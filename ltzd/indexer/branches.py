@@ -13,8 +13,9 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import Broken, NodeUnavailable
+from ltzd.errors import IndexStopped, NodeUnavailable
 from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.stopping import REBUILD
 from ltzd.rules.indexer import disputes
 from ltzd.rules.indexer.disputes import Decision, Dispute, DisputeVerdict, Opinion
 from ltzd.rules.indexer.reorgs import fork_point
@@ -99,7 +100,8 @@ class Branches:
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
         """Asks all nodes, and decides whether the indexed blocks hold.
 
-        `node` is the node in use. Raises NodeUnavailable, and Broken if the final blocks are gone.
+        `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
+        gone.
         """
         opened = self._dispute
         if opened is None:
@@ -199,7 +201,7 @@ class Branches:
         return Undo(fork.common)
 
     def _refuse(self, fork: Fork, cursor: Cursor, decision: Decision) -> None:
-        """Raises Broken if two nodes deny the final blocks, or one node for a long time.
+        """Raises IndexStopped if two nodes deny the final blocks, or one node for a long time.
 
         Raises NodeUnavailable until then, and for a node that is syncing.
         """
@@ -224,7 +226,7 @@ class Branches:
             lasts >= self._policy.broken_after_seconds and self._deep_looks >= _LEAST_DEEP_LOOKS
         )
         if decision.votes > 1 or is_lasting:
-            raise Broken(text)
+            raise IndexStopped(f"{text}. Run: {REBUILD}")
         raise NodeUnavailable(f"{text}, says one node, for {lasts:.0f} s so far")
 
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:

@@ -27,6 +27,7 @@ from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
 from ltzd.indexer.slices import slices
+from ltzd.indexer.stopping import IndexStop, reason_of
 from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
 from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
@@ -35,6 +36,7 @@ from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
+from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.operator.leases import Leases, indexer_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Hash32
@@ -76,6 +78,7 @@ class Follower:
         self._log_checks = LogChecks(policy.second_look_seconds, clock)
         self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
         self._block_times = BlockTimes()
+        self._stop = IndexStop(pool, chain.chain_id, wakeups)
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -102,7 +105,7 @@ class Follower:
     async def run(self) -> None:
         """Follows the chain whenever the lease is free, until cancelled.
 
-        Raises Broken on a reorg below finality.
+        An impossible fact, and a reorg below finality, stop the index and not this task.
         """
         while True:
             try:
@@ -119,8 +122,18 @@ class Follower:
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
         while True:
-            if not await self.step():
-                await self._pause()
+            try:
+                if self._stop.reason is not None:
+                    await self._stop.wait()
+                elif not await self.step():
+                    await self._pause()
+            except Broken as error:
+                await self._give_up(error)
+
+    async def _give_up(self, error: Broken) -> None:
+        """Stops the index. Raises LaneLost, DatabaseUnavailable."""
+        cursor = await self._read_cursor()
+        await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
     async def _pause(self) -> None:
         """Waits until a node announces a head, or the next poll is due.
@@ -147,7 +160,7 @@ class Follower:
         """Begins a term by raising the epoch, which fences off the holders of earlier terms.
 
         Rebuilds the index from its first block if any block was indexed without all of the
-        contracts.
+        contracts. A stopped index stays stopped.
         """
         self._cursor = None
         chain_id = self._chain.chain_id
@@ -162,6 +175,9 @@ class Follower:
                 log.warning("indexer.reads_again", from_block=base, blocks=cursor.number - base)
                 tables = [table for contract in self._contracts for table in contract.tables]
                 await undo.delete_all(connection, cursor.final_number, tables)
+            if not follows_all:
+                await chains.resume(connection, chain_id)
+        await self._stop.read()
 
     async def step(self) -> bool:
         """Compares one node's head with the cursor and acts on it.
@@ -169,7 +185,12 @@ class Follower:
         Returns whether the next step can follow at once. Everything that is written comes from one
         node; the others are asked where the decision needs a second opinion. If the node fails, the
         next one is used at once; if its answers do not fit each other, in every second step.
+        Raises ImpossibleFact and IndexStopped: then nothing may be written.
         """
+        with refused_as_impossible():
+            return await self._step_with_failover()
+
+    async def _step_with_failover(self) -> bool:
         node = self._node.pinned()
         self._is_detour = self._misfits >= _DETOUR_MISFITS and not self._is_detour
         if self._is_detour:

@@ -32,6 +32,9 @@ class ChainFacts:
     """Since the indexer's last commit of blocks. A chain that mines on demand lets it grow."""
     block_seconds: float | None = None
     """The measured block time, or None for a chain without a regular one."""
+    stopped_reason: str | None = None
+    """Why nothing is indexed until a person acts; None while the index is not stopped."""
+    stopped_at: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,14 +115,20 @@ async def _chain(connection: Connection) -> ChainFacts | None:
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
-               extract(epoch FROM now() - updated_at)::float8
+               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at
           FROM chains
          LIMIT 1
         """
     )
     if row is None:
         return None
-    return replace(ChainFacts(*row), block_seconds=await _block_seconds(connection))
+    *columns, reason, stopped_at = row
+    return replace(
+        ChainFacts(*columns),
+        block_seconds=await _block_seconds(connection),
+        stopped_reason=reason,
+        stopped_at=stopped_at,
+    )
 
 
 async def _block_seconds(connection: Connection) -> float | None:

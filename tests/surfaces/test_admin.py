@@ -19,6 +19,7 @@ from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0)
+STOPPED = datetime(2026, 1, 2, tzinfo=UTC)
 QUIET = replace(CHAIN, head_number=10, idle_seconds=86_400.0, block_seconds=None)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25, "mint_limit", SINCE)
@@ -94,6 +95,8 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "finalLagSeconds": 14.0,
         "idleSeconds": 0.5,
         "blockSeconds": 2.0,
+        "stopped": None,
+        "stoppedAt": None,
     }
     assert answer["lanes"] == [
         {
@@ -163,6 +166,12 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
         (
             Behind(replace(FACTS, chain=QUIET), nodes=(replace(NODE, height=11),)),
             "The indexer has committed no block for 86400 s",
+        ),
+        (
+            Behind(
+                replace(FACTS, chain=replace(QUIET, stopped_reason="It broke.", stopped_at=STOPPED))
+            ),
+            "The index is stopped, and the newest block was indexed 86400 s ago: It broke.",
         ),
         (
             Behind(nodes=(replace(NODE, height=100),)),

@@ -166,6 +166,7 @@ class AdminHandlers:
             is_still = stands_still(self._progress(chain), self._policy.standstill)
             telemetry.INDEX_STANDS_STILL.set(is_still)
             telemetry.INDEX_IDLE_SECONDS.set(chain.idle_seconds)
+            telemetry.INDEX_STOPPED.set(chain.stopped_reason is not None)
 
     async def _facts(self) -> StatusFacts | None:
         """Returns None while the database does not answer."""
@@ -206,6 +207,9 @@ class AdminHandlers:
         if chain is None:
             return ["The indexer has not begun to follow the chain"]
         progress = self._progress(chain)
+        if chain.stopped_reason is not None:
+            age = f"the newest block was indexed {progress.idle_seconds:.0f} s ago"
+            return [f"The index is stopped, and {age}: {chain.stopped_reason}"]
         if stands_still(progress, self._policy.standstill):
             return [f"The indexer has committed no block for {progress.idle_seconds:.0f} s"]
         lag_seconds = progress.lag_seconds
@@ -265,6 +269,8 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
         "idleSeconds": round(chain.idle_seconds, 1),
         "blockSeconds": _rounded(progress.block_seconds),
+        "stopped": chain.stopped_reason,
+        "stoppedAt": None if chain.stopped_at is None else iso(chain.stopped_at),
     }
 
 

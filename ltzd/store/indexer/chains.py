@@ -139,14 +139,14 @@ async def move_cursor(
     to: tuple[int, Hash32],
     head_number: int,
 ) -> None:
-    """Raises LaneLost if another holder has moved the cursor."""
+    """Raises LaneLost if another holder has moved the cursor, or if the index is stopped."""
     number, block_hash = to
     moved = await connection.fetchval(
         """
         UPDATE chains
            SET cursor_number = $4, cursor_hash = $5, head_number = $6,
                final_number = least(final_number, $4), updated_at = now()
-         WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3
+         WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3 AND stopped_reason IS NULL
      RETURNING cursor_number
         """,
         chain_id,
@@ -158,6 +158,49 @@ async def move_cursor(
     )
     if moved is None:
         raise LaneLost("Another process follows the chain")
+
+
+async def stop(connection: Connection, chain_id: int, epoch: int, reason: str) -> None:
+    """Record that nothing is indexed from now on, and why. An earlier reason stays.
+
+    Raises LaneLost if another holder follows the chain.
+    """
+    stopped = await connection.fetchval(
+        """
+        UPDATE chains
+           SET stopped_reason = coalesce(stopped_reason, $3),
+               stopped_at = coalesce(stopped_at, now())
+         WHERE chain_id = $1 AND epoch = $2
+     RETURNING true
+        """,
+        chain_id,
+        epoch,
+        reason,
+    )
+    if stopped is None:
+        raise LaneLost("Another process follows the chain")
+
+
+async def resume(connection: Connection, chain_id: int) -> bool:
+    """Let a stopped index go on; returns whether it was stopped."""
+    resumed: bool | None = await connection.fetchval(
+        """
+        UPDATE chains
+           SET stopped_reason = NULL, stopped_at = NULL
+         WHERE chain_id = $1 AND stopped_reason IS NOT NULL
+     RETURNING true
+        """,
+        chain_id,
+    )
+    return bool(resumed)
+
+
+async def stopped_reason(connection: Connection, chain_id: int) -> str | None:
+    """Why the index is stopped, or None if it is not."""
+    reason: str | None = await connection.fetchval(
+        "SELECT stopped_reason FROM chains WHERE chain_id = $1", chain_id
+    )
+    return reason
 
 
 async def raise_finality(

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Final
 from uuid import UUID
 
+from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
 from ltzd.store.site_plugin import leaderboard_totals
@@ -200,7 +201,11 @@ async def balance(connection: Connection, wallet: Address) -> int:
 async def _move_balances(
     connection: Connection, moves: Iterable[tuple[Address, Address, int]]
 ) -> None:
-    """Apply transfers (from, to, amount) to the balances, each wallet once, in one order."""
+    """Apply transfers (from, to, amount) to the balances, each wallet once, in one order.
+
+    Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
+    a balance below zero.
+    """
     deltas: defaultdict[Address, int] = defaultdict(int)
     for sender, recipient, amount in moves:
         deltas[sender] -= amount
@@ -216,7 +221,7 @@ async def _move_balances(
         """,
         [wallet for wallet, delta in changed if delta > 0],
     )
-    await connection.execute(
+    status = await connection.execute(
         """
         UPDATE balances
            SET amount = balances.amount + moved.delta
@@ -226,3 +231,5 @@ async def _move_balances(
         [wallet for wallet, _ in changed],
         [Decimal(delta) for _, delta in changed],
     )
+    if status != f"UPDATE {len(changed)}":
+        raise ImpossibleFact("A wallet without a balance spends LTZ")

@@ -159,6 +159,11 @@ def locked_log(deal: bytes, user: Address, business: Address, amount: int) -> Lo
     return _log(OTHERS_AT[2], signature, (deal, user, business), amount, 1_800_000_000)
 
 
+def released_log(deal: bytes, user: Address, business: Address, amount: int) -> Log:
+    signature = "Released(bytes32,address,address,uint256,address)"
+    return _log(OTHERS_AT[2], signature, (deal, user, business), amount, business)
+
+
 @dataclass(frozen=True)
 class SentTransaction:
     """A transaction as it arrived at the node."""
