@@ -125,6 +125,24 @@ async def cancel_for_contracts(connection: Connection) -> bool:
     return await cancel(connection, rebuild.id)
 
 
+async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
+    """Whether the row is as `rebuild` was read, locked to the end of the transaction.
+
+    A process that was frozen since then may not create tables that another one fills by now.
+    """
+    row = await connection.fetchrow(
+        "SELECT state, revision, contracts FROM rebuilds WHERE id = $1 FOR UPDATE", rebuild.id
+    )
+    if row is None:
+        return False
+    contracts = None if row["contracts"] is None else tuple(map(Address, row["contracts"]))
+    return (row["state"], row["revision"], contracts) == (
+        rebuild.state,
+        rebuild.revision,
+        rebuild.contracts,
+    )
+
+
 async def begin(
     connection: Connection, rebuild_id: int, contracts: Sequence[Address], revision: str
 ) -> None:

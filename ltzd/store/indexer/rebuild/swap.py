@@ -14,7 +14,6 @@ from typing import Final
 
 import asyncpg
 
-from ltzd.errors import LaneLost
 from ltzd.rules.indexer.rebuilds import IndexHeight, final_after_swap, may_swap
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
@@ -44,19 +43,19 @@ async def heights(connection: Connection) -> tuple[IndexHeight, IndexHeight] | N
     return fresh, live
 
 
-async def swap(connection: Connection, rebuild_id: int, epoch: int, tables: Sequence[str]) -> bool:
+async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -> bool:
     """Swaps in the caller's transaction, whose search path must not name the fresh tables.
 
     Returns False if the fresh tables are not as far as the live ones, or the rebuild is not being
-    filled any more. Raises LaneLost if another process fills them, and TablesBusy.
+    filled any more. Raises TablesBusy.
     """
     live_schema = await fresh_tables.live_schema(connection)
     live_row = await connection.fetchrow(
         _HEIGHT.format(schema=live_schema, lock="FOR UPDATE"),
     )
     fresh_row = await connection.fetchrow(_HEIGHT.format(schema=FRESH, lock="FOR UPDATE"))
-    if fresh_row is None or fresh_row["epoch"] != epoch:
-        raise LaneLost("Another process fills the fresh tables")
+    if live_row is None or fresh_row is None:
+        return False
     live, fresh = _height(live_row), _height(fresh_row)
     if not may_swap(fresh, live):
         return False
@@ -96,7 +95,7 @@ async def _lock(connection: Connection, live_schema: str, tables: Sequence[str])
 
 
 _HEIGHT = """
-SELECT cursor_number, head_number, final_number, stopped_reason IS NOT NULL AS is_stopped, epoch
+SELECT cursor_number, head_number, final_number, stopped_reason IS NOT NULL AS is_stopped
   FROM {schema}.chains
   {lock}
 """
