@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench campaign-nodes lock clean
+.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench campaign-nodes campaign-index lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -59,6 +59,9 @@ MINUTES ?= 10
 campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=10; SEED=… repeats a run
 	@LTZD_CAMPAIGN_MINUTES=$(MINUTES) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
 		tests/faults/nodes/test_untrusted_nodes.py tests/faults/nodes/test_nodes_over_time.py $(ARGS)
+
+campaign-index: setup ## Compare the index with a model of the chain: thousands of histories, 10^6 transfers, every death
+	@LTZD_CAMPAIGN_INDEX=1 .venv/bin/python -m pytest -n 0 -rA tests/indexer/model $(ARGS)
 
 contracts: ## Compile the contracts into ltzd/chain/compiled
 	@scripts/with-node npm run build --silent

@@ -33,6 +33,7 @@ LtzdError
 │   ├── DatabaseUnavailable
 │   ├── SignerUnavailable     the signer that holds a wallet's key did not sign
 │   ├── OutcomeUnknown        a transaction may or may not be mined: check before you repeat it
+│   ├── IndexMoved            blocks that were compared are not indexed any more: compare again
 │   └── LaneLost              another process took over the lane or the chain: stand by
 ├── Misconfigured         the operator of this machine; the message says what to do
 │   └── FileRejected          `faults` lists every fault with its place
@@ -291,6 +292,10 @@ class OutcomeUnknown(Unavailable):
 
 
 class LaneLost(Unavailable):
+    pass
+
+
+class IndexMoved(Unavailable):
     pass
 
 

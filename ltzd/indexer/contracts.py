@@ -13,6 +13,8 @@ from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection
 from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts
+from ltzd.store.indexer.fact_rows import FactTable
+from ltzd.store.indexer.mending import Mend
 from ltzd.values import Address
 
 NodeLog = dict[str, Any]
@@ -39,6 +41,8 @@ class IndexedContract:
     - `insert` writes facts and what is derived from them. Returns how many of the facts are mints
       that match no reward, or None if the contract mints no rewards.
     - `undo` deletes the facts above a block and corrects what is derived from them.
+    - `mend` corrects facts anywhere in the history, and what is derived from them.
+    - `fact_tables` are the tables of the facts; each kind of fact has one.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     """
 
@@ -48,6 +52,8 @@ class IndexedContract:
     insert: Callable[[Connection, Sequence[Any]], Awaitable[int | None]]
     undo: Callable[[Connection, int], Awaitable[None]]
     tables: Sequence[str]
+    mend: Mend
+    fact_tables: Sequence[FactTable]
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -64,6 +70,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.insert,
             mint_facts.undo_above,
             mint_facts.TABLES,
+            mint_facts.mend,
+            mint_facts.FACT_TABLES,
         ),
         IndexedContract(
             at["perk_nft"],
@@ -72,6 +80,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.insert,
             perk_facts.undo_above,
             perk_facts.TABLES,
+            perk_facts.mend,
+            perk_facts.FACT_TABLES,
         ),
         IndexedContract(
             at["points_sale"],
@@ -80,6 +90,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.insert,
             sale_facts.undo_above,
             sale_facts.TABLES,
+            sale_facts.mend,
+            sale_facts.FACT_TABLES,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -88,5 +100,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.insert,
             escrow_facts.undo_above,
             escrow_facts.TABLES,
+            escrow_facts.mend,
+            escrow_facts.FACT_TABLES,
         ),
     )

@@ -209,9 +209,15 @@ async def _relays(connection: Connection) -> RelayFacts:
 
 
 async def _minted(connection: Connection) -> tuple[int, bool]:
-    """Above ESTIMATE_ABOVE, the index's row estimate replaces the count."""
+    """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
-        "SELECT reltuples FROM pg_class WHERE oid = 'mints_by_block'::regclass"
+        """
+        SELECT coalesce(sum(greatest(reltuples, 0)), 0)::float8
+          FROM pg_class
+         WHERE relkind = 'r'
+           AND (oid = 'mints'::regclass
+                OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass))
+        """
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True

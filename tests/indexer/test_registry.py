@@ -15,6 +15,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains
+from ltzd.store.indexer.fact_rows import Corrections, FactTable, TableCorrection, exchange
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
@@ -45,22 +46,37 @@ def decode_log(log: Mapping[str, Any]) -> VoucherIssued | None:
     return issued
 
 
+ISSUED = FactTable(
+    "vouchers", (VoucherIssued,), ("holder", "worth"), lambda fact: (fact.holder, fact.worth)
+)
+
+
 async def insert(connection: Connection, facts: Sequence[VoucherIssued]) -> None:
-    await connection.executemany(
-        "INSERT INTO vouchers (block_number, holder, worth) VALUES ($1, $2, $3)",
-        [(fact.position.block_number, fact.holder, fact.worth) for fact in facts],
-    )
+    await exchange(connection, ISSUED, {"vouchers": TableCorrection(insert=facts)})
 
 
 async def undo_above(connection: Connection, fork: int) -> None:
     await connection.execute("DELETE FROM vouchers WHERE block_number > $1", fork)
 
 
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    await exchange(connection, ISSUED, corrections)
+
+
 # --- its line in the registry -----------------------------------------------------------------
 
 REGISTRY = (
     *CONTRACTS,
-    IndexedContract(VOUCHERS_AT, (ISSUED_TOPIC,), decode_log, insert, undo_above, ("vouchers",)),
+    IndexedContract(
+        VOUCHERS_AT,
+        (ISSUED_TOPIC,),
+        decode_log,
+        insert,
+        undo_above,
+        ("vouchers",),
+        mend,
+        (ISSUED,),
+    ),
 )
 
 
@@ -76,7 +92,10 @@ def issued_log(holder: Address, worth: int) -> Log:
 
 @pytest.fixture
 async def vouchers_table(pool: Pool) -> None:
-    create = "CREATE TABLE vouchers (block_number bigint, holder bytea, worth bigint)"
+    create = """
+        CREATE TABLE vouchers (block_hash bytea, log_index int, block_number bigint,
+                               transaction_hash bytea, holder bytea, worth bigint)
+    """
     async with session(pool) as connection:
         await connection.execute(create)
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
+from ltzd.store.indexer import partitions
 from ltzd.values import Address, Hash32
 
 
@@ -60,7 +61,8 @@ async def start_following(connection: Connection, chain: ChainIdentity, base: Bl
         base.number,
         base.hash,
     )
-    await insert_blocks(connection, [base])
+    if not await connection.fetchval("SELECT EXISTS (SELECT FROM blocks)"):
+        await insert_blocks(connection, [base])
 
 
 async def begin_term(connection: Connection, chain_id: int) -> int:
@@ -131,6 +133,26 @@ async def cursor(connection: Connection, chain_id: int) -> Cursor:
     )
     assert row is not None
     return Cursor(*row)
+
+
+async def lock_cursor(connection: Connection, chain_id: int, epoch: int | None = None) -> Cursor:
+    """The cursor, which does not move until the database transaction ends.
+
+    Raises LaneLost if an epoch is given and another holder follows the chain.
+    """
+    row = await connection.fetchrow(
+        """
+        SELECT cursor_number, cursor_hash, final_number, epoch
+          FROM chains
+         WHERE chain_id = $1
+           FOR NO KEY UPDATE
+        """,
+        chain_id,
+    )
+    assert row is not None
+    if epoch is not None and row["epoch"] != epoch:
+        raise LaneLost("Another process follows the chain")
+    return Cursor(row[0], Hash32(row[1]), row[2])
 
 
 async def move_cursor(
@@ -242,11 +264,17 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
 
 
 async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
+    """Insert new blocks, in order, and the partitions that they and their facts need.
+
+    Raises asyncpg.UniqueViolationError for a height that has a block.
+    """
+    if not blocks:
+        return
+    await partitions.ensure(connection, blocks[-1].number)
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
         VALUES ($1, $2, $3, $4)
-            ON CONFLICT (hash) DO NOTHING
         """,
         [
             (
@@ -268,3 +296,16 @@ async def newest_blocks(connection: Connection, below: int, limit: int) -> list[
         limit,
     )
     return [(row["number"], Hash32(row["hash"])) for row in rows]
+
+
+async def kept_blocks(connection: Connection, numbers: Sequence[int]) -> dict[int, Hash32]:
+    """The hashes of those of these heights whose block is kept."""
+    rows = await connection.fetch(
+        "SELECT number, hash FROM blocks WHERE number = ANY($1::bigint[])", numbers
+    )
+    return {row["number"]: Hash32(row["hash"]) for row in rows}
+
+
+async def delete_blocks(connection: Connection, numbers: Sequence[int]) -> None:
+    """Delete the kept blocks of these heights."""
+    await connection.execute("DELETE FROM blocks WHERE number = ANY($1::bigint[])", numbers)

@@ -8,8 +8,6 @@ from collections.abc import Collection, Sequence
 from decimal import Decimal
 from typing import Final
 
-import asyncpg
-
 from ltzd.rules.indexer.contract_facts import (
     DealLocked,
     DealRefunded,
@@ -18,7 +16,13 @@ from ltzd.rules.indexer.contract_facts import (
     EscrowFact,
 )
 from ltzd.store.database import Connection
-from ltzd.store.indexer.fact_rows import position_columns
+from ltzd.store.indexer.fact_rows import (
+    Corrections,
+    FactRow,
+    FactTable,
+    exchange,
+    position_columns,
+)
 from ltzd.values import Address
 
 TABLES: Final = ("deal_facts", "deals")
@@ -37,7 +41,7 @@ async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::bytea[], $7::bytea[], $8::text[], $9::numeric[], $10::numeric[],
                              $11::numeric[], $12::bigint[], $13::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING deal_id
         """,
         *position_columns(facts),
@@ -57,6 +61,15 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, gone)
 
 
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    """Correct facts anywhere in the history, and rebuild their deals."""
+    changed = (await exchange(connection, DEALS, corrections)).rows
+    await connection.execute(
+        "DELETE FROM deals WHERE deal_id = ANY($1::bytea[])", [row["deal_id"] for row in changed]
+    )
+    await _settle(connection, changed)
+
+
 def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
     """The state, the locked amount, the user's and the business's shares, when the deal may be
     reclaimed, and who decided.
@@ -74,7 +87,7 @@ def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | No
             return "split", nothing, to_user, to_business, None, None
 
 
-async def _settle(connection: Connection, rows: Collection[asyncpg.Record]) -> None:
+async def _settle(connection: Connection, rows: Collection[FactRow]) -> None:
     """Rebuild the deals of these rows from the facts that remain."""
     if not rows:
         return
@@ -109,3 +122,22 @@ async def _settle(connection: Connection, rows: Collection[asyncpg.Record]) -> N
         """,
         sorted({row["deal_id"] for row in rows}),
     )
+
+
+DEALS: Final = FactTable(
+    "deal_facts",
+    (DealLocked, DealReleased, DealRefunded, DealSplit),
+    (
+        "deal_id",
+        "user_address",
+        "business",
+        "state",
+        "locked",
+        "to_user",
+        "to_business",
+        "refund_after",
+        "decided_by",
+    ),
+    lambda fact: (fact.deal_id, fact.user, fact.business, *_columns(fact)),
+)
+FACT_TABLES: Final = (DEALS,)

@@ -14,11 +14,25 @@ from uuid import UUID
 from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
+from ltzd.store.indexer.fact_rows import Corrections, FactTable, exchange
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
 
 TABLES: Final = ("transfers", "mints", "balances")
+TRANSFERS: Final = FactTable(
+    "transfers",
+    (Transfer,),
+    ("sender", "recipient", "amount"),
+    lambda fact: (fact.sender, fact.recipient, Decimal(fact.amount)),
+)
+MINTS: Final = FactTable(
+    "mints",
+    (RewardMinted,),
+    ("recipient", "reference", "amount"),
+    lambda fact: (fact.recipient, fact.reference, Decimal(fact.amount)),
+)
+FACT_TABLES: Final = (TRANSFERS, MINTS)
 
 
 async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
@@ -188,6 +202,38 @@ async def undo_mints_above(connection: Connection, fork: int) -> None:
         fork,
     )
     await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
+
+
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    """Correct facts anywhere in the history, the balances, and the mints recorded on rewards.
+
+    Raises ImpossibleFact if a balance falls below zero by all corrections together.
+    """
+    moved = await exchange(connection, TRANSFERS, corrections)
+    await _move_balances(
+        connection,
+        [
+            *((row["recipient"], row["sender"], int(row["amount"])) for row in moved.gone),
+            *((row["sender"], row["recipient"], int(row["amount"])) for row in moved.new),
+        ],
+    )
+    minted = await exchange(connection, MINTS, corrections)
+    unminted = await connection.fetch(
+        """
+        UPDATE rewards
+           SET mint_block_number = NULL, mint_block_hash = NULL, mint_transaction_hash = NULL
+          FROM unnest($1::uuid[], $2::bytea[], $3::bytea[]) AS gone (reward, block_hash, hash)
+         WHERE rewards.id = gone.reward AND rewards.mint_block_hash = gone.block_hash
+           AND rewards.mint_transaction_hash = gone.hash
+     RETURNING rewards.id
+        """,
+        [UUID(bytes=row["reference"][:16]) for row in minted.gone],
+        [row["block_hash"] for row in minted.gone],
+        [row["transaction_hash"] for row in minted.gone],
+    )
+    await leaderboard_totals.subtract(connection, [row["id"] for row in unminted])
+    if minted.facts:
+        await record_on_rewards(connection, minted.facts)
 
 
 async def balance(connection: Connection, wallet: Address) -> int:

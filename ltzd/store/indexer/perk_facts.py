@@ -23,7 +23,13 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection
 from ltzd.store.indexer import collections, tokens
-from ltzd.store.indexer.fact_rows import position_columns
+from ltzd.store.indexer.fact_rows import (
+    Corrections,
+    FactRow,
+    FactTable,
+    exchange,
+    position_columns,
+)
 from ltzd.values import ZERO_ADDRESS, Address
 
 CollectionFact = CollectionCreated | CollectionUpdated | CollectionBrandSet
@@ -76,11 +82,25 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _rebuild(connection, moved, redeemed, changed)
 
 
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    """Correct facts anywhere in the history, and rebuild what is derived from them."""
+    moved = (await exchange(connection, TRANSFERS, corrections)).rows
+    await exchange(connection, CLAIMS, corrections)
+    redeemed = (await exchange(connection, REDEMPTIONS, corrections)).rows
+    changed = (await exchange(connection, COLLECTIONS, corrections)).rows
+    # A collection whose first fact is gone is none, although later facts remain.
+    await connection.execute(
+        "DELETE FROM collections WHERE collection_id = ANY($1::bigint[])",
+        [row["collection_id"] for row in changed],
+    )
+    await _rebuild(connection, moved, redeemed, changed)
+
+
 async def _rebuild(
     connection: Connection,
-    moved: Collection[asyncpg.Record],
-    redeemed: Collection[asyncpg.Record],
-    changed: Collection[asyncpg.Record],
+    moved: Collection[FactRow],
+    redeemed: Collection[FactRow],
+    changed: Collection[FactRow],
 ) -> None:
     await tokens.rebuild(connection, [int(row["token_id"]) for row in (*moved, *redeemed)])
     minted = {
@@ -106,7 +126,7 @@ async def _insert_transfers(
                                     token_id, sender, recipient)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[],
                              $5::numeric[], $6::bytea[], $7::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING token_id, sender, recipient
         """,
         *position_columns(facts),
@@ -126,7 +146,7 @@ async def _insert_claims(connection: Connection, facts: Sequence[Claimed]) -> No
                                  user_address, collection_id, token_id, price, claims, reference)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::bigint[], $7::numeric[], $8::numeric[], $9::int[], $10::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
         """,
         *position_columns(facts),
         [fact.user for fact in facts],
@@ -149,7 +169,7 @@ async def _insert_redemptions(
                                         token_id, holder, reference, amount, remaining)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::numeric[],
                              $6::bytea[], $7::bytea[], $8::int[], $9::int[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING token_id
         """,
         *position_columns(facts),
@@ -209,3 +229,54 @@ def _terms(fact: CollectionCreated | CollectionUpdated) -> tuple[object, ...]:
         fact.max_per_user,
         fact.is_active,
     )
+
+
+TRANSFERS: Final = FactTable(
+    "perk_transfers",
+    (TokenTransferred,),
+    ("token_id", "sender", "recipient"),
+    lambda fact: (Decimal(fact.token_id), fact.sender, fact.recipient),
+)
+CLAIMS: Final = FactTable(
+    "perk_claims",
+    (Claimed,),
+    ("user_address", "collection_id", "token_id", "price", "claims", "reference"),
+    lambda fact: (
+        fact.user,
+        fact.collection_id,
+        Decimal(fact.token_id),
+        Decimal(fact.price),
+        fact.claims,
+        fact.reference,
+    ),
+)
+REDEMPTIONS: Final = FactTable(
+    "charge_redemptions",
+    (ChargeRedeemed,),
+    ("token_id", "holder", "reference", "amount", "remaining"),
+    lambda fact: (
+        Decimal(fact.token_id),
+        fact.holder,
+        fact.reference,
+        fact.amount,
+        fact.remaining,
+    ),
+)
+COLLECTIONS: Final = FactTable(
+    "collection_facts",
+    (CollectionCreated, CollectionUpdated, CollectionBrandSet),
+    (
+        "collection_id",
+        "brand",
+        "payout",
+        "price",
+        "max_supply",
+        "max_per_user",
+        "is_active",
+        "charges",
+        "requires_signature",
+        "uri",
+    ),
+    lambda fact: (fact.collection_id, *_columns(fact)),
+)
+FACT_TABLES: Final = (TRANSFERS, CLAIMS, REDEMPTIONS, COLLECTIONS)

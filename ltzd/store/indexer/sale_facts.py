@@ -14,9 +14,57 @@ import asyncpg
 
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.store.database import Connection
-from ltzd.store.indexer.fact_rows import position_columns
+from ltzd.store.indexer.fact_rows import (
+    Corrections,
+    FactRow,
+    FactTable,
+    exchange,
+    position_columns,
+)
 
 TABLES: Final = ("item_settings", "purchases", "items")
+SETTINGS: Final = FactTable(
+    "item_settings",
+    (ItemSet,),
+    (
+        "item_id",
+        "brand",
+        "payout",
+        "price",
+        "stock",
+        "max_per_order",
+        "is_active",
+        "burns",
+        "metadata",
+    ),
+    lambda fact: (
+        Decimal(fact.item_id),
+        fact.brand,
+        fact.payout,
+        Decimal(fact.price),
+        fact.stock,
+        fact.max_per_order,
+        fact.is_active,
+        fact.burns,
+        fact.metadata,
+    ),
+)
+PURCHASES: Final = FactTable(
+    "purchases",
+    (Purchased,),
+    ("buyer", "item_id", "reference", "quantity", "paid"),
+    lambda fact: (
+        fact.buyer,
+        Decimal(fact.item_id),
+        fact.reference,
+        fact.quantity,
+        Decimal(fact.paid),
+    ),
+)
+FACT_TABLES: Final = (SETTINGS, PURCHASES)
+
+_SUM_SECONDS = 600.0
+"""All purchases are read, since none is found by its item."""
 
 
 async def insert(connection: Connection, facts: Sequence[SaleFact]) -> None:
@@ -45,7 +93,27 @@ async def undo_above(connection: Connection, fork: int) -> None:
     await _settle(connection, settings)
 
 
-async def _settle(connection: Connection, settings: Collection[asyncpg.Record]) -> None:
+async def mend(connection: Connection, corrections: Corrections) -> None:
+    """Correct facts anywhere in the history, and rebuild the items from the facts that remain."""
+    settings = (await exchange(connection, SETTINGS, corrections)).rows
+    bought = (await exchange(connection, PURCHASES, corrections)).rows
+    items = [row["item_id"] for row in (*settings, *bought)]
+    await connection.execute("DELETE FROM items WHERE item_id = ANY($1::numeric[])", items)
+    await _settle(connection, [*settings, *bought])
+    await connection.execute(
+        """
+        UPDATE items
+           SET sold = (SELECT coalesce(sum(quantity), 0)
+                         FROM purchases
+                        WHERE purchases.item_id = items.item_id)
+         WHERE item_id = ANY($1::numeric[])
+        """,
+        items,
+        timeout=_SUM_SECONDS,
+    )
+
+
+async def _settle(connection: Connection, settings: Collection[FactRow]) -> None:
     """Rebuild the settings of these rows' items."""
     if not settings:
         return
@@ -140,7 +208,7 @@ async def _insert_purchases(
                                item_id, reference, quantity, paid)
         SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
                              $6::numeric[], $7::bytea[], $8::bigint[], $9::numeric[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
+            ON CONFLICT DO NOTHING
      RETURNING item_id, quantity
         """,
         *position_columns(facts),

@@ -49,14 +49,14 @@ async def rebuild(connection: Connection, token_ids: Collection[int]) -> None:
          CROSS JOIN LATERAL (
                SELECT b.mined_at
                  FROM perk_transfers f
-                 JOIN blocks b ON b.hash = f.block_hash
+                 JOIN blocks b ON b.number = f.block_number
                 WHERE f.token_id = token.id
                 ORDER BY f.block_number, f.log_index
                 LIMIT 1) AS claimed
           LEFT JOIN LATERAL (
                SELECT f.remaining, f.block_number, b.mined_at
                  FROM charge_redemptions f
-                 JOIN blocks b ON b.hash = f.block_hash
+                 JOIN blocks b ON b.number = f.block_number
                 WHERE f.token_id = token.id
                 ORDER BY f.block_number DESC, f.log_index DESC
                 LIMIT 1) AS redeemed ON true

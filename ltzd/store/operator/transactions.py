@@ -440,7 +440,7 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
                  t.block_number <= c.final_number AS is_past_finality
             FROM transactions t
             JOIN chains c ON c.chain_id = t.chain_id
-            LEFT JOIN blocks b ON b.hash = t.block_hash
+            LEFT JOIN blocks b ON b.number = t.block_number AND b.hash = t.block_hash
            WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
              AND (b.hash IS NULL OR t.block_number <= c.final_number)
            ORDER BY t.nonce

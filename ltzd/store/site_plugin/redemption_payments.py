@@ -12,6 +12,7 @@ import asyncpg
 
 from ltzd.store import wakeups
 from ltzd.store.database import Connection
+from ltzd.values import Hash32
 
 
 async def finish(connection: Connection, redemption: UUID) -> bool:
@@ -46,6 +47,25 @@ async def mark_lost_above(connection: Connection, block_number: int) -> None:
          WHERE state = 'done' AND paid_block_number > $1 AND payment_lost_at IS NULL
         """,
         block_number,
+    )
+
+
+async def mark_lost_of(connection: Connection, facts: Sequence[tuple[Hash32, int]]) -> None:
+    """Marks redemptions whose paying fact is among these (block hash, log index) and is gone, in
+    the transaction that has deleted it."""
+    await connection.execute(
+        """
+        UPDATE site_redemptions s
+           SET payment_lost_at = now()
+          FROM unnest($1::bytea[], $2::int[]) AS fact (block_hash, log_index)
+         WHERE s.state = 'done' AND s.payment_lost_at IS NULL
+           AND s.paid_block_hash = fact.block_hash AND s.paid_log_index = fact.log_index
+           AND NOT EXISTS (SELECT FROM site_redemption_payments p
+                            WHERE p.redemption_id = s.id
+                              AND p.block_hash = fact.block_hash AND p.log_index = fact.log_index)
+        """,
+        [block_hash for block_hash, _ in facts],
+        [log_index for _, log_index in facts],
     )
 
 
@@ -143,9 +163,9 @@ async def _locked_payment(connection: Connection, redemption: UUID) -> asyncpg.R
 _PAYING_CLAIM = """
 SELECT block_hash, log_index, block_number, transaction_hash
   FROM perk_claims
- WHERE (block_hash, log_index) IN (SELECT block_hash, log_index
-                                     FROM site_redemption_payments
-                                    WHERE redemption_id = $1)
+ WHERE (block_number, log_index) IN (SELECT block_number, log_index
+                                       FROM site_redemption_payments
+                                      WHERE redemption_id = $1)
  ORDER BY block_number, log_index
  LIMIT 1
    FOR SHARE
@@ -153,9 +173,9 @@ SELECT block_hash, log_index, block_number, transaction_hash
 _PAYING_PURCHASE = """
 SELECT block_hash, log_index, block_number, transaction_hash
   FROM purchases
- WHERE (block_hash, log_index) IN (SELECT block_hash, log_index
-                                     FROM site_redemption_payments
-                                    WHERE redemption_id = $1)
+ WHERE (block_number, log_index) IN (SELECT block_number, log_index
+                                       FROM site_redemption_payments
+                                      WHERE redemption_id = $1)
  ORDER BY block_number, log_index
  LIMIT 1
    FOR SHARE

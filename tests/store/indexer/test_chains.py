@@ -110,7 +110,6 @@ async def test_a_block_is_settled_when_deep_enough_and_seen_long_enough_ago(
             for number in range(1, 11)
         ]
         await chains.insert_blocks(connection, blocks)
-        await chains.insert_blocks(connection, blocks)
         await chains.move_cursor(connection, CHAIN_ID, epoch, BASE, (10, a_hash("10")), 10)
         await connection.execute(
             "UPDATE blocks SET seen_at = now() - make_interval(secs => (100 - 10 * number)::float8)"

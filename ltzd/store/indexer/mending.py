@@ -1,0 +1,88 @@
+"""Corrects facts of indexed blocks, anywhere in the history, in one database transaction.
+
+`mend` removes and inserts facts of all contracts, and rebuilds what is derived from them: balances,
+the mints recorded on rewards with their webhooks and leaderboards, tokens, collections, items,
+deals, and the payments of site redemptions. It locks the chain's row, so it may run beside the
+indexer, in its process or in another one. The cursor stays where it is.
+
+The caller makes sure that the nodes are right (`indexer/repair.py`).
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+from ltzd.errors import IndexMoved
+from ltzd.store import wakeups
+from ltzd.store.database import Connection
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import BlockRow
+from ltzd.store.indexer.fact_rows import Corrections
+from ltzd.store.indexer.impossible import refused_as_impossible
+from ltzd.store.site_plugin import redemption_payments
+from ltzd.store.wakeups import BLOCKS
+from ltzd.values import Hash32
+
+Mend = Callable[[Connection, Corrections], Awaitable[None]]
+"""Corrects one contract's facts, and what is derived from them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mending:
+    """Corrections that belong together.
+
+    `blocks` are the blocks of all facts that are inserted; `contracts` holds the corrections of
+    each contract, with the function that carries them out.
+    """
+
+    blocks: Sequence[BlockRow]
+    contracts: Sequence[tuple[Mend, Corrections]]
+
+    def count(self) -> int:
+        """Facts that are removed, inserted or replaced."""
+        return sum(
+            len({*table.remove, *(fact.position.order for fact in table.insert)})
+            for _, corrections in self.contracts
+            for table in corrections.values()
+        )
+
+
+async def mend(
+    connection: Connection, chain_id: int, mending: Mending, *, epoch: int | None = None
+) -> None:
+    """Carries out corrections in the caller's database transaction. Safe to repeat.
+
+    `epoch` is the term's, for a caller who holds the indexer's lease: LaneLost is raised if it is
+    over. Raises IndexMoved if a block is not indexed any more, and ImpossibleFact if the corrected
+    facts cannot be.
+    """
+    cursor = await chains.lock_cursor(connection, chain_id, epoch)
+    await _replace_blocks(connection, cursor, mending.blocks)
+    removed = [
+        (block_hash, log_index)
+        for _, corrections in mending.contracts
+        for table in corrections.values()
+        for _, block_hash, log_index in table.remove
+    ]
+    with refused_as_impossible():
+        for mend_contract, corrections in mending.contracts:
+            await mend_contract(connection, corrections)
+    await redemption_payments.mark_lost_of(connection, removed)
+    await wakeups.notify(connection, BLOCKS)
+
+
+async def _replace_blocks(
+    connection: Connection, cursor: chains.Cursor, blocks: Sequence[BlockRow]
+) -> None:
+    """Inserts the blocks that are not kept. Blocks that are not final must be indexed as they are.
+
+    A final block of another hash is replaced: its facts are among those that are removed.
+    """
+    indexed: dict[int, Hash32] = await chains.kept_blocks(
+        connection, [block.number for block in blocks]
+    )
+    new = [block for block in blocks if indexed.get(block.number) != block.hash]
+    for block in new:
+        if block.number > cursor.final_number or block.number >= cursor.number:
+            raise IndexMoved(f"Block {block.number} is not indexed any more")
+    await chains.delete_blocks(connection, [block.number for block in new])
+    await chains.insert_blocks(connection, new)
