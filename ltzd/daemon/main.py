@@ -179,6 +179,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops.append(daemon.fleet.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
+    if daemon.rebuilder is not None:
+        loops.append(daemon.rebuilder.run())
     if daemon.sender is not None:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:

@@ -43,6 +43,7 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
+    - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     """
 
@@ -54,6 +55,7 @@ class IndexedContract:
     tables: Sequence[str]
     mend: Mend
     fact_tables: Sequence[FactTable]
+    derive: Callable[[Connection, int, int], Awaitable[None]]
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -72,6 +74,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.TABLES,
             mint_facts.mend,
             mint_facts.FACT_TABLES,
+            mint_facts.derive,
         ),
         IndexedContract(
             at["perk_nft"],
@@ -82,6 +85,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.TABLES,
             perk_facts.mend,
             perk_facts.FACT_TABLES,
+            perk_facts.derive,
         ),
         IndexedContract(
             at["points_sale"],
@@ -92,6 +96,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.TABLES,
             sale_facts.mend,
             sale_facts.FACT_TABLES,
+            sale_facts.derive,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -102,5 +107,6 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.TABLES,
             escrow_facts.mend,
             escrow_facts.FACT_TABLES,
+            escrow_facts.derive,
         ),
     )

@@ -178,7 +178,7 @@ class Follower:
             if follows_all or await chains.has_no_blocks(connection, chain_id):
                 self._epoch = await chains.begin_term(connection, chain_id)
                 await chains.record_contracts(connection, chain_id, addresses)
-                if await orders.cancel_for_contracts(connection):
+                if not self._policy.is_rebuild and await orders.cancel_for_contracts(connection):
                     await chains.resume(connection, chain_id)
             else:
                 # The epoch stays, so that an index whose contracts are named again is whole.

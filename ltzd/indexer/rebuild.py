@@ -29,7 +29,6 @@ import asyncpg
 import structlog
 
 from ltzd import telemetry
-from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, DatabaseUnavailable, LaneLost, Unavailable
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower
@@ -75,7 +74,6 @@ class Rebuilder:
         build_follower: Callable[[Pool], Follower],
         hub: WakeupHub,
         policy: RebuildPolicy = RebuildPolicy(),
-        clock: Clock = loop_time,
     ) -> None:
         """`open_fresh_pool` gets the search path of its sessions."""
         self._pool = pool
@@ -89,7 +87,6 @@ class Rebuilder:
         self._blocks = hub.subscribe(BLOCKS)
         self._hub = hub
         self._policy = policy
-        self._clock = clock
         self.is_working = False
 
     async def run(self) -> None:
@@ -209,6 +206,7 @@ class Rebuilder:
     async def _copy(self, rebuild: Rebuild, pool: Pool) -> None:
         """Copies the final facts below `from_block`, and what follows from them."""
         chain_id = self._chain.chain_id
+        fact_tables = [table.name for contract in self._contracts for table in contract.fact_tables]
         derive = [contract.derive for contract in self._contracts]
         async with transaction(pool) as connection:
             epoch = await chains.begin_term(connection, chain_id)
@@ -216,7 +214,7 @@ class Rebuilder:
         while more:
             async with transaction(pool) as connection:
                 more = await copying.copy_next(
-                    connection, chain_id, epoch, rebuild.from_block, self._tables, derive
+                    connection, chain_id, epoch, rebuild.from_block, fact_tables, derive
                 )
             async with session(self._pool) as connection:
                 now = await orders.find(connection, rebuild.id)

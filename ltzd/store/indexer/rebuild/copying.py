@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from ltzd.store.database import Connection
-from ltzd.store.indexer import chains
+from ltzd.store.indexer import chains, partitions
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.store.indexer.rebuild import fresh_tables
 from ltzd.store.indexer.rebuild.fresh_tables import FRESH
@@ -60,7 +60,7 @@ async def copy_next(
     chain_id: int,
     epoch: int,
     from_block: int,
-    tables: Sequence[str],
+    fact_tables: Sequence[str],
     derive: Sequence[Derive],
 ) -> bool:
     """Copies the next blocks' facts below `from_block`; returns whether there were any.
@@ -92,8 +92,9 @@ async def copy_next(
     head_number: int = await connection.fetchval("SELECT head_number FROM chains")
     to = (last["number"], Hash32(last["hash"]))
     await chains.move_cursor(connection, chain_id, epoch, cursor.hash, to, head_number)
+    await partitions.ensure(connection, to[0])
     await _copy_rows(connection, live, "blocks", "number", cursor.number, to[0])
-    for table in await _fact_tables(connection, tables):
+    for table in fact_tables:
         await _copy_rows(connection, live, table, "block_number", cursor.number, to[0])
     for of_contract in derive:
         await of_contract(connection, cursor.number + 1, to[0])
@@ -111,17 +112,3 @@ async def _copy_rows(
         above,
         last,
     )
-
-
-async def _fact_tables(connection: Connection, tables: Sequence[str]) -> list[str]:
-    """The tables whose rows are logs; the others are derived from them."""
-    rows = await connection.fetch(
-        """
-        SELECT name
-          FROM unnest($1::text[]) AS name
-         WHERE EXISTS (SELECT FROM pg_attribute
-                        WHERE attrelid = to_regclass(name) AND attname = 'log_index')
-        """,
-        list(tables),
-    )
-    return [row["name"] for row in rows]

@@ -118,7 +118,7 @@ async def cancel(connection: Connection, rebuild_id: int) -> bool:
 
 
 async def cancel_for_contracts(connection: Connection) -> bool:
-    """End a rebuild that was ordered for other contracts than the index's, if it has not swapped."""
+    """End a rebuild that was ordered for other contracts than the index's, before the swap."""
     rebuild = await find_open(connection)
     if rebuild is None or rebuild.reason != "contracts":
         return False
