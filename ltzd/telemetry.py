@@ -306,6 +306,9 @@ INDEX_SWAP_SECONDS = _histogram(
 INDEX_STOPPED = _gauge(
     "ltzd_indexer_stopped", "1 while the index is stopped and waits for a person"
 )
+BACKGROUND_MIGRATIONS = _gauge(
+    "ltzd_background_migrations_pending", "Migrations of large tables that are not finished"
+)
 HEAD_TO_COMMIT_SECONDS = _histogram(
     "ltzd_indexer_head_to_commit_seconds",
     "From the node's report of a block to the commit of its facts",

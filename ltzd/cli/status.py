@@ -179,7 +179,21 @@ def _progress(facts: dict[str, Any]) -> Table:
         f"{relays['inFlight']} in flight",
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
+    for migration in facts.get("migrations", []):
+        table.add_row("migration", _migration(migration))
     return table
+
+
+def _migration(migration: dict[str, Any]) -> str:
+    """A background migration that is not finished."""
+    step, progress = migration["step"] or "waits for the indexer", migration["progress"]
+    part = "" if progress is None else f", {progress:.0%}"
+    error = "" if migration["error"] is None else f" (failed: {migration['error']})"
+    return f"{migration['name']}: {step}{part}{_since(migration['startedSeconds'])}{error}"
+
+
+def _since(seconds: float | None) -> str:
+    return "" if seconds is None else f", for {seconds:.0f} s"
 
 
 def _lag(seconds: float | None) -> str:

@@ -1,8 +1,8 @@
 """Follows one chain into the store: backfill, head, reorgs.
 
 One process holds the chain's lease. Blocks, facts, derived rows and the cursor commit together, so
-that after a kill the cursor matches the facts. A reorg is undone in one database transaction; then
-the new branch is followed like any other blocks.
+that after a kill the cursor matches the facts. A reorg is undone in the database transaction that
+writes the new branch, so that no reader sees a height or balance in between.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
+from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
 from ltzd.indexer.slices import slices
@@ -33,7 +34,7 @@ from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.indexer.reorgs import CursorVerdict
 from ltzd.store import wakeups
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.indexer.impossible import refused_as_impossible
@@ -77,10 +78,13 @@ class Follower:
         self._wakeups = wakeups
         self._policy = policy
         self._heads: HeadAnnouncements = NoAnnouncements()
-        self._branches = Branches(pool, policy, clock)
+        self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
         self._log_checks = LogChecks(policy.second_look_seconds, clock)
         self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
+        self._branch_reader = BranchReader(
+            contracts, policy, self._log_checks, self._log_witnesses, clock
+        )
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         self._epoch = 0
@@ -229,8 +233,7 @@ class Follower:
             if ruling is None:
                 return False
             if isinstance(ruling, Undo):
-                await self._undo(cursor, ruling.fork, look.head.number)
-                return True
+                return await self._switch_branch(cursor, ruling)
             if denies or ruling.node is not node:
                 node = ruling.node
                 look = await self._look(node, cursor)
@@ -281,7 +284,9 @@ class Follower:
         )
         if settled - first >= self._policy.head_blocks:
             last = min(settled, first + self._policy.range_blocks - 1)
-            return await read_range(node, self._contracts, first, last, self._log_witnesses)
+            return await read_range(
+                node, self._contracts, first, last, self._log_checks, self._log_witnesses
+            )
         if look.headers:
             logs = list(look.logs)
             return await head_range(
@@ -321,8 +326,42 @@ class Follower:
             self._misfits, self._misfits_since = 0, None
             node.report_contradiction(LINKS)
 
-    async def _commit(self, cursor: Cursor, block_range: BlockRange, head_number: int) -> Cursor:
-        """Returns the new cursor."""
+    async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
+        """Undoes the old branch and writes the new one in one database transaction.
+
+        Returns False if the new branch cannot be read as a whole yet.
+        """
+        try:
+            branch = await self._branch_reader.read(ruling, cursor)
+        except Broken as error:
+            self._doubt(ruling.node, error)
+        if branch is None:
+            return False
+        fork, head_number = ruling.fork, branch.head_number
+        if branch.blocks is None:
+            async with transaction(self._pool) as connection:
+                self._cursor = await self._undo(connection, cursor, fork, head_number)
+                await wakeups.notify(connection, BLOCKS)
+            self._wakeups.notify(BLOCKS)
+        else:
+            await self._commit(cursor, branch.blocks, head_number, fork)
+        self._has_doubted = False
+        self._branches.settle()
+        depth = cursor.number - fork[0]
+        telemetry.REORGS.inc()
+        telemetry.REORG_DEPTH.observe(depth)
+        log.warning("indexer.reorg", fork=fork[0], depth=depth, head=head_number)
+        self._expected = head_number
+        return True
+
+    async def _commit(
+        self,
+        cursor: Cursor,
+        block_range: BlockRange,
+        head_number: int,
+        fork: tuple[int, Hash32] | None = None,
+    ) -> Cursor:
+        """Returns the new cursor. With `fork` the blocks above it are undone first."""
         counts = block_range.fact_counts()
         unmatched_mints = 0
         with (
@@ -332,6 +371,8 @@ class Follower:
             else nullcontext(),
         ):
             async with transaction(self._pool) as connection:
+                if fork is not None:
+                    cursor = await self._undo(connection, cursor, fork, head_number)
                 await chains.move_cursor(
                     connection,
                     self._chain.chain_id,
@@ -365,22 +406,16 @@ class Follower:
             await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
         self._cursor = replace(cursor, final_number=min(final, cursor.number))
 
-    async def _undo(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
-        """Goes back to the fork in one database transaction."""
-        async with transaction(self._pool) as connection:
-            undos = [contract.undo for contract in self._contracts]
-            undone = await undo.undo_above(connection, fork[0], undos)
-            await chains.move_cursor(
-                connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
-            )
-            await wakeups.notify(connection, BLOCKS)
-        self._cursor = Cursor(*fork, min(cursor.final_number, fork[0]))
-        self._branches.settle()
-        self._wakeups.notify(BLOCKS)
-        depth = cursor.number - fork[0]
-        telemetry.REORGS.inc()
-        telemetry.REORG_DEPTH.observe(depth)
-        log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
+    async def _undo(
+        self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
+    ) -> Cursor:
+        """Goes back to the fork in the caller's database transaction; returns the cursor there."""
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
+        await chains.move_cursor(
+            connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
+        )
+        return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
         if self._policy.is_rebuild:

@@ -7,19 +7,30 @@ every answer of the node is empty, a second node must agree. Some chains leave a
 there a bloom proves nothing, and each block with transactions is asked for again.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+
+import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
+from ltzd.indexer.completeness.block_logs import fits_block, read_block_logs
+from ltzd.indexer.completeness.doubts import RangeDoubts, is_doubted
 from ltzd.indexer.contracts import IndexedContract, NodeLog
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
-from ltzd.values import Address, Hash32, address_of, hash_of
+from ltzd.values import Address, Hash32, address_of
+
+log = structlog.get_logger()
 
 LOGS = "logs"
 """The kind of a contradiction about a block's logs."""
+_BLOCKS_AT_ONCE = 8
+"""Doubted blocks whose receipts are asked for at the same time."""
+_HEADERS_PER_SLICE = 256
+"""Blooms that are tested before other tasks of this process run."""
 
 
 class LogChecks:
@@ -100,6 +111,68 @@ class LogChecks:
         telemetry.LOG_COMPLETENESS.labels(result).inc()
         return logs
 
+    async def check_range(
+        self,
+        node: Node,
+        headers: Sequence[Header],
+        logs_of: Mapping[Hash32, Sequence[NodeLog]],
+        contracts: Sequence[IndexedContract],
+    ) -> list[NodeLog] | None:
+        """The logs that a node's answer about settled blocks lacks, by the blooms of all blocks.
+
+        `headers` are those of every block of the range; `logs_of` holds the answer by block. The
+        receipts of a doubted block decide, proved by its hash. Returns None if the answer has a log
+        that the proof excludes: the caller reads the range again. Raises NodeUnavailable.
+        """
+        self.learn(headers, logs_of)
+        doubts = await self._doubts(headers, logs_of, contracts)
+        blocks = [*doubts.doubted, *(() if logs_of else doubts.probes())]
+        if not blocks:
+            return []
+        limit = asyncio.Semaphore(_BLOCKS_AT_ONCE)
+
+        async def check(header: Header) -> list[NodeLog] | None:
+            async with limit:
+                shown = await read_block_logs(node, header, contracts)
+            own = {entry["logIndex"] for entry in logs_of.get(header.hash, ())}
+            if shown.is_proved and not own <= {entry["logIndex"] for entry in shown.logs}:
+                return None
+            return [entry for entry in shown.logs if entry["logIndex"] not in own]
+
+        missing: list[NodeLog] = []
+        for block_logs in await asyncio.gather(*map(check, blocks)):
+            if block_logs is None:
+                node.report_contradiction(LOGS)
+                return None
+            telemetry.LOG_COMPLETENESS.labels("found" if block_logs else "empty").inc()
+            missing += block_logs
+        if missing:
+            log.warning(
+                "indexer.logs_omitted",
+                first=headers[0].number,
+                last=headers[-1].number,
+                logs=len(missing),
+            )
+            node.report_contradiction(LOGS)
+        return missing
+
+    async def _doubts(
+        self,
+        headers: Sequence[Header],
+        logs_of: Mapping[Hash32, Sequence[NodeLog]],
+        contracts: Sequence[IndexedContract],
+    ) -> RangeDoubts:
+        doubted, undecided = [], []
+        for position, header in enumerate(headers):
+            verdict = is_doubted(header, contracts, logs_of.get(header.hash, ()))
+            if verdict:
+                doubted.append(header)
+            elif verdict is None and not (self._fills_blooms and not any(header.bloom)):
+                undecided.append(header)
+            if position % _HEADERS_PER_SLICE == _HEADERS_PER_SLICE - 1:
+                await asyncio.sleep(0)
+        return RangeDoubts(doubted, undecided)
+
     async def _second_opinion(
         self, node: Node, header: Header, contracts: Sequence[Address]
     ) -> list[NodeLog] | None:
@@ -112,7 +185,7 @@ class LogChecks:
                 logs = await other.logs_of_block(header.hash, *contracts)
             except NodeUnavailable:
                 continue  # This node lacks the block, or does not answer.
-            return [entry for entry in logs if _belongs_to(entry, header)]
+            return [entry for entry in logs if fits_block(entry, header)]
         now = self._clock()
         if self._unconfirmed is None or self._unconfirmed[0] != header.hash:
             self._unconfirmed = (header.hash, now)
@@ -122,13 +195,3 @@ class LogChecks:
 def _without_logs(contracts: Sequence[Address], logs: Iterable[NodeLog]) -> list[Address]:
     answered = {address_of(entry["address"]) for entry in logs}
     return [contract for contract in contracts if contract not in answered]
-
-
-def _belongs_to(entry: NodeLog, header: Header) -> bool:
-    """Whether the log may be of this block: a node could answer with logs of another one."""
-    try:
-        values = [address_of(entry["address"]), *map(hash_of, entry["topics"])]
-        is_of_block = hash_of(entry["blockHash"]) == header.hash
-    except (KeyError, TypeError, ValueError, AttributeError):
-        return False
-    return is_of_block and (not any(header.bloom) or bloom.may_hold(header.bloom, *values))

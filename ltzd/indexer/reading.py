@@ -121,9 +121,14 @@ async def head_range(
 
 
 async def read_range(
-    node: Node, contracts: Contracts, first: int, last: int, witnesses: LogWitnesses
+    node: Node,
+    contracts: Contracts,
+    first: int,
+    last: int,
+    checks: LogChecks,
+    witnesses: LogWitnesses,
 ) -> BlockRange | None:
-    """Reads the final blocks first…last by one `eth_getLogs`.
+    """Reads the final blocks first…last by one `eth_getLogs`, checked by the blooms of all blocks.
 
     The range is as long as the node has taught, and ends earlier if the node refuses it as too
     large. Returns None if the node's answers do not fit each other. Raises NodeUnavailable.
@@ -134,14 +139,19 @@ async def read_range(
     confirmed = await _confirmed(node, contracts, first, header, logs, witnesses)
     if confirmed is None:
         return None
-    logs = confirmed
-    numbers = sorted({int(entry["blockNumber"], 16) for entry in logs} | {last})
-    headers = [header for header in await node.headers(numbers) if header is not None]
-    if [header.number for header in headers] != numbers:
+    chain = _linked(await node.headers(range(first, last + 1)), first)
+    if chain is None or len(chain) != last + 1 - first or chain[-1].hash != header.hash:
         return None
-    if not _group_by_block(logs).keys() <= {header.hash for header in headers}:
+    logs_by_block = _group_by_block(confirmed)
+    if not logs_by_block.keys() <= {header.hash for header in chain}:
         return None
-    return await _block_range(None, headers, logs, contracts)
+    missing = await checks.check_range(node, chain, logs_by_block, contracts)
+    if missing is None:
+        return None
+    logs = [*confirmed, *missing]
+    with_logs = _group_by_block(logs).keys()
+    kept = [header for header in chain if header.hash in with_logs or header.number == last]
+    return await _block_range(chain[0].parent_hash, kept, logs, contracts)
 
 
 async def _confirmed(

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
+from ltzd.store import background_migrations
+from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
 from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
@@ -97,6 +99,8 @@ class StatusFacts:
     leases: tuple[LeaseFacts, ...] = ()
     unserved: Mapping[str, int] = field(default_factory=dict)
     """How many wallets that are not retired no process serves, by kind."""
+    migrations: tuple[BackgroundMigration, ...] = ()
+    """Background migrations that are not finished."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -108,6 +112,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         events_last_minute=await _events_last_minute(connection),
         leases=await leases.list_all(connection),
         unserved=await wallet_work.count_unserved(connection),
+        migrations=await background_migrations.list_pending(connection),
     )
 
 

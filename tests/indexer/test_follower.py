@@ -28,7 +28,6 @@ from tests.support.chain.fake_node import (
     transfer_log,
 )
 from tests.support.rows.core import (
-    a_hash,
     a_lane,
     a_wallet,
     an_attempt,
@@ -413,27 +412,6 @@ async def test_otherwise_a_reorg_below_finality_stops_the_follower_and_changes_n
 
     assert await following.cursor() == before
     assert await following.balances() == {ANN: 10}
-
-
-async def test_a_node_that_shares_no_block_is_another_chain(
-    following: IndexedChain, node: FakeNode
-) -> None:
-    following = await following.another(CERTAIN)
-    node.mine(3)
-    await following.catch_up()
-    node.blocks = [
-        replace(
-            block,
-            hash=a_hash(f"other {block.number}"),
-            parent_hash=a_hash(f"other {block.number - 1}"),
-        )
-        for block in node.blocks
-    ]
-    for _ in range(2):
-        with pytest.raises(NodeUnavailable, match="says one node"):
-            await following.step()
-    with pytest.raises(Broken, match="another chain"):
-        await following.step()
 
 
 async def test_a_range_that_the_node_finds_too_large_is_halved(

@@ -16,6 +16,7 @@ from ltzd.store.indexer.fact_rows import TableCorrection
 from ltzd.store.indexer.mending import Mending
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
+from ltzd.values import Hash32
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS
 from tests.support.index_model.chain import REWARDS, ModelChain
 from tests.support.index_model.node import LogFaultsNode
@@ -84,10 +85,16 @@ class Recording(Follower):
 
     seen: Indexed
 
-    async def _commit(self, cursor: chains.Cursor, block_range: BlockRange, head: int) -> Any:
+    async def _commit(
+        self,
+        cursor: chains.Cursor,
+        block_range: BlockRange,
+        head_number: int,
+        fork: tuple[int, Hash32] | None = None,
+    ) -> Any:
         self.seen.facts += [fact for _, facts in block_range.facts for fact in facts]
         self.seen.blocks += block_range.blocks
-        return await super()._commit(cursor, block_range, head)
+        return await super()._commit(cursor, block_range, head_number, fork)
 
 
 @pytest.mark.parametrize("seed", range(6))

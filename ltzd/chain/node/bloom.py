@@ -40,3 +40,13 @@ def is_saturated(bloom: bytes) -> bool:
     one of eight topics, and nearly all in a block of four hundred.
     """
     return int.from_bytes(bloom, "big").bit_count() > _BITS // 2
+
+
+def chance(bloom: bytes, topics: int, *, is_known: bool) -> float:
+    """The probability that a contract and one of so many topics match the bloom by chance.
+
+    `is_known`: the contract is in the bloom for certain, so that only the topics match by chance.
+    """
+    match = (int.from_bytes(bloom, "big").bit_count() / _BITS) ** 3
+    any_topic = 1 - (1 - match) ** topics
+    return any_topic if is_known else match * any_topic

@@ -4,6 +4,7 @@ Every call raises NodeUnavailable if the node does not answer or answers malform
 are ints, hashes bytes, fees wei per gas.
 """
 
+import asyncio
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
 from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
+from ltzd.chain.proofs.receipts import are_receipts_of
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
@@ -175,6 +177,16 @@ class Node:
         )
         return _newest(head), _header(_checked(block))
 
+    async def is_syncing(self) -> bool:
+        """Whether the node says that it is still fetching the chain.
+
+        Returns False for a node that does not know `eth_syncing`. Raises NodeUnavailable.
+        """
+        try:
+            return bool(await self._rpc.call("eth_syncing"))
+        except RpcError:
+            return False
+
     async def head_and_next(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[Header, int | None, list[Header | None], list[dict[str, Any]]]:
@@ -271,6 +283,26 @@ class Node:
             return [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
+
+    async def proven_logs(
+        self, block_hash: Hash32, *contracts: Address
+    ) -> tuple[list[dict[str, Any]], bool]:
+        """As `logs_by_receipts`; also tells whether the block's hash proves that no log is missing.
+
+        Not proved are also the logs of a chain that encodes its headers or receipts in its own way.
+        """
+        try:
+            block, receipts = await asyncio.gather(
+                self._ask("eth_getBlockByHash", hex_of(block_hash), False),
+                self._receipts_of_block(block_hash),
+            )
+            if not isinstance(receipts, list):
+                raise TypeError("not a list")
+            logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+            kept = [log for log in logs if address_of(log["address"]) in contracts]
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NodeUnavailable("The node has no proper receipts of a block it named") from error
+        return kept, await are_receipts_of(block, receipts, block_hash)
 
     async def _receipts_of_block(self, block_hash: Hash32) -> Any:
         """Raises TypeError or KeyError if the node has no such block or answers malformed data."""

@@ -288,12 +288,26 @@ async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> N
     )
 
 
-async def newest_blocks(connection: Connection, below: int, limit: int) -> list[tuple[int, Hash32]]:
-    """Kept blocks at and below height `below`, newest first."""
+async def newest_blocks(
+    connection: Connection, below: int, limit: int, final_number: int | None = None
+) -> list[tuple[int, Hash32]]:
+    """Kept blocks at and below height `below`, newest first.
+
+    With `final_number` the last of them is the highest kept block that is final.
+    """
     rows = await connection.fetch(
-        "SELECT number, hash FROM blocks WHERE number <= $1 ORDER BY number DESC LIMIT $2",
+        """
+        SELECT number, hash
+          FROM blocks
+         WHERE number <= $1
+           AND number >= coalesce((SELECT number FROM blocks WHERE number <= $3
+                                    ORDER BY number DESC LIMIT 1), 0)
+         ORDER BY number DESC
+         LIMIT $2
+        """,
         below,
         limit,
+        final_number,
     )
     return [(row["number"], Hash32(row["hash"])) for row in rows]
 

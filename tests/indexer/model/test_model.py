@@ -74,10 +74,10 @@ async def test_the_comparison_finds_a_changed_row(pool: Pool, database_url: str)
         "facts": "DELETE FROM purchases",
         "stray": "UPDATE transfers SET block_hash = sha256(block_hash)",
     }
-    found: dict[str, Any] = {}
+    differing: dict[str, Any] = {}
     for name, sql in changes.items():
         async with session(pool) as connection, connection.transaction():
             await connection.execute(sql)
-        found = await differences(pool, chain.states)
-        assert name in found
-    assert set(found) >= set(changes)
+        differing = await differences(pool, chain.states)
+        assert name in differing
+    assert set(differing) >= set(changes)

@@ -242,6 +242,8 @@ class FakeNode(Rpc):
     """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
     is_blind_by_hash = False
     """True: answers by block hash are empty, too."""
+    is_syncing = False
+    """What the node says of itself."""
     simulates_gas = True
     """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
@@ -326,6 +328,7 @@ class FakeNode(Rpc):
     def _answered(self) -> dict[str, Callable[..., Any]]:
         return {
             "eth_chainId": self._chain_id,
+            "eth_syncing": lambda: self.is_syncing,
             "eth_getBlockByNumber": self._block_by_number,
             "eth_getBlockByHash": self._block_by_hash,
             "eth_getLogs": self._logs,

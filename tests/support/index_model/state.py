@@ -58,7 +58,7 @@ class ModelState:
     collections: dict[int, tuple[Address, int, bool, int]] = field(default_factory=dict)
     """Payout, price, whether it is active, and its number of tokens."""
     tokens: dict[int, tuple[Address, int | None]] = field(default_factory=dict)
-    """Holder, and charges left: None before the first redemption."""
+    """Holder, and the charges left, which are None before the first redemption."""
     claims: Counter[tuple[Address, int]] = field(default_factory=Counter)
     items: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Stock and sold."""

@@ -55,9 +55,11 @@ async def differences(pool: Pool, states: dict[Hash32, ModelState]) -> dict[str,
         "facts": dict(+state.facts),
         "stray": {},
     }
-    found = {**indexed, "stray": stray}
+    in_tables = {**indexed, "stray": stray}
     return {
-        name: (found[name], expected[name]) for name in expected if found[name] != expected[name]
+        name: (in_tables[name], expected[name])
+        for name in expected
+        if in_tables[name] != expected[name]
     }
 
 

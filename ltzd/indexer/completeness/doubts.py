@@ -1,0 +1,58 @@
+"""Finds the blocks of a range whose bloom tells of logs that an answer lacks.
+
+A bloom matches by chance, too, the more of its bits are set. A match counts as a doubt while chance
+explains it in one block of a hundred at most; on a busy chain no bloom is as empty as that, and the
+totals and the audit find what is missing there.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ltzd.chain.node import bloom
+from ltzd.chain.node.node import Header
+from ltzd.indexer.contracts import IndexedContract, NodeLog
+from ltzd.values import Address, address_of
+
+MOST_CHANCE = 0.01
+_PROBES = 3
+"""Blocks that are asked about if a whole range seems to have no logs, and no bloom proves it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeDoubts:
+    """`doubted` blocks lack a log for all that their bloom tells; `open` blocks may lack one."""
+
+    doubted: Sequence[Header]
+    open: Sequence[Header]
+
+    def probes(self) -> Sequence[Header]:
+        """A few of the open blocks, spread over the range."""
+        step = max(1, len(self.open) // _PROBES)
+        return self.open[::step][:_PROBES]
+
+
+def is_doubted(
+    header: Header, contracts: Sequence[IndexedContract], logs: Iterable[NodeLog]
+) -> bool | None:
+    """Whether the bloom tells of a log that is not among a block's `logs`.
+
+    Returns None if a log may be missing, but chance explains the bloom as well. A bloom without any
+    bit says nothing in a block without logs that has transactions: some chains fill no blooms.
+    """
+    answered: dict[Address, set[str]] = {}
+    for entry in logs:
+        topics = answered.setdefault(address_of(entry["address"]), set())
+        topics.update(topic.lower() for topic in entry["topics"][:1])
+    if not any(header.bloom):
+        return None if not answered and header.transactions != 0 else False
+    explained = set().union(*answered.values())
+    is_open = False
+    for contract in contracts:
+        missing = [topic for topic in contract.topics if f"0x{topic.hex()}" not in explained]
+        if not missing or not bloom.may_hold_any(header.bloom, contract.address, missing):
+            continue
+        is_known = contract.address in answered
+        if bloom.chance(header.bloom, len(missing), is_known=is_known) <= MOST_CHANCE:
+            return True
+        is_open = True
+    return None if is_open else False
