@@ -33,7 +33,7 @@ from ltzd.errors import Broken, DatabaseUnavailable, LaneLost, Unavailable
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower
 from ltzd.rules.indexer.rebuilds import may_swap
-from ltzd.store import database
+from ltzd.store import background_migrations, database
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
@@ -44,6 +44,9 @@ from ltzd.store.operator.leases import Leases, rebuild_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 
 log = structlog.get_logger()
+
+_WAITS_FOR_MIGRATIONS = "The rebuild begins once the background migrations are finished"
+"""A fresh table has the layout of its live one, which must not change before the swap."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +167,11 @@ class Rebuilder:
         return rebuild.revision == revision and rebuild.contracts == self._addresses
 
     async def _create(self, rebuild: Rebuild) -> None:
+        async with session(self._pool) as connection:
+            if await background_migrations.list_pending(connection):
+                await orders.note_error(connection, rebuild.id, _WAITS_FOR_MIGRATIONS)
+                await asyncio.sleep(self._policy.retry_seconds)
+                return
         async with transaction(self._pool) as connection:
             if not await orders.is_still(connection, rebuild):
                 return

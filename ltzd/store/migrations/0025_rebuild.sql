@@ -1,6 +1,6 @@
 -- A rebuild of the index: fresh tables are filled in a schema of their own and swapped with the live ones.
-CREATE SCHEMA ltzd_rebuild;   -- the fresh tables
-CREATE SCHEMA ltzd_replaced;  -- the old tables after the swap, until they are dropped
+CREATE SCHEMA IF NOT EXISTS ltzd_rebuild;   -- the fresh tables
+CREATE SCHEMA IF NOT EXISTS ltzd_replaced;  -- the old tables after the swap, until they are dropped
 
 CREATE TABLE rebuilds (
   id                bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -21,6 +21,7 @@ CREATE TABLE rebuilds (
 -- One at a time.
 CREATE UNIQUE INDEX rebuilds_open ON rebuilds ((true)) WHERE ended_at IS NULL;
 
--- The cursor of the fresh tables. It exists also between two rebuilds, so that a process that was frozen while it
--- filled fresh tables finds no row here, and never that of the live index.
+-- The cursor of the fresh tables. The table exists also between two rebuilds, so that a process that was frozen while
+-- it filled fresh tables finds no row here, and never that of the live index.
+DROP TABLE IF EXISTS ltzd_rebuild.chains;
 CREATE TABLE ltzd_rebuild.chains (LIKE chains INCLUDING ALL);

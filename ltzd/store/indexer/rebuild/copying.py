@@ -1,7 +1,7 @@
 """Begins fresh tables, and copies the facts that a rebuild keeps into them.
 
-`copy_next` runs on a connection whose search path begins with the fresh tables. It copies facts,
-not what is derived from them: that is derived again.
+`copy_next` runs on a connection whose search path begins with the fresh tables. The
+facts are copied; what is derived from them is derived again.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

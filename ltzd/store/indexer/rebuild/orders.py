@@ -26,7 +26,7 @@ State = Literal["ordered", "copying", "filling", "swapped", "done", "cancelled"]
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
-    """`contracts` are those whose facts the fresh tables hold; None until the rebuild begins.
+    """`contracts` are those whose facts the fresh tables hold, or None until the rebuild begins.
 
     - Facts below `from_block` are kept.
     - `revision` is the schema's revision when the fresh tables were created.
