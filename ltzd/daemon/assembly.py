@@ -64,6 +64,7 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
+from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
@@ -160,11 +161,13 @@ async def open_daemon(
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         context = _relay_context(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        direct_lanes = DirectLanes()
         relayer = Relayer(
             context,
             users,
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
+            direct_lanes,
         )
         fleet = await build_fleet(
             settings,
@@ -176,6 +179,7 @@ async def open_daemon(
                 wakeups,
                 # The users that this process is meeting are rewards on their way to a mint lane.
                 InProcessHooks(hashes.deliver, lambda: identity.under_way),
+                direct_lanes,
                 is_dev=is_dev,
             ),
             stack,

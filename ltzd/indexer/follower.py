@@ -16,7 +16,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import Broken, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -27,6 +27,8 @@ from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
+from ltzd.indexer.repair import IndexRepair
+from ltzd.indexer.self_repair import SelfRepair
 from ltzd.indexer.slices import slices
 from ltzd.indexer.stopping import IndexStop, reason_of
 from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
@@ -87,6 +89,8 @@ class Follower:
         )
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
+        repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -143,7 +147,11 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index. Raises LaneLost, DatabaseUnavailable."""
+        """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+            self._node.pinned(), self._epoch, error
+        ):
+            return
         cursor = await self._read_cursor()
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
@@ -410,11 +418,12 @@ class Follower:
         self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
     ) -> Cursor:
         """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
+        # First the cursor: its row is the lock of everything that is derived from facts.
         await chains.move_cursor(
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:

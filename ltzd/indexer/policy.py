@@ -50,6 +50,8 @@ class IndexerPolicy:
     is_rebuild: bool = False
     """Whether fresh tables are filled (`indexer/rebuild`): the gauges stay those of the live
     index."""
+    search_seconds: float = 600.0
+    """The longest search for the cause of an impossible fact."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
 

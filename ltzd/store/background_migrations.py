@@ -20,7 +20,7 @@ import structlog
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.database import Connection
-from ltzd.store.migrations import partitioning
+from ltzd.store.migrations import empty_balances, partitioning
 
 log = structlog.get_logger()
 
@@ -47,6 +47,7 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step("checks the heights of its rows", partitioning.bound),
         Step("becomes the first partition", partitioning.swap),
     ),
+    "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
 """By the first word of a migration's name. The table's name is the steps' argument."""
 

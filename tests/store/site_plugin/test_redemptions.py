@@ -579,7 +579,7 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
     await failed(pool, redemption)
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
-        key = (redemption.wallet, redemption.idempotency_key, None)
+        key = (redemption.wallet, redemption.idempotency_key)
         (usage,) = await relays.read_usage(connection, [key])
     assert usage.earlier is not None
     assert usage.earlier.fingerprint == redemption.fingerprint
