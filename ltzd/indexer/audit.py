@@ -69,6 +69,7 @@ class Audit:
 
     async def run(self, epoch: int) -> None:
         """Audits until the term is over, or until cancelled. Begins after a pause."""
+        self._agreed_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
         has_worked = False
         while True:
             if not has_worked:
@@ -180,8 +181,9 @@ class Audit:
             differing = await self._search(epoch, node, check)
         telemetry.TOTALS_DIFFER.set(len(differing))
         self._unexplained |= differing
-        if not differing:
-            self._agreed_number = max(self._agreed_number, state.cursor_number)
+        # A reorg may replace blocks above the final one before the next comparison.
+        agreed = state.final_number if not differing else self._agreed_number
+        self._agreed_number = min(agreed, state.final_number)
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
         """The totals that differ at two looks, the second one at another node where there is one.
