@@ -3,7 +3,7 @@
 Another node than the one in use is asked where there is one. A single node's word is compared with
 its receipts, block by block, wherever the bloom does not exclude a log. Now and then the contracts'
 own totals are compared with the tables; if they differ, blocks are compared from the newest one
-down until the totals agree. What differs is mended (`indexer/repair.py`).
+down until the totals agree. Facts that differ are mended (`indexer/repair.py`).
 
 The audit waits while blocks are backfilled, and takes a small part of a node's time.
 """
@@ -38,8 +38,7 @@ _UNDECIDED_LOOKS = 3
 class Audit:
     """The audit of one chain's index, during the term of the indexer's lease.
 
-    Remembers from block to block up to where the totals agreed, and which differences of totals no
-    block explains.
+    Remembers up to where the totals agreed, and which differences of totals no block explains.
     """
 
     def __init__(
@@ -61,15 +60,15 @@ class Audit:
         self._clock = clock
         self._compared_at: float | None = None
         """When the totals were last compared."""
-        self._agreed_number = 0
-        """The height at which the totals agreed last."""
+        self._searched_number = 0
+        """Up to here the totals agreed, or all blocks were compared in vain."""
         self._unexplained: frozenset[TotalDifference] = frozenset()
         """Totals that differ although all blocks were compared."""
         self._undecided_looks = 0
 
     async def run(self, epoch: int) -> None:
         """Audits until the term is over, or until cancelled. Begins after a pause."""
-        self._agreed_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
+        self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
         has_worked = False
         while True:
             if not has_worked:
@@ -143,17 +142,22 @@ class Audit:
 
     async def _compare_blocks(
         self, epoch: int, node: Node, first: int, last: int, *, records: bool
-    ) -> None:
-        """Compares the receipts of all blocks that may hold logs."""
+    ) -> bool:
+        """Compares the receipts of all blocks that may hold logs; returns whether any differed."""
+        has_found = False
         numbers = await blocks_that_may_hold(node, self._contracts, first, last)
         for start in range(0, len(numbers), _BLOCKS_AT_ONCE):
             begun = self._clock()
             part = numbers[start : start + _BLOCKS_AT_ONCE]
             check = await self._repair.check_blocks(node, part, part[0], part[-1])
-            await self._is_settled(epoch, check)
+            has_found |= bool(check.differences)
+            while not await self._is_settled(epoch, check):
+                await asyncio.sleep(self._policy.second_look_seconds)
+                check = await self._repair.check_blocks(node, part, part[0], part[-1])
             if records:
                 await self._record(epoch, part[-1])
             await self._rest(begun)
+        return has_found
 
     async def _record(self, epoch: int, number: int) -> None:
         async with session(self._pool) as connection:
@@ -182,8 +186,7 @@ class Audit:
         telemetry.TOTALS_DIFFER.set(len(differing))
         self._unexplained |= differing
         # A reorg may replace blocks above the final one before the next comparison.
-        agreed = state.final_number if not differing else self._agreed_number
-        self._agreed_number = min(agreed, state.final_number)
+        self._searched_number = state.final_number
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
         """The totals that differ at two looks, the second one at another node where there is one.
@@ -220,11 +223,10 @@ class Audit:
         """
         last = check.cursor.number
         differing = frozenset(check.differences or ())
-        while last > self._agreed_number:
+        while last > self._searched_number:
             begun = self._clock()
-            first = max(self._agreed_number + 1, last - self._policy.range_blocks + 1)
-            mended = await self._search_range(epoch, node, first, last)
-            if mended:
+            first = max(self._searched_number + 1, last - self._policy.range_blocks + 1)
+            if await self._search_range(epoch, node, first, last):
                 again = await self._differing_totals(node)
                 if again is not None:
                     differing = frozenset(again.differences or ())
@@ -240,14 +242,9 @@ class Audit:
         has_found = False
         while first <= last:
             check = await self._repair.check(node, first, last)
-            await self._repair.mend(check, epoch)
             has_found |= bool(check.differences)
-            numbers = await blocks_that_may_hold(node, self._contracts, first, check.last)
-            for start in range(0, len(numbers), _BLOCKS_AT_ONCE):
-                part = numbers[start : start + _BLOCKS_AT_ONCE]
-                blocks = await self._repair.check_blocks(node, part, part[0], part[-1])
-                await self._repair.mend(blocks, epoch)
-                has_found |= bool(blocks.differences)
+            await self._repair.mend(check, epoch)
+            has_found |= await self._compare_blocks(epoch, node, first, check.last, records=False)
             first = check.last + 1
         return has_found
 
