@@ -43,7 +43,7 @@ class Step:
 
 STEPS: Mapping[str, Sequence[Step]] = {
     "partition": (
-        Step("builds the index of its new primary key", partitioning.build_key),
+        Step("builds its indexes", partitioning.build_indexes),
         Step("checks the heights of its rows", partitioning.bound),
         Step("becomes the first partition", partitioning.swap),
     ),

@@ -182,14 +182,14 @@ async def test_the_layout_is_that_of_a_new_database(url: str, databases: Databas
 async def test_each_step_may_be_repeated_and_a_block_beyond_the_bound_lifts_it(
     connection: Connection, name: str
 ) -> None:
-    build_key, bound, swap = (step.run for step in STEPS["partition"])
+    build, bound, swap = (step.run for step in STEPS["partition"])
     await connection.execute(f"CREATE UNIQUE INDEX {name}_by_height ON {name} ({TABLES[name].key})")
     await connection.execute(
         "UPDATE pg_index SET indisvalid = false WHERE indexrelid = $1::text::regclass",
         f"{name}_by_height",
     )
-    await build_key(connection, name)
-    await build_key(connection, name)
+    await build(connection, name)
+    await build(connection, name)
     await bound(connection, name)
     await partitioning.lift_reached_bounds(connection, HEAD + 2**24)
     with pytest.raises(AssertionError):
@@ -197,7 +197,7 @@ async def test_each_step_may_be_repeated_and_a_block_beyond_the_bound_lifts_it(
     await bound(connection, name)
     await bound(connection, name)
     await swap(connection, name)
-    for step in (build_key, bound, swap):
+    for step in (build, bound, swap):
         await step(connection, name)
 
     (part,) = await connection.fetch(
