@@ -188,14 +188,24 @@ def chain(
 
 
 @app.command()
-def migrate(config: Config) -> None:
+def migrate(
+    config: Config,
+    complete: Annotated[
+        bool,
+        typer.Option(help="Also convert large tables now, which a running indexer does otherwise."),
+    ] = False,
+) -> None:
     """Upgrade the database schema to this version."""
     import asyncio
 
     from ltzd.daemon.settings.settings import read_settings
     from ltzd.store import database
+    from ltzd.store.background_migrations import BackgroundMigrations
 
-    asyncio.run(database.migrate(read_settings(config).database_url.get_secret_value()))
+    url = read_settings(config).database_url.get_secret_value()
+    asyncio.run(database.migrate(url))
+    if complete:
+        asyncio.run(BackgroundMigrations(url, lambda: True).run())
 
 
 @app.command()

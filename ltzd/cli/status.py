@@ -163,7 +163,7 @@ def _progress(facts: dict[str, Any]) -> Table:
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
             f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), "
-            f"final {chain['final']}{_finality(chain)}",
+            f"final {chain['final']}{_finality(chain)}{_audited(chain)}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -179,7 +179,21 @@ def _progress(facts: dict[str, Any]) -> Table:
         f"{relays['inFlight']} in flight",
     )
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
+    for migration in facts.get("migrations", []):
+        table.add_row("migration", _migration(migration))
     return table
+
+
+def _migration(migration: dict[str, Any]) -> str:
+    """A background migration that is not finished."""
+    step, progress = migration["step"] or "waits for the indexer", migration["progress"]
+    part = "" if progress is None else f", {progress:.0%}"
+    error = "" if migration["error"] is None else f" (failed: {migration['error']})"
+    return f"{migration['name']}: {step}{part}{_since(migration['startedSeconds'])}{error}"
+
+
+def _since(seconds: float | None) -> str:
+    return "" if seconds is None else f", for {seconds:.0f} s"
 
 
 def _lag(seconds: float | None) -> str:
@@ -192,6 +206,12 @@ def _finality(chain: dict[str, Any]) -> str:
     """How far the newest final block is below the head, where the block time is known."""
     lag = _lag(chain.get("finalLagSeconds"))
     return f" ({chain['head'] - chain['final']} below the head{lag})" if lag else ""
+
+
+def _audited(chain: dict[str, Any]) -> str:
+    """How far the index was read a second time; a server of an older version tells nothing."""
+    audited = chain.get("audited")
+    return "" if audited is None else f", audited to {audited}"
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:

@@ -28,7 +28,9 @@ from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
+from ltzd.indexer.follower import Follower
 from ltzd.rules.relayer import gas_budgets
+from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import session
 from ltzd.store.relayer import gas_budgets as gas_spending
 from ltzd.store.wakeups import BRANDS
@@ -179,6 +181,9 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops.append(daemon.fleet.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
+        loops.append(_migrations(daemon.settings, daemon.follower).run())
+    if daemon.rebuilder is not None:
+        loops.append(daemon.rebuilder.run())
     if daemon.sender is not None:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:
@@ -188,6 +193,11 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     if daemon.redemption_recheck is not None:
         loops.append(daemon.redemption_recheck.run())
     return loops
+
+
+def _migrations(settings: Settings, follower: Follower) -> BackgroundMigrations:
+    url = settings.database_url.get_secret_value()
+    return BackgroundMigrations(url, lambda: follower.is_serving)
 
 
 def _servers(

@@ -1,12 +1,14 @@
 """Asks the nodes whether the indexed blocks are still canonical, once a node does not show them.
 
 Nothing is written here: `Branches.rule` says whether to go on, with which node, or to undo blocks
-down to which fork. The weighing of the answers is in `rules/indexer/disputes`.
+down to which fork. The weighing of the answers is in `rules/indexer/disputes`. A deep reorg is told
+from a node that was wiped, is syncing, or follows another chain by `rules/indexer/reorgs`.
 """
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import structlog
 
@@ -18,7 +20,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.stopping import REBUILD
 from ltzd.rules.indexer import disputes
 from ltzd.rules.indexer.disputes import Decision, Dispute, DisputeVerdict, Opinion
-from ltzd.rules.indexer.reorgs import fork_point
+from ltzd.rules.indexer.reorgs import NoForkReason, fork_point, no_fork_reason
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
@@ -40,7 +42,7 @@ class Fork:
     """Where a node's chain leaves the indexed one.
 
     - `common` is the highest indexed block that the node shows; None if it shows none of those that
-      were compared.
+      were compared, which reach down to the final block, or to the first kept one on dev chains.
     - `lowest_missing` is the lowest compared block that the node does not show; None if it shows
       all.
     - `shows_others` tells whether the node has other blocks at those heights. If not, it has lost
@@ -61,9 +63,10 @@ class GoOn:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """The blocks above `fork` are gone."""
+    """The blocks above `fork` are gone; `node` shows the branch that replaces them."""
 
     fork: tuple[int, Hash32]
+    node: Node
 
 
 Ruling = GoOn | Undo | None
@@ -73,8 +76,11 @@ Ruling = GoOn | Undo | None
 class Branches:
     """Remembers an open dispute between two looks, with the nodes that take part in it."""
 
-    def __init__(self, pool: Pool, policy: IndexerPolicy, clock: Clock) -> None:
+    def __init__(
+        self, pool: Pool, genesis_hash: Hash32, policy: IndexerPolicy, clock: Clock
+    ) -> None:
         self._pool = pool
+        self._genesis_hash = genesis_hash
         self._policy = policy
         self._clock = clock
         self._dispute: Dispute | None = None
@@ -85,6 +91,8 @@ class Branches:
         self._deep_since: float | None = None
         self._deep_looks = 0
         self._unlinked = 0
+        self._undos = 0
+        """How often this dispute was decided against the indexed block."""
 
     @property
     def is_disputed(self) -> bool:
@@ -94,14 +102,14 @@ class Branches:
         """Forgets the dispute: no node contradicts the indexed blocks any more."""
         if self._is_tied:
             log.warning("indexer.nodes_agree_again")
-        self._dispute, self._witnesses, self._is_tied = None, [], False
+        self._dispute, self._witnesses, self._is_tied, self._undos = None, [], False, 0
         telemetry.BRANCHES_TIED.set(0)
 
     async def rule(self, node: Node, cursor: Cursor) -> Ruling:
         """Asks all nodes, and decides whether the indexed blocks hold.
 
         `node` is the node in use. Raises NodeUnavailable, and IndexStopped if the final blocks are
-        gone.
+        gone. The dispute stays open after an `Undo` until `settle` is called.
         """
         opened = self._dispute
         if opened is None:
@@ -143,9 +151,10 @@ class Branches:
         try:
             async with asyncio.timeout(self._policy.opinion_seconds):
                 head, block = await node.head_and_block(number)
+                is_syncing = block is None and await node.is_syncing()
         except (NodeUnavailable, TimeoutError):
             return None
-        return Opinion(head.number, block.hash if block else None)
+        return Opinion(head.number, block.hash if block else None, is_syncing)
 
     def _after_holding(self, opinions: Sequence[Opinion | None], dispute: Dispute) -> Node:
         """A node that shows the indexed block; tells of nodes that keep contradicting it."""
@@ -184,38 +193,53 @@ class Branches:
     async def _undo(
         self, cursor: Cursor, opinions: Sequence[Opinion | None], decision: Decision
     ) -> Ruling:
-        node = next(
+        """The ruling against the indexed block, by a node that shows the winning branch.
+
+        Of several such nodes each call uses the next one: the node before may fail to show the
+        branch's logs.
+        """
+        nodes = [
             node
             for node, answer in zip(self._witnesses, opinions, strict=True)
-            if answer is not None and answer.block_hash == decision.winner
-        )
+            if answer is not None and answer.shows(decision.winner)
+        ]
+        node = nodes[self._undos % len(nodes)]
+        self._undos += 1
         fork = await self._fork_of(node, cursor)
         if fork.lowest_missing is None:
             self.settle()
             return GoOn(node)
-        is_deep = fork.common is None or fork.common[0] < cursor.final_number
-        if is_deep and (fork.common is None or not self._policy.follows_deep_reorgs):
-            self._refuse(fork, cursor, decision)
+        if fork.common is None:
+            await self._refuse(node, fork, cursor, decision)
         self._deep_since = None
-        assert fork.common is not None
-        return Undo(fork.common)
+        return Undo(fork.common, node)
 
-    def _refuse(self, fork: Fork, cursor: Cursor, decision: Decision) -> None:
+    async def _refuse(self, node: Node, fork: Fork, cursor: Cursor, decision: Decision) -> NoReturn:
         """Raises IndexStopped if two nodes deny the final blocks, or one node for a long time.
 
-        Raises NodeUnavailable until then, and for a node that is syncing.
+        Raises NodeUnavailable until then, and for a node that was wiped, is syncing, or follows
+        another chain.
         """
+        genesis = await node.block(0)
+        match no_fork_reason(
+            self._genesis_hash, genesis.hash if genesis else None, shows_others=fork.shows_others
+        ):
+            case NoForkReason.OTHER_CHAIN:
+                shown = hex_of(genesis.hash) if genesis else "unknown"
+                raise NodeUnavailable(
+                    f"The node follows another chain: its genesis is {shown}, expected "
+                    f"{hex_of(self._genesis_hash)}"
+                )
+            case NoForkReason.BEHIND:
+                raise NodeUnavailable(
+                    f"The node is behind the final block {cursor.final_number}: it is syncing",
+                    kind="behind",
+                )
         text = (
             "The node shares no block with the database: it follows another chain"
-            if fork.common is None and self._policy.follows_deep_reorgs
-            else f"The chain was reorganised below the final block {cursor.final_number}: the "
-            "node follows another chain"
+            if self._policy.follows_deep_reorgs
+            else f"The chain was reorganised below the final block {cursor.final_number}"
         )
-        if not fork.shows_others:
-            raise NodeUnavailable(
-                f"The node is behind the final block {cursor.final_number}: it is syncing",
-                kind="behind",
-            )
         now = self._clock()
         if self._deep_since is None:
             self._deep_since, self._deep_looks = now, 0
@@ -232,15 +256,16 @@ class Branches:
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:
         """Compares the node's blocks with the indexed ones, newest first, a batch at a time.
 
-        The search ends below the final block, unless reorgs there are followed.
+        The search ends at the final block, unless reorgs below it are followed.
         """
         below = cursor.number
+        final_number = None if self._policy.follows_deep_reorgs else cursor.final_number
         lowest_missing: tuple[int, Hash32] | None = None
         shows_others = False
         while True:
             async with session(self._pool) as connection:
                 indexed = await chains.newest_blocks(
-                    connection, below, self._policy.fork_search_blocks
+                    connection, below, self._policy.fork_search_blocks, final_number
                 )
             if not indexed:
                 return Fork(None, lowest_missing, shows_others)
@@ -252,8 +277,7 @@ class Branches:
             )
             if missing:
                 lowest_missing = missing[-1]
-            is_deep = indexed[-1][0] < cursor.final_number and not self._policy.follows_deep_reorgs
-            if fork is not None or is_deep:
+            if fork is not None:
                 return Fork(fork, lowest_missing, shows_others)
             below = indexed[-1][0] - 1
 

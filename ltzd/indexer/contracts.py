@@ -10,8 +10,13 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
+<<<<<<< HEAD
 from ltzd.chain.contracts.ltz_transfers import transfer_texts
 from ltzd.chain.node.log_entries import LogEntry
+=======
+from ltzd.indexer.completeness import totals
+from ltzd.indexer.completeness.totals import ReadTotals
+>>>>>>> main
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.store.database import Connection
@@ -78,8 +83,13 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
+<<<<<<< HEAD
     - `bulk` is for the contract's most frequent logs, where many blocks are read at once.
+=======
+    - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
+>>>>>>> main
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
+    - `totals` reads from the tables what the contract itself can tell in one call.
     """
 
     address: Address
@@ -90,7 +100,12 @@ class IndexedContract:
     tables: Sequence[str]
     mend: Mend
     fact_tables: Sequence[FactTable]
+<<<<<<< HEAD
     bulk: BulkFacts | None = None
+=======
+    derive: Callable[[Connection, int, int], Awaitable[None]]
+    totals: ReadTotals = totals.no_totals
+>>>>>>> main
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -109,7 +124,12 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.TABLES,
             mint_facts.mend,
             mint_facts.FACT_TABLES,
+<<<<<<< HEAD
             LTZ_TRANSFERS,
+=======
+            mint_facts.derive,
+            totals.of_ltz,
+>>>>>>> main
         ),
         IndexedContract(
             at["perk_nft"],
@@ -120,6 +140,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.TABLES,
             perk_facts.mend,
             perk_facts.FACT_TABLES,
+            perk_facts.derive,
+            totals.of_perk_nft,
         ),
         IndexedContract(
             at["points_sale"],
@@ -130,6 +152,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.TABLES,
             sale_facts.mend,
             sale_facts.FACT_TABLES,
+            sale_facts.derive,
+            totals.of_points_sale,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -140,5 +164,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.TABLES,
             escrow_facts.mend,
             escrow_facts.FACT_TABLES,
+            escrow_facts.derive,
+            totals.of_business_escrow,
         ),
     )

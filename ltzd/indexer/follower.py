@@ -1,8 +1,8 @@
 """Follows one chain into the store: backfill, head, reorgs.
 
 One process holds the chain's lease. Blocks, facts, derived rows and the cursor commit together, so
-that after a kill the cursor matches the facts. A reorg is undone in one database transaction; then
-the new branch is followed like any other blocks.
+that after a kill the cursor matches the facts. A reorg is undone in the database transaction that
+writes the new branch, so that no reader sees a height or balance in between.
 """
 
 import asyncio
@@ -16,9 +16,13 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
+<<<<<<< HEAD
 from ltzd.errors import Broken, NodeUnavailable, Unavailable
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
+=======
+from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+>>>>>>> main
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import FactBatch, IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -26,8 +30,15 @@ from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
+from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
+<<<<<<< HEAD
 from ltzd.indexer.reading import BlockRange, head_range, read_head
+=======
+from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
+from ltzd.indexer.repair import IndexRepair
+from ltzd.indexer.self_repair import SelfRepair
+>>>>>>> main
 from ltzd.indexer.slices import slices
 from ltzd.indexer.stopping import IndexStop, reason_of
 from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
@@ -35,10 +46,11 @@ from ltzd.rules.indexer.contract_facts import TokenTransferred
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.rules.indexer.reorgs import CursorVerdict
 from ltzd.store import wakeups
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.indexer.impossible import refused_as_impossible
+from ltzd.store.indexer.rebuild import orders
 from ltzd.store.operator.leases import Leases, indexer_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Address, Hash32
@@ -48,6 +60,9 @@ log = structlog.get_logger()
 _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _DETOUR_MISFITS = 2
+_OTHER_CONTRACTS = (
+    "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
+)
 _LEAST_MISFITS = 5
 """Answers in a row that do not fit each other, before their node is reported."""
 
@@ -75,14 +90,22 @@ class Follower:
         self._wakeups = wakeups
         self._policy = policy
         self._heads: HeadAnnouncements = NoAnnouncements()
-        self._branches = Branches(pool, policy, clock)
+        self._branches = Branches(pool, chain.genesis_hash, policy, clock)
         self._finality = FinalityTracker(pool, policy, clock)
         self._log_checks = LogChecks(policy.second_look_seconds, clock)
         self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
+<<<<<<< HEAD
         reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
         self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
+=======
+        self._branch_reader = BranchReader(
+            contracts, policy, self._log_checks, self._log_witnesses, clock
+        )
+>>>>>>> main
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
+        repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -114,7 +137,7 @@ class Follower:
         while True:
             try:
                 async with self._leases.hold(indexer_lease(self._chain.chain_id)):
-                    await self._serve()
+                    await self.serve()
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
@@ -122,7 +145,11 @@ class Follower:
                 await self._backfill.forget()
             await asyncio.sleep(self._policy.term_pause_seconds)
 
-    async def _serve(self) -> None:
+    async def serve(self) -> None:
+        """Follows the chain for one term, under a lease that the caller holds.
+
+        Raises LaneLost, NodeUnavailable and DatabaseUnavailable, which end the term.
+        """
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
@@ -136,7 +163,11 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index. Raises LaneLost, DatabaseUnavailable."""
+        """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+            self._node.pinned(), self._epoch, error
+        ):
+            return
         cursor = await self._read_cursor()
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
@@ -164,24 +195,24 @@ class Follower:
     async def begin_term(self) -> None:
         """Begins a term by raising the epoch, which fences off the holders of earlier terms.
 
-        Rebuilds the index from its first block if any block was indexed without all of the
-        contracts. A stopped index stays stopped.
+        If any block was indexed without all of the contracts, the index stands still, and a rebuild
+        is ordered instead. A stopped index stays stopped.
         """
         self._cursor = None
         chain_id = self._chain.chain_id
         addresses = [contract.address for contract in self._contracts]
         async with transaction(self._pool) as connection:
             follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
-            self._epoch = await chains.begin_term(connection, chain_id)
-            await chains.record_contracts(connection, chain_id, addresses)
-            cursor = await chains.cursor(connection, chain_id)
-            base = None if follows_all else await chains.rewind(connection, chain_id)
-            if base is not None:
-                log.warning("indexer.reads_again", from_block=base, blocks=cursor.number - base)
-                tables = [table for contract in self._contracts for table in contract.tables]
-                await undo.delete_all(connection, cursor.final_number, tables)
-            if not follows_all:
-                await chains.resume(connection, chain_id)
+            if follows_all or await chains.has_no_blocks(connection, chain_id):
+                self._epoch = await chains.begin_term(connection, chain_id)
+                await chains.record_contracts(connection, chain_id, addresses)
+                if not self._policy.is_rebuild and await orders.cancel_for_contracts(connection):
+                    await chains.resume(connection, chain_id)
+            else:
+                # The epoch stays, so that an index whose contracts are named again is whole.
+                self._epoch = await chains.epoch(connection, chain_id)
+                await orders.order_for_contracts(connection, addresses)
+                await chains.stop(connection, chain_id, self._epoch, _OTHER_CONTRACTS)
         await self._stop.read()
 
     async def step(self) -> bool:
@@ -226,8 +257,7 @@ class Follower:
             if ruling is None:
                 return False
             if isinstance(ruling, Undo):
-                await self._undo(cursor, ruling.fork, look.head.number)
-                return True
+                return await self._switch_branch(cursor, ruling)
             if denies or ruling.node is not node:
                 node = ruling.node
                 look = await self._look(node, cursor)
@@ -331,8 +361,42 @@ class Follower:
             self._misfits, self._misfits_since = 0, None
             node.report_contradiction(LINKS)
 
-    async def _commit(self, cursor: Cursor, block_range: BlockRange, head_number: int) -> Cursor:
-        """Returns the new cursor."""
+    async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
+        """Undoes the old branch and writes the new one in one database transaction.
+
+        Returns False if the new branch cannot be read as a whole yet.
+        """
+        try:
+            branch = await self._branch_reader.read(ruling, cursor)
+        except Broken as error:
+            self._doubt(ruling.node, error)
+        if branch is None:
+            return False
+        fork, head_number = ruling.fork, branch.head_number
+        if branch.blocks is None:
+            async with transaction(self._pool) as connection:
+                self._cursor = await self._undo(connection, cursor, fork, head_number)
+                await wakeups.notify(connection, BLOCKS)
+            self._wakeups.notify(BLOCKS)
+        else:
+            await self._commit(cursor, branch.blocks, head_number, fork)
+        self._has_doubted = False
+        self._branches.settle()
+        depth = cursor.number - fork[0]
+        telemetry.REORGS.inc()
+        telemetry.REORG_DEPTH.observe(depth)
+        log.warning("indexer.reorg", fork=fork[0], depth=depth, head=head_number)
+        self._expected = head_number
+        return True
+
+    async def _commit(
+        self,
+        cursor: Cursor,
+        block_range: BlockRange,
+        head_number: int,
+        fork: tuple[int, Hash32] | None = None,
+    ) -> Cursor:
+        """Returns the new cursor. With `fork` the blocks above it are undone first."""
         counts = block_range.fact_counts()
         unmatched_mints = 0
         with (
@@ -342,6 +406,8 @@ class Follower:
             else nullcontext(),
         ):
             async with transaction(self._pool) as connection:
+                if fork is not None:
+                    cursor = await self._undo(connection, cursor, fork, head_number)
                 await chains.move_cursor(
                     connection,
                     self._chain.chain_id,
@@ -378,24 +444,21 @@ class Follower:
             await chains.raise_finality(connection, self._chain.chain_id, self._epoch, final)
         self._cursor = replace(cursor, final_number=min(final, cursor.number))
 
-    async def _undo(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
-        """Goes back to the fork in one database transaction."""
-        async with transaction(self._pool) as connection:
-            undos = [contract.undo for contract in self._contracts]
-            undone = await undo.undo_above(connection, fork[0], undos)
-            await chains.move_cursor(
-                connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
-            )
-            await wakeups.notify(connection, BLOCKS)
-        self._cursor = Cursor(*fork, min(cursor.final_number, fork[0]))
-        self._branches.settle()
-        self._wakeups.notify(BLOCKS)
-        depth = cursor.number - fork[0]
-        telemetry.REORGS.inc()
-        telemetry.REORG_DEPTH.observe(depth)
-        log.warning("indexer.reorg", fork=fork[0], depth=depth, blocks=undone)
+    async def _undo(
+        self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
+    ) -> Cursor:
+        """Goes back to the fork in the caller's database transaction; returns the cursor there."""
+        # First the cursor: its row is the lock of everything that is derived from facts.
+        await chains.move_cursor(
+            connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
+        )
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
+        return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
+        if self._policy.is_rebuild:
+            return
         telemetry.HEAD_BLOCK.set(head.number)
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)

@@ -51,9 +51,13 @@ class IndexerPolicy:
     follows_deep_reorgs: bool = False
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""
+    branch_blocks: int = 1_024
+    branch_facts: int = 50_000
+    """The most of a reorg's new branch that is written in the commit that undoes the old one. The
+    branch is read in parts of `head_blocks`."""
     second_look_seconds: float = SECOND_LOOK_SECONDS
-    """How long blocks must be missing before they count as gone, and how long an empty answer for
-    logs waits for a second node."""
+    """How long blocks must be missing before they count as gone, how long an empty answer for logs
+    waits for a second node, and how long a reorg waits for the whole of its new branch."""
     stall_seconds: float = 6.0
     """How long a second node may be silent before one node's word counts, and how long a branch may
     stand still before another branch that grows wins over it."""
@@ -61,7 +65,15 @@ class IndexerPolicy:
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""
+<<<<<<< HEAD
     backfill: BackfillPolicy = BackfillPolicy()
+=======
+    is_rebuild: bool = False
+    """Whether fresh tables are filled (`indexer/rebuild`): the gauges stay those of the live
+    index."""
+    search_seconds: float = 600.0
+    """The longest search for the cause of an impossible fact."""
+>>>>>>> main
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
 

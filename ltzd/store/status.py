@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
+from ltzd.store import background_migrations
+from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
 from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
@@ -35,6 +37,8 @@ class ChainFacts:
     stopped_reason: str | None = None
     """Why nothing is indexed until a person acts; None while the index is not stopped."""
     stopped_at: datetime | None = None
+    audited_number: int | None = None
+    """Every block up to this one was read a second time and compared; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,8 @@ class StatusFacts:
     leases: tuple[LeaseFacts, ...] = ()
     unserved: Mapping[str, int] = field(default_factory=dict)
     """How many wallets that are not retired no process serves, by kind."""
+    migrations: tuple[BackgroundMigration, ...] = ()
+    """Background migrations that are not finished."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -108,6 +114,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         events_last_minute=await _events_last_minute(connection),
         leases=await leases.list_all(connection),
         unserved=await wallet_work.count_unserved(connection),
+        migrations=await background_migrations.list_pending(connection),
     )
 
 
@@ -115,19 +122,21 @@ async def _chain(connection: Connection) -> ChainFacts | None:
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
-               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at
+               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at,
+               audited_number
           FROM chains
          LIMIT 1
         """
     )
     if row is None:
         return None
-    *columns, reason, stopped_at = row
+    *columns, reason, stopped_at, audited = row
     return replace(
         ChainFacts(*columns),
         block_seconds=await _block_seconds(connection),
         stopped_reason=reason,
         stopped_at=stopped_at,
+        audited_number=audited,
     )
 
 

@@ -17,6 +17,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
+from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address
@@ -33,6 +34,10 @@ FACTS = StatusFacts(
     RelayFacts(2, 0.5, 3),
     9,
     leases=(LeaseFacts("indexer/31337", "host-a/4711", 3600.4, 0.31),),
+    migrations=(
+        BackgroundMigration("partition mints", "mints", "builds the index", 0.42, 61.0, None),
+        BackgroundMigration("partition blocks", "blocks", None, None, None, "53100"),
+    ),
 )
 
 
@@ -72,6 +77,8 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
         "host-a/4711",
         "3600 s",
         "0.3 s ago",
+        "partition mints: builds the index, 42%, for 61 s",
+        "partition blocks: waits for the indexer (failed: 53100)",
     ):
         assert expected in text
 
@@ -133,7 +140,7 @@ async def test_nodes_are_shown_while_the_database_is_away() -> None:
 async def test_a_server_that_tells_of_no_nodes_is_shown_without_them() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
-    del facts["nodes"], facts["warnings"], facts["leases"]
+    del facts["nodes"], facts["warnings"], facts["leases"], facts["migrations"]
     console = Console(file=io.StringIO(), width=120, record=True)
     console.print(command.page(facts))
     assert "9 in the last minute" in console.export_text()

@@ -16,6 +16,7 @@ from ltzd.store.indexer.fact_rows import TableCorrection
 from ltzd.store.indexer.mending import Mending
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
+from ltzd.values import Hash32
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS
 from tests.support.index_model.chain import REWARDS, ModelChain
 from tests.support.index_model.node import LogFaultsNode
@@ -84,10 +85,16 @@ class Recording(Follower):
 
     seen: Indexed
 
-    async def _commit(self, cursor: chains.Cursor, block_range: BlockRange, head: int) -> Any:
+    async def _commit(
+        self,
+        cursor: chains.Cursor,
+        block_range: BlockRange,
+        head_number: int,
+        fork: tuple[int, Hash32] | None = None,
+    ) -> Any:
         self.seen.facts += [fact for _, facts in block_range.facts for fact in facts]
         self.seen.blocks += block_range.blocks
-        return await super()._commit(cursor, block_range, head)
+        return await super()._commit(cursor, block_range, head_number, fork)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -99,16 +106,16 @@ async def test_removed_facts_that_are_inserted_again_give_the_same_index(
     chance = random.Random(seed)
     removed = 0
     for _ in range(8):
-        some = chance.sample(indexed.facts, chance.randint(1, 12))
+        facts = chance.sample(indexed.facts, chance.randint(1, 12))
         try:
-            await indexed.mend(indexed.mending(removed=some))
+            await indexed.mend(indexed.mending(removed=facts))
         except ImpossibleFact:
             assert await differences(pool, indexed.chain.states) == {}, "half a mending stayed"
             continue
-        removed += len(some)
+        removed += len(facts)
         assert await differences(pool, indexed.chain.states) != {}
         for _ in range(2):  # safe to repeat
-            await indexed.mend(indexed.mending(inserted=some))
+            await indexed.mend(indexed.mending(inserted=facts))
             assert await differences(pool, indexed.chain.states) == {}
     assert removed
     assert await indexed.tables() == before
@@ -123,7 +130,7 @@ async def test_all_facts_can_go_and_come_back_in_one_mending(
     async with session(pool) as connection:
         for table in (*FACTS, "tokens", "collections", "items", "deals"):
             assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
-        assert await connection.fetchval("SELECT sum(amount) FROM balances") == 0
+        assert not await connection.fetchval("SELECT count(*) FROM balances")
 
     await indexed.mend(indexed.mending(inserted=indexed.facts))
     assert await differences(pool, indexed.chain.states) == {}

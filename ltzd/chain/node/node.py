@@ -178,6 +178,16 @@ class Node:
         )
         return _newest(head), _header(_checked(block))
 
+    async def is_syncing(self) -> bool:
+        """Whether the node says that it is still fetching the chain.
+
+        Returns False for a node that does not know `eth_syncing`. Raises NodeUnavailable.
+        """
+        try:
+            return bool(await self._rpc.call("eth_syncing"))
+        except RpcError:
+            return False
+
     async def head_and_next(
         self, first: int, last: int, *contracts: Address
     ) -> tuple[Header, int | None, list[Header | None], list[dict[str, Any]]]:
@@ -409,13 +419,20 @@ class Node:
 
         Raises RpcError for the first call that reverts.
         """
-        answers = await self._read_all(
-            at, [("eth_call", ({"to": hex_of(to), "data": hex_of(data)},)) for to, data in calls]
-        )
+        answers = await self._read_all(at, _view_calls(calls))
         for answer in answers:
             if isinstance(answer, RpcError):
                 raise answer
         return [_data(answer) for answer in answers]
+
+    async def view_outcomes(
+        self, calls: Sequence[tuple[Address, bytes]], at: BlockRef = "latest"
+    ) -> list[bytes | Revert]:
+        """As `views`, with a Revert in place of the result of a call that failed."""
+        return [
+            _reverted(answer) if isinstance(answer, RpcError) else _data(answer)
+            for answer in await self._read_all(at, _view_calls(calls))
+        ]
 
     async def estimate_gas(
         self, to: Address, data: bytes, sender: Address, at: BlockRef | None = None
@@ -619,6 +636,10 @@ def _unavailable(error: RpcError, where: str = "") -> NodeUnavailable:
 
 def _after(calls: Sequence[RpcCall], block: object) -> list[RpcCall]:
     return [(method, (*params, block)) for method, params in calls]
+
+
+def _view_calls(calls: Sequence[tuple[Address, bytes]]) -> list[RpcCall]:
+    return [("eth_call", ({"to": hex_of(to), "data": hex_of(data)},)) for to, data in calls]
 
 
 def _block(at: BlockRef) -> str | dict[str, object]:

@@ -28,6 +28,7 @@ from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
 from ltzd.operator.policy import WATCHED
 from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
+from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
@@ -157,6 +158,7 @@ class AdminHandlers:
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
+            telemetry.BACKGROUND_MIGRATIONS.set(len(facts.migrations))
             for kind, count in facts.unserved.items():
                 telemetry.WALLETS_UNSERVED.labels(kind).set(count)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
@@ -253,6 +255,7 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
         "rewards": _reward_status(facts.rewards),
         "relays": _relay_status(facts.relays),
         "eventsLastMinute": facts.events_last_minute,
+        "migrations": [_migration_status(migration) for migration in facts.migrations],
     }
 
 
@@ -267,6 +270,7 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "lagSeconds": _rounded(progress.lag_seconds),
         "final": chain.final_number,
         "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
+        "audited": chain.audited_number,
         "idleSeconds": round(chain.idle_seconds, 1),
         "blockSeconds": _rounded(progress.block_seconds),
         "stopped": chain.stopped_reason,
@@ -320,6 +324,18 @@ def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
         "inFlight": lane.in_flight,
         "oldestSeconds": _rounded(lane.oldest_seconds),
         "balanceWei": None if balance is None else str(balance),
+    }
+
+
+def _migration_status(migration: BackgroundMigration) -> dict[str, Any]:
+    """`progress` is the part of the step that is done, where PostgreSQL tells it."""
+    progress = migration.progress
+    return {
+        "name": migration.name,
+        "step": migration.step,
+        "progress": None if progress is None else round(progress, 3),
+        "startedSeconds": _rounded(migration.started_seconds),
+        "error": migration.error,
     }
 
 

@@ -6,9 +6,10 @@ seconds on one clock.
 
 - The block with the most votes wins. A block with two votes, or with the vote of the only node,
   wins at once; with one vote beside nodes that show none it wins after `stall_seconds`.
-- A node without a block at this height votes for nothing. The indexed block is gone without a
-  successor if two nodes, or the only one, show no block there at two looks `second_look_seconds`
-  apart; while a second node is silent, after `stall_seconds`.
+- A node without a block at this height votes for nothing, and is no witness at all if it says that
+  it is syncing. The indexed block is gone without a successor if two nodes, or the only one, show
+  no block there at two looks `second_look_seconds` apart; while a second node is silent, after
+  `stall_seconds`.
 - Of branches with equal votes, the branch whose head grows wins over branches whose heads have
   stood still for `stall_seconds`. While several grow, or none, nothing is decided: neither the
   database nor a claim of finality is evidence, because a wrong node may have caused both.
@@ -39,10 +40,18 @@ class DisputeVerdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Opinion:
-    """A node's head, and its block at the disputed height, or None if it has none there."""
+    """A node's head, and its block at the disputed height, or None if it has none there.
+
+    `is_syncing`: the node has no block there and says that it is syncing.
+    """
 
     head_number: int
     block_hash: Hash32 | None
+    is_syncing: bool = False
+
+    def shows(self, block_hash: Hash32 | None) -> bool:
+        """Whether this is evidence for the block, or for no block at this height (None)."""
+        return self.block_hash == block_hash and not self.is_syncing
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +101,7 @@ def count_votes(
 
     `is_alone`: there is one node, and no other could give a second opinion soon.
     """
-    answers = [opinion for opinion in opinions if opinion is not None]
+    answers = [opinion for opinion in opinions if opinion is not None and not opinion.is_syncing]
     dispute = _after_look(dispute, answers, now)
     votes = Counter(answer.block_hash for answer in answers if answer.block_hash is not None)
     if not votes:

@@ -39,3 +39,26 @@ def fork_point(
         if of_node.get(number) == block_hash:
             return number, block_hash
     return None
+
+
+class NoForkReason(Enum):
+    """Why a node shows none of the indexed blocks down to the final one."""
+
+    OTHER_CHAIN = "other chain"
+    """The node has another genesis: a wrong node, or a dev node that was started afresh."""
+    BEHIND = "behind"
+    """The node has no block at these heights: it was wiped, or it is syncing."""
+    DEEP_REORG = "deep reorg"
+    """The node has other blocks at final heights."""
+
+
+def no_fork_reason(
+    genesis: Hash32, genesis_of_node: Hash32 | None, *, shows_others: bool
+) -> NoForkReason:
+    """`genesis_of_node` is None if the node has no block 0 any more.
+
+    `shows_others`: the node has another block at an indexed height.
+    """
+    if genesis_of_node not in (None, genesis):
+        return NoForkReason.OTHER_CHAIN
+    return NoForkReason.DEEP_REORG if shows_others else NoForkReason.BEHIND

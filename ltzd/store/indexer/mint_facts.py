@@ -173,6 +173,18 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
     return matched
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Apply the transfers of the blocks first…last, which were copied here, to the balances."""
+    rows = await connection.fetch(
+        "SELECT sender, recipient, amount FROM transfers WHERE block_number BETWEEN $1 AND $2",
+        first,
+        last,
+    )
+    await _move_balances(
+        connection, ((row["sender"], row["recipient"], int(row["amount"])) for row in rows)
+    )
+
+
 async def undo_above(connection: Connection, fork: int) -> None:
     """Deletes the transfers and mints above block `fork`, and what is derived from them."""
     gone = await connection.fetch(
@@ -249,8 +261,7 @@ async def _move_balances(
 ) -> None:
     """Apply transfers (from, to, amount) to the balances, each wallet once, in one order.
 
-    Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
-    a balance below zero.
+    As `move_balances` does.
     """
     deltas: defaultdict[bytes, int] = defaultdict(int)
     for sender, recipient, amount in moves:
@@ -260,9 +271,9 @@ async def _move_balances(
 
 
 async def move_balances(connection: Connection, deltas: Mapping[bytes, int]) -> None:
-    """Change the balances of wallets, each once, in one order.
+    """Change the balances of wallets, each once, in one order. A wallet without LTZ has no row.
 
-    Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
+    The caller has locked the chain's row, which keeps out other writers of balances. Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
     a balance below zero.
     """
     changed = sorted(
@@ -285,16 +296,25 @@ async def move_balances(connection: Connection, deltas: Mapping[bytes, int]) -> 
         )
     if not spent:
         return
-    # A second statement: the CHECK of an upsert's new row would see a negative delta alone.
-    status = await connection.execute(
+    # Another statement: the CHECK of an upsert's new row would see a negative delta alone.
+    moved = await connection.fetchrow(
         """
-        UPDATE balances
-           SET amount = balances.amount + moved.delta::numeric
-          FROM unnest($1::bytea[], $2::text[]) AS moved (wallet, delta)
-         WHERE balances.wallet = moved.wallet
+        WITH moved AS (
+          UPDATE balances
+             SET amount = balances.amount + moved.delta::numeric
+            FROM unnest($1::bytea[], $2::text[]) AS moved (wallet, delta)
+           WHERE balances.wallet = moved.wallet
+       RETURNING balances.wallet, balances.amount
+        )
+        SELECT count(*) AS wallets, array_agg(wallet) FILTER (WHERE amount = 0) AS emptied
+          FROM moved
         """,
         [wallet for wallet, _ in spent],
         [str(delta) for _, delta in spent],
     )
-    if status != f"UPDATE {len(spent)}":
+    if moved["wallets"] != len(spent):
         raise ImpossibleFact("A wallet without a balance spends LTZ")
+    if moved["emptied"]:
+        await connection.execute(
+            "DELETE FROM balances WHERE wallet = ANY($1::bytea[])", moved["emptied"]
+        )

@@ -1,9 +1,10 @@
 """Turns the index's large tables into tables partitioned by height (revision 0024, decision 0034).
 
-An empty table is converted at once by the revision. A table with rows is converted while it is
-used: `prepare` builds what the first partition needs without blocking readers or writers, and
-`swap` puts a partitioned table in the old table's place, with the old table as its first partition.
-No row is moved. Each function may be repeated after an interruption at any point.
+The tables of a new database are converted at once by the revision. Other tables are converted while
+they are used (`background_migrations`): `build_indexes` and `bound` make what the first partition
+needs without blocking readers or writers, and `swap` puts a partitioned table in the old table's
+place, with the old table as its first partition. No row is moved. Each function may be repeated
+after an interruption at any point.
 
 The primary key changes from the block's hash to its height: a partitioned table's key must hold the
 height, canonical blocks have one block for each height, and a key that only grows is cheaper to
@@ -22,6 +23,8 @@ FIRST_WIDTH: Final = 2**20
 fractions."""
 _SLACK_BLOCKS: Final = 2**24
 """Blocks that may be added while a table with rows is converted."""
+_STEP_SECONDS: Final = 7 * 86400.0
+"""A statement that reads a whole table may take this time."""
 _LOCK_TIMEOUT: Final = "1s"
 """Readers and writers of a table wait for at most this time behind `swap`, which then raises
 asyncpg.LockNotAvailableError."""
@@ -47,7 +50,12 @@ TABLES: Final[Mapping[str, PartitionedTable]] = {
     for table in (
         PartitionedTable("blocks", "number", "number"),
         PartitionedTable("transfers", dropped=["transfers_by_block"]),
-        PartitionedTable("mints", dropped=["mints_by_block"]),
+        PartitionedTable(
+            "mints",
+            # The seq of a reward's reference: an old table has no such index.
+            indexes={"mints_by_seq": "(substring(reference FROM 25))"},
+            dropped=["mints_by_block"],
+        ),
         PartitionedTable(
             "perk_transfers",
             indexes={"perk_transfers_by_token": "token_id, block_number, log_index"},
@@ -85,34 +93,41 @@ async def is_partitioned(connection: Connection, name: str) -> bool:
     return bool(kind == "p")
 
 
-async def convert_empty(connection: Connection) -> list[str]:
-    """Converts the tables without rows, in the caller's transaction; returns the other tables."""
-    with_rows = []
+async def convert_new(connection: Connection) -> list[str]:
+    """Converts the tables of a database that follows no chain yet, in the caller's transaction.
+
+    Returns the tables of any other database. These tables are converted in the background, once no
+    indexer of an earlier version may work on them.
+    """
+    if await connection.fetchval("SELECT EXISTS (SELECT FROM chains)"):
+        return list(TABLES)
     for table in TABLES.values():
-        if await connection.fetchval(f"SELECT EXISTS (SELECT FROM {table.name})"):  # noqa: S608
-            with_rows.append(table.name)
-        else:
+        for index, (kind, columns) in _needed_indexes(table).items():
             await connection.execute(
-                f"CREATE UNIQUE INDEX {_key_index(table)} ON {table.name} ({table.key})"
+                f"CREATE {kind} IF NOT EXISTS {index} ON {table.name} ({columns})"
             )
-            await _put_in_place(connection, table, FIRST_WIDTH)
-    return with_rows
+        await _put_in_place(connection, table, FIRST_WIDTH)
+    return []
 
 
-async def build_key(connection: Connection, name: str) -> None:
-    """Builds the index of the new primary key beside the old one, outside of a transaction."""
+async def build_indexes(connection: Connection, name: str) -> None:
+    """Builds the index of the new primary key beside the old one, and the other indexes that the
+    table lacks, outside of a transaction.
+    """
     table = TABLES[name]
-    index = _key_index(table)
-    is_valid = await connection.fetchval(
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index
-    )
-    if is_valid:
+    if await is_partitioned(connection, name):
         return
-    if is_valid is not None:  # An interrupted attempt has left it.
-        await connection.execute(f"DROP INDEX CONCURRENTLY {index}")
-    await connection.execute(
-        f"CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table.name} ({table.key})"
-    )
+    for index, (kind, columns) in _needed_indexes(table).items():
+        is_valid = await connection.fetchval(
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index
+        )
+        if is_valid:
+            continue
+        if is_valid is not None:  # An interrupted attempt has left it.
+            await connection.execute(f"DROP INDEX CONCURRENTLY {index}", timeout=_STEP_SECONDS)
+        await connection.execute(
+            f"CREATE {kind} CONCURRENTLY {index} ON {name} ({columns})", timeout=_STEP_SECONDS
+        )
 
 
 async def bound(connection: Connection, name: str) -> None:
@@ -121,6 +136,8 @@ async def bound(connection: Connection, name: str) -> None:
     Writers are not blocked while the table is read. A bound that the chain has come near is
     replaced by a higher one.
     """
+    if await is_partitioned(connection, name):
+        return
     table = TABLES[name]
     upper, is_valid = await _upper_bound(connection, table)
     reached = await _reached(connection, table)
@@ -137,7 +154,9 @@ async def bound(connection: Connection, name: str) -> None:
             )
         is_valid = False
     if not is_valid:
-        await connection.execute(f"ALTER TABLE {name} VALIDATE CONSTRAINT {_bound_name(table)}")
+        await connection.execute(
+            f"ALTER TABLE {name} VALIDATE CONSTRAINT {_bound_name(table)}", timeout=_STEP_SECONDS
+        )
 
 
 async def lift_reached_bounds(connection: Connection, last: int) -> None:
@@ -160,6 +179,8 @@ async def swap(connection: Connection, name: str) -> None:
     async with connection.transaction():
         await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
         await connection.execute(f"LOCK TABLE {name} IN ACCESS EXCLUSIVE MODE")
+        if await is_partitioned(connection, name):
+            return
         upper, is_valid = await _upper_bound(connection, table)
         assert upper is not None, f"{name} has no bound"
         assert is_valid, f"the bound of {name} is not verified"
@@ -292,6 +313,12 @@ async def _reached(connection: Connection, table: PartitionedTable) -> int:
         """  # noqa: S608
     )
     return reached
+
+
+def _needed_indexes(table: PartitionedTable) -> dict[str, tuple[str, str]]:
+    """The kind and the columns of each index that the table must have to be a partition."""
+    others = {index: ("INDEX", columns) for index, columns in table.indexes.items()}
+    return {_key_index(table): ("UNIQUE INDEX", table.key), **others}
 
 
 def _key_index(table: PartitionedTable) -> str:

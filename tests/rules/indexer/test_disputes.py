@@ -22,6 +22,8 @@ POLICY = DisputePolicy(second_look_seconds=2.0, stall_seconds=6.0)
 HOLDS, GONE = DisputeVerdict.HOLDS, DisputeVerdict.GONE
 WAITING, TIED = DisputeVerdict.WAITING, DisputeVerdict.TIED
 
+SYNCING = Opinion(HEIGHT - 50, None, is_syncing=True)
+
 Answers = Sequence[Opinion | None]
 
 
@@ -77,6 +79,10 @@ def test_the_first_look_counts_votes(blocks: list[Hash32 | None], verdict: Dispu
         ([shows(None), None], 6.0, GONE),
         ([None, None], 60.0, WAITING),
         ([shows(None), shows(OURS)], 60.0, HOLDS),
+        ([SYNCING], 60.0, WAITING),
+        ([SYNCING, SYNCING], 60.0, WAITING),
+        ([SYNCING, shows(None)], 5.9, WAITING),
+        ([SYNCING, shows(OTHER)], 6.0, GONE),
     ],
 )
 def test_time_confirms_what_no_node_denies(

@@ -4,7 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.rules.indexer.reorgs import CursorVerdict, compare, fork_point
+from ltzd.rules.indexer.reorgs import (
+    CursorVerdict,
+    NoForkReason,
+    compare,
+    fork_point,
+    no_fork_reason,
+)
 from ltzd.values import Hash32
 
 OURS = Hash32(b"\x01" * 32)
@@ -50,3 +56,21 @@ def test_the_fork_point_is_the_highest_block_of_both(
 
 def test_without_a_common_block_there_is_no_fork_point() -> None:
     assert fork_point([(1, OURS)], {1: OTHER, 2: OURS}) is None
+
+
+@pytest.mark.parametrize(
+    ("genesis_of_node", "shows_others", "reason"),
+    [
+        (OURS, True, NoForkReason.DEEP_REORG),
+        (OURS, False, NoForkReason.BEHIND),
+        (OTHER, True, NoForkReason.OTHER_CHAIN),
+        (OTHER, False, NoForkReason.OTHER_CHAIN),
+        # Nodes may drop old blocks.
+        (None, True, NoForkReason.DEEP_REORG),
+        (None, False, NoForkReason.BEHIND),
+    ],
+)
+def test_a_node_without_a_common_block_was_wiped_is_another_chain_or_shows_a_deep_reorg(
+    genesis_of_node: Hash32 | None, reason: NoForkReason, *, shows_others: bool
+) -> None:
+    assert no_fork_reason(OURS, genesis_of_node, shows_others=shows_others) is reason

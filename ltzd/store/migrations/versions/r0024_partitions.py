@@ -1,4 +1,4 @@
-"""Facts and blocks partitioned by height: now if there are no rows, else in the background."""
+"""Facts and blocks partitioned by height: a new database's now, else in the background."""
 
 from alembic import op
 
@@ -12,7 +12,7 @@ def upgrade() -> None:
     plain_sql.run("0024_partitions.sql")
     connection = op.get_bind().connection.dbapi_connection
     assert connection is not None
-    for table in connection.run_async(partitioning.convert_empty):
+    for table in connection.run_async(partitioning.convert_new):
         op.get_bind().exec_driver_sql(
-            f"INSERT INTO background_migrations (name) VALUES ('partition {table}')"  # noqa: S608
+            f"INSERT INTO background_migrations VALUES ('partition {table}', '{table}')"  # noqa: S608
         )

@@ -1,0 +1,118 @@
+"""Reads a reorg's new branch, so that it is committed together with the undoing of the old one.
+
+A reader of the database then sees the old branch or the new one, and never a height or balance in
+between. Nothing is written here.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ltzd.concurrency.clock import Clock
+from ltzd.indexer.branches import Undo
+from ltzd.indexer.log_checks import LogChecks
+from ltzd.indexer.log_witnesses import LogWitnesses
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.reading import BlockRange, Contracts, read_head
+from ltzd.store.indexer.chains import Cursor
+from ltzd.values import Hash32
+
+
+@dataclass(frozen=True, slots=True)
+class NewBranch:
+    """`blocks` follow the fork; None if the chain ends at the fork."""
+
+    head_number: int
+    blocks: BlockRange | None
+
+
+class BranchReader:
+    """Remembers since when the branch of a fork cannot be read as a whole."""
+
+    def __init__(
+        self,
+        contracts: Contracts,
+        policy: IndexerPolicy,
+        checks: LogChecks,
+        witnesses: LogWitnesses,
+        clock: Clock,
+    ) -> None:
+        self._contracts = contracts
+        self._policy = policy
+        self._checks = checks
+        self._witnesses = witnesses
+        self._clock = clock
+        self._incomplete: tuple[Hash32, float] | None = None
+        """The fork of a branch that was read in part only, and when this was first so."""
+
+    async def read(self, undo: Undo, cursor: Cursor) -> NewBranch | None:
+        """The branch beyond the height of the old one, or as far as one commit may hold it.
+
+        Returns None while a part of it cannot be read, for example because the chain changes; after
+        `second_look_seconds` the part that can be read is enough. Raises NodeUnavailable, and
+        Broken for a log that only another contract can have written.
+        """
+        number, fork_hash = undo.fork
+        head, block_at_fork = await undo.node.head_and_block(number)
+        if block_at_fork is None or block_at_fork.hash != fork_hash:
+            return None
+        if head.number == number:
+            return NewBranch(head.number, None)
+        last = min(
+            head.number,
+            cursor.number + self._policy.head_blocks,
+            number + self._policy.branch_blocks,
+        )
+        parts = await self._read_parts(undo, last)
+        if not parts:
+            return None
+        branch = NewBranch(head.number, _joined(parts))
+        if parts[-1].last[0] == last or _count_facts(parts) >= self._policy.branch_facts:
+            self._incomplete = None
+            return branch
+        return branch if self._has_waited(fork_hash) else None
+
+    async def _read_parts(self, undo: Undo, last: int) -> list[BlockRange]:
+        """Ranges that follow the fork and each other, up to block `last` if that can be read.
+
+        Returns an empty list if they do not fit each other.
+        """
+        parts: list[BlockRange] = []
+        number, tip = undo.fork
+        while number < last and _count_facts(parts) < self._policy.branch_facts:
+            part = await read_head(
+                undo.node,
+                self._contracts,
+                number + 1,
+                min(last, number + self._policy.head_blocks),
+                self._checks,
+                self._witnesses,
+            )
+            if part is None:
+                break
+            if part.parent_hash != tip:
+                return []
+            parts.append(part)
+            number, tip = part.last
+        return parts
+
+    def _has_waited(self, fork_hash: Hash32) -> bool:
+        now = self._clock()
+        if self._incomplete is None or self._incomplete[0] != fork_hash:
+            self._incomplete = fork_hash, now
+        return now - self._incomplete[1] >= self._policy.second_look_seconds
+
+
+def _count_facts(parts: Sequence[BlockRange]) -> int:
+    return sum(part.fact_counts().total() for part in parts)
+
+
+def _joined(parts: Sequence[BlockRange]) -> BlockRange:
+    by_contract = zip(*(part.facts for part in parts), strict=True)
+    return replace(
+        parts[0],
+        blocks=[block for part in parts for block in part.blocks],
+        facts=[
+            (column[0][0], [fact for _, facts in column for fact in facts])
+            for column in by_contract
+        ],
+    )
