@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
-<<<<<<< HEAD
 from ltzd.chain.contracts.ltz_transfers import transfer_texts
 from ltzd.chain.node.log_entries import LogEntry
-=======
 from ltzd.indexer.completeness import totals
 from ltzd.indexer.completeness.totals import ReadTotals
->>>>>>> main
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.store.database import Connection
@@ -83,11 +80,8 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
-<<<<<<< HEAD
     - `bulk` is for the contract's most frequent logs, where many blocks are read at once.
-=======
     - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
->>>>>>> main
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     - `totals` reads from the tables what the contract itself can tell in one call.
     """
@@ -100,12 +94,9 @@ class IndexedContract:
     tables: Sequence[str]
     mend: Mend
     fact_tables: Sequence[FactTable]
-<<<<<<< HEAD
-    bulk: BulkFacts | None = None
-=======
     derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
->>>>>>> main
+    bulk: BulkFacts | None = None
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -124,12 +115,9 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.TABLES,
             mint_facts.mend,
             mint_facts.FACT_TABLES,
-<<<<<<< HEAD
-            LTZ_TRANSFERS,
-=======
             mint_facts.derive,
             totals.of_ltz,
->>>>>>> main
+            bulk=LTZ_TRANSFERS,
         ),
         IndexedContract(
             at["perk_nft"],

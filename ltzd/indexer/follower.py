@@ -16,13 +16,9 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-<<<<<<< HEAD
-from ltzd.errors import Broken, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
-=======
-from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
->>>>>>> main
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import FactBatch, IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -32,13 +28,9 @@ from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
-<<<<<<< HEAD
 from ltzd.indexer.reading import BlockRange, head_range, read_head
-=======
-from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
 from ltzd.indexer.repair import IndexRepair
 from ltzd.indexer.self_repair import SelfRepair
->>>>>>> main
 from ltzd.indexer.slices import slices
 from ltzd.indexer.stopping import IndexStop, reason_of
 from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
@@ -94,14 +86,11 @@ class Follower:
         self._finality = FinalityTracker(pool, policy, clock)
         self._log_checks = LogChecks(policy.second_look_seconds, clock)
         self._log_witnesses = LogWitnesses(policy.second_look_seconds, clock)
-<<<<<<< HEAD
-        reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
-        self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
-=======
         self._branch_reader = BranchReader(
             contracts, policy, self._log_checks, self._log_witnesses, clock
         )
->>>>>>> main
+        reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
+        self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
@@ -142,7 +131,6 @@ class Follower:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
                 self.is_serving = False
-                await self._backfill.forget()
             await asyncio.sleep(self._policy.term_pause_seconds)
 
     async def serve(self) -> None:
@@ -153,14 +141,17 @@ class Follower:
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
-        while True:
-            try:
-                if self._stop.reason is not None:
-                    await self._stop.wait()
-                elif not await self.step():
-                    await self._pause()
-            except Broken as error:
-                await self._give_up(error)
+        try:
+            while True:
+                try:
+                    if self._stop.reason is not None:
+                        await self._stop.wait()
+                    elif not await self.step():
+                        await self._pause()
+                except Broken as error:
+                    await self._give_up(error)
+        finally:
+            await self._backfill.forget()
 
     async def _give_up(self, error: Broken) -> None:
         """Stops the index, unless the cause is found and mended. Raises Unavailable."""

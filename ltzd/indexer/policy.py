@@ -65,15 +65,12 @@ class IndexerPolicy:
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""
-<<<<<<< HEAD
     backfill: BackfillPolicy = BackfillPolicy()
-=======
     is_rebuild: bool = False
     """Whether fresh tables are filled (`indexer/rebuild`): the gauges stay those of the live
     index."""
     search_seconds: float = 600.0
     """The longest search for the cause of an impossible fact."""
->>>>>>> main
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
 

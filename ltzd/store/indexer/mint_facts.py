@@ -273,8 +273,9 @@ async def _move_balances(
 async def move_balances(connection: Connection, deltas: Mapping[bytes, int]) -> None:
     """Change the balances of wallets, each once, in one order. A wallet without LTZ has no row.
 
-    The caller has locked the chain's row, which keeps out other writers of balances. Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
-    a balance below zero.
+    The caller has locked the chain's row, which keeps out other writers of balances. Raises
+    ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses a
+    balance below zero.
     """
     changed = sorted(
         (wallet, delta) for wallet, delta in deltas.items() if delta and wallet != ZERO_ADDRESS
