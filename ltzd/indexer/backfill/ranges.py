@@ -136,8 +136,8 @@ class BackfillRanges:
 
     def _start(self, first: int, end: int) -> _Ahead:
         last = min(end, first + self._size.blocks - 1)
-        self._turn += 1
         turn = self._turn % len(self._nodes)
+        self._turn += 1
         nodes = [*self._nodes[turn:], *self._nodes[:turn]]
         task = asyncio.create_task(self._read(nodes, first, last))
         task.add_done_callback(self._continue)
