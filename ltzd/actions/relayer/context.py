@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Self
 
+from ltzd.actions.relayer.index_age import IndexAge
 from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.actions.relayer.wallets import RelayWallets
@@ -27,6 +28,7 @@ class RelayContext:
     simulator: RelaySimulator
     wallets: RelayWallets
     views: ChainViews
+    index: IndexAge
     clock: Clock = loop_time
 
     @classmethod
@@ -48,5 +50,6 @@ class RelayContext:
             RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
             ChainViews(node, clock),
+            IndexAge(pool, clock),
             clock,
         )

@@ -70,6 +70,14 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     await _settle(connection, changed)
 
 
+async def read_parties(connection: Connection, deal_id: bytes) -> tuple[Address, Address] | None:
+    """The user and the business of a deal, or None if it is not indexed."""
+    row = await connection.fetchrow(
+        "SELECT user_address, business FROM deals WHERE deal_id = $1", deal_id
+    )
+    return None if row is None else (Address(row["user_address"]), Address(row["business"]))
+
+
 def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
     """The state, the locked amount, the user's and the business's shares, when the deal may be
     reclaimed, and who decided.
