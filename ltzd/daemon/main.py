@@ -182,6 +182,8 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
         loops.append(_migrations(daemon.settings, daemon.follower).run())
+    if daemon.rebuilder is not None:
+        loops.append(daemon.rebuilder.run())
     if daemon.sender is not None:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:

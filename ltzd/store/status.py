@@ -37,6 +37,8 @@ class ChainFacts:
     stopped_reason: str | None = None
     """Why nothing is indexed until a person acts; None while the index is not stopped."""
     stopped_at: datetime | None = None
+    audited_number: int | None = None
+    """Every block up to this one was read a second time and compared; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,19 +122,21 @@ async def _chain(connection: Connection) -> ChainFacts | None:
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
-               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at
+               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at,
+               audited_number
           FROM chains
          LIMIT 1
         """
     )
     if row is None:
         return None
-    *columns, reason, stopped_at = row
+    *columns, reason, stopped_at, audited = row
     return replace(
         ChainFacts(*columns),
         block_seconds=await _block_seconds(connection),
         stopped_reason=reason,
         stopped_at=stopped_at,
+        audited_number=audited,
     )
 
 
