@@ -295,6 +295,14 @@ INDEX_IDLE_SECONDS = _gauge(
 INDEX_STANDS_STILL = _gauge(
     "ltzd_indexer_stands_still", "1 if blocks are due and none has been committed for a minute"
 )
+INDEX_REBUILDS = _gauge("ltzd_indexer_rebuilds", "1 while this process rebuilds the index")
+INDEX_REBUILD_BLOCK = _gauge(
+    "ltzd_indexer_rebuild_block", "Last block whose facts are in the fresh tables of a rebuild"
+)
+INDEX_SWAP_SECONDS = _histogram(
+    "ltzd_indexer_rebuild_swap_seconds",
+    "Attempts to put the fresh tables of a rebuild in the place of the live ones",
+)
 INDEX_STOPPED = _gauge(
     "ltzd_indexer_stopped", "1 while the index is stopped and waits for a person"
 )

@@ -45,6 +45,7 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
+    - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     - `totals` reads from the tables what the contract itself can tell in one call.
     """
@@ -57,6 +58,7 @@ class IndexedContract:
     tables: Sequence[str]
     mend: Mend
     fact_tables: Sequence[FactTable]
+    derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
 
 
@@ -76,6 +78,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.TABLES,
             mint_facts.mend,
             mint_facts.FACT_TABLES,
+            mint_facts.derive,
             totals.of_ltz,
         ),
         IndexedContract(
@@ -87,6 +90,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.TABLES,
             perk_facts.mend,
             perk_facts.FACT_TABLES,
+            perk_facts.derive,
             totals.of_perk_nft,
         ),
         IndexedContract(
@@ -98,6 +102,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.TABLES,
             sale_facts.mend,
             sale_facts.FACT_TABLES,
+            sale_facts.derive,
             totals.of_points_sale,
         ),
         IndexedContract(
@@ -109,6 +114,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.TABLES,
             escrow_facts.mend,
             escrow_facts.FACT_TABLES,
+            escrow_facts.derive,
             totals.of_business_escrow,
         ),
     )

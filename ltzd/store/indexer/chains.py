@@ -106,24 +106,25 @@ async def record_contracts(
     )
 
 
-async def rewind(connection: Connection, chain_id: int) -> int | None:
-    """Move the cursor back to the first kept block.
-
-    Returns the block's number, or None if the cursor is there already.
-    """
-    base: int | None = await connection.fetchval(
+async def has_no_blocks(connection: Connection, chain_id: int) -> bool:
+    """Whether nothing is indexed yet: the cursor is at the first kept block."""
+    is_empty: bool = await connection.fetchval(
         """
-        UPDATE chains
-           SET cursor_number = base.number, cursor_hash = base.hash,
-               final_number = least(final_number, base.number), updated_at = now(),
-               audited_number = NULL
-          FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
-         WHERE chain_id = $1 AND chains.cursor_hash <> base.hash
-     RETURNING base.number
+        SELECT cursor_hash = (SELECT hash FROM blocks ORDER BY number LIMIT 1)
+          FROM chains
+         WHERE chain_id = $1
         """,
         chain_id,
     )
-    return base
+    return is_empty
+
+
+async def epoch(connection: Connection, chain_id: int) -> int:
+    """The epoch of the newest term."""
+    newest: int = await connection.fetchval(
+        "SELECT epoch FROM chains WHERE chain_id = $1", chain_id
+    )
+    return newest
 
 
 async def cursor(connection: Connection, chain_id: int) -> Cursor:

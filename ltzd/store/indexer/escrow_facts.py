@@ -70,6 +70,14 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     await _settle(connection, changed)
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Rebuild the deals of the facts of the blocks first…last, which were copied here."""
+    rows = await connection.fetch(
+        "SELECT deal_id FROM deal_facts WHERE block_number BETWEEN $1 AND $2", first, last
+    )
+    await _settle(connection, rows)
+
+
 def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
     """The state, the locked amount, the user's and the business's shares, when the deal may be
     reclaimed, and who decided.

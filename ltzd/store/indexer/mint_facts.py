@@ -173,6 +173,18 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
     return matched
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Apply the transfers of the blocks first…last, which were copied here, to the balances."""
+    rows = await connection.fetch(
+        "SELECT sender, recipient, amount FROM transfers WHERE block_number BETWEEN $1 AND $2",
+        first,
+        last,
+    )
+    await _move_balances(
+        connection, ((row["sender"], row["recipient"], int(row["amount"])) for row in rows)
+    )
+
+
 async def undo_above(connection: Connection, fork: int) -> None:
     """Deletes the transfers and mints above block `fork`, and what is derived from them."""
     gone = await connection.fetch(
