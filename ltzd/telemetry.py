@@ -295,8 +295,21 @@ INDEX_IDLE_SECONDS = _gauge(
 INDEX_STANDS_STILL = _gauge(
     "ltzd_indexer_stands_still", "1 if blocks are due and none has been committed for a minute"
 )
+INDEX_REBUILDS = _gauge("ltzd_indexer_rebuilds", "1 while this process rebuilds the index")
+INDEX_REBUILD_BLOCK = _gauge(
+    "ltzd_indexer_rebuild_block", "Last block whose facts are in the fresh tables of a rebuild"
+)
+INDEX_SWAP_SECONDS = _histogram(
+    "ltzd_indexer_rebuild_swap_seconds",
+    "Attempts to put the fresh tables of a rebuild in the place of the live ones",
+)
 INDEX_STOPPED = _gauge(
     "ltzd_indexer_stopped", "1 while the index is stopped and waits for a person"
+)
+FACTS_MENDED = _counter(
+    "ltzd_indexer_facts_mended_total",
+    "Facts that were missing, foreign or wrong, and were corrected",
+    "kind",
 )
 BACKGROUND_MIGRATIONS = _gauge(
     "ltzd_background_migrations_pending", "Migrations of large tables that are not finished"
@@ -328,6 +341,24 @@ LOG_COMPLETENESS = _counter(
     "ltzd_indexer_log_completeness_checks_total",
     "Empty answers for logs that were checked against the bloom filter",
     "result",
+)
+AUDITED_BLOCK = _gauge(
+    "ltzd_indexer_audited_block",
+    "Every block up to this one was read a second time and compared with the index",
+)
+AUDIT_FINDINGS = _counter(
+    "ltzd_indexer_audit_findings_total",
+    "Facts that the audit found to differ, and blocks that nodes show in different ways",
+    "kind",
+)
+TOTALS_CHECKS = _counter(
+    "ltzd_indexer_totals_checks_total",
+    "Comparisons of the contracts' own totals with the tables",
+    "result",
+)
+TOTALS_DIFFER = _gauge(
+    "ltzd_indexer_totals_differ",
+    "Totals of the contracts that differ from the tables although all blocks were compared",
 )
 
 # --- deliveries ---------------------------------------------------------------------------------

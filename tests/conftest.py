@@ -1,15 +1,18 @@
 """Fixtures that many tests share, and the order of the test files.
 
-Each worker has one PostgreSQL server; each test that asks for one has a fresh database. Files that
-take minutes run first, so that no worker still runs one of them when the others are done.
+Each worker has one PostgreSQL server; each test that asks for one has a fresh database. The files
+that use the shared instances run first, so that these can end. Files that take minutes come before
+the others, so that no worker still runs one of them when the others are done.
 """
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
 from ltzd.store.database import migrate
+from tests.support.instances import shared
 from tests.support.instances.shared import instance, instances, one_instance
 from tests.support.services.postgres import Databases, a_postgres
 
@@ -29,13 +32,26 @@ LONGEST_FIRST = (
 )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=_place_in_the_order)
+USES_INSTANCES = pytest.StashKey[set[Path]]()
+"""The files with a test that uses a shared instance."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    users = {item.path for item in items if shared.FIXTURE in getattr(item, "fixturenames", ())}
+    config.stash[USES_INSTANCES] = users
+    items.sort(key=lambda item: (item.path not in users, _place_in_the_order(item)))
 
 
 def _place_in_the_order(item: pytest.Item) -> int:
     matches = (i for i, path in enumerate(LONGEST_FIRST) if item.nodeid.startswith(path))
     return next(matches, len(LONGEST_FIRST))
+
+
+@pytest_asyncio.fixture(scope="module", autouse=True)
+async def no_idle_instances(request: pytest.FixtureRequest) -> None:
+    """Ends the shared instances before a file that does not use them."""
+    if request.path not in request.config.stash[USES_INSTANCES]:
+        await shared.end_shared()
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -163,7 +163,7 @@ def _progress(facts: dict[str, Any]) -> Table:
             "chain",
             f"{chain['chainId']}: head {chain['head']}, followed to {chain['cursor']} "
             f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), "
-            f"final {chain['final']}{_finality(chain)}",
+            f"final {chain['final']}{_finality(chain)}{_audited(chain)}",
         )
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
@@ -206,6 +206,12 @@ def _finality(chain: dict[str, Any]) -> str:
     """How far the newest final block is below the head, where the block time is known."""
     lag = _lag(chain.get("finalLagSeconds"))
     return f" ({chain['head'] - chain['final']} below the head{lag})" if lag else ""
+
+
+def _audited(chain: dict[str, Any]) -> str:
+    """How far the index was read a second time; a server of an older version tells nothing."""
+    audited = chain.get("audited")
+    return "" if audited is None else f", audited to {audited}"
 
 
 def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:

@@ -7,6 +7,7 @@ roles share one set of wakeups.
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 import structlog
 
@@ -35,7 +36,7 @@ from ltzd.chain.pool.watch import NodeWatch
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.daemon.chain_identity import chain_of
 from ltzd.daemon.fleet import FleetDependencies, build_fleet
-from ltzd.daemon.follower import build_follower, head_urls
+from ltzd.daemon.follower import build_follower, build_rebuilder, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
@@ -45,6 +46,7 @@ from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
 from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
+from ltzd.indexer.rebuild import Rebuilder
 from ltzd.operator.fleet.fleet import LaneFleet
 from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
@@ -62,7 +64,8 @@ from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
-from ltzd.store.role_pools import RolePools, open_role_pools
+from ltzd.store.relayer.direct_lanes import DirectLanes
+from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
 from ltzd.store.wakeups import WakeupHub
 
 log = structlog.get_logger()
@@ -94,6 +97,7 @@ class Daemon:
     fleet: LaneFleet | None
     heads: NewHeads
     follower: Follower | None
+    rebuilder: Rebuilder | None
     sender: Sender | None
     cleanup: Cleanup | None
     chat_recheck: ChatRecheckLoop | None
@@ -157,11 +161,13 @@ async def open_daemon(
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         context = _relay_context(settings, pool, node, chain, wakeups)
         users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        direct_lanes = DirectLanes()
         relayer = Relayer(
             context,
             users,
             constraints,
             RelayPolicy(gas_budgets=settings.relay.budgets()),
+            direct_lanes,
         )
         fleet = await build_fleet(
             settings,
@@ -173,6 +179,7 @@ async def open_daemon(
                 wakeups,
                 # The users that this process is meeting are rewards on their way to a mint lane.
                 InProcessHooks(hashes.deliver, lambda: identity.under_way),
+                direct_lanes,
                 is_dev=is_dev,
             ),
             stack,
@@ -236,6 +243,19 @@ async def open_daemon(
                     chain,
                     wakeups,
                     heads,
+                )
+                if "indexer" in settings.roles
+                else None
+            ),
+            rebuilder=(
+                build_rebuilder(
+                    settings,
+                    pools.indexer,
+                    leases,
+                    Node(nodes.client("indexer")),
+                    chain,
+                    wakeups,
+                    partial(open_fresh_pool, url, must_be_durable=must_be_durable),
                 )
                 if "indexer" in settings.roles
                 else None

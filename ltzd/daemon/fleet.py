@@ -27,6 +27,7 @@ from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import OperatorWallet
+from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 
@@ -41,6 +42,7 @@ class FleetDependencies:
     chain: ChainIdentity
     wakeups: WakeupHub
     hooks: InProcessHooks
+    direct_lanes: DirectLanes
     is_dev: bool = False
 
 
@@ -76,7 +78,9 @@ async def build_fleet(
             return TreasuryLane(
                 pool, leases, node, signer, chain.chain_id, wakeups, policy, top_ups
             )
-        return RelayLane(pool, leases, node, signer, chain.chain_id, wakeups, policy)
+        return RelayLane(
+            pool, leases, node, signer, chain.chain_id, wakeups, policy, dependencies.direct_lanes
+        )
 
     def grow_pool(lanes: int) -> None:
         pool.grow(settings.database.policy().operator_size(lanes))

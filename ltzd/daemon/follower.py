@@ -1,6 +1,7 @@
-"""Builds the indexer from the settings: its policy, and the nodes that announce heads."""
+"""Builds the indexer from the settings: its policy, the nodes that announce heads, rebuilds."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from urllib.parse import urlsplit
 
 from ltzd.chain.node.new_heads import NewHeads
@@ -10,6 +11,7 @@ from ltzd.daemon.settings.value_types import is_loopback
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import SLOWEST_POLL_SECONDS, IndexerPolicy
+from ltzd.indexer.rebuild import Rebuilder
 from ltzd.store.database import Pool
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator.leases import Leases
@@ -40,16 +42,6 @@ def build_follower(
     wakeups: WakeupHub,
     heads: NewHeads,
 ) -> Follower:
-    is_dev_chain = chain.chain_id in DEV_CHAIN_IDS
-    poll_seconds = settings.node.poll_seconds
-    policy = IndexerPolicy(
-        poll_seconds=poll_seconds,
-        # A dev chain's block time says nothing about when its next block comes.
-        slowest_poll_seconds=poll_seconds if is_dev_chain else SLOWEST_POLL_SECONDS,
-        final_depth=settings.node.final_depth,
-        final_seconds=settings.node.final_seconds,
-        follows_deep_reorgs=is_dev_chain,
-    )
     follower = Follower(
         pool,
         leases,
@@ -57,10 +49,41 @@ def build_follower(
         chain,
         indexed_contracts(settings.contracts.addresses()),
         wakeups,
-        policy,
+        _policy(settings, chain),
     )
     follower.listen_to(heads)
     return follower
+
+
+def build_rebuilder(
+    settings: Settings,
+    pool: Pool,
+    leases: Leases,
+    node: Node,
+    chain: ChainIdentity,
+    wakeups: WakeupHub,
+    open_fresh_pool: Callable[[str], Awaitable[Pool]],
+) -> Rebuilder:
+    contracts = indexed_contracts(settings.contracts.addresses())
+    policy = replace(_policy(settings, chain), is_rebuild=True)
+
+    def follower_of(fresh_pool: Pool) -> Follower:
+        return Follower(fresh_pool, leases, node, chain, contracts, wakeups, policy)
+
+    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, follower_of, wakeups)
+
+
+def _policy(settings: Settings, chain: ChainIdentity) -> IndexerPolicy:
+    is_dev_chain = chain.chain_id in DEV_CHAIN_IDS
+    poll_seconds = settings.node.poll_seconds
+    return IndexerPolicy(
+        poll_seconds=poll_seconds,
+        # A dev chain's block time says nothing about when its next block comes.
+        slowest_poll_seconds=poll_seconds if is_dev_chain else SLOWEST_POLL_SECONDS,
+        final_depth=settings.node.final_depth,
+        final_seconds=settings.node.final_seconds,
+        follows_deep_reorgs=is_dev_chain,
+    )
 
 
 def _is_local_http(url: str) -> bool:

@@ -175,13 +175,15 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
-        loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
+        loops += [daemon.relay_context.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
     if daemon.fleet is not None:
         loops.append(daemon.fleet.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
         loops.append(_migrations(daemon.settings, daemon.follower).run())
+    if daemon.rebuilder is not None:
+        loops.append(daemon.rebuilder.run())
     if daemon.sender is not None:
         loops.append(daemon.sender.run())
     if daemon.cleanup is not None:

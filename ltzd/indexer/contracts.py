@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
 from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
+from ltzd.indexer.completeness import totals
+from ltzd.indexer.completeness.totals import ReadTotals
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection
 from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts
@@ -43,7 +45,9 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
+    - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
+    - `totals` reads from the tables what the contract itself can tell in one call.
     """
 
     address: Address
@@ -54,6 +58,8 @@ class IndexedContract:
     tables: Sequence[str]
     mend: Mend
     fact_tables: Sequence[FactTable]
+    derive: Callable[[Connection, int, int], Awaitable[None]]
+    totals: ReadTotals = totals.no_totals
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -72,6 +78,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.TABLES,
             mint_facts.mend,
             mint_facts.FACT_TABLES,
+            mint_facts.derive,
+            totals.of_ltz,
         ),
         IndexedContract(
             at["perk_nft"],
@@ -82,6 +90,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.TABLES,
             perk_facts.mend,
             perk_facts.FACT_TABLES,
+            perk_facts.derive,
+            totals.of_perk_nft,
         ),
         IndexedContract(
             at["points_sale"],
@@ -92,6 +102,8 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.TABLES,
             sale_facts.mend,
             sale_facts.FACT_TABLES,
+            sale_facts.derive,
+            totals.of_points_sale,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -102,5 +114,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.TABLES,
             escrow_facts.mend,
             escrow_facts.FACT_TABLES,
+            escrow_facts.derive,
+            totals.of_business_escrow,
         ),
     )

@@ -16,7 +16,8 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import Broken, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+from ltzd.indexer.audit import Audit
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -27,6 +28,8 @@ from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
+from ltzd.indexer.repair import IndexRepair
+from ltzd.indexer.self_repair import SelfRepair
 from ltzd.indexer.slices import slices
 from ltzd.indexer.stopping import IndexStop, reason_of
 from ltzd.rules.indexer.block_times import BlockTimes, poll_seconds
@@ -38,6 +41,7 @@ from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, undo
 from ltzd.store.indexer.chains import ChainIdentity, Cursor
 from ltzd.store.indexer.impossible import refused_as_impossible
+from ltzd.store.indexer.rebuild import orders
 from ltzd.store.operator.leases import Leases, indexer_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
 from ltzd.values import Hash32
@@ -47,6 +51,9 @@ log = structlog.get_logger()
 _FACTS_PER_INSERT = 500
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _DETOUR_MISFITS = 2
+_OTHER_CONTRACTS = (
+    "The index does not hold the facts of all contracts of the settings, and is being rebuilt"
+)
 _LEAST_MISFITS = 5
 """Answers in a row that do not fit each other, before their node is reported."""
 
@@ -83,6 +90,12 @@ class Follower:
         )
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
+        repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
+        audit_repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._audit = Audit(
+            pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
+        )
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -114,17 +127,32 @@ class Follower:
         while True:
             try:
                 async with self._leases.hold(indexer_lease(self._chain.chain_id)):
-                    await self._serve()
+                    await self.serve()
             except Unavailable as error:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
                 self.is_serving = False
             await asyncio.sleep(self._policy.term_pause_seconds)
 
-    async def _serve(self) -> None:
+    async def serve(self) -> None:
+        """Follows the chain for one term, under a lease that the caller holds.
+
+        Raises LaneLost, NodeUnavailable and DatabaseUnavailable, which end the term.
+        """
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                audit = tasks.create_task(self._audit.run(self._epoch))
+                try:
+                    await self._follow()
+                finally:
+                    audit.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _follow(self) -> NoReturn:
         while True:
             try:
                 if self._stop.reason is not None:
@@ -135,7 +163,11 @@ class Follower:
                 await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
-        """Stops the index. Raises LaneLost, DatabaseUnavailable."""
+        """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+            self._node.pinned(), self._epoch, error
+        ):
+            return
         cursor = await self._read_cursor()
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
@@ -163,24 +195,24 @@ class Follower:
     async def begin_term(self) -> None:
         """Begins a term by raising the epoch, which fences off the holders of earlier terms.
 
-        Rebuilds the index from its first block if any block was indexed without all of the
-        contracts. A stopped index stays stopped.
+        If any block was indexed without all of the contracts, the index stands still, and a rebuild
+        is ordered instead. A stopped index stays stopped.
         """
         self._cursor = None
         chain_id = self._chain.chain_id
         addresses = [contract.address for contract in self._contracts]
         async with transaction(self._pool) as connection:
             follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
-            self._epoch = await chains.begin_term(connection, chain_id)
-            await chains.record_contracts(connection, chain_id, addresses)
-            cursor = await chains.cursor(connection, chain_id)
-            base = None if follows_all else await chains.rewind(connection, chain_id)
-            if base is not None:
-                log.warning("indexer.reads_again", from_block=base, blocks=cursor.number - base)
-                tables = [table for contract in self._contracts for table in contract.tables]
-                await undo.delete_all(connection, cursor.final_number, tables)
-            if not follows_all:
-                await chains.resume(connection, chain_id)
+            if follows_all or await chains.has_no_blocks(connection, chain_id):
+                self._epoch = await chains.begin_term(connection, chain_id)
+                await chains.record_contracts(connection, chain_id, addresses)
+                if not self._policy.is_rebuild and await orders.cancel_for_contracts(connection):
+                    await chains.resume(connection, chain_id)
+            else:
+                # The epoch stays, so that an index whose contracts are named again is whole.
+                self._epoch = await chains.epoch(connection, chain_id)
+                await orders.order_for_contracts(connection, addresses)
+                await chains.stop(connection, chain_id, self._epoch, _OTHER_CONTRACTS)
         await self._stop.read()
 
     async def step(self) -> bool:
@@ -402,14 +434,17 @@ class Follower:
         self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
     ) -> Cursor:
         """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
+        # First the cursor: its row is the lock of everything that is derived from facts.
         await chains.move_cursor(
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
+        if self._policy.is_rebuild:
+            return
         telemetry.HEAD_BLOCK.set(head.number)
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)

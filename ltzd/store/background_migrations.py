@@ -20,7 +20,7 @@ import structlog
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.database import Connection
-from ltzd.store.migrations import partitioning
+from ltzd.store.migrations import empty_balances, partitioning
 
 log = structlog.get_logger()
 
@@ -43,10 +43,11 @@ class Step:
 
 STEPS: Mapping[str, Sequence[Step]] = {
     "partition": (
-        Step("builds the index of its new primary key", partitioning.build_key),
+        Step("builds its indexes", partitioning.build_indexes),
         Step("checks the heights of its rows", partitioning.bound),
         Step("becomes the first partition", partitioning.swap),
     ),
+    "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }
 """By the first word of a migration's name. The table's name is the steps' argument."""
 

@@ -18,6 +18,7 @@ SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 soon as its leases."""
 _MOST_OF_OPERATOR = 1_000
 """The pool of the role operator grows with its lanes, up to so many connections."""
+_FRESH_CONNECTIONS = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,3 +76,15 @@ async def open_role_pools(
     finally:
         for field in fields(pools):
             getattr(pools, field.name).terminate()
+
+
+async def open_fresh_pool(url: str, search_path: str, *, must_be_durable: bool = False) -> Pool:
+    """The connections that fill the fresh tables of a rebuild, opened while there is one."""
+    return await database.open_pool(
+        url,
+        name="ltzd rebuild",
+        size=_FRESH_CONNECTIONS,
+        open_at_start=0,
+        settings=SESSION_SETTINGS | {"search_path": search_path},
+        check=durability.require if must_be_durable else None,
+    )

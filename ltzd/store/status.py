@@ -21,6 +21,8 @@ _MEASURED_BLOCKS = 32
 """The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
+_BYTES_OF_A_MINT = 200
+"""A row's, where PostgreSQL has no estimate of the rows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,8 @@ class ChainFacts:
     stopped_reason: str | None = None
     """Why nothing is indexed until a person acts; None while the index is not stopped."""
     stopped_at: datetime | None = None
+    audited_number: int | None = None
+    """Every block up to this one was read a second time and compared; None before the first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +125,21 @@ async def read_chain(connection: Connection) -> ChainFacts | None:
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
-               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at
+               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at,
+               audited_number
           FROM chains
          LIMIT 1
         """
     )
     if row is None:
         return None
-    *columns, reason, stopped_at = row
+    *columns, reason, stopped_at, audited = row
     return replace(
         ChainFacts(*columns),
         block_seconds=await _block_seconds(connection),
         stopped_reason=reason,
         stopped_at=stopped_at,
+        audited_number=audited,
     )
 
 
@@ -218,12 +224,14 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
     """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
         """
-        SELECT coalesce(sum(greatest(reltuples, 0)), 0)::float8
+        SELECT coalesce(sum(CASE WHEN reltuples > 0 THEN reltuples
+                                 ELSE pg_relation_size(oid) / $1::int END), 0)::float8
           FROM pg_class
          WHERE relkind = 'r'
-           AND (oid = 'mints'::regclass
-                OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass))
-        """
+           AND oid = ANY(ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass)
+                         || 'mints'::regclass::oid)
+        """,
+        _BYTES_OF_A_MINT,
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True

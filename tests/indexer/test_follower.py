@@ -579,6 +579,7 @@ happenings = st.lists(
         st.tuples(st.just("swap"), st.integers(1, 3)),
         st.tuples(st.just("lag"), st.integers(0, 4)),
         st.tuples(st.just("empty"), st.integers(1, 2)),
+        st.tuples(st.just("omit"), st.integers(0, 3)),
         st.tuples(st.just("steps"), st.integers(1, 3)),
     ),
     max_size=25,
@@ -604,6 +605,12 @@ async def test_under_random_faults_balances_follow_the_chain(
     node.final_depth = final_depth
     deep = replace(policy, follows_deep_reorgs=True, final_seconds=0.0, final_depth=2)
     following = await IndexedChain(pool, database_url, node, await follow(pool, node), deep).begin()
+    omitted = 0
+    node._methods["eth_getLogs"] = lambda where: [
+        entry
+        for entry in FakeNode._logs(node, where)
+        if omitted == 0 or int(entry["blockNumber"], 16) % 4 != omitted
+    ]
     for what, count, *wallets in happened:
         match what:
             case "mine":
@@ -620,7 +627,9 @@ async def test_under_random_faults_balances_follow_the_chain(
             case "lag":
                 node.lag = min(count, node.head.number)
             case "empty":
-                node.empty_answers = count if policy is NEAR else 0
+                node.empty_answers = count
+            case "omit":
+                omitted = count
             case "steps":
                 for _ in range(count):
                     await following.step()

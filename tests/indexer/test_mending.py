@@ -106,16 +106,16 @@ async def test_removed_facts_that_are_inserted_again_give_the_same_index(
     chance = random.Random(seed)
     removed = 0
     for _ in range(8):
-        some = chance.sample(indexed.facts, chance.randint(1, 12))
+        facts = chance.sample(indexed.facts, chance.randint(1, 12))
         try:
-            await indexed.mend(indexed.mending(removed=some))
+            await indexed.mend(indexed.mending(removed=facts))
         except ImpossibleFact:
             assert await differences(pool, indexed.chain.states) == {}, "half a mending stayed"
             continue
-        removed += len(some)
+        removed += len(facts)
         assert await differences(pool, indexed.chain.states) != {}
         for _ in range(2):  # safe to repeat
-            await indexed.mend(indexed.mending(inserted=some))
+            await indexed.mend(indexed.mending(inserted=facts))
             assert await differences(pool, indexed.chain.states) == {}
     assert removed
     assert await indexed.tables() == before
@@ -130,7 +130,7 @@ async def test_all_facts_can_go_and_come_back_in_one_mending(
     async with session(pool) as connection:
         for table in (*FACTS, "tokens", "collections", "items", "deals"):
             assert await connection.fetchval(f"SELECT count(*) FROM {table}") == 0, table
-        assert await connection.fetchval("SELECT sum(amount) FROM balances") == 0
+        assert not await connection.fetchval("SELECT count(*) FROM balances")
 
     await indexed.mend(indexed.mending(inserted=indexed.facts))
     assert await differences(pool, indexed.chain.states) == {}

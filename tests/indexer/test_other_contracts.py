@@ -17,7 +17,7 @@ from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains, collections, tokens
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import LTZ, ZERO_ADDRESS, Address, reward_reference
+from ltzd.values import ZERO_ADDRESS, Address
 from tests.support.chain.fake_node import (
     ADDRESSES,
     CHAIN_ID,
@@ -31,13 +31,13 @@ from tests.support.chain.fake_node import (
     collection_updated_log,
     item_log,
     locked_log,
-    minted_log,
     purchase_log,
     redeemed_log,
     token_moved_log,
     transfer_log,
 )
-from tests.support.rows.core import a_wallet, follow, queue_reward, value
+from tests.support.chain.rebuilding import rebuild
+from tests.support.rows.core import a_wallet, follow, value
 
 ANN, BOB, BRAND = a_wallet(1), a_wallet(2), a_wallet(3)
 DEAL = b"\xde" * 32
@@ -291,7 +291,7 @@ async def test_results_are_deleted_in_the_transaction_that_writes_the_block(
 # --- reindexing -------------------------------------------------------------------------------
 
 
-async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_next_term_reindexes_all_blocks(
+async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_index_is_rebuilt(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
@@ -303,18 +303,19 @@ async def test_after_a_term_of_a_version_that_indexed_only_ltz_the_next_term_rei
             await connection.execute(f"DELETE FROM {table}")
 
     again = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT cursor_number FROM chains") == 0
-    await again.catch_up()
-
+    assert await value(pool, "SELECT stopped_reason FROM chains") is not None
+    await rebuild(pool, database_url, node)
     assert await again.tables(*DERIVED, *FACTS) == whole
+
     restarted = await a_follower(pool, database_url, node)
-    assert await value(pool, "SELECT cursor_number FROM chains") == 4, (
-        "the blocks were read again twice"
-    )
+    assert await value(pool, "SELECT stopped_reason FROM chains") is None
+    assert await value(pool, "SELECT count(*) FROM rebuilds") == 1, "it was rebuilt twice"
+    node.mine()
+    await restarted.catch_up()
     assert await restarted.tables(*DERIVED, *FACTS) == whole
 
 
-async def test_another_perk_nft_in_the_settings_is_indexed_from_the_beginning(
+async def test_another_perk_nft_in_the_settings_rebuilds_the_index(
     following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
 ) -> None:
     live(node)
@@ -322,37 +323,9 @@ async def test_another_perk_nft_in_the_settings_is_indexed_from_the_beginning(
 
     moved = indexed_contracts(ADDRESSES | {"perk_nft": a_wallet(0x7777)})
     other = await a_follower(pool, database_url, node, contracts=moved)
-    await other.catch_up()
+    await rebuild(pool, database_url, node, moved)
 
     left = await other.tables(*DERIVED)
     assert (left["tokens"], left["collections"]) == ([], [])
     assert left["items"]
     assert left["deals"]
-
-
-async def test_reindexing_keeps_final_mints_of_rewards_and_reads_the_others_again(
-    following: IndexedChain, node: FakeNode, pool: Pool, database_url: str
-) -> None:
-    """A reorg during the reindex would leave no fact that marks the reward as undone."""
-    node.final_depth = 1
-    async with transaction(pool) as connection:
-        rewards = [await queue_reward(connection, ANN, 7) for _ in range(2)]
-        for seq, reward in enumerate(rewards):
-            await connection.execute("UPDATE rewards SET seq = $2 WHERE id = $1", reward, seq)
-    for seq, reward in enumerate(rewards):
-        mint = minted_log(ANN, reward_reference(reward, 1, seq), 7 * LTZ)
-        node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 7 * LTZ), mint])
-    await following.catch_up()
-    await following.follower.step()
-    async with transaction(pool) as connection:
-        await chains.begin_term(connection, CHAIN_ID)
-
-    again = await a_follower(pool, database_url, node)
-
-    known = "SELECT array_agg(mint_block_number ORDER BY seq) FROM rewards"
-    assert await value(pool, known) == [1, None]
-    assert await value(pool, "SELECT final_number FROM chains") == 0
-    node.forget_blocks(1)
-    node.mine()
-    await again.catch_up()
-    assert await value(pool, known) == [1, None]

@@ -1,4 +1,4 @@
-"""What cannot be stops the index, and neither the task nor the process."""
+"""An impossible fact stops the index, and neither the task nor the process."""
 
 import pytest
 
@@ -17,7 +17,11 @@ from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 POLICY = IndexerPolicy(
-    poll_seconds=0.01, head_blocks=1_000, term_pause_seconds=0.02, broken_after_seconds=0.0
+    poll_seconds=0.01,
+    head_blocks=1_000,
+    term_pause_seconds=0.02,
+    broken_after_seconds=0.0,
+    second_look_seconds=0.0,
 )
 REASON = "SELECT stopped_reason FROM chains"
 

@@ -238,7 +238,7 @@ async def test_a_redemption_counts_towards_no_users_hour_and_is_not_serialized(
 ) -> None:
     await rows.write(a_redemption())
     async with session(rows.pool) as connection:
-        (stored,) = await relays.read_usage(connection, [(HOLDER, None, None)])
+        (stored,) = await relays.read_usage(connection, [(HOLDER, None)])
     assert (stored.used, stored.has_serialized_in_flight) == (0, False)
 
 

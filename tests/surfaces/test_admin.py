@@ -18,7 +18,7 @@ from ltzd.values import Address, checksummed
 from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
-CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0)
+CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0, audited_number=4)
 STOPPED = datetime(2026, 1, 2, tzinfo=UTC)
 QUIET = replace(CHAIN, head_number=10, idle_seconds=86_400.0, block_seconds=None)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
@@ -93,6 +93,7 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "lagSeconds": 4.0,
         "final": 5,
         "finalLagSeconds": 14.0,
+        "audited": 4,
         "idleSeconds": 0.5,
         "blockSeconds": 2.0,
         "stopped": None,

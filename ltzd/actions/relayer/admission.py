@@ -1,32 +1,59 @@
-"""Writes simulated relays into the lanes' queue, those of many users in one database transaction.
+"""Writes simulated relays, those of many users in one statement.
 
-`rules/relayer/admission` repeats the checks under the users' locks. A relay counts in its user's
-hour, is serialized and takes its idempotency key from here on, and not before.
+`rules/relayer/admission` repeats the checks on one version of each user's rows, and the statement
+inserts the relays of users whose version is still the same. A relay counts in its user's hour, is
+serialized and takes its idempotency key from here on, and not before.
+
+Where a lane of this process may sign at once, the statement stores the relay with its transaction.
+Otherwise the relay waits in the lanes' queue.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
-from ltzd.errors import Refused
+from ltzd.errors import LaneLost, Refused
 from ltzd.rules.relayer.admission import Admission, Admitted, NewRelay, decide
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasLedger
 from ltzd.rules.relayer.limits import RelayUsage
-from ltzd.store.database import Connection, Pool, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.relayer.direct_lanes import DirectLane, DirectLanes
 from ltzd.store.wakeups import RELAYS, WakeupHub
+from ltzd.values import Address
 
 log = structlog.get_logger()
 
+_Outcome = Admission | Exception | Retry
+
+
+@dataclass(slots=True)
+class _Draft:
+    """A relay to admit; `usage` is what its caller has read, or None once that proved to be old."""
+
+    relay: NewRelay
+    usage: RelayUsage | None
+
+    @property
+    def user(self) -> Address:
+        return self.relay.plan.user
+
 
 class RelayAdmission:
-    def __init__(self, pool: Pool, wakeups: WakeupHub, budgets: GasBudgets) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        wakeups: WakeupHub,
+        budgets: GasBudgets,
+        direct_lanes: DirectLanes | None = None,
+    ) -> None:
         self._pool = pool
         self._wakeups = wakeups
         self._budgets = budgets
-        self._writer: BatchWriter[NewRelay, Admission] = BatchWriter(
+        self._direct_lanes = direct_lanes or DirectLanes()
+        self._writer: BatchWriter[_Draft, Admission] = BatchWriter(
             self._write, "relay", width=2, max_batch=100
         )
 
@@ -34,56 +61,146 @@ class RelayAdmission:
         """Write what `admit` is called with, until cancelled."""
         await self._writer.run()
 
-    async def admit(self, relay: NewRelay) -> Admission:
-        """Return after the commit that holds the relay.
+    async def admit(self, relay: NewRelay, usage: RelayUsage | None = None) -> Admission:
+        """Return after the commit that holds the relay; `usage` is what it was simulated on.
 
         Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, DatabaseUnavailable, and
         ValidationFailed when the total gas budget is spent.
         """
-        return await self._writer.submit(relay)
+        return await self._writer.submit(_Draft(relay, usage))
 
-    async def _write(self, batch: Sequence[NewRelay]) -> Sequence[Admission | Exception | Retry]:
+    async def _write(self, batch: Sequence[_Draft]) -> Sequence[_Outcome]:
         # Only the first relay of each user: the next one is decided on the rows it leaves behind.
-        first = {relay.plan.user: relay for relay in reversed(batch)}
-        chosen = [relay for relay in batch if first[relay.plan.user] is relay]
-        async with transaction(self._pool) as connection:
-            await relays.lock_users(connection, list(first))
-            if self._budgets.identity_wei:
-                await gas_budgets.lock_identities(connection, _identities(chosen))
-            usages = await relays.read_usage(
-                connection,
-                [(relay.plan.user, relay.idempotency_key, relay.plan.digest) for relay in chosen],
-            )
-            ledger = await self._read_ledger(connection, chosen)
-            decisions = [
-                _decide(relay, usage, ledger) for relay, usage in zip(chosen, usages, strict=True)
-            ]
-            outcomes = await _insert_admitted(connection, chosen, usages, decisions)
-        self._wakeups.notify(RELAYS)
+        first = {draft.user: draft for draft in reversed(batch)}
+        chosen = [draft for draft in batch if first[draft.user] is draft]
+        if self._budgets.is_set:
+            outcomes = await self._write_within_budgets(chosen)
+        else:
+            usages = await self._usages(chosen)
+            outcomes = await self._insert(None, chosen, usages, _decided(chosen, usages, None))
         _log_admitted(chosen, outcomes)
-        by_user = {
-            relay.plan.user: outcome for relay, outcome in zip(chosen, outcomes, strict=True)
-        }
-        return [
-            by_user[relay.plan.user] if first[relay.plan.user] is relay else RETRY
-            for relay in batch
-        ]
+        by_user = dict(zip([draft.user for draft in chosen], outcomes, strict=True))
+        return [by_user[draft.user] if first[draft.user] is draft else RETRY for draft in batch]
 
-    async def _read_ledger(
-        self, connection: Connection, batch: Sequence[NewRelay]
-    ) -> GasLedger | None:
-        """Return today's gas budgets as this transaction sees them; None if none is set."""
-        if not self._budgets.is_set:
-            return None
+    async def _write_within_budgets(self, drafts: Sequence[_Draft]) -> list[_Outcome]:
+        """The identities' locks keep other relays from spending the same budget."""
+        new = [draft.relay for draft in drafts]
+        async with transaction(self._pool) as connection:
+            if self._budgets.identity_wei:
+                await gas_budgets.lock_identities(connection, _identities(new))
+            usages = await _read_usages(connection, drafts)
+            ledger = await self._read_ledger(connection, new)
+            decisions = _decided(drafts, usages, ledger)
+            return await self._insert(connection, drafts, usages, decisions)
+
+    async def _usages(self, drafts: Sequence[_Draft]) -> list[RelayUsage]:
+        """A relay alone is decided on what its caller read; among many that is old by now."""
+        if len(drafts) == 1 and drafts[0].usage is not None:
+            return [drafts[0].usage]
+        async with session(self._pool) as connection:
+            return await _read_usages(connection, drafts)
+
+    async def _read_ledger(self, connection: Connection, batch: Sequence[NewRelay]) -> GasLedger:
+        """Return today's gas budgets as this transaction sees them."""
         requested_wei = sum(relay.max_cost_wei for relay in batch if relay.failure is None)
         spent = await gas_budgets.spent_for(
             connection, self._budgets, _identities(batch), requested_wei
         )
         return GasLedger(self._budgets, spent)
 
+    async def _insert(
+        self,
+        connection: Connection | None,
+        drafts: Sequence[_Draft],
+        usages: Sequence[RelayUsage],
+        decisions: Sequence[Admission | Refused | None],
+    ) -> list[_Outcome]:
+        """Insert the relays without a decision against them, and complete the decisions.
+
+        Without a `connection`, which has a transaction open, lanes may sign relays directly.
+        """
+        new = [
+            replace(
+                draft.relay,
+                window_start=usage.start if draft.relay.failure is None else None,
+                version=usage.version,
+            )
+            for draft, usage in zip(drafts, usages, strict=True)
+        ]
+        open_ = [at for at, decision in enumerate(decisions) if decision is None]
+        ids: dict[int, int | None] = {}
+        if connection is None:
+            ids = await self._sign(new, usages, open_)
+        queued = [at for at in open_ if at not in ids]
+        if queued:
+            ids |= zip(
+                queued, await self._queue(connection, [new[at] for at in queued]), strict=True
+            )
+        return [
+            self._outcome(draft, usage, ids[at]) if decision is None else decision
+            for at, (draft, usage, decision) in enumerate(
+                zip(drafts, usages, decisions, strict=True)
+            )
+        ]
+
+    async def _sign(
+        self, new: Sequence[NewRelay], usages: Sequence[RelayUsage], open_: Sequence[int]
+    ) -> dict[int, int | None]:
+        """Let a lane store relays with their transactions; return the ids by position in `new`."""
+        lane = self._direct_lanes.widest()
+        if lane is None:
+            return {}
+        direct = [at for at in open_ if _may_sign(lane, new[at], usages[at])]
+        try:
+            ids = await lane.admit([new[at] for at in direct]) if direct else []
+        except LaneLost:
+            return {}
+        return dict(zip(direct, ids, strict=False))
+
+    async def _queue(
+        self, connection: Connection | None, new: Sequence[NewRelay]
+    ) -> list[int | None]:
+        if connection is not None:
+            ids = await relays.insert(connection, new)
+        else:
+            async with session(self._pool) as own:
+                ids = await relays.insert(own, new)
+        self._wakeups.notify(RELAYS)
+        return ids
+
+    def _outcome(self, draft: _Draft, usage: RelayUsage, id_: int | None) -> Admitted | Retry:
+        if id_ is None:
+            draft.usage = None
+            return RETRY
+        window = usage.window(used_more=draft.relay.failure is None)
+        return Admitted(id_, window, is_new=True)
+
+
+async def _read_usages(connection: Connection, drafts: Sequence[_Draft]) -> list[RelayUsage]:
+    return await relays.read_usage(
+        connection, [(draft.user, draft.relay.idempotency_key) for draft in drafts]
+    )
+
+
+def _may_sign(lane: DirectLane, relay: NewRelay, usage: RelayUsage) -> bool:
+    """Whether the lane keeps the order of the user's relays if it sends this one next."""
+    return (
+        relay.failure is None
+        and relay.plan.wallet in {None, lane.wallet}
+        and usage.senders <= {lane.wallet}
+    )
+
 
 def _identities(batch: Sequence[NewRelay]) -> list[str]:
     return [relay.identity for relay in batch if relay.identity is not None]
+
+
+def _decided(
+    drafts: Sequence[_Draft], usages: Sequence[RelayUsage], ledger: GasLedger | None
+) -> list[Admission | Refused | None]:
+    return [
+        _decide(draft.relay, usage, ledger) for draft, usage in zip(drafts, usages, strict=True)
+    ]
 
 
 def _decide(
@@ -95,33 +212,12 @@ def _decide(
         return refusal
 
 
-async def _insert_admitted(
-    connection: Connection,
-    batch: Sequence[NewRelay],
-    usages: Sequence[RelayUsage],
-    decisions: Sequence[Admission | Refused | None],
-) -> list[Admission | Exception]:
-    """Insert the relays without a decision against them, and complete the decisions."""
-    rows = [
-        replace(relay, window_start=usage.start if relay.failure is None else None)
-        for relay, usage, decision in zip(batch, usages, decisions, strict=True)
-        if decision is None
-    ]
-    ids = iter(await relays.insert(connection, rows) if rows else [])
-    return [
-        Admitted(next(ids), usage.window(used_more=relay.failure is None), is_new=True)
-        if decision is None
-        else decision
-        for relay, usage, decision in zip(batch, usages, decisions, strict=True)
-    ]
-
-
-def _log_admitted(batch: Sequence[NewRelay], outcomes: Sequence[Admission | Exception]) -> None:
+def _log_admitted(drafts: Sequence[_Draft], outcomes: Sequence[_Outcome]) -> None:
     """Log one line for each commit: a line for each relay would take a twentieth of the time."""
     admitted = [
         outcome.id
-        for relay, outcome in zip(batch, outcomes, strict=True)
-        if isinstance(outcome, Admitted) and outcome.is_new and relay.failure is None
+        for draft, outcome in zip(drafts, outcomes, strict=True)
+        if isinstance(outcome, Admitted) and outcome.is_new and draft.relay.failure is None
     ]
     if admitted:
         log.info("relays.written", relays=admitted)

@@ -1,9 +1,9 @@
 """POST /relay: takes a user's call from its checks to its outcome (spec 4.2).
 
-The checks run without locks, in the order of choices.md. One write under the user's lock then
-repeats the checks whose result another request of the same user may have changed. Nothing is stored
-before that write, so a crash leaves nothing behind; after it a lane sends the call even if the
-caller is gone.
+The checks run in the order of choices.md. The checks whose result another request of the same user
+may have changed are repeated before the one write, which stores the call if the user's rows are
+still the same. Nothing is stored before that write, so a crash leaves nothing behind; after it a
+lane sends the call even if the caller is gone.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -46,6 +46,7 @@ from ltzd.store.database import session
 from ltzd.store.indexer import collections, escrow_facts
 from ltzd.store.indexer.collections import IndexedClaims
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.values import Address, Hash32
 
 
@@ -62,7 +63,9 @@ class Relayer:
         users: TokenAuthenticator,
         constraints: PurchaseConstraints,
         policy: RelayPolicy,
+        direct_lanes: DirectLanes | None = None,
     ) -> None:
+        """`direct_lanes` are the relay lanes of this process."""
         self._pool = context.pool
         self._views = context.views
         self._contracts = context.contracts
@@ -74,7 +77,9 @@ class Relayer:
         self._users = users
         self._constraints = constraints
         self._policy = policy
-        self._admission = RelayAdmission(context.pool, context.wakeups, policy.gas_budgets)
+        self._admission = RelayAdmission(
+            context.pool, context.wakeups, policy.gas_budgets, direct_lanes
+        )
         self._outcomes = RelayOutcomes(context)
         self._indexed_claims: Batcher[tuple[Address, int], IndexedClaims | None] = Batcher(
             self._read_claims
@@ -92,9 +97,13 @@ class Relayer:
     async def usage(self, caller: TokenUser, request: RelayRequest) -> RelayUsage:
         """Raises ValidationFailed if the request's user is no wallet of the caller's, and
         IdentityUnavailable."""
-        await self._users.require_wallet(caller, request.user)
         self._prefetch()
-        return await self._usage(request)
+        usage = self._usages.begin((request.user, request.idempotency_key))
+        try:
+            await self._users.require_wallet(caller, request.user)
+            return await usage
+        finally:
+            usage.cancel()
 
     async def submit(
         self, caller: TokenUser, request: RelayRequest, usage: RelayUsage
@@ -141,7 +150,7 @@ class Relayer:
             relay = await relays.by_hash(connection, transaction_hash, wallets)
             if relay is None or relay.transaction_hash is None:
                 raise NotFound("Relay not found")
-            (usage,) = await relays.read_usage(connection, [(relay.user, None, None)])
+            (usage,) = await relays.read_usage(connection, [(relay.user, None)])
         return await self._outcomes.with_reason(relay), usage.window()
 
     async def precheck(
@@ -213,7 +222,7 @@ class Relayer:
         decoded = await self._with_indexed_deal(decoded)
         new = await self._simulated(decoded, simulate)
         self._check_deadline(deadline)
-        admission = await self._admission.admit(new)
+        admission = await self._admission.admit(new, usage)
         if isinstance(admission, Conflict):
             if admission.duplicate_id is not None:
                 await self._waiters.settled(admission.duplicate_id, deadline)
@@ -404,9 +413,7 @@ class Relayer:
         self, users_and_keys: Sequence[tuple[Address, str | None]]
     ) -> list[RelayUsage]:
         async with session(self._pool) as connection:
-            return await relays.read_usage(
-                connection, [(user, key, None) for user, key in users_and_keys]
-            )
+            return await relays.read_usage(connection, users_and_keys)
 
     def _check_deadline(self, deadline: float) -> None:
         """Raises Unavailable: a relay is not admitted once its caller has stopped waiting."""

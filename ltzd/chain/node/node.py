@@ -411,13 +411,20 @@ class Node:
 
         Raises RpcError for the first call that reverts.
         """
-        answers = await self._read_all(
-            at, [("eth_call", ({"to": hex_of(to), "data": hex_of(data)},)) for to, data in calls]
-        )
+        answers = await self._read_all(at, _view_calls(calls))
         for answer in answers:
             if isinstance(answer, RpcError):
                 raise answer
         return [_data(answer) for answer in answers]
+
+    async def view_outcomes(
+        self, calls: Sequence[tuple[Address, bytes]], at: BlockRef = "latest"
+    ) -> list[bytes | Revert]:
+        """As `views`, with a Revert in place of the result of a call that failed."""
+        return [
+            _reverted(answer) if isinstance(answer, RpcError) else _data(answer)
+            for answer in await self._read_all(at, _view_calls(calls))
+        ]
 
     async def estimate_gas(
         self, to: Address, data: bytes, sender: Address, at: BlockRef | None = None
@@ -621,6 +628,10 @@ def _unavailable(error: RpcError, where: str = "") -> NodeUnavailable:
 
 def _after(calls: Sequence[RpcCall], block: object) -> list[RpcCall]:
     return [(method, (*params, block)) for method, params in calls]
+
+
+def _view_calls(calls: Sequence[tuple[Address, bytes]]) -> list[RpcCall]:
+    return [("eth_call", ({"to": hex_of(to), "data": hex_of(data)},)) for to, data in calls]
 
 
 def _block(at: BlockRef) -> str | dict[str, object]:

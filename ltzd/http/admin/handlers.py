@@ -270,6 +270,7 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "lagSeconds": _rounded(progress.lag_seconds),
         "final": chain.final_number,
         "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
+        "audited": chain.audited_number,
         "idleSeconds": round(chain.idle_seconds, 1),
         "blockSeconds": _rounded(progress.block_seconds),
         "stopped": chain.stopped_reason,

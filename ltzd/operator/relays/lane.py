@@ -1,23 +1,41 @@
 """The relay lane: sends the calls that `POST /relay` has accepted, and pays for their gas."""
 
+from ltzd.chain.node.node import Node
+from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane import WalletLane
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.lane_work import LaneWork, OutcomeSink, RelayOutcomeSink
-from ltzd.operator.policy import RELAY
+from ltzd.operator.policy import RELAY, LanePolicy
 from ltzd.operator.relays.signer import RelaySigner
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionSigner
-from ltzd.store.database import session, transaction
+from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import lanes
 from ltzd.store.operator.lanes import Lane
+from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer import claims
-from ltzd.store.wakeups import RELAYS
+from ltzd.store.relayer.direct_lanes import DirectLanes
+from ltzd.store.wakeups import RELAYS, WakeupHub
 
 
 class RelayLane(WalletLane):
     kind = RELAY
     channel = RELAYS
+
+    def __init__(
+        self,
+        pool: Pool,
+        leases: Leases,
+        node: Node,
+        signer: WalletSigner,
+        chain_id: int,
+        wakeups: WakeupHub,
+        policy: LanePolicy,
+        direct_lanes: DirectLanes | None = None,
+    ) -> None:
+        super().__init__(pool, leases, node, signer, chain_id, wakeups, policy)
+        self._direct_lanes = direct_lanes
 
     async def _compare_references(self) -> None:
         """Does nothing: relays use no references."""
@@ -33,7 +51,11 @@ class RelayLane(WalletLane):
         signer: TransactionSigner,
         next_nonce: int,
     ) -> LaneWork:
-        return RelaySigner(context, in_flight, guard, signer, self._wakeups, next_nonce)
+        # A remote signer would keep admissions waiting.
+        direct_lanes = self._direct_lanes if isinstance(self._signer, Signer) else None
+        return RelaySigner(
+            context, in_flight, guard, signer, self._wakeups, next_nonce, direct_lanes
+        )
 
     async def _begin_term(self, first_nonce: int) -> tuple[Lane, int]:
         wallet = self._signer.address

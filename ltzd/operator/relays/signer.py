@@ -5,10 +5,14 @@ signs them, and stores the transactions. No database transaction is open meanwhi
 be at the other end of a network. A crash at any point leaves claims, which the wallet's next term
 takes again and other lanes take over.
 
+While its queue is empty, a lane whose key is in this process takes relays from the admission
+itself (`admit`), and stores them together with their transactions.
+
 A relay that names a wallet waits for that lane; any other relay is signed by whichever lane is
 free. Each user's relays keep their order over all lanes (`store/relayer/claims.py`).
 """
 
+import asyncio
 import math
 from collections.abc import Mapping, Sequence
 
@@ -16,7 +20,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.view import ChainView
-from ltzd.errors import SignerUnavailable
+from ltzd.errors import LaneLost, SignerUnavailable, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import BALANCE, DRAINING
@@ -25,12 +29,16 @@ from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.sendable import Obstacle, min_gas_limit
 from ltzd.rules.operator.transactions import Inclusion
+from ltzd.rules.relayer.admission import NewRelay
 from ltzd.store.database import session, transaction
 from ltzd.store.operator import lanes
-from ltzd.store.operator.transactions import OpenTransaction
-from ltzd.store.relayer import claims, relays
+from ltzd.store.operator.transactions import Attempt, OpenTransaction
+from ltzd.store.relayer import claims, relays, signed_relays
 from ltzd.store.relayer.claims import ClaimedRelay
+from ltzd.store.relayer.direct_lanes import DirectLanes
+from ltzd.store.relayer.signed_relays import SentRelay
 from ltzd.store.wakeups import RELAYED, RELAYS, WakeupHub
+from ltzd.values import Address
 
 log = structlog.get_logger()
 
@@ -50,7 +58,9 @@ class RelaySigner:
         signer: TransactionSigner,
         wakeups: WakeupHub,
         next_nonce: int,
+        direct_lanes: DirectLanes | None = None,
     ) -> None:
+        """`direct_lanes` offers this signer to admissions until `end_term`."""
         self._context = context
         self._in_flight = in_flight
         self._guard = guard
@@ -60,14 +70,79 @@ class RelaySigner:
         self._may_hold_claims = True
         """Also of an earlier term."""
         self._leaves_queue_until = -math.inf
+        self._has_emptied_queue = False
+        """Whether the last claim left no relay behind that this lane may send."""
+        self._failure: Unavailable | None = None
+        """Ends the term."""
+        self._direct_lanes = direct_lanes or DirectLanes()
+        self._direct_lanes.add(self)
+
+    @property
+    def wallet(self) -> Address:
+        return self._context.lane.wallet
+
+    @property
+    def direct_slots(self) -> int:
+        """How many relays `admit` takes now; 0 while relays wait in the queue, which come first."""
+        is_ready = self._has_emptied_queue and self._failure is None
+        return min(self.max_batch, self._guard.free_slots()) if is_ready else 0
+
+    async def admit(self, relays: Sequence[NewRelay]) -> list[int | None]:
+        """As `DirectLane.admit`; the relays are then published like those of the queue."""
+        async with self._context.signing_lock:
+            fees = self._guard.fees()
+            if fees is None or self.direct_slots == 0:
+                return []
+            calls = self._affordable(relays[: self.direct_slots], fees)
+            if not calls:
+                return []
+            cost_wei = self._max_cost_wei(calls, fees)
+            reserved_wei = self._in_flight.reserved_wei()
+            with self._in_flight.reserving(cost_wei):
+                attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
+                sent = await self._insert(relays[: len(calls)], attempts)
+            self._add([relay.transaction for relay in sent])
+        self._wakeups.notify(RELAYS)
+        ids: list[int | None] = [relay.id for relay in sent]
+        return ids + [None] * (len(calls) - len(sent))
+
+    def _affordable(self, relays: Sequence[NewRelay], fees: Fees) -> list[TransactionCall]:
+        """The calls of the first relays, as many as may be signed now."""
+        calls: list[TransactionCall] = []
+        reserved_wei = self._in_flight.reserved_wei()
+        for relay in relays:
+            call = TransactionCall(relay.plan.to, relay.plan.data, relay.gas_limit)
+            if self._signer.obstacle(call, fees, reserved_wei) is not None:
+                break
+            reserved_wei += call.max_cost_wei(fees, self._signer.l1_costs)
+            calls.append(call)
+        return calls
+
+    async def _insert(
+        self, relays: Sequence[NewRelay], attempts: Sequence[Attempt]
+    ) -> list[SentRelay]:
+        try:
+            async with session(self._context.pool) as connection:
+                return await signed_relays.insert(
+                    connection, self._context.lane, self._next_nonce, relays, attempts
+                )
+        except (Unavailable, asyncio.CancelledError) as error:
+            # The relays may be stored, and only the next term can tell: `sign_next` ends this one.
+            self._failure = error if isinstance(error, Unavailable) else LaneLost("A write was cut")
+            self._wakeups.notify(RELAYS)
+            raise
 
     async def sign_next(self, at_least: int = 1) -> int:
+        if self._failure is not None:
+            raise self._failure
         fees = self._guard.fees(finishes=True)
         if fees is None:
+            self._has_emptied_queue = False
             await self._give_back()
             return 0
         async with self._context.signing_lock:
             if self._context.clock() < self._leaves_queue_until:
+                self._has_emptied_queue = False
                 return 0
             await self._give_back()
             claimed = await self._claim()
@@ -99,6 +174,7 @@ class RelaySigner:
                 connection, self._context.lane, limit, only_named=self._guard.is_draining
             )
         self._may_hold_claims = bool(claimed)
+        self._has_emptied_queue = len(claimed) < limit and not self._guard.is_draining
         return claimed
 
     async def _sign(
@@ -106,8 +182,7 @@ class RelaySigner:
     ) -> int:
         """Sign and store; return how many relays are settled, those that the lane lost included."""
         calls, reserved_wei = list(map(_call, sendable)), self._in_flight.reserved_wei()
-        cost_wei = sum(call.max_cost_wei(fees, self._signer.l1_costs) for call in calls)
-        with self._in_flight.reserving(cost_wei):
+        with self._in_flight.reserving(self._max_cost_wei(calls, fees)):
             try:
                 attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
             except (SignerUnavailable, Unsendable):
@@ -118,11 +193,7 @@ class RelaySigner:
                 signed = await claims.store_signed(
                     connection, self._context.lane, sendable, attempts, self._next_nonce
                 )
-        # After the commit: a transaction without a row must not be published.
-        self._next_nonce += len(signed)
-        for tx in signed:
-            self._in_flight.add(tx)
-        telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc(len(signed))
+        self._add(signed)
         if len(signed) < len(sendable):
             log.info("relay.claim_lost", relay=sendable[len(signed)].id)
             return len(signed) + 1
@@ -133,12 +204,23 @@ class RelaySigner:
             self._resume()
         return len(signed)
 
+    def _add(self, signed: Sequence[OpenTransaction]) -> None:
+        """Call it after the commit: a transaction without a row must not be published."""
+        self._next_nonce += len(signed)
+        for tx in signed:
+            self._in_flight.add(tx)
+        telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc(len(signed))
+
+    def _max_cost_wei(self, calls: Sequence[TransactionCall], fees: Fees) -> int:
+        return sum(call.max_cost_wei(fees, self._signer.l1_costs) for call in calls)
+
     async def _leave_queue(self) -> None:
         """Leave relays that this wallet cannot pay for to the other lanes for a while.
 
         They are woken when this lane's reason to wait is new, and look by themselves every second.
         """
         self._leaves_queue_until = self._context.clock() + self._context.policy.poll_seconds
+        self._has_emptied_queue = False
         is_new = self._guard.reason != BALANCE
         self._guard.pause(BALANCE)
         if await self._give_back() and is_new:
@@ -173,6 +255,7 @@ class RelaySigner:
         return 0
 
     def end_term(self) -> None:
+        self._direct_lanes.remove(self)
         self._guard.resume()
 
     async def refresh(self, view: ChainView) -> None:

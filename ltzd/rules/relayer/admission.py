@@ -1,7 +1,7 @@
-"""Whether a relay that was simulated may still be written, decided on its user's rows under lock.
+"""Whether a simulated relay may still be written, decided on one version of its user's rows.
 
-The checks that ran before the simulation, without locks, are repeated here: another request of the
-same user may have been written meanwhile.
+The checks that ran before the simulation are repeated here: another request of the same user may
+have been written meanwhile. The write that follows compares the version.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,8 @@ class NewRelay:
     `failure` is the reason for which the call would revert: the relay is then written for its
     idempotency key alone, in the state FAILED, and counts in no window (`window_start` is None).
     `identity` is the subject whose gas budget it counts in. `last_serialized_id` is the newest
-    serialized relay of the user that the simulation knew of.
+    serialized relay of the user that the simulation knew of. `version` is that of the user's rows
+    on which the relay was decided.
     """
 
     plan: RelayPlan
@@ -32,6 +33,7 @@ class NewRelay:
     window_start: datetime | None = None
     failure: str | None = None
     identity: str | None = None
+    version: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +76,9 @@ def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admi
         usage.has_serialized_in_flight or usage.last_serialized_id != relay.last_serialized_id
     ):
         return Conflict()
-    if usage.duplicate_id is not None:
-        return Conflict(usage.duplicate_id)
+    duplicate_id = usage.calls_in_flight.get(relay.plan.digest)
+    if duplicate_id is not None:
+        return Conflict(duplicate_id)
     if ledger is not None:
         ledger.admit(relay.identity, relay.max_cost_wei)
     return None

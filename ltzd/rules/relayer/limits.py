@@ -1,20 +1,21 @@
 """Limits on the relays of one user: relays an hour, claims of a collection, idempotency keys.
 
 The checks read a `RelayUsage`, the user's rows at one moment. They run before the simulation,
-without locks, and again under the user's lock when the relay is written.
+without locks, and again before the relay is written, which compares the rows' version.
 
 Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, ValidationFailed.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
 from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim
+from ltzd.values import Address
 
 RELAYS_AN_HOUR = 35
 """For each user address (spec 8)."""
@@ -37,7 +38,9 @@ class RelayUsage:
     relays in the open one. `has_serialized_in_flight` and `last_serialized_id` are about the relays
     with `serialized_per_user`: while one is in flight the next one waits, and a newer id than the
     simulation knew shows that the chain may have changed since. `claims` are in flight.
-    `duplicate_id` is a relay in flight that is the same call.
+    `calls_in_flight` has the ids of relays in flight by their calls' digests (`RelayPlan.digest`).
+    `senders` are the wallets that send the relays in flight, with None for a relay that no wallet
+    has signed. `version` counts the relays that were written for the user.
     """
 
     now: datetime
@@ -47,7 +50,9 @@ class RelayUsage:
     has_serialized_in_flight: bool
     last_serialized_id: int | None
     claims: Sequence[RequestedClaim]
-    duplicate_id: int | None = None
+    calls_in_flight: Mapping[bytes, int] = field(default_factory=dict)
+    senders: frozenset[Address | None] = frozenset()
+    version: int = 0
 
     @property
     def start(self) -> datetime:

@@ -106,23 +106,25 @@ async def record_contracts(
     )
 
 
-async def rewind(connection: Connection, chain_id: int) -> int | None:
-    """Move the cursor back to the first kept block.
-
-    Returns the block's number, or None if the cursor is there already.
-    """
-    base: int | None = await connection.fetchval(
+async def has_no_blocks(connection: Connection, chain_id: int) -> bool:
+    """Whether nothing is indexed yet: the cursor is at the first kept block."""
+    is_empty: bool = await connection.fetchval(
         """
-        UPDATE chains
-           SET cursor_number = base.number, cursor_hash = base.hash,
-               final_number = least(final_number, base.number), updated_at = now()
-          FROM (SELECT number, hash FROM blocks ORDER BY number LIMIT 1) AS base
-         WHERE chain_id = $1 AND chains.cursor_hash <> base.hash
-     RETURNING base.number
+        SELECT cursor_hash = (SELECT hash FROM blocks ORDER BY number LIMIT 1)
+          FROM chains
+         WHERE chain_id = $1
         """,
         chain_id,
     )
-    return base
+    return is_empty
+
+
+async def epoch(connection: Connection, chain_id: int) -> int:
+    """The epoch of the newest term."""
+    newest: int = await connection.fetchval(
+        "SELECT epoch FROM chains WHERE chain_id = $1", chain_id
+    )
+    return newest
 
 
 async def cursor(connection: Connection, chain_id: int) -> Cursor:
@@ -167,7 +169,8 @@ async def move_cursor(
         """
         UPDATE chains
            SET cursor_number = $4, cursor_hash = $5, head_number = $6,
-               final_number = least(final_number, $4), updated_at = now()
+               final_number = least(final_number, $4), updated_at = now(),
+               audited_number = CASE WHEN audited_number > $4 THEN $4 ELSE audited_number END
          WHERE chain_id = $1 AND epoch = $2 AND cursor_hash = $3 AND stopped_reason IS NULL
      RETURNING cursor_number
         """,
@@ -225,6 +228,19 @@ async def stopped_reason(connection: Connection, chain_id: int) -> str | None:
     return reason
 
 
+async def audited_number(connection: Connection, chain_id: int) -> int:
+    """The block up to which all were read a second time; the first block's parent before that."""
+    number: int = await connection.fetchval(
+        """
+        SELECT greatest(coalesce(audited_number, 0), first_block - 1)
+          FROM chains
+         WHERE chain_id = $1
+        """,
+        chain_id,
+    )
+    return number
+
+
 async def raise_finality(
     connection: Connection, chain_id: int, epoch: int, final_number: int
 ) -> None:
@@ -262,13 +278,13 @@ async def settled_number(connection: Connection, depth: int, seconds: float) -> 
 
 
 async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> None:
-    """Insert new blocks, in order, and the partitions that they and their facts need.
+    """Insert new blocks, and the partitions that they and their facts need.
 
     Raises asyncpg.UniqueViolationError for a height that has a block.
     """
     if not blocks:
         return
-    await partitions.ensure(connection, blocks[-1].number)
+    await partitions.ensure(connection, max(block.number for block in blocks))
     await connection.executemany(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)

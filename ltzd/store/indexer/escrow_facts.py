@@ -78,6 +78,14 @@ async def read_parties(connection: Connection, deal_id: bytes) -> tuple[Address,
     return None if row is None else (Address(row["user_address"]), Address(row["business"]))
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Rebuild the deals of the facts of the blocks first…last, which were copied here."""
+    rows = await connection.fetch(
+        "SELECT deal_id FROM deal_facts WHERE block_number BETWEEN $1 AND $2", first, last
+    )
+    await _settle(connection, rows)
+
+
 def _columns(fact: EscrowFact) -> tuple[str, Decimal, Decimal, Decimal, int | None, Address | None]:
     """The state, the locked amount, the user's and the business's shares, when the deal may be
     reclaimed, and who decided.

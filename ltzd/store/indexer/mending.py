@@ -2,13 +2,13 @@
 
 `mend` removes and inserts facts of all contracts, and rebuilds what is derived from them: balances,
 the mints recorded on rewards with their webhooks and leaderboards, tokens, collections, items,
-deals, and the payments of site redemptions. It locks the chain's row, so it may run beside the
+deals, and the payments of site redemptions. `mend` locks the chain's row, so it may run beside the
 indexer, in its process or in another one. The cursor stays where it is.
 
 The caller makes sure that the nodes are right (`indexer/repair.py`).
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from ltzd.errors import IndexMoved
@@ -16,7 +16,7 @@ from ltzd.store import wakeups
 from ltzd.store.database import Connection
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
-from ltzd.store.indexer.fact_rows import Corrections
+from ltzd.store.indexer.fact_rows import Corrections, TableCorrection
 from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.wakeups import BLOCKS
@@ -44,6 +44,25 @@ class Mending:
             for _, corrections in self.contracts
             for table in corrections.values()
         )
+
+
+NO_MENDING = Mending((), ())
+
+
+def merge(mendings: Iterable[Mending]) -> Mending:
+    """The corrections of blocks that are all different, as one."""
+    blocks: list[BlockRow] = []
+    tables: dict[Mend, dict[str, TableCorrection]] = {}
+    for mending in mendings:
+        blocks += mending.blocks
+        for mend_contract, corrections in mending.contracts:
+            merged = tables.setdefault(mend_contract, {})
+            for name, table in corrections.items():
+                before = merged.get(name, TableCorrection())
+                merged[name] = TableCorrection(
+                    [*before.remove, *table.remove], [*before.insert, *table.insert]
+                )
+    return Mending(blocks, list(tables.items()))
 
 
 async def mend(

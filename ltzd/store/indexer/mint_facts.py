@@ -173,6 +173,18 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
     return matched
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Apply the transfers of the blocks first…last, which were copied here, to the balances."""
+    rows = await connection.fetch(
+        "SELECT sender, recipient, amount FROM transfers WHERE block_number BETWEEN $1 AND $2",
+        first,
+        last,
+    )
+    await _move_balances(
+        connection, ((row["sender"], row["recipient"], int(row["amount"])) for row in rows)
+    )
+
+
 async def undo_above(connection: Connection, fork: int) -> None:
     """Deletes the transfers and mints above block `fork`, and what is derived from them."""
     gone = await connection.fetch(
@@ -249,8 +261,9 @@ async def _move_balances(
 ) -> None:
     """Apply transfers (from, to, amount) to the balances, each wallet once, in one order.
 
-    Raises ImpossibleFact if a wallet spends although no transfer to it is known. PostgreSQL refuses
-    a balance below zero.
+    A wallet without LTZ has no row. The caller has locked the chain's row, which keeps out other
+    writers of balances. Raises ImpossibleFact if a wallet spends although no transfer to it is
+    known. PostgreSQL refuses a balance below zero.
     """
     deltas: defaultdict[Address, int] = defaultdict(int)
     for sender, recipient, amount in moves:
@@ -267,15 +280,24 @@ async def _move_balances(
         """,
         [wallet for wallet, delta in changed if delta > 0],
     )
-    status = await connection.execute(
+    moved = await connection.fetchrow(
         """
-        UPDATE balances
-           SET amount = balances.amount + moved.delta
-          FROM unnest($1::bytea[], $2::numeric[]) AS moved (wallet, delta)
-         WHERE balances.wallet = moved.wallet
+        WITH moved AS (
+          UPDATE balances
+             SET amount = balances.amount + moved.delta
+            FROM unnest($1::bytea[], $2::numeric[]) AS moved (wallet, delta)
+           WHERE balances.wallet = moved.wallet
+       RETURNING balances.wallet, balances.amount
+        )
+        SELECT count(*) AS wallets, array_agg(wallet) FILTER (WHERE amount = 0) AS emptied
+          FROM moved
         """,
         [wallet for wallet, _ in changed],
         [Decimal(delta) for _, delta in changed],
     )
-    if status != f"UPDATE {len(changed)}":
+    if moved["wallets"] != len(changed):
         raise ImpossibleFact("A wallet without a balance spends LTZ")
+    if moved["emptied"]:
+        await connection.execute(
+            "DELETE FROM balances WHERE wallet = ANY($1::bytea[])", moved["emptied"]
+        )

@@ -96,6 +96,19 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     await _rebuild(connection, moved, redeemed, changed)
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Rebuild what follows from the facts of the blocks first…last, which were copied here."""
+    moved, redeemed, changed = [
+        await connection.fetch(
+            f"SELECT * FROM {table} WHERE block_number BETWEEN $1 AND $2",  # noqa: S608
+            first,
+            last,
+        )
+        for table in ("perk_transfers", "charge_redemptions", "collection_facts")
+    ]
+    await _rebuild(connection, moved, redeemed, changed)
+
+
 async def _rebuild(
     connection: Connection,
     moved: Collection[FactRow],

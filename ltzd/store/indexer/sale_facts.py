@@ -113,6 +113,20 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     )
 
 
+async def derive(connection: Connection, first: int, last: int) -> None:
+    """Update the items from the facts of the blocks first…last, which were copied here."""
+    settings, bought = [
+        await connection.fetch(
+            f"SELECT * FROM {table} WHERE block_number BETWEEN $1 AND $2",  # noqa: S608
+            first,
+            last,
+        )
+        for table in ("item_settings", "purchases")
+    ]
+    await _settle(connection, settings)
+    await _move_sold(connection, ((row["item_id"], row["quantity"]) for row in bought))
+
+
 async def _settle(connection: Connection, settings: Collection[FactRow]) -> None:
     """Rebuild the settings of these rows' items."""
     if not settings:

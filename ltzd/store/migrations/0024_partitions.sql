@@ -9,3 +9,8 @@ CREATE TABLE background_migrations (
   error       text,                             -- of the last attempt; it is repeated
   CHECK (finished_at IS NULL OR started_at IS NOT NULL AND error IS NULL)
 );
+
+-- A wallet without LTZ has no balance from now on.
+INSERT INTO background_migrations (name, table_name)
+SELECT 'shrink balances', 'balances'
+ WHERE EXISTS (SELECT FROM balances);

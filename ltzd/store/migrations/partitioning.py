@@ -1,10 +1,10 @@
 """Turns the index's large tables into tables partitioned by height (revision 0024, decision 0034).
 
 The tables of a new database are converted at once by the revision. Other tables are converted while
-they are used (`background_migrations`): `build_key` and `bound` make what the first partition needs
-without blocking readers or writers, and `swap` puts a partitioned table in the old table's place,
-with the old table as its first partition. No row is moved. Each function may be repeated after an
-interruption at any point.
+they are used (`background_migrations`): `build_indexes` and `bound` make what the first partition
+needs without blocking readers or writers, and `swap` puts a partitioned table in the old table's
+place, with the old table as its first partition. No row is moved. Each function may be repeated
+after an interruption at any point.
 
 The primary key changes from the block's hash to its height: a partitioned table's key must hold the
 height, canonical blocks have one block for each height, and a key that only grows is cheaper to
@@ -50,7 +50,12 @@ TABLES: Final[Mapping[str, PartitionedTable]] = {
     for table in (
         PartitionedTable("blocks", "number", "number"),
         PartitionedTable("transfers", dropped=["transfers_by_block"]),
-        PartitionedTable("mints", dropped=["mints_by_block"]),
+        PartitionedTable(
+            "mints",
+            # The seq of a reward's reference: an old table has no such index.
+            indexes={"mints_by_seq": "(substring(reference FROM 25))"},
+            dropped=["mints_by_block"],
+        ),
         PartitionedTable(
             "perk_transfers",
             indexes={"perk_transfers_by_token": "token_id, block_number, log_index"},
@@ -97,28 +102,32 @@ async def convert_new(connection: Connection) -> list[str]:
     if await connection.fetchval("SELECT EXISTS (SELECT FROM chains)"):
         return list(TABLES)
     for table in TABLES.values():
-        await connection.execute(
-            f"CREATE UNIQUE INDEX {_key_index(table)} ON {table.name} ({table.key})"
-        )
+        for index, (kind, columns) in _needed_indexes(table).items():
+            await connection.execute(
+                f"CREATE {kind} IF NOT EXISTS {index} ON {table.name} ({columns})"
+            )
         await _put_in_place(connection, table, FIRST_WIDTH)
     return []
 
 
-async def build_key(connection: Connection, name: str) -> None:
-    """Builds the index of the new primary key beside the old one, outside of a transaction."""
+async def build_indexes(connection: Connection, name: str) -> None:
+    """Builds the index of the new primary key beside the old one, and the other indexes that the
+    table lacks, outside of a transaction.
+    """
     table = TABLES[name]
-    index = _key_index(table)
-    is_valid = await connection.fetchval(
-        "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index
-    )
-    if is_valid or await is_partitioned(connection, name):
+    if await is_partitioned(connection, name):
         return
-    if is_valid is not None:  # An interrupted attempt has left it.
-        await connection.execute(f"DROP INDEX CONCURRENTLY {index}", timeout=_STEP_SECONDS)
-    await connection.execute(
-        f"CREATE UNIQUE INDEX CONCURRENTLY {index} ON {table.name} ({table.key})",
-        timeout=_STEP_SECONDS,
-    )
+    for index, (kind, columns) in _needed_indexes(table).items():
+        is_valid = await connection.fetchval(
+            "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass($1)", index
+        )
+        if is_valid:
+            continue
+        if is_valid is not None:  # An interrupted attempt has left it.
+            await connection.execute(f"DROP INDEX CONCURRENTLY {index}", timeout=_STEP_SECONDS)
+        await connection.execute(
+            f"CREATE {kind} CONCURRENTLY {index} ON {name} ({columns})", timeout=_STEP_SECONDS
+        )
 
 
 async def bound(connection: Connection, name: str) -> None:
@@ -304,6 +313,12 @@ async def _reached(connection: Connection, table: PartitionedTable) -> int:
         """  # noqa: S608
     )
     return reached
+
+
+def _needed_indexes(table: PartitionedTable) -> dict[str, tuple[str, str]]:
+    """The kind and the columns of each index that the table must have to be a partition."""
+    others = {index: ("INDEX", columns) for index, columns in table.indexes.items()}
+    return {_key_index(table): ("UNIQUE INDEX", table.key), **others}
 
 
 def _key_index(table: PartitionedTable) -> str:

@@ -45,6 +45,10 @@ def indexer_lease(chain_id: int) -> str:
     return f"indexer/{chain_id}"
 
 
+def rebuild_lease(chain_id: int) -> str:
+    return f"rebuild/{chain_id}"
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseFacts:
     """A lease's row. `process` is the host's name and the process id of its holder."""

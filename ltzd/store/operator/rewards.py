@@ -366,10 +366,7 @@ async def published_hashes(connection: Connection, ids: Sequence[UUID]) -> dict[
 
 
 async def count_skipped(connection: Connection, transaction_ids: Collection[int]) -> dict[int, int]:
-    """The rewards without a mint whose references other final mints have used, by transaction.
-
-    Reads all mints: call it only if rewards of a final mint have no mint on chain.
-    """
+    """The rewards without a mint whose references other final mints have used, by transaction."""
     rows = await connection.fetch(
         """
         SELECT transaction_id, count(*) FROM skipped_rewards
@@ -402,7 +399,7 @@ async def renew_skipped(connection: Connection, transaction_id: int) -> int:
 async def renew_queued(connection: Connection, rewards: Collection[UUID]) -> int:
     """Take the references of queued rewards that other final mints have used; returns how many.
 
-    Their next mint gives them new ones. Reads all mints.
+    Their next mint gives them new ones.
     """
     rows = await connection.fetch(
         """

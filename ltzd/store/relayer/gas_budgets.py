@@ -78,25 +78,35 @@ async def spent_for(
     return await spent(connection, identities)
 
 
-async def count(connection: Connection, changes: Sequence[GasChange]) -> None:
-    """Add the changes, in the transaction that made them.
+ADD_CHANGES = """
+INSERT INTO gas_spent AS g (day, identity, slot, wei)
+SELECT change.day, account.identity, account.slot, sum(change.wei)
+  FROM changes AS change
+ CROSS JOIN LATERAL (VALUES ('', 1 + pg_backend_pid() % 15), (change.identity, 0))
+       AS account (identity, slot)
+ WHERE account.identity IS NOT NULL AND change.wei <> 0
+ GROUP BY 1, 2, 3
+ ORDER BY 1, 2, 3
+    ON CONFLICT (day, identity, slot) DO UPDATE SET wei = g.wei + excluded.wei
+"""
+"""Adds the rows of the common table expression `changes (day, identity, wei)`.
 
-    Each connection has a slot of its own in everybody's sum; rows are locked in one order.
-    """
+A statement that changes relays' gas has it as its last part, so that both are written together.
+Each connection has a slot of its own in everybody's sum; rows are locked in one order.
+"""
+
+
+async def count(connection: Connection, changes: Sequence[GasChange]) -> None:
+    """Add the changes, in the transaction that made them."""
     if not any(change.wei for change in changes):
         return
     await connection.execute(
-        """
-        INSERT INTO gas_spent AS g (day, identity, slot, wei)
-        SELECT change.day, account.identity, account.slot, sum(change.wei)
-          FROM unnest($1::date[], $2::text[], $3::numeric[]) AS change (day, identity, wei)
-         CROSS JOIN LATERAL (VALUES ('', 1 + pg_backend_pid() % 15), (change.identity, 0))
-               AS account (identity, slot)
-         WHERE account.identity IS NOT NULL
-         GROUP BY 1, 2, 3
-         ORDER BY 1, 2, 3
-            ON CONFLICT (day, identity, slot) DO UPDATE SET wei = g.wei + excluded.wei
-        """,
+        f"""
+        WITH changes AS (
+          SELECT * FROM unnest($1::date[], $2::text[], $3::numeric[]) AS given (day, identity, wei)
+        )
+        {ADD_CHANGES}
+        """,  # noqa: S608 - only constants
         [change.day for change in changes],
         [change.identity for change in changes],
         [Decimal(change.wei) for change in changes],

@@ -1,13 +1,15 @@
 """Relays: calls that users asked the operator to send, from their admission on.
 
-A user's relays are inserted under the user's lock: the limits, the idempotency keys and the relay
-in flight are read from the rows alone.
+A relay is decided on one version of its user's rows and inserted if the version is still the same:
+the limits, the idempotency keys and the relay in flight are read from the rows alone. A write that
+only loosens the limits, such as the end of a relay, leaves the version as it is.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC
 from decimal import Decimal
+from typing import Any
 
 import asyncpg
 
@@ -24,30 +26,34 @@ from ltzd.values import Address, Hash32
 
 
 async def lock_users(connection: Connection, users: Sequence[Address]) -> None:
-    """Serialise the writers of these users' relays until the transaction ends; in one order."""
+    """Keep other writers of these users' relays out until the transaction ends.
+
+    A relay that was decided before is decided again. The rows are locked in one order.
+    """
     await connection.execute(
         """
-        SELECT pg_advisory_xact_lock(hashtextextended('relays of ' || encode(wallet, 'hex'), 0))
-          FROM (SELECT DISTINCT wallet FROM unnest($1::bytea[]) AS given (wallet)
-                 ORDER BY wallet) AS ordered
+        INSERT INTO relay_users AS u (user_address, version)
+        SELECT DISTINCT wallet, 1
+          FROM unnest($1::bytea[]) AS given (wallet)
+         ORDER BY wallet
+            ON CONFLICT (user_address) DO UPDATE SET version = u.version + 1
         """,
         users,
     )
 
 
 async def read_usage(
-    connection: Connection, queries: Sequence[tuple[Address, str | None, bytes | None]]
+    connection: Connection, queries: Sequence[tuple[Address, str | None]]
 ) -> list[RelayUsage]:
-    """The usage of each user, with the relays of the given key and of the given digest of a call,
-    in order.
-    """
+    """The usage of each user, with the relay of the given idempotency key, in order."""
     rows = await connection.fetch(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
-               o.has_serialized_in_flight, o.collections, o.expected, o.duplicate_id,
-               l.last_serialized_id
-          FROM unnest($1::bytea[], $2::text[], $4::bytea[])
-               WITH ORDINALITY AS query (user_address, key, digest, n)
+               o.has_serialized_in_flight, o.collections, o.expected, o.ids, o.digests, o.senders,
+               l.last_serialized_id, coalesce(u.version, 0) AS version
+          FROM unnest($1::bytea[], $2::text[])
+               WITH ORDINALITY AS query (user_address, key, n)
+          LEFT JOIN relay_users u ON u.user_address = query.user_address
           LEFT JOIN LATERAL (
                SELECT window_start, count(*) AS used
                  FROM relays r
@@ -61,10 +67,12 @@ async def read_usage(
                SELECT coalesce(bool_or(serialized_per_user), false) AS has_serialized_in_flight,
                       array_agg(collection_id) FILTER (WHERE collection_id IS NOT NULL)
                         AS collections,
-                      min(id) FILTER (WHERE sha256(to_address || data) = query.digest)
-                        AS duplicate_id,
                       array_agg(expected_claims) FILTER (WHERE collection_id IS NOT NULL)
-                        AS expected
+                        AS expected,
+                      array_agg(id ORDER BY id DESC) AS ids,
+                      array_agg(sha256(to_address || data) ORDER BY id DESC) AS digests,
+                      array_agg(DISTINCT CASE state WHEN 'sent' THEN claimed_by END)
+                        FILTER (WHERE brand_id IS NULL) AS senders
                  FROM relays r
                 WHERE r.user_address = query.user_address AND r.state IN ('queued', 'sent')) AS o
          CROSS JOIN LATERAL (
@@ -74,10 +82,9 @@ async def read_usage(
                   AND window_start > now() - 2 * $3::interval) AS l
          ORDER BY query.n
         """,
-        [user for user, _, _ in queries],
-        [key for _, key, _ in queries],
+        [user for user, _ in queries],
+        [key for _, key in queries],
         WINDOW,
-        [digest for _, _, digest in queries],
     )
     return list(map(_usage, rows))
 
@@ -92,37 +99,42 @@ def _usage(row: asyncpg.Record) -> RelayUsage:
         has_serialized_in_flight=row["has_serialized_in_flight"],
         last_serialized_id=row["last_serialized_id"],
         claims=[RequestedClaim(int(collection), int(expected)) for collection, expected in claims],
-        duplicate_id=row["duplicate_id"],
+        # Newest first, so that the oldest of equal calls stays.
+        calls_in_flight=dict(zip(row["digests"] or (), row["ids"] or (), strict=True)),
+        senders=frozenset(row["senders"] or ()),
+        version=row["version"],
     )
 
 
-async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int]:
-    """Insert relays of locked users and return their ids; queued relays wake the lanes."""
+NEW_RELAYS = """
+unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[], $6::boolean[],
+       $7::numeric[], $8::numeric[], $9::text[], $10::bytea[], $11::bigint[], $12::numeric[],
+       $13::timestamptz[], $14::text[], $15::text[], $16::bigint[])
+  WITH ORDINALITY
+    AS new (user_address, to_address, data, function, wallet, serialized_per_user,
+            collection_id, expected_claims, idempotency_key, fingerprint, gas_limit, max_cost_wei,
+            window_start, failure, identity, version, n)
+"""
+"""The rows of `columns_of`."""
+
+CLAIM_VERSIONS = """
+INSERT INTO relay_users AS u (user_address, version)
+SELECT user_address, max(version) + 1
+  FROM new
+ GROUP BY user_address
+ ORDER BY user_address
+    ON CONFLICT (user_address) DO UPDATE SET version = u.version + 1
+     WHERE u.version + 1 = excluded.version
+RETURNING user_address
+"""
+"""Returns the users for whom nothing was written since the version that a relay was decided on."""
+
+
+def columns_of(relays: Sequence[NewRelay]) -> list[list[Any]]:
+    """The arguments of `NEW_RELAYS`."""
     plans = [relay.plan for relay in relays]
     claims = [plan.claim for plan in plans]
-    rows = await connection.fetch(
-        """
-        WITH written AS (
-          INSERT INTO relays (user_address, to_address, data, function, wallet, serialized_per_user,
-                              collection_id, expected_claims, idempotency_key, fingerprint,
-                              gas_limit, max_cost_wei, window_start, failure, identity, state,
-                              gas_day, gas_wei)
-          SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END,
-                 CASE WHEN failure IS NULL THEN (now() AT TIME ZONE 'UTC')::date END,
-                 CASE WHEN failure IS NULL THEN max_cost_wei END
-            FROM unnest($1::bytea[], $2::bytea[], $3::bytea[], $4::text[], $5::bytea[],
-                        $6::boolean[], $7::numeric[], $8::numeric[], $9::text[], $10::bytea[],
-                        $11::bigint[], $12::numeric[], $13::timestamptz[], $14::text[],
-                        $16::text[])
-                 AS new (user_address, to_address, data, function, wallet, serialized_per_user,
-                         collection_id, expected_claims, idempotency_key, fingerprint,
-                         gas_limit, max_cost_wei, window_start, failure, identity)
-       RETURNING id, gas_day, identity, gas_wei
-        )
-        SELECT id, gas_day, identity, gas_wei, pg_notify('ltzd_relays', $15)
-          FROM written
-         ORDER BY id
-        """,
+    return [
         [plan.user for plan in plans],
         [plan.to for plan in plans],
         [plan.data for plan in plans],
@@ -137,11 +149,54 @@ async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int
         [Decimal(relay.max_cost_wei) for relay in relays],
         [relay.window_start for relay in relays],
         [relay.failure for relay in relays],
-        ORIGIN,
         [relay.identity for relay in relays],
-    )
-    await gas_budgets.count(connection, _gas_changes(rows))
-    return [row["id"] for row in rows]
+        [relay.version for relay in relays],
+    ]
+
+
+async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int | None]:
+    """Insert relays and return their ids; queued relays wake the lanes.
+
+    Returns None for a relay that must be decided again: something was written for its user since
+    the version that it was decided on.
+    """
+    rows = await connection.fetch(_INSERT, *columns_of(relays), ORIGIN)
+    ids: dict[int, int] = {row["n"]: row["id"] for row in rows}
+    return [ids.get(n) for n in range(1, len(relays) + 1)]
+
+
+_INSERT = f"""
+WITH new AS MATERIALIZED (
+  SELECT new.*, nextval('relays_id_seq') AS id FROM {NEW_RELAYS}
+), current AS (
+{CLAIM_VERSIONS}
+), lost AS (
+  SELECT n FROM new WHERE user_address NOT IN (SELECT user_address FROM current)
+), decided AS MATERIALIZED (
+  SELECT *, CASE WHEN failure IS NULL THEN 'queued' ELSE 'failed' END AS state
+    FROM new
+   WHERE n NOT IN (SELECT n FROM lost)
+), written AS (
+  INSERT INTO relays (id, user_address, to_address, data, function, wallet, serialized_per_user,
+                      collection_id, expected_claims, idempotency_key, fingerprint,
+                      gas_limit, max_cost_wei, window_start, failure, identity, state,
+                      gas_day, gas_wei)
+  OVERRIDING SYSTEM VALUE
+  SELECT id, user_address, to_address, data, function, wallet, serialized_per_user,
+         collection_id, expected_claims, idempotency_key, fingerprint,
+         gas_limit, max_cost_wei, window_start, failure, identity, state,
+         CASE WHEN failure IS NULL THEN (now() AT TIME ZONE 'UTC')::date END,
+         CASE WHEN failure IS NULL THEN max_cost_wei END
+    FROM decided
+), changes AS (
+  SELECT (now() AT TIME ZONE 'UTC')::date AS day, identity, max_cost_wei AS wei
+    FROM decided
+   WHERE failure IS NULL
+), counted AS (
+{gas_budgets.ADD_CHANGES}
+)
+SELECT n, id, pg_notify('ltzd_relays', $17) FROM decided
+"""  # noqa: S608 - only constants
 
 
 def _gas_changes(rows: Sequence[asyncpg.Record]) -> list[GasChange]:
@@ -164,7 +219,7 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> bool
     used the nonce, and as the maximum cost again after a reorg.
     """
     rows = await connection.fetch(
-        """
+        f"""
         WITH moved AS MATERIALIZED (
           SELECT r.id, r.user_address, r.gas_wei AS counted_wei,
                  CASE WHEN t.state IN ('signed', 'published')
@@ -185,22 +240,23 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> bool
              SET state = moved.state, gas_wei = moved.wei
             FROM moved
            WHERE r.id = moved.id
-       RETURNING r.gas_day, r.identity, moved.wei - moved.counted_wei AS gas_wei
+       RETURNING r.gas_day AS day, r.identity, moved.wei - moved.counted_wei AS wei
+        ), changes AS (
+          SELECT * FROM written WHERE day IS NOT NULL
+        ), counted AS (
+        {gas_budgets.ADD_CHANGES}
         ), follower AS MATERIALIZED (
           SELECT EXISTS (SELECT FROM moved
                            JOIN relays later USING (user_address)
                           WHERE later.state = 'queued' AND later.id > moved.id) AS is_queued
         )
-        SELECT gas_day, identity, gas_wei, is_queued
-          FROM written
-         RIGHT JOIN (SELECT is_queued, pg_notify('ltzd_relayed', $2),
-                            CASE WHEN is_queued THEN pg_notify('ltzd_relays', $2) END
-                       FROM follower) AS notified ON true
-        """,
+        SELECT is_queued, pg_notify('ltzd_relayed', $2),
+               CASE WHEN is_queued THEN pg_notify('ltzd_relays', $2) END
+          FROM follower
+        """,  # noqa: S608 - only constants
         transaction_ids,
         ORIGIN,
     )
-    await gas_budgets.count(connection, _gas_changes(rows))
     return any(row["is_queued"] for row in rows)
 
 

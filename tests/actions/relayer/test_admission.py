@@ -75,7 +75,7 @@ async def mine(pool: Pool, first_nonce: int = 0) -> None:
 
 async def last_serialized_id(pool: Pool) -> int | None:
     async with session(pool) as connection:
-        (usage,) = await relays.read_usage(connection, [(USER, None, None)])
+        (usage,) = await relays.read_usage(connection, [(USER, None)])
     return usage.last_serialized_id
 
 
@@ -85,7 +85,7 @@ async def test_relays_of_many_users_share_commits_and_wake_a_lane(
     commits = []
     insert = relays.insert
 
-    async def counted(connection: Any, drafts: Sequence[Any]) -> list[int]:
+    async def counted(connection: Any, drafts: Sequence[Any]) -> list[int | None]:
         commits.append(len(drafts))
         return await insert(connection, drafts)
 

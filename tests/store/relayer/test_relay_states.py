@@ -110,7 +110,7 @@ async def test_a_relay_blocks_its_user_and_answers_its_callers_as_the_table_says
     lane = await a_relay_lane(pool)
     relay = await a_relay_in(pool, lane, state)
     async with session(pool) as connection:
-        (usage,) = await relays.read_usage(connection, [(USER, None, None)])
+        (usage,) = await relays.read_usage(connection, [(USER, None)])
         busy = await relays.users_with_serialized(connection, [USER])
         settled = await relays.settled(connection, [relay])
     assert usage.has_serialized_in_flight is (state in IN_FLIGHT)

@@ -14,6 +14,7 @@ from ltzd.errors import RateLimited
 from ltzd.rules.operator.fees import Fees
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer import limits as relay_limits
+from ltzd.rules.relayer.admission import NewRelay
 from ltzd.rules.relayer.calls import RelayStatus, RequestedClaim
 from ltzd.rules.relayer.limits import EarlierRelay, RelayUsage
 from ltzd.store.database import Connection, Pool, session, transaction
@@ -44,7 +45,7 @@ GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
 
 async def usages(pool: Pool, *queries: tuple[Address, str | None]) -> list[RelayUsage]:
     async with session(pool) as connection:
-        return await relays.read_usage(connection, [(*each, None) for each in queries])
+        return await relays.read_usage(connection, queries)
 
 
 async def usage(pool: Pool, user: Address = USER, key: str | None = None) -> RelayUsage:
@@ -162,7 +163,14 @@ async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) 
     (relay,) = await write(pool, failed)
     actual = await usage(pool, key="k")
     assert actual == RelayUsage(
-        actual.now, None, 0, EarlierRelay(relay, failed.fingerprint), False, None, []
+        actual.now,
+        None,
+        0,
+        EarlierRelay(relay, failed.fingerprint),
+        False,
+        None,
+        [],
+        version=1,
     )
     shown = await progress(pool, relay)
     assert (shown.reason, shown.transaction_hash) == ("ClaimsPaused()", None)
@@ -185,14 +193,18 @@ async def at_once(
     return sum(await asyncio.gather(*[once() for _ in range(count)]))
 
 
+async def insert(connection: Connection, relay: NewRelay, decided_on: RelayUsage) -> None:
+    await relays.insert(connection, [replace(relay, version=decided_on.version)])
+
+
 async def test_of_concurrent_relays_at_most_thirty_five_are_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
-        (actual,) = await relays.read_usage(connection, [(USER, None, None)])
+        (actual,) = await relays.read_usage(connection, [(USER, None)])
         try:
             relay_limits.check_hour(actual)
         except RateLimited:
             return False
-        await relays.insert(connection, [a_relay(window_start=actual.start)])
+        await insert(connection, a_relay(window_start=actual.start), actual)
         return True
 
     assert await at_once(pool, 45, attempt) == 35
@@ -203,9 +215,9 @@ async def test_of_concurrent_relays_at_most_thirty_five_are_written(pool: Pool) 
 
 async def test_of_concurrent_serialized_relays_one_is_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
-        (actual,) = await relays.read_usage(connection, [(USER, None, None)])
+        (actual,) = await relays.read_usage(connection, [(USER, None)])
         if not actual.has_serialized_in_flight:
-            await relays.insert(connection, [a_relay(a_plan(claim=(7, 0)))])
+            await insert(connection, a_relay(a_plan(claim=(7, 0))), actual)
         return not actual.has_serialized_in_flight
 
     assert await at_once(pool, 12, attempt) == 1
@@ -213,9 +225,9 @@ async def test_of_concurrent_serialized_relays_one_is_written(pool: Pool) -> Non
 
 async def test_of_concurrent_requests_with_one_key_one_is_written(pool: Pool) -> None:
     async def attempt(connection: Connection) -> bool:
-        (actual,) = await relays.read_usage(connection, [(USER, "k", None)])
+        (actual,) = await relays.read_usage(connection, [(USER, "k")])
         if actual.earlier is None:
-            await relays.insert(connection, [a_relay(key="k")])
+            await insert(connection, a_relay(key="k"), actual)
         return actual.earlier is None
 
     assert await at_once(pool, 12, attempt) == 1
@@ -251,7 +263,7 @@ async def test_a_withdrawn_relay_leaves_no_row(pool: Pool) -> None:
         assert not await relays.withdraw(connection, relay)
         assert await relays.progress(connection, [relay]) == {}
     actual = await usage(pool, key="k")
-    assert actual == RelayUsage(actual.now, None, 0, None, False, None, [])
+    assert actual == RelayUsage(actual.now, None, 0, None, False, None, [], version=1)
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -582,8 +594,8 @@ async def test_queries_about_relays_read_only_the_relays_they_return(
         )
         its_own = 6 * ROWS // USERS
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
-            (lambda it: relays.read_usage(it, [(USER, "k", None), (a_wallet(5), None, None)]), 20),
-            (lambda it: relays.read_usage(it, [(busy, "k", bytes(32))]), its_own),
+            (lambda it: relays.read_usage(it, [(USER, "k"), (a_wallet(5), None)]), 20),
+            (lambda it: relays.read_usage(it, [(busy, "k")]), its_own),
             (lambda it: claims.claim(it, lane, 100), 10),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

@@ -20,6 +20,7 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer.rebuild import reconciling
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.site_plugin import redemptions as site_redemptions
@@ -431,14 +432,21 @@ async def test_a_redemption_with_a_lost_payment_is_joined_at_any_age(
     assert await joinable(pool) == redemption.id
 
 
-async def test_a_rebuild_keeps_payments_in_final_blocks(pool: Pool, chain: None) -> None:
-    final, young = await begun(pool), await begun(pool)
-    await finished(pool, final)
-    await on_chain(pool, young, block_number=2)
-    await finished(pool, young)
+@pytest.mark.parametrize("changes", [{}, ITEM])
+async def test_after_a_rebuild_payments_are_lost_whose_fact_is_not_in_the_index(
+    pool: Pool, chain: None, changes: dict[str, Any]
+) -> None:
+    true, false = await begun(pool, **changes), await begun(pool, **changes)
+    await finished(pool, true)
+    await on_chain(pool, false, block_number=2)
+    await finished(pool, false)
     async with transaction(pool) as connection:
-        await reorgs.delete_all(connection, 1)
-    assert await lost(pool) == [young.id]
+        for table in ("perk_claims", "purchases"):
+            await connection.execute(f"DELETE FROM {table} WHERE block_number = 2")
+        above: int | None = -1
+        while above is not None:
+            above = await reconciling.mark_lost_payments(connection, above)
+    assert await lost(pool) == [false.id]
 
 
 ENDS: dict[str, tuple[Sending, bool | None]] = {
@@ -571,7 +579,7 @@ async def test_failing_a_redemption_uses_up_its_idempotency_key(
     await failed(pool, redemption)
     assert await row_states(pool) == ["failed"]
     async with session(pool) as connection:
-        key = (redemption.wallet, redemption.idempotency_key, None)
+        key = (redemption.wallet, redemption.idempotency_key)
         (usage,) = await relays.read_usage(connection, [key])
     assert usage.earlier is not None
     assert usage.earlier.fingerprint == redemption.fingerprint

@@ -84,9 +84,9 @@ class ModelIndex:
             case "double":
                 node.doubles_logs = bool(count % 2)
             case "omit":
-                node.omitted_contracts = count if self._policy is NEAR else 0
+                node.omitted_contracts = count
             case "empty":
-                node.empty_answers = count if self._policy is NEAR else 0
+                node.empty_answers = count
 
     async def step(self) -> bool:
         """A step of the follower in use; one whose term is over begins another."""

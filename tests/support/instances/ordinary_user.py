@@ -23,8 +23,8 @@ def an_ordinary_user(folder: Path) -> OsUser:
     place = folder / "python"
     place.mkdir()
     packages = place / "packages"
-    _link(Path(sysconfig.get_path("purelib")), packages, "__editable__*", "__pycache__")
-    _link(Path(ltzd.__file__).parent, packages / "ltzd", "__pycache__")
+    _link(Path(sysconfig.get_path("purelib")), packages, "__editable__*")
+    _link(Path(ltzd.__file__).parent, packages / "ltzd")
     return OsUser(
         nobody.pw_uid,
         nobody.pw_gid,

@@ -231,7 +231,7 @@ async def untrusted_nodes(
         await site.recover()
 
 
-@pytest_asyncio.fixture(scope="session")
+@pytest_asyncio.fixture(scope="module")
 async def sites(databases: Databases) -> AsyncIterator[Sites]:
     async with AsyncExitStack() as stack:
         yield Sites(stack, databases)

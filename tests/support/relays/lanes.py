@@ -7,6 +7,7 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,6 +24,7 @@ from ltzd.store.operator.leases import Leases, lane_lease
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import claims, relays
 from ltzd.store.relayer.claims import ClaimedRelay
+from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, OTHERS_AT, FakeNode
@@ -80,8 +82,17 @@ def a_relay(
 
 
 async def write(pool: Pool, *new_relays: NewRelay) -> list[int]:
+    """Inserts relays, whatever was written for their users before."""
     async with transaction(pool) as connection:
-        return await relays.insert(connection, new_relays)
+        usages = await relays.read_usage(connection, [(new.plan.user, None) for new in new_relays])
+        ids = await relays.insert(
+            connection,
+            [
+                replace(new, version=usage.version)
+                for new, usage in zip(new_relays, usages, strict=True)
+            ],
+        )
+    return [id_ for id_ in ids if id_ is not None]
 
 
 async def a_relay_lane(pool: Pool, signer: Signer = RELAYER) -> Lane:
@@ -134,6 +145,7 @@ class RelayWorld(World):
 
     def __init__(self, url: str, pool: Pool, observer: Pool, node: FakeNode) -> None:
         super().__init__(url, pool, observer, node)
+        self.direct_lanes = DirectLanes()
         self._calls = 0
 
     @asynccontextmanager
@@ -142,7 +154,14 @@ class RelayWorld(World):
     ) -> AsyncIterator[RelayLane]:
         """Runs a lane, which is cancelled at the end of the block."""
         lane = RelayLane(
-            self.pool, Leases(self.url), self.node.node, signer, CHAIN_ID, self.wakeups, policy
+            self.pool,
+            Leases(self.url),
+            self.node.node,
+            signer,
+            CHAIN_ID,
+            self.wakeups,
+            policy,
+            self.direct_lanes,
         )
         async with running(lane.run()):
             yield lane

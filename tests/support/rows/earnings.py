@@ -1,5 +1,6 @@
 """Rewards of brands to wallets, minted and undone as by the indexer."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from itertools import count
@@ -9,6 +10,7 @@ from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.indexer.rebuild import orders, reconciling
 from ltzd.values import LTZ, Address, reward_reference
 from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash
@@ -73,7 +75,12 @@ class Earnings:
 
     async def mint(self, block: int, *ids: UUID, branch: str = "") -> int:
         """Inserts the mints as the indexer does; returns how many belong to rewards."""
-        mints = [
+        mints = self._mints(block, ids, branch)
+        async with transaction(self.pool) as connection:
+            return await facts.insert_mints(connection, mints)
+
+    def _mints(self, block: int, ids: Sequence[UUID], branch: str) -> list[RewardMinted]:
+        return [
             RewardMinted(
                 LogPosition(
                     block, a_hash(f"block {block}{branch}"), index, a_hash(f"mint in {block}")
@@ -84,14 +91,34 @@ class Earnings:
             )
             for index, id_ in enumerate(ids, next(self._numbers) * 1_000)
         ]
-        async with transaction(self.pool) as connection:
-            return await facts.insert_mints(connection, mints)
 
     async def undo(self, fork: int) -> None:
         async with transaction(self.pool) as connection:
             await reorgs.undo_above(connection, fork)
 
-    async def forget(self, final: int) -> None:
-        """Begins a rebuild of the index; blocks up to `final` are final."""
+    async def rebuild(self, blocks: Sequence[Sequence[UUID]], branch: str = "") -> None:
+        """Swaps the mints for those of the blocks, as a rebuild does, and reconciles rewards."""
+        mints = [
+            mint
+            for number, ids in enumerate(blocks, 1)
+            for mint in self._mints(number, ids, branch)
+        ]
         async with transaction(self.pool) as connection:
-            await reorgs.delete_all(connection, final)
+            await connection.execute("DELETE FROM mints")
+            await connection.copy_records_to_table(
+                "mints", columns=facts.MINTS.all_columns, records=map(facts.MINTS.row_of, mints)
+            )
+            rebuild_id = await connection.fetchval(
+                "INSERT INTO rebuilds (reason, state) VALUES ('ordered', 'swapped') RETURNING id"
+            )
+        await reconcile(self.pool, rebuild_id)
+        async with session(self.pool) as connection:
+            await orders.end(connection, rebuild_id)
+
+
+async def reconcile(pool: Pool, rebuild_id: int) -> None:
+    for step in (reconciling.record_mints, reconciling.clear_lost_mints):
+        more = True
+        while more:
+            async with transaction(pool) as connection:
+                more = await step(connection, rebuild_id)

@@ -1,4 +1,4 @@
-"""A reorg and a rebuild as the indexer carries them out, with every contract of the registry."""
+"""A reorg as the indexer carries it out, with every contract of the registry."""
 
 from ltzd.indexer.contracts import indexed_contracts
 from ltzd.store.database import Connection
@@ -13,8 +13,3 @@ _CONTRACTS = indexed_contracts(
 async def undo_above(connection: Connection, fork: int) -> int:
     """Returns how many blocks were undone."""
     return await undo.undo_above(connection, fork, [contract.undo for contract in _CONTRACTS])
-
-
-async def delete_all(connection: Connection, final_number: int) -> None:
-    tables = [table for contract in _CONTRACTS for table in contract.tables]
-    await undo.delete_all(connection, final_number, tables)

@@ -697,6 +697,7 @@ async def test_custom_events_and_fractions_are_shown_as_configured(
         (Health(True, True, True), 200, "healthy"),
         (Health(True, False, True), 200, "degraded"),
         (Health(True, True, False), 200, "degraded"),
+        (Health(True, True, True, index_is_stopped=True), 200, "degraded"),
         (Health(False, True, True), 503, "unavailable"),
     ],
 )

@@ -1,0 +1,312 @@
+"""Finds the facts that the index lacks, has wrong or has invented, and mends them.
+
+A range is read from a node and compared with the tables. Each block that differs is then read
+again, by its receipts, and from a second node where there is one: only what these show is mended.
+Near the head only blocks that are still indexed are compared. Checking writes nothing.
+"""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node import bloom
+from ltzd.chain.node.node import Header, Node
+from ltzd.errors import ImpossibleFact, NodeUnavailable
+from ltzd.indexer.completeness.block_logs import fits_block
+from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
+from ltzd.indexer.log_checks import LOGS, LogChecks
+from ltzd.indexer.log_witnesses import LogWitnesses
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.reading import BlockRange, addresses, read_head, read_range
+from ltzd.rules.indexer.differences import Difference, compare_rows
+from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import chains, mending
+from ltzd.store.indexer.chains import BlockRow, Cursor
+from ltzd.store.indexer.fact_rows import FactKey, TableCorrection, read_rows
+from ltzd.store.indexer.mending import NO_MENDING, Mending
+from ltzd.values import address_of
+
+log = structlog.get_logger()
+
+_MOST_FACTS_AT_ONCE = 200_000
+"""Corrections that wait for others without which they cannot be."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCheck:
+    """The blocks first…last, compared.
+
+    `mending` corrects the differences. `undecided` are the blocks of which nodes show other facts
+    than the index, and nothing tells who is right: they are left as they are.
+    """
+
+    first: int
+    last: int
+    differences: Sequence[Difference] = ()
+    mending: Mending = NO_MENDING
+    undecided: Sequence[int] = ()
+
+    def counts(self) -> Counter[str]:
+        """The differences by their kind."""
+        return Counter(difference.kind for difference in self.differences)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """A block as nodes show it; `facts` by contract, in the order of the contracts.
+
+    `is_certain`: the block's hash proves the facts, or a second node shows the same.
+    """
+
+    header: Header
+    facts: Sequence[Sequence[Fact]]
+    is_certain: bool
+
+
+class IndexRepair:
+    """Checks ranges of one chain's index, and mends what a check has found."""
+
+    def __init__(
+        self,
+        pool: Pool,
+        chain_id: int,
+        contracts: Sequence[IndexedContract],
+        policy: IndexerPolicy,
+    ) -> None:
+        self._pool = pool
+        self._chain_id = chain_id
+        self._contracts = contracts
+        self._policy = policy
+        self._checks = LogChecks(policy.second_look_seconds)
+        self._witnesses = LogWitnesses(policy.second_look_seconds)
+        self._waiting: list[RangeCheck] = []
+        """Checks whose corrections cannot be without those of other blocks."""
+
+    def has_unmended(self) -> bool:
+        """Whether corrections wait for others, which no check has found so far."""
+        return bool(self._waiting)
+
+    async def walk(self, node: Node, first: int, last: int) -> AsyncIterator[RangeCheck]:
+        """Checks first…last range by range, in order, as far as blocks are indexed.
+
+        Raises NodeUnavailable as `check` does.
+        """
+        while first <= last:
+            check = await self.check(node, first, last)
+            if check.last < first:
+                return
+            yield check
+            first = check.last + 1
+
+    async def check(self, node: Node, first: int, last: int) -> RangeCheck:
+        """Compares blocks from `first` on, at most up to `last`; the range may end before.
+
+        Blocks above the cursor are not compared: `last` is below `first` if none is. Raises
+        NodeUnavailable if the node does not show the indexed chain, or does not answer.
+        """
+        cursor = await self._cursor_on(node)
+        last = min(last, cursor.number)
+        if first > last:
+            return RangeCheck(first, last)
+        block_range = await self._read(node, first, last, cursor)
+        last = block_range.last[0]
+        suspects = await self._differing(block_range, first, last)
+        return await self.check_blocks(node, suspects, first, last)
+
+    async def check_blocks(
+        self, node: Node, numbers: Iterable[int], first: int, last: int
+    ) -> RangeCheck:
+        """Compares single blocks of the range first…last by their receipts."""
+        differences: list[Difference] = []
+        blocks: list[BlockRow] = []
+        corrections: list[dict[str, TableCorrection]] = [{} for _ in self._contracts]
+        undecided = []
+        for number in sorted(numbers):
+            block = await self._block(node, number)
+            if block is None:
+                undecided.append(number)
+                continue
+            block_differences = await self._compare_block(block, corrections)
+            if block_differences is None:
+                undecided.append(number)
+            elif block_differences:
+                differences += block_differences
+                header = block.header
+                blocks.append(
+                    BlockRow(header.number, header.hash, header.parent_hash, header.timestamp)
+                )
+        contracts = [
+            (contract.mend, tables)
+            for contract, tables in zip(self._contracts, corrections, strict=True)
+            if tables
+        ]
+        return RangeCheck(first, last, differences, Mending(blocks, contracts), undecided)
+
+    async def mend(self, check: RangeCheck, epoch: int | None = None) -> int:
+        """Mends what a check has found; returns how many facts were corrected.
+
+        Corrections that cannot be without those of blocks which are not checked yet wait, and are
+        made together with the next ones: `has_unmended` tells. `epoch` is the term's, for the
+        holder of the indexer's lease.
+
+        Raises LaneLost, and IndexMoved if the blocks are not indexed any more.
+        """
+        if not check.differences:
+            return 0
+        together = [*self._waiting, check]
+        merged = mending.merge(each.mending for each in together)
+        try:
+            async with transaction(self._pool) as connection:
+                await mending.mend(connection, self._chain_id, merged, epoch=epoch)
+        except ImpossibleFact:
+            if merged.count() > _MOST_FACTS_AT_ONCE:
+                raise
+            self._waiting = together
+            return 0
+        self._waiting = []
+        for each in together:
+            counts = each.counts()
+            for kind, count in counts.items():
+                telemetry.FACTS_MENDED.labels(kind).inc(count)
+            log.warning("index.mended", from_block=each.first, to_block=each.last, **counts)
+        return merged.count()
+
+    async def _cursor_on(self, node: Node) -> Cursor:
+        """The cursor, if the node's chain has its block."""
+        async with session(self._pool) as connection:
+            cursor = await chains.cursor(connection, self._chain_id)
+        header = await node.block(cursor.number)
+        if header is None or header.hash != cursor.hash:
+            raise NodeUnavailable(
+                f"The node does not show the indexed block {cursor.number}", kind="behind"
+            )
+        return cursor
+
+    async def _read(self, node: Node, first: int, last: int, cursor: Cursor) -> BlockRange:
+        contracts, checks, witnesses = self._contracts, self._checks, self._witnesses
+        if first <= cursor.final_number:
+            last = min(last, cursor.final_number, first + self._policy.range_blocks - 1)
+            block_range = await read_range(node, contracts, first, last, checks, witnesses)
+        else:
+            last = min(last, first + self._policy.head_blocks - 1)
+            block_range = await read_head(node, contracts, first, last, checks, witnesses)
+        if block_range is None:
+            raise NodeUnavailable("The node's answers do not fit each other", kind="malformed")
+        return block_range
+
+    async def _differing(self, block_range: BlockRange, first: int, last: int) -> set[int]:
+        """The heights at which the tables differ from what was read."""
+        numbers: set[int] = set()
+        for contract, facts in block_range.facts:
+            for table in contract.fact_tables:
+                on_chain = {
+                    fact.position.order: table.row_of(fact)
+                    for fact in facts
+                    if isinstance(fact, table.kinds)
+                }
+                async with session(self._pool) as connection:
+                    indexed = await read_rows(connection, table, first, last)
+                numbers.update(number for number, _, _ in compare_rows(on_chain, indexed))
+        return numbers
+
+    async def _compare_block(
+        self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
+    ) -> list[Difference] | None:
+        """Adds the corrections of one block to those of each contract.
+
+        Returns None, and adds nothing, if the block's bloom contradicts a single node.
+        """
+        differences = []
+        number = block.header.number
+        changes: list[tuple[dict[str, TableCorrection], str, TableCorrection]] = []
+        for contract, facts, tables in zip(self._contracts, block.facts, corrections, strict=True):
+            for table in contract.fact_tables:
+                by_key: dict[FactKey, Fact] = {
+                    fact.position.order: fact for fact in facts if isinstance(fact, table.kinds)
+                }
+                on_chain = {key: table.row_of(fact) for key, fact in by_key.items()}
+                async with session(self._pool) as connection:
+                    indexed = await read_rows(connection, table, number, number)
+                kinds = compare_rows(on_chain, indexed)
+                if not kinds:
+                    continue
+                if _may_hide(block, contract, facts):
+                    return None
+                rows: Mapping[FactKey, Sequence[object]] = {**indexed, **on_chain}
+                for key, kind in sorted(kinds.items()):
+                    transaction_hash = rows[key][3]
+                    assert isinstance(transaction_hash, bytes)
+                    differences.append(
+                        Difference(kind, table.name, number, key[2], transaction_hash)
+                    )
+                before = tables.get(table.name, TableCorrection())
+                correction = TableCorrection(
+                    [*before.remove, *(key for key, kind in kinds.items() if kind == "foreign")],
+                    [*before.insert, *(by_key[key] for key in kinds if key in by_key)],
+                )
+                changes.append((tables, table.name, correction))
+        for tables, name, correction in changes:
+            tables[name] = correction
+        return differences
+
+    async def _block(self, node: Node, number: int) -> _Block | None:
+        """A block with its facts by its receipts; None if nothing tells which node is right."""
+        header = await node.block(number)
+        if header is None:
+            raise NodeUnavailable(f"The node has no block {number}", kind="behind")
+        contracts = addresses(self._contracts)
+        logs, is_certain = await node.proven_logs(header.hash, *contracts)
+        for other in [] if is_certain else node.others(number):
+            try:
+                shown, is_proved = await other.proven_logs(header.hash, *contracts)
+            except NodeUnavailable:
+                continue
+            is_certain = is_proved or _keys(shown) == _keys(logs)
+            if not is_certain:
+                return None
+            if _keys(shown) != _keys(logs):
+                node.report_contradiction(LOGS)
+            logs = shown
+            break
+        if not all(fits_block(entry, header) for entry in logs):
+            return None
+        facts = [_facts_of(contract, logs) for contract in self._contracts]
+        return _Block(header, facts, is_certain)
+
+
+def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -> bool:
+    """Whether the bloom contradicts a single node that shows none of a contract's facts."""
+    header = block.header
+    return (
+        not block.is_certain
+        and not facts
+        and any(header.bloom)
+        and bloom.may_hold_any(header.bloom, contract.address, contract.topics)
+    )
+
+
+def _keys(logs: Iterable[NodeLog]) -> set[tuple[str, str, str, str]]:
+    return {
+        (
+            str(entry["logIndex"]),
+            str(entry["address"]).lower(),
+            str(entry["data"]).lower(),
+            " ".join(entry["topics"]).lower(),
+        )
+        for entry in logs
+    }
+
+
+def _facts_of(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
+    try:
+        facts = [
+            contract.decode(entry)
+            for entry in logs
+            if address_of(entry["address"]) == contract.address
+        ]
+    except ValueError as error:
+        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
+    return [fact for fact in facts if fact is not None]

@@ -1,0 +1,83 @@
+"""Looks for the cause of an impossible fact, and mends it, before the index is stopped.
+
+An earlier block whose facts are not what the chain has makes a later fact impossible: a wallet
+spends what it never received. The blocks that no audit has read a second time are compared with the
+nodes, the newest first. A fact that becomes possible when it is read again had no cause here.
+"""
+
+import asyncio
+
+import structlog
+
+from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock
+from ltzd.errors import Broken
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.repair import IndexRepair
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+
+log = structlog.get_logger()
+
+_ATTEMPTS = 3
+"""Attempts to index the same blocks, before the index is stopped."""
+
+
+class SelfRepair:
+    """Counts the attempts to go on from the same block."""
+
+    def __init__(
+        self, pool: Pool, chain_id: int, repair: IndexRepair, policy: IndexerPolicy, clock: Clock
+    ) -> None:
+        self._pool = pool
+        self._chain_id = chain_id
+        self._repair = repair
+        self._policy = policy
+        self._clock = clock
+        self._cursor_number: int | None = None
+        self._attempts = 0
+
+    async def may_go_on(self, node: Node, epoch: int, error: Broken) -> bool:
+        """Whether another attempt is worthwhile: a cause was mended, or the nodes may answer
+        differently.
+
+        Returns after the pause that the next attempt needs. Raises Unavailable.
+        """
+        async with session(self._pool) as connection:
+            cursor = await chains.cursor(connection, self._chain_id)
+            audited = await chains.audited_number(connection, self._chain_id)
+        if cursor.number != self._cursor_number:
+            self._cursor_number, self._attempts = cursor.number, 0
+        self._attempts += 1
+        log.error(
+            "indexer.impossible_fact",
+            block=cursor.number,
+            attempt=self._attempts,
+            reason=error.message,
+        )
+        mended = await self._search(node, epoch, audited + 1, cursor.number)
+        if mended:
+            log.warning("indexer.repaired_itself", facts=mended)
+            self._attempts = 0
+            return True
+        if self._attempts >= _ATTEMPTS:
+            return False
+        await asyncio.sleep(self._policy.second_look_seconds)
+        return True
+
+    async def _search(self, node: Node, epoch: int, first: int, last: int) -> int:
+        """Mends the newest range that differs; returns how many facts were corrected."""
+        until = self._clock() + self._policy.search_seconds
+        while last >= first and self._clock() < until:
+            begin = max(first, last - self._policy.range_blocks + 1)
+            mended = await self._search_range(node, epoch, begin, last)
+            if mended:
+                return mended
+            last = begin - 1
+        return 0
+
+    async def _search_range(self, node: Node, epoch: int, first: int, last: int) -> int:
+        mended = 0
+        async for check in self._repair.walk(node, first, last):
+            mended += await self._repair.mend(check, epoch)
+        return mended

@@ -1,0 +1,206 @@
+"""The table `rebuilds`: who ordered a rebuild of the index, and how far it has come.
+
+    ordered -> copying -> filling -> swapped -> done
+       ^          '----------'  (the fresh tables no longer fit: they are created again)
+    ordered, copying, filling -> cancelled
+
+At most one rebuild is open. A rebuild is open until `ended_at` is set, in the states `done` and
+`cancelled`, after the last of its tables was dropped.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+import asyncpg
+
+from ltzd.store import wakeups
+from ltzd.store.database import Connection
+from ltzd.store.wakeups import BLOCKS
+from ltzd.values import Address
+
+Reason = Literal["ordered", "contracts"]
+State = Literal["ordered", "copying", "filling", "swapped", "done", "cancelled"]
+
+
+@dataclass(frozen=True, slots=True)
+class Rebuild:
+    """`contracts` are those whose facts the fresh tables hold, or None until the rebuild begins.
+
+    - Facts below `from_block` are kept.
+    - `revision` is the schema's revision when the fresh tables were created.
+    - `error` tells why the last attempt to go on failed.
+    """
+
+    id: int
+    reason: Reason
+    from_block: int
+    contracts: tuple[Address, ...] | None
+    state: State
+    revision: str | None
+    error: str | None
+    ordered_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+_COLUMNS = (
+    "id, reason, from_block, contracts, state, revision, error, ordered_at, started_at, ended_at"
+)
+
+
+async def find_open(connection: Connection) -> Rebuild | None:
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM rebuilds WHERE ended_at IS NULL"  # noqa: S608
+    )
+    return None if row is None else _rebuild(row)
+
+
+async def find(connection: Connection, rebuild_id: int) -> Rebuild | None:
+    row = await connection.fetchrow(
+        f"SELECT {_COLUMNS} FROM rebuilds WHERE id = $1",  # noqa: S608
+        rebuild_id,
+    )
+    return None if row is None else _rebuild(row)
+
+
+async def order(
+    connection: Connection,
+    reason: Reason,
+    *,
+    from_block: int = 0,
+    contracts: Sequence[Address] | None = None,
+) -> int | None:
+    """Order a rebuild; returns its id, or None if another rebuild is open."""
+    rebuild_id: int | None = await connection.fetchval(
+        """
+        INSERT INTO rebuilds (reason, from_block, contracts)
+        VALUES ($1, $2, $3)
+            ON CONFLICT DO NOTHING
+     RETURNING id
+        """,
+        reason,
+        from_block,
+        contracts,
+    )
+    await wakeups.notify(connection, BLOCKS)
+    return rebuild_id
+
+
+async def order_for_contracts(connection: Connection, contracts: Sequence[Address]) -> None:
+    """Order a rebuild that reads these contracts, and cancel one that reads others.
+
+    Call it again until the index has the contracts' facts: while a cancelled rebuild still drops
+    its tables, none is ordered.
+    """
+    rebuild = await find_open(connection)
+    if rebuild is not None and rebuild.contracts not in (None, tuple(contracts)):
+        await cancel(connection, rebuild.id)
+        return
+    if rebuild is None:
+        await order(connection, "contracts", contracts=contracts)
+
+
+async def cancel(connection: Connection, rebuild_id: int) -> bool:
+    """End a rebuild that has not swapped; returns whether there was one to end."""
+    cancelled: bool | None = await connection.fetchval(
+        """
+        UPDATE rebuilds
+           SET state = 'cancelled'
+         WHERE id = $1 AND state IN ('ordered', 'copying', 'filling')
+     RETURNING true
+        """,
+        rebuild_id,
+    )
+    await wakeups.notify(connection, BLOCKS)
+    return bool(cancelled)
+
+
+async def cancel_for_contracts(connection: Connection) -> bool:
+    """End a rebuild that was ordered for other contracts than the index's, before the swap."""
+    rebuild = await find_open(connection)
+    if rebuild is None or rebuild.reason != "contracts":
+        return False
+    return await cancel(connection, rebuild.id)
+
+
+async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
+    """Whether the row is as `rebuild` was read, locked to the end of the transaction.
+
+    A process that was frozen since then may not create tables that another one fills by now.
+    """
+    row = await connection.fetchrow(
+        "SELECT state, revision, contracts FROM rebuilds WHERE id = $1 FOR UPDATE", rebuild.id
+    )
+    if row is None:
+        return False
+    contracts = None if row["contracts"] is None else tuple(map(Address, row["contracts"]))
+    return (row["state"], row["revision"], contracts) == (
+        rebuild.state,
+        rebuild.revision,
+        rebuild.contracts,
+    )
+
+
+async def begin(
+    connection: Connection, rebuild_id: int, contracts: Sequence[Address], revision: str
+) -> None:
+    """The fresh tables exist: facts are copied into them, then read from a node."""
+    await connection.execute(
+        """
+        UPDATE rebuilds
+           SET state = 'copying', contracts = $2, revision = $3, error = NULL,
+               started_at = coalesce(started_at, now())
+         WHERE id = $1
+        """,
+        rebuild_id,
+        contracts,
+        revision,
+    )
+
+
+async def advance(connection: Connection, rebuild_id: int, before: State, state: State) -> bool:
+    """Move the state on; returns False if the state was not `before`."""
+    moved: bool | None = await connection.fetchval(
+        """
+        UPDATE rebuilds
+           SET state = $3, error = NULL,
+               swapped_at = CASE WHEN $3 = 'swapped' THEN now() ELSE swapped_at END
+         WHERE id = $1 AND state = $2
+     RETURNING true
+        """,
+        rebuild_id,
+        before,
+        state,
+    )
+    return bool(moved)
+
+
+async def end(connection: Connection, rebuild_id: int) -> None:
+    """All tables of the rebuild are dropped."""
+    await connection.execute(
+        """
+        UPDATE rebuilds
+           SET state = CASE state WHEN 'swapped' THEN 'done' ELSE state END, ended_at = now(),
+               error = NULL
+         WHERE id = $1 AND state IN ('swapped', 'cancelled')
+        """,
+        rebuild_id,
+    )
+
+
+async def note_error(connection: Connection, rebuild_id: int, error: str | None) -> None:
+    await connection.execute(
+        "UPDATE rebuilds SET error = $2 WHERE id = $1 AND error IS DISTINCT FROM $2",
+        rebuild_id,
+        error,
+    )
+
+
+def _rebuild(row: asyncpg.Record) -> Rebuild:
+    contracts = row["contracts"]
+    columns = dict(row) | {
+        "contracts": None if contracts is None else tuple(map(Address, contracts))
+    }
+    return Rebuild(**columns)

@@ -1,0 +1,201 @@
+"""An index that a node has lied to is checked and mended, by itself or on request."""
+
+import random
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from ltzd.errors import ImpossibleFact, NodeUnavailable
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.repair import IndexRepair, RangeCheck
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.operator.leases import Leases
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import ZERO_ADDRESS, hex_of
+from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, logs_json, transfer_log
+from tests.support.index_model.chain import REWARDS, ModelChain
+from tests.support.index_model.node import LyingNode
+from tests.support.index_model.tables import differences, insert_rewards
+from tests.support.rows.core import a_wallet, follow, running, value
+from tests.support.waiting import until
+
+ANN, BOB = a_wallet(1), a_wallet(2)
+NEAR = IndexerPolicy(
+    poll_seconds=0.01, head_blocks=1_000, second_look_seconds=0.0, term_pause_seconds=0.02
+)
+FAR = IndexerPolicy(
+    poll_seconds=0.01,
+    head_blocks=2,
+    range_blocks=20,
+    second_look_seconds=0.0,
+    term_pause_seconds=0.02,
+)
+
+
+class Lied:
+    """A model chain behind a lying node, its index, and the repair of it."""
+
+    def __init__(self, pool: Pool, url: str, seed: int, policy: IndexerPolicy = NEAR) -> None:
+        self.pool, self._url, self._policy = pool, url, policy
+        self.node = LyingNode()
+        self.node.final_depth = 4
+        self.chain = ModelChain(self.node, seed)
+        self.chance = random.Random(seed)
+        self.repair = IndexRepair(pool, CHAIN_ID, CONTRACTS, policy)
+
+    async def start(self) -> "Lied":
+        await insert_rewards(self.pool, REWARDS)
+        self.identity: ChainIdentity = await follow(self.pool, self.node)
+        return self
+
+    def follower(self) -> Follower:
+        hub, leases = WakeupHub(""), Leases(self._url)
+        return Follower(
+            self.pool, leases, self.node.node, self.identity, CONTRACTS, hub, self._policy
+        )
+
+    async def index(self) -> None:
+        """Indexes all blocks. Raises ImpossibleFact."""
+        follower = self.follower()
+        await follower.begin_term()
+        while await follower.step():
+            pass
+
+    def hide(self, count: int) -> None:
+        """Near the head all is one commit, which a hidden receipt of LTZ may make impossible."""
+        logs = [
+            log
+            for block in self.node.blocks
+            for log in logs_json(block, None)
+            if self._policy is FAR or log["address"] != hex_of(LTZ_AT)
+        ]
+        for log in self.chance.sample(logs, count):
+            self.node.lies[log["blockHash"], log["logIndex"]] = lambda _log: None
+
+    def tell_the_truth(self) -> None:
+        self.node.lies, self.node.invented = {}, []
+
+    async def check(self, first: int = 1, *, mends: bool = False) -> list[RangeCheck]:
+        checks = []
+        async for check in self.repair.walk(self.node.node, first, self.node.head.number):
+            if mends:
+                await self.repair.mend(check)
+            checks.append(check)
+        return checks
+
+    async def differences(self) -> dict[str, Any]:
+        return await differences(self.pool, self.chain.states)
+
+
+@pytest.fixture
+async def lied(pool: Pool, database_url: str) -> Lied:
+    return await Lied(pool, database_url, seed=3).start()
+
+
+@pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
+@pytest.mark.parametrize("seed", range(5))
+async def test_hidden_facts_are_found_and_mended(
+    pool: Pool, database_url: str, seed: int, policy: IndexerPolicy
+) -> None:
+    lied = await Lied(pool, database_url, seed, policy).start()
+    lied.chain.mine(50)
+    lied.hide(6)
+    with suppress(ImpossibleFact):  # a hidden receipt was spent
+        await lied.index()
+    before = await lied.differences()
+    assert before
+
+    lied.tell_the_truth()
+    kinds = sum((check.counts() for check in await lied.check()), start=Counter[str]())
+    assert set(kinds) == {"missing"}
+    assert await lied.differences() == before, "a check has written"
+    await lied.check(mends=True)
+    assert await lied.differences() == {}
+    assert not any(check.differences for check in await lied.check())
+    await lied.index()
+    assert await lied.differences() == {}
+
+
+async def test_invented_and_changed_facts_are_corrected(lied: Lied) -> None:
+    lied.chain.mine(20)
+    block = lied.node.mine(
+        logs=[transfer_log(ZERO_ADDRESS, ANN, 5), transfer_log(ZERO_ADDRESS, ANN, 7)]
+    )
+    state = lied.chain.states[lied.node.blocks[-2].hash].copy()
+    state.balances[ANN] = state.balances.get(ANN, 0) + 12
+    state.facts["transfers"] += 2
+    lied.chain.states[block.hash] = state
+    lied.chain.mine(10)
+    more = f"0x{6:064x}"
+    lied.node.lies[hex_of(block.hash), "0x1"] = lambda log: {**log, "data": more}
+    invented = logs_json(block, None)[0]
+    lied.node.invented = [{**invented, "logIndex": "0x9"}]
+    await lied.index()
+    assert set(await lied.differences()) == {"balances", "facts"}
+
+    lied.tell_the_truth()
+    check = await lied.repair.check(lied.node.node, 1, 27)
+    assert check.counts() == {"foreign": 1, "wrong": 1}
+    assert {each.block_number for each in check.differences} == {block.number}
+    await lied.check(mends=True)
+    assert await lied.differences() == {}
+
+
+async def test_facts_that_need_each_other_are_mended_together(
+    pool: Pool, database_url: str
+) -> None:
+    """Ranges of 20 blocks: ANN's receipt and her payment to BOB lie in different ones."""
+    lied = await Lied(pool, database_url, 3, FAR).start()
+    node = lied.node
+    node.mine(30)
+    node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(30)
+    node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine(30)
+    for number in (31, 62):
+        node.lies[hex_of(node.blocks[number].hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+
+    late = await lied.repair.check(node.node, 55, 70)
+    assert await lied.repair.mend(late) == 0
+    assert lied.repair.has_unmended()
+    early = await lied.repair.check(node.node, 25, 40)
+    assert await lied.repair.mend(early) == 2
+    assert not lied.repair.has_unmended()
+    async with session(pool) as connection:
+        rows = await connection.fetch("SELECT wallet, amount FROM balances WHERE amount > 0")
+    assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}
+
+
+async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
+    lied: Lied, pool: Pool
+) -> None:
+    node = lied.node
+    block = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(30)
+    node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    node.mine(logs=[transfer_log(ANN, BOB, 4)])
+
+    async with running(lied.follower().run()):
+        await until(lambda: value(pool, "SELECT cursor_number = 32 FROM chains"))
+    assert await value(pool, "SELECT stopped_reason FROM chains") is None
+    assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
+
+
+async def test_a_node_of_another_chain_mends_nothing(lied: Lied) -> None:
+    lied.chain.mine(30)
+    await lied.index()
+    node = lied.node
+    node.forget_blocks(20)
+    node.mine(20)
+
+    with pytest.raises(NodeUnavailable, match="does not show the indexed block 30"):
+        await lied.repair.check(node.node, 1, 30)
+    assert await lied.differences() == {}
