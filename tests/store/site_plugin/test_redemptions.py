@@ -20,6 +20,9 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import mending, perk_facts, sale_facts
+from ltzd.store.indexer.fact_rows import TableCorrection
+from ltzd.store.indexer.mending import Mending
 from ltzd.store.indexer.rebuild import reconciling
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
@@ -35,7 +38,7 @@ from ltzd.store.site_plugin.redemptions import (
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import LTZ, hex_of
-from tests.support.chain.fake_node import FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, FakeNode
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
 from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
@@ -395,6 +398,27 @@ async def at_block(pool: Pool, number: int, final: int) -> None:
 async def chain(pool: Pool) -> None:
     await follow(pool, FakeNode())
     await at_block(pool, 9, 0)
+
+
+@pytest.mark.parametrize("changes", [{}, ITEM])
+async def test_a_payment_that_is_mended_away_is_lost_and_its_correction_pays_again(
+    pool: Pool, chain: None, changes: dict[str, Any]
+) -> None:
+    redemption, other = await begun(pool, **changes), await begun(pool, **changes)
+    await finished(pool, redemption)
+    await finished(pool, other)
+    paid = a_hash(str(redemption.id))
+    kept = TableCorrection(remove=[(1, a_hash("another block"), 0)])
+    gone = TableCorrection(remove=[(1, paid, 0)])
+    tables = (perk_facts.mend, "perk_claims") if not changes else (sale_facts.mend, "purchases")
+    for correction, expected in ((kept, []), (gone, [redemption.id]), (gone, [redemption.id])):
+        async with transaction(pool) as connection:
+            change = Mending((), [(tables[0], {tables[1]: correction})])
+            await mending.mend(connection, CHAIN_ID, change)
+        assert await lost(pool) == expected
+    await on_chain(pool, redemption, log_index=3)
+    assert await restored(pool, redemption)
+    assert await lost(pool) == []
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
