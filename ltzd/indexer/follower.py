@@ -17,6 +17,7 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+from ltzd.indexer.audit import Audit
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -91,6 +92,10 @@ class Follower:
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
         self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
+        audit_repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._audit = Audit(
+            pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
+        )
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -137,6 +142,17 @@ class Follower:
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                audit = tasks.create_task(self._audit.run(self._epoch))
+                try:
+                    await self._follow()
+                finally:
+                    audit.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _follow(self) -> NoReturn:
         while True:
             try:
                 if self._stop.reason is not None:

@@ -1,5 +1,6 @@
 """The objects that relays and perk redemptions share."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Self
 
@@ -28,6 +29,13 @@ class RelayContext:
     wallets: RelayWallets
     views: ChainViews
     clock: Clock = loop_time
+
+    async def run(self) -> None:
+        """Answer waiters, and keep fresh what relays read each time, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.waiters.run())
+            group.create_task(self.simulator.keep_fresh())
+            group.create_task(self.wallets.keep_fresh())
 
     @classmethod
     def create(

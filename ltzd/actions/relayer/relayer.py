@@ -96,9 +96,13 @@ class Relayer:
     async def usage(self, caller: TokenUser, request: RelayRequest) -> RelayUsage:
         """Raises ValidationFailed if the request's user is no wallet of the caller's, and
         IdentityUnavailable."""
-        await self._users.require_wallet(caller, request.user)
         self._prefetch()
-        return await self._usage(request)
+        usage = self._usages.begin((request.user, request.idempotency_key))
+        try:
+            await self._users.require_wallet(caller, request.user)
+            return await usage
+        finally:
+            usage.cancel()
 
     async def submit(
         self, caller: TokenUser, request: RelayRequest, usage: RelayUsage
