@@ -21,6 +21,8 @@ _MEASURED_BLOCKS = 32
 """The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
+_BYTES_OF_A_MINT = 200
+"""A row's, where PostgreSQL has no estimate of the rows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,12 +223,14 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
     """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
         """
-        SELECT coalesce(sum(greatest(reltuples, 0)), 0)::float8
+        SELECT coalesce(sum(CASE WHEN reltuples > 0 THEN reltuples
+                                 ELSE pg_relation_size(oid) / $1::int END), 0)::float8
           FROM pg_class
          WHERE relkind = 'r'
-           AND (oid = 'mints'::regclass
-                OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass))
-        """
+           AND oid = ANY(ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass)
+                         || 'mints'::regclass::oid)
+        """,
+        _BYTES_OF_A_MINT,
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True
