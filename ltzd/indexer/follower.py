@@ -17,6 +17,7 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+from ltzd.indexer.audit import Audit
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
 from ltzd.indexer.branches import LINKS, Branches, Undo
@@ -95,6 +96,10 @@ class Follower:
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
         self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
+        audit_repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._audit = Audit(
+            pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
+        )
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -142,16 +147,25 @@ class Follower:
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
         try:
-            while True:
+            async with asyncio.TaskGroup() as tasks:
+                audit = tasks.create_task(self._audit.run(self._epoch))
                 try:
-                    if self._stop.reason is not None:
-                        await self._stop.wait()
-                    elif not await self.step():
-                        await self._pause()
-                except Broken as error:
-                    await self._give_up(error)
-        finally:
-            await self._backfill.forget()
+                    await self._follow()
+                finally:
+                    audit.cancel()
+                    await self._backfill.forget()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _follow(self) -> NoReturn:
+        while True:
+            try:
+                if self._stop.reason is not None:
+                    await self._stop.wait()
+                elif not await self.step():
+                    await self._pause()
+            except Broken as error:
+                await self._give_up(error)
 
     async def _give_up(self, error: Broken) -> None:
         """Stops the index, unless the cause is found and mended. Raises Unavailable."""

@@ -25,6 +25,6 @@ async def test_postgresql_reads_the_numbers_that_were_written(
     async with session(pool) as connection:
         await connection.execute("CREATE TEMP TABLE numbers (place integer, amount numeric(78, 0))")
         await copy_rows(connection, "numbers", ("place", "amount"), [rows])
-        found = await connection.fetch("SELECT amount FROM numbers ORDER BY place")
+        written = await connection.fetch("SELECT amount FROM numbers ORDER BY place")
         await connection.execute("DROP TABLE numbers")
-    assert [row["amount"] for row in found] == list(map(Decimal, amounts))
+    assert [row["amount"] for row in written] == list(map(Decimal, amounts))

@@ -1,6 +1,6 @@
 """Logs as a node answers them, decoded straight into typed entries.
 
-An entry costs a third of a dictionary's time and half of its memory. It can be read as a dictionary
+An entry costs a third of a dictionary's time and half of its memory. Each can be read as a dictionary
 with the names of the JSON-RPC, so the contracts' decoders take either.
 """
 
@@ -50,7 +50,7 @@ _DATA = attrgetter("data")
 
 
 def decode_reply(raw: bytes | bytearray) -> dict[str, Any] | None:
-    """A JSON-RPC reply with logs; None for an error object, and for malformed logs."""
+    """A JSON-RPC reply with logs, or None for an error object and for malformed logs."""
     try:
         reply = _DECODER.decode(raw)
     except (msgspec.DecodeError, RecursionError):

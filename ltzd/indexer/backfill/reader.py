@@ -120,7 +120,7 @@ class RangeReader:
     async def _made(
         self, headers: Sequence[Header], by_block: Mapping[Hash32, list[LogEntry]], size: int
     ) -> ReadRange:
-        rows = _Rows(self._contracts)
+        rows = _RangeRows(self._contracts)
         done = 0
         for header in headers:
             if block_logs := by_block.get(header.hash):
@@ -169,7 +169,7 @@ def _by_block(
     return by_block
 
 
-class _Rows:
+class _RangeRows:
     """The rows of one range, by contract."""
 
     def __init__(self, contracts: Sequence[IndexedContract]) -> None:
