@@ -1,7 +1,7 @@
 """Logs as a node answers them, decoded straight into typed entries.
 
-An entry costs a third of a dictionary's time and half of its memory. Each can be read as a dictionary
-with the names of the JSON-RPC, so the contracts' decoders take either.
+An entry costs a third of a dictionary's time and half of its memory. Entries can be read like
+dictionaries with the names of the JSON-RPC, so the contracts' decoders take either.
 """
 
 from collections.abc import Iterable, Sequence
