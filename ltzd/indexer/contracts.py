@@ -15,6 +15,7 @@ from ltzd.indexer.completeness.totals import ReadTotals
 from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection
 from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import FactTable
 from ltzd.store.indexer.mending import Mend
 from ltzd.values import Address
@@ -46,6 +47,7 @@ class IndexedContract:
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
     - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
+    - `derived` are the tables that can be compared with the facts, each after those that it needs.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     - `totals` reads from the tables what the contract itself can tell in one call.
     """
@@ -60,6 +62,7 @@ class IndexedContract:
     fact_tables: Sequence[FactTable]
     derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
+    derived: Sequence[DerivedTable] = ()
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -80,6 +83,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.FACT_TABLES,
             mint_facts.derive,
             totals.of_ltz,
+            mint_facts.DERIVED,
         ),
         IndexedContract(
             at["perk_nft"],
@@ -92,6 +96,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.FACT_TABLES,
             perk_facts.derive,
             totals.of_perk_nft,
+            perk_facts.DERIVED,
         ),
         IndexedContract(
             at["points_sale"],
@@ -104,6 +109,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.FACT_TABLES,
             sale_facts.derive,
             totals.of_points_sale,
+            sale_facts.DERIVED,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -116,5 +122,6 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.FACT_TABLES,
             escrow_facts.derive,
             totals.of_business_escrow,
+            escrow_facts.DERIVED,
         ),
     )
