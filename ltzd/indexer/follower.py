@@ -434,12 +434,14 @@ class Follower:
         self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
     ) -> Cursor:
         """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        # First the cursor: its row is the lock of everything that is derived from facts.
+        # First the cursor's lock: its row is the lock of everything that is derived from facts. It
+        # moves last, because it lowers the final height, which the undo still compares.
+        await chains.lock_cursor(connection, self._chain.chain_id, self._epoch)
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
         await chains.move_cursor(
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
