@@ -109,7 +109,7 @@ class StatusFacts:
 
 async def read_status(connection: Connection) -> StatusFacts:
     return StatusFacts(
-        chain=await _chain(connection),
+        chain=await read_chain(connection),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),
         relays=await _relays(connection),
@@ -120,7 +120,8 @@ async def read_status(connection: Connection) -> StatusFacts:
     )
 
 
-async def _chain(connection: Connection) -> ChainFacts | None:
+async def read_chain(connection: Connection) -> ChainFacts | None:
+    """Returns None while no chain is followed."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
