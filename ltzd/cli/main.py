@@ -15,6 +15,7 @@ from ltzd.cli.books import command as books_command
 from ltzd.cli.brand import commands as brand_commands
 from ltzd.cli.deploy import command as deploy_command
 from ltzd.cli.event import commands as event_commands
+from ltzd.cli.index import commands as index_commands
 from ltzd.cli.key import commands as key_commands
 from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
@@ -56,6 +57,7 @@ app.add_typer(wallets_commands.app, name="wallets")
 app.add_typer(key_commands.app, name="key")
 app.add_typer(lane_commands.app, name="lane")
 app.add_typer(tx_commands.app, name="tx")
+app.add_typer(index_commands.app, name="index")
 app.add_typer(restore_commands.app, name="restore")
 app.command()(deploy_command.deploy)
 app.add_typer(books_command.app, name="books")

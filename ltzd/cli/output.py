@@ -1,10 +1,12 @@
 """Printing: standard output carries data, standard error carries messages to a person."""
 
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import msgspec
+import structlog
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -12,6 +14,21 @@ from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 _PIPE_WIDTH = 240
+
+
+@contextmanager
+def warnings_on_stderr() -> Iterator[None]:
+    """During the block, log lines go to standard error, and only warnings and worse."""
+    before = structlog.get_config()
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger("WARNING"),
+        logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
+        cache_logger_on_first_use=False,
+    )
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
 
 
 def print_message(sentence: str) -> None:

@@ -1,5 +1,6 @@
-"""A value that may be a second old, fetched once for all callers that want it meanwhile."""
+"""A value that may be two seconds old, fetched once for all callers that want it meanwhile."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -8,7 +9,11 @@ from ltzd.concurrency.single_flight import SingleFlight
 
 Value = TypeVar("Value")
 
-_MAX_AGE_SECONDS = 1.0
+_MAX_AGE_SECONDS = 2.0
+_REFRESH_SECONDS = 1.0
+"""Between two refreshes of a value in use: half its age, so that callers seldom wait for one."""
+_IN_USE_SECONDS = 60.0
+"""A value that nobody has asked for in this time is not refreshed."""
 
 
 class CachedValue(Generic[Value]):
@@ -23,10 +28,12 @@ class CachedValue(Generic[Value]):
         self._clock = clock
         self._value: Value | None = None
         self._fetched_at = float("-inf")
+        self._used_at = float("-inf")
         self._fetches: SingleFlight[None, Value] = SingleFlight("cached value", 1)
 
     async def get(self) -> Value:
         """Raises what fetching raises."""
+        self._used_at = self._clock()
         if self._value and self._is_fresh():
             return self._value
         return await self._fetches.call(None, self._refresh)
@@ -35,6 +42,13 @@ class CachedValue(Generic[Value]):
         """Start fetching the value if it is due, so that a later `get` waits less."""
         if not self._value or not self._is_fresh():
             self._fetches.begin(None, self._refresh)
+
+    async def keep_fresh(self) -> None:
+        """Refresh the value every second while callers use it, until cancelled."""
+        while True:
+            await asyncio.sleep(_REFRESH_SECONDS)
+            if self._clock() - self._used_at < _IN_USE_SECONDS:
+                self._fetches.begin(None, self._refresh)
 
     async def _refresh(self) -> Value:
         started_at = self._clock()

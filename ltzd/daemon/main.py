@@ -175,7 +175,7 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         telemetry.ROLE_UP.labels(role).set(1)
     if "http" in daemon.settings.roles:
         loops += [daemon.events.run(), daemon.hashes.run()]
-        loops += [daemon.relay_context.waiters.run(), daemon.relayer.run()]
+        loops += [daemon.relay_context.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
     if daemon.fleet is not None:
         loops.append(daemon.fleet.run())

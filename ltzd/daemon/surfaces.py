@@ -20,6 +20,7 @@ from ltzd.operator.policy import WATCHED
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
+from ltzd.store.indexer import chains
 from ltzd.store.status import StatusFacts, read_status
 
 log = structlog.get_logger()
@@ -130,22 +131,28 @@ def _measure(daemon: Daemon) -> None:
 
 async def _health(daemon: Daemon) -> Health:
     """Takes two seconds at most, also if every node accepts requests and never answers."""
-    database, chain, identity = await asyncio.gather(
-        _responds(_query_database(daemon)),
+    index_is_stopped, chain, identity = await asyncio.gather(
+        _index_is_stopped(daemon),
         health.probe(daemon.nodes, _HEALTH_SECONDS),
         _within_time(daemon.identity.ping()),
     )
     return Health(
-        database,
+        database=index_is_stopped is not None,
         blockchain=chain is not ChainState.UNAVAILABLE,
         identity_provider=identity,
         nodes_disagree=chain is ChainState.DEGRADED,
+        index_is_stopped=bool(index_is_stopped),
     )
 
 
-async def _query_database(daemon: Daemon) -> None:
-    async with session(daemon.pools.admin) as connection:
-        await connection.execute("SELECT 1")
+async def _index_is_stopped(daemon: Daemon) -> bool | None:
+    """Returns None if the database does not answer in time."""
+    chain_id = daemon.relay_context.contracts.chain_id
+    try:
+        async with asyncio.timeout(_HEALTH_SECONDS), session(daemon.pools.admin) as connection:
+            return await chains.stopped_reason(connection, chain_id) is not None
+    except (LtzdError, TimeoutError):
+        return None
 
 
 async def _within_time(ping: Awaitable[bool]) -> bool:
@@ -154,12 +161,3 @@ async def _within_time(ping: Awaitable[bool]) -> bool:
             return await ping
     except TimeoutError:
         return False
-
-
-async def _responds(call: Awaitable[object]) -> bool:
-    try:
-        async with asyncio.timeout(_HEALTH_SECONDS):
-            await call
-    except (LtzdError, TimeoutError):
-        return False
-    return True

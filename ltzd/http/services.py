@@ -254,13 +254,15 @@ class SiteServices:
 class Health:
     """The services that answered a moment ago.
 
-    `nodes_disagree`: each node that answers contradicts other nodes or itself.
+    `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_stopped`:
+    the answers are those of an old block until a person acts.
     """
 
     database: bool
     blockchain: bool
     identity_provider: bool
     nodes_disagree: bool = False
+    index_is_stopped: bool = False
 
 
 @dataclass(frozen=True, slots=True)

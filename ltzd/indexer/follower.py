@@ -17,6 +17,7 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+from ltzd.indexer.audit import Audit
 from ltzd.indexer.branches import LINKS, Branches, Undo
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.finality import FinalityTracker
@@ -91,6 +92,10 @@ class Follower:
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
         self._self_repair = SelfRepair(pool, chain.chain_id, repair, policy, clock)
+        audit_repair = IndexRepair(pool, chain.chain_id, contracts, policy)
+        self._audit = Audit(
+            pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
+        )
         self._lacks_contracts = False
         """Whether the index stands still until it is rebuilt for the contracts."""
         self._epoch = 0
@@ -139,11 +144,23 @@ class Follower:
         await self.begin_term()
         self.is_serving = True
         log.info("indexer.serving", epoch=self._epoch)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                audit = tasks.create_task(self._audit.run(self._epoch))
+                try:
+                    await self._follow()
+                finally:
+                    audit.cancel()
+        except ExceptionGroup as errors:
+            raise errors.exceptions[0] from errors
+
+    async def _follow(self) -> NoReturn:
         while True:
             try:
                 if self._stop.reason is not None:
-                    if not await self._stop.wait() and self._lacks_contracts:
-                        await self._order_rebuild()
+                    await self._stop.wait()
+                    if self._lacks_contracts:
+                        await self.begin_term()  # A repair does not give the index their facts.
                 elif not await self.step():
                     await self._pause()
             except Broken as error:
@@ -203,12 +220,6 @@ class Follower:
                 await orders.order_for_contracts(connection, addresses)
                 await chains.stop(connection, chain_id, self._epoch, _OTHER_CONTRACTS)
         await self._stop.read()
-
-    async def _order_rebuild(self) -> None:
-        """Orders the rebuild again that was cancelled for this one, or by hand."""
-        addresses = [contract.address for contract in self._contracts]
-        async with transaction(self._pool) as connection:
-            await orders.order_for_contracts(connection, addresses)
 
     async def step(self) -> bool:
         """Compares one node's head with the cursor and acts on it.

@@ -9,6 +9,24 @@ SLOWEST_POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class AuditPolicy:
+    range_blocks: int = 2_000
+    """The most blocks that are read at once."""
+    nearby_blocks: int = 64
+    """The audit waits while the index is further behind the head."""
+    rest: float = 9.0
+    """The audit rests so many times as long as it worked: it takes a tenth of a node's time."""
+    least_pause_seconds: float = 0.05
+    longest_pause_seconds: float = 60.0
+    idle_seconds: float = 10.0
+    """The pause after all settled blocks were audited."""
+    totals_seconds: float = 30.0
+    """Between two comparisons of the totals."""
+    second_look_seconds: float = 2.0
+    """Before totals that differ are read again."""
+
+
+@dataclass(frozen=True, slots=True)
 class IndexerPolicy:
     """`follows_deep_reorgs` is for dev chains: elsewhere a reorg below finality stops the indexer.
 
@@ -54,6 +72,8 @@ class IndexerPolicy:
     """The longest search for the cause of an impossible fact."""
     term_pause_seconds: float = 0.5
     """Between a term and the attempt to begin the next one."""
+
+    audit: AuditPolicy = AuditPolicy()
 
     @property
     def dispute_policy(self) -> DisputePolicy:

@@ -23,6 +23,8 @@ _MEASURED_BLOCKS = 32
 """The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
+_BYTES_OF_A_MINT = 200
+"""A row's, where PostgreSQL has no estimate of the rows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +113,7 @@ class StatusFacts:
 
 async def read_status(connection: Connection) -> StatusFacts:
     return StatusFacts(
-        chain=await _chain(connection),
+        chain=await read_chain(connection),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),
         relays=await _relays(connection),
@@ -123,7 +125,8 @@ async def read_status(connection: Connection) -> StatusFacts:
     )
 
 
-async def _chain(connection: Connection) -> ChainFacts | None:
+async def read_chain(connection: Connection) -> ChainFacts | None:
+    """Returns None while no chain is followed."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
@@ -226,12 +229,14 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
     """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
         """
-        SELECT coalesce(sum(greatest(reltuples, 0)), 0)::float8
+        SELECT coalesce(sum(CASE WHEN reltuples > 0 THEN reltuples
+                                 ELSE pg_relation_size(oid) / $1::int END), 0)::float8
           FROM pg_class
          WHERE relkind = 'r'
-           AND (oid = 'mints'::regclass
-                OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass))
-        """
+           AND oid = ANY(ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass)
+                         || 'mints'::regclass::oid)
+        """,
+        _BYTES_OF_A_MINT,
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True

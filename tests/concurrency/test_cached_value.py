@@ -8,6 +8,7 @@ from ltzd.concurrency.cached_value import CachedValue
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.mint_world import true
 from tests.support.clocks import ManualClock
+from tests.support.rows.core import running
 from tests.support.waiting import until
 
 
@@ -25,7 +26,7 @@ class Source:
         return [self.fetches] if self.fact is None else self.fact
 
 
-async def test_callers_within_a_second_share_one_answer() -> None:
+async def test_callers_at_the_same_time_share_one_answer() -> None:
     source = Source()
     cached = CachedValue(source.fetch)
     assert await asyncio.gather(*[cached.get() for _ in range(5)]) == [[1]] * 5
@@ -36,7 +37,7 @@ async def test_an_expired_value_is_fetched_again() -> None:
     clock = ManualClock()
     cached = CachedValue(Source().fetch, clock)
     assert [await cached.get(), await cached.get()] == [[1], [1]]
-    clock.now += 1.1
+    clock.now += 2.1
     assert await cached.get() == [2]
 
 
@@ -81,3 +82,15 @@ async def test_a_failed_prefetch_raises_no_error(
     source.is_gone = False
     assert await cached.get() == [3]
     assert not caplog.records
+
+
+async def test_a_value_in_use_is_refreshed_in_the_background() -> None:
+    clock, source = ManualClock(), Source()
+    cached = CachedValue(source.fetch, clock)
+    async with running(cached.keep_fresh()):
+        await cached.get()
+        await until(lambda: true(source.fetches == 2))
+        clock.now += 61
+        before = source.fetches
+        await asyncio.sleep(1.1)
+    assert source.fetches <= before + 1, "nobody has used it for a minute"

@@ -1,8 +1,10 @@
 """The objects that relays and perk redemptions share."""
 
+import asyncio
 from dataclasses import dataclass
 from typing import Self
 
+from ltzd.actions.relayer.index_age import IndexAge
 from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.actions.relayer.wallets import RelayWallets
@@ -27,7 +29,15 @@ class RelayContext:
     simulator: RelaySimulator
     wallets: RelayWallets
     views: ChainViews
+    index: IndexAge
     clock: Clock = loop_time
+
+    async def run(self) -> None:
+        """Answer waiters, and keep fresh what relays read each time, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.waiters.run())
+            group.create_task(self.simulator.keep_fresh())
+            group.create_task(self.wallets.keep_fresh())
 
     @classmethod
     def create(
@@ -48,5 +58,6 @@ class RelayContext:
             RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
             ChainViews(node, clock),
+            IndexAge(pool, clock),
             clock,
         )

@@ -34,19 +34,20 @@ class GasEstimateCache:
         return _key(plan) in self._estimates
 
     def get(self, plan: RelayPlan) -> int | None:
-        """Return the cached gas, or None if a new estimate is due.
-
-        Once every 10 s one caller gets None, so that an estimate that is too high comes down; the
-        other callers keep the old one meanwhile.
-        """
+        """Return the cached gas, which may be too high by now, or None."""
         estimate = self._estimates.get(_key(plan))
-        if estimate is None:
-            return None
-        now = self._clock()
-        if now < estimate.stale_at:
-            return estimate.gas
+        return None if estimate is None else estimate.gas
+
+    def is_due(self, plan: RelayPlan) -> bool:
+        """Whether the caller is to renew the estimate, so that a high one comes down.
+
+        True for one caller every 10 s.
+        """
+        estimate, now = self._estimates.get(_key(plan)), self._clock()
+        if estimate is None or now < estimate.stale_at:
+            return False
         estimate.stale_at = now + _FRESH_SECONDS
-        return None
+        return True
 
     def put(self, plan: RelayPlan, gas_needed: int) -> None:
         """Store what the call needed, rounded up; a full cache is emptied first."""

@@ -15,6 +15,7 @@ from ltzd.chain.node.l1_costs import L1CostReader
 from ltzd.chain.node.node import BlockRef, Node, Revert
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.single_flight import SingleFlight
 from ltzd.errors import (
     ClaimLimitReached,
     NodeUnavailable,
@@ -33,6 +34,8 @@ from ltzd.values import Address
 _MAX_FIRST_ESTIMATES = 8
 """How many calls without a cached estimate are estimated at the same time."""
 
+_MAX_RENEWALS = 64
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAt:
@@ -50,6 +53,7 @@ class RelaySimulator:
         self._l1_costs = CachedValue(L1CostReader(node, clock).read, clock)
         self._estimates = GasEstimateCache()
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
+        self._renewals: SingleFlight[str, int] = SingleFlight("gas estimate", _MAX_RENEWALS)
 
     async def gas_limit(
         self, plan: RelayPlan, sender: Address, requested: int | None, at: SimulatedAt
@@ -78,6 +82,12 @@ class RelaySimulator:
         """Start reading the prices, for a call of `fees` that will follow."""
         self._gas_price.prefetch()
         self._l1_costs.prefetch()
+
+    async def keep_fresh(self) -> None:
+        """Read the prices in the background while callers use them, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._gas_price.keep_fresh())
+            group.create_task(self._l1_costs.keep_fresh())
 
     async def l1_costs(self) -> L1Costs:
         """Return what a rollup charges for the data of a transaction; zero elsewhere."""
@@ -149,10 +159,15 @@ class RelaySimulator:
         return cached or await self._new_estimate(plan, sender, at)
 
     async def _cached_gas(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int | None:
-        """Return None if nothing fresh is cached, or if the call does not pass with it."""
+        """Return None if nothing is cached, or if the call does not pass with it.
+
+        The caller does not wait for a renewal that is due.
+        """
         gas = self._estimates.get(plan)
         if gas is None or not await self._passes_with(plan, sender, gas, at):
             return None
+        if self._estimates.is_due(plan):
+            self._renewals.begin(plan.function, lambda: self._new_estimate(plan, sender, at))
         return _with_margin(gas)
 
     async def _new_estimate(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:

@@ -14,7 +14,7 @@ KIND = "relay"
 
 
 class RelayWallets:
-    """As of a second ago."""
+    """As of at most two seconds ago."""
 
     def __init__(self, pool: Pool, chain_id: int) -> None:
         self._pool = pool
@@ -24,6 +24,10 @@ class RelayWallets:
     def prefetch(self) -> None:
         """Start reading the wallets, for a call of another method that will follow."""
         self._served.prefetch()
+
+    async def keep_fresh(self) -> None:
+        """Read the wallets in the background while callers use them, until cancelled."""
+        await self._served.keep_fresh()
 
     async def offered(self) -> list[Address]:
         """The wallets that take new work: a new permit should name one of them."""

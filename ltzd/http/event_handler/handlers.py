@@ -186,17 +186,22 @@ def _now() -> str:
 def _status(health: Health) -> str:
     if not health.database:
         return "unavailable"
-    is_healthy = health.blockchain and health.identity_provider and not health.nodes_disagree
-    return "healthy" if is_healthy else "degraded"
+    is_healthy = health.blockchain and health.identity_provider
+    return "healthy" if is_healthy and not _chain_is_degraded(health) else "degraded"
+
+
+def _chain_is_degraded(health: Health) -> bool:
+    return health.nodes_disagree or health.index_is_stopped
 
 
 def _states(health: Health) -> models.ServiceStates:
     def state(connected: bool) -> models.ServiceState:
         return "connected" if connected else "unavailable"
 
+    is_degraded = health.blockchain and _chain_is_degraded(health)
     return models.ServiceStates(
         database=state(health.database),
-        blockchain="degraded" if health.nodes_disagree else state(health.blockchain),
+        blockchain="degraded" if is_degraded else state(health.blockchain),
         identity_provider=state(health.identity_provider),
     )
 

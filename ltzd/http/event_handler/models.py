@@ -228,7 +228,8 @@ BlockchainState = Literal["connected", "degraded", "unavailable"]
 class ServiceStates(ResponseModel):
     database: ServiceState
     blockchain: BlockchainState = Field(
-        description="`degraded`: each node that answers contradicts other nodes or itself"
+        description="`degraded`: each node that answers contradicts other nodes or itself, or the "
+        "index of the chain is stopped"
     )
     identity_provider: ServiceState = Field(alias="identity-provider")
 

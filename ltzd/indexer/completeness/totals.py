@@ -1,8 +1,8 @@
 """Compares the contracts' own totals with the tables, after the newest indexed block.
 
 One request asks for LTZ's supply, and for a sample: balances, holders of tokens, tokens minted in a
-collection, pieces sold of an item, states of deals. It finds logs that every bloom and every answer
-hides, and needs no old state where the index is near the head.
+collection, pieces sold of an item, states of deals. The comparison finds logs that every bloom and
+every answer hides, and needs no old state where the index is near the head.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -116,28 +116,28 @@ def _decoded(total: Total, answer: bytes | Revert) -> object | None:
 
 async def of_ltz(connection: Connection, at: Address, place: bytes) -> list[Total]:
     supply = await totals.supply(connection)
-    found = [Total("the supply of LTZ", at, _TOTAL_SUPPLY, ltz.decode_uint, supply)]
+    expected = [Total("the supply of LTZ", at, _TOTAL_SUPPLY, ltz.decode_uint, supply)]
     for wallet, amount in (await totals.balances(connection, place)).items():
         call = ltz.balance_of_call(wallet)
         name = f"the balance of {checksummed(wallet)}"
-        found.append(Total(name, at, call, ltz.decode_uint, amount))
-    return found
+        expected.append(Total(name, at, call, ltz.decode_uint, amount))
+    return expected
 
 
 async def of_perk_nft(connection: Connection, at: Address, place: bytes) -> list[Total]:
     count = await totals.collections(connection)
-    found = [Total("the number of collections", at, _COLLECTION_COUNT, ltz.decode_uint, count)]
+    expected = [Total("the number of collections", at, _COLLECTION_COUNT, ltz.decode_uint, count)]
     for token, holder in (await totals.holders(connection, place)).items():
         call = _OWNER_OF + abi_words.encode_uint(token)
         name = f"the holder of token {token}"
-        found.append(Total(name, at, call, ltz.decode_uint, int.from_bytes(holder, "big")))
+        expected.append(Total(name, at, call, ltz.decode_uint, int.from_bytes(holder, "big")))
     for collection, minted in (await totals.minted_tokens(connection, place)).items():
         call = perk_nft.collection_call(collection)
         name = f"the tokens of collection {collection}"
-        found.append(
+        expected.append(
             Total(name, at, call, lambda data: perk_nft.decode_collection(data).minted, minted)
         )
-    return found
+    return expected
 
 
 async def of_points_sale(connection: Connection, at: Address, place: bytes) -> list[Total]:

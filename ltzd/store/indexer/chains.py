@@ -337,3 +337,11 @@ async def kept_blocks(connection: Connection, numbers: Sequence[int]) -> dict[in
 async def delete_blocks(connection: Connection, numbers: Sequence[int]) -> None:
     """Delete the kept blocks of these heights."""
     await connection.execute("DELETE FROM blocks WHERE number = ANY($1::bigint[])", numbers)
+
+
+async def newest_block_time(connection: Connection) -> int:
+    """The time of the newest indexed block, in Unix seconds. Some block is always kept."""
+    seconds: int = await connection.fetchval(
+        "SELECT extract(epoch FROM mined_at)::bigint FROM blocks ORDER BY number DESC LIMIT 1"
+    )
+    return seconds

@@ -119,8 +119,10 @@ def test_a_cached_estimate_is_periodically_renewed_by_a_single_call() -> None:
     clock = ManualClock()
     cache = GasEstimateCache(clock)
     cache.put(PLAN, 80_000)
+    assert not cache.is_due(PLAN)
     clock.now += 10.0
-    assert [cache.get(PLAN), cache.get(PLAN)] == [None, 80_000]
+    assert cache.get(PLAN) == 80_000
+    assert [cache.is_due(PLAN), cache.is_due(PLAN)] == [True, False]
     cache.put(PLAN, 60_000)
     assert cache.get(PLAN) == 60_000
 

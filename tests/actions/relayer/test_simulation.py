@@ -361,13 +361,13 @@ async def test_a_price_above_the_cap_is_refused_with_both_prices_in_gwei() -> No
     assert refused.value.details == {"gasPriceGwei": 101.5, "maxGwei": 100.0}
 
 
-async def test_the_gas_price_is_read_once_a_second_for_any_number_of_callers() -> None:
+async def test_the_gas_price_is_read_once_in_two_seconds_for_any_number_of_callers() -> None:
     script, clock = Script(), ManualClock()
     async with simulator(script, clock) as relay_simulator:
         await asyncio.gather(*[relay_simulator.fees() for _ in range(20)])
         await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 1
-        clock.now += 1.1
+        clock.now += 2.1
         await relay_simulator.fees()
         assert script.count("eth_feeHistory") == 2
 

@@ -63,8 +63,8 @@ async def test_totals_agree_and_each_wrong_row_is_told_by_name(
     for change, names in changes.items():
         async with session(pool) as connection, connection.transaction():
             await connection.execute(change)
-        told = [each.name for each in (await compared(pool, deployed)).differences or ()]
-        assert all(any(name in each for each in told) for name in names), (change, told)
+        named = [each.name for each in (await compared(pool, deployed)).differences or ()]
+        assert all(any(name in each for each in named) for name in names), (change, named)
 
 
 async def test_a_node_without_the_state_gives_no_result(pool: Pool) -> None:

@@ -134,14 +134,14 @@ async def test_facts_below_the_block_of_the_order_are_kept_as_they_are(indexed: 
     async with transaction(indexed.pool) as connection:
         await connection.execute("UPDATE perk_claims SET price = 99")  # in block 2
         await connection.execute("DELETE FROM charge_redemptions")  # in block 3
-    asked = indexed.node.call_counts["eth_getLogs"]
+    logs_calls = indexed.node.call_counts["eth_getLogs"]
 
     await order(indexed.pool, 3)
     await indexed.rebuild()
 
     assert await value(indexed.pool, "SELECT price FROM perk_claims") == 99
     assert await value(indexed.pool, "SELECT count(*) FROM charge_redemptions") == 1
-    assert indexed.node.call_counts["eth_getLogs"] > asked
+    assert indexed.node.call_counts["eth_getLogs"] > logs_calls
 
 
 # --- the swap ---------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ async def test_readers_of_every_pool_notice_nothing_of_a_swap(
     """Their statements are prepared before the swap, and read the fresh tables after it."""
     reads = [
         "SELECT amount FROM balances WHERE wallet = $1",
-        "SELECT b.hash FROM tokens t JOIN blocks b ON b.number = t.block_number WHERE $1 <> ''::bytea",
+        "SELECT b.hash FROM tokens t JOIN blocks b ON number = block_number WHERE $1 <> ''::bytea",
         "SELECT count(*) FROM skipped_rewards WHERE $1 <> ''::bytea",
         "SELECT count(*) FROM site_redemption_payments WHERE $1 <> ''::bytea",
         "SELECT * FROM transfers WHERE recipient = $1 ORDER BY block_number, log_index",
@@ -341,6 +341,22 @@ async def test_a_rebuild_goes_on_where_a_killed_process_ended(
     assert {"ordered", "filling", "swapped", "done"} <= states
 
 
+async def test_a_repair_of_kept_facts_begins_the_rebuild_again(
+    indexed: Indexed, database_url: str
+) -> None:
+    await order(indexed.pool, 4)
+    with pytest.raises(Killed):
+        await a_rebuilder(indexed.pool, database_url, indexed.node, life=Life(20)).run()
+    async with transaction(indexed.pool) as connection:
+        await orders.restart_if_kept(connection, 4)
+        assert await connection.fetchval(_STATE) in ("copying", "filling")
+        await connection.execute("UPDATE perk_claims SET price = 99")
+        await orders.restart_if_kept(connection, 2)
+        assert await connection.fetchval(_STATE) == "ordered"
+    await indexed.rebuild()
+    assert await value(indexed.pool, "SELECT price FROM perk_claims") == 99
+
+
 async def test_of_two_processes_one_rebuilds(indexed: Indexed, database_url: str) -> None:
     whole = await indexed.all_tables()
     rebuilders = [a_rebuilder(indexed.pool, database_url, indexed.node) for _ in range(2)]
@@ -354,7 +370,7 @@ async def test_of_two_processes_one_rebuilds(indexed: Indexed, database_url: str
 async def test_a_process_that_was_frozen_while_it_filled_writes_nothing_after_the_swap(
     indexed: Indexed, database_url: str
 ) -> None:
-    """It does not move the live cursor either, whose epoch and hash it knows by chance."""
+    """The live cursor stays, too, whose epoch and hash the process knows by chance."""
     await order(indexed.pool)
     await indexed.rebuild()
     settings = {"search_path": f"{FRESH}, public"}

@@ -29,7 +29,7 @@ class ModelIndex:
     def __init__(self, pool: Pool, url: str, chain: ModelChain, policy: IndexerPolicy) -> None:
         self.pool = pool
         self.chain = chain
-        self._url = url
+        self.url = url
         self._policy = policy
         self._followers: list[Follower] = []
         self._in_use = 0
@@ -47,7 +47,7 @@ class ModelIndex:
     def _a_follower(self, pool: Pool | None = None) -> Follower:
         return Follower(
             pool or self.pool,
-            Leases(self._url),
+            Leases(self.url),
             self.chain.node.node,
             self._identity,
             CONTRACTS,

@@ -178,6 +178,22 @@ async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
     )
 
 
+async def restart_if_kept(connection: Connection, block: int) -> None:
+    """Begin an open rebuild again that keeps facts of `block`, in the transaction that mends them.
+
+    Does nothing for facts that are mended in the fresh tables themselves.
+    """
+    await connection.execute(
+        """
+        UPDATE rebuilds
+           SET state = 'ordered'
+         WHERE state IN ('copying', 'filling') AND from_block > $1
+           AND current_schema() <> 'ltzd_rebuild'
+        """,
+        block,
+    )
+
+
 async def begin(
     connection: Connection, rebuild_id: int, contracts: Sequence[Address], revision: str
 ) -> None:

@@ -1,0 +1,202 @@
+"""`ltzd index check` and `ltzd index repair`: compare ranges of blocks with the nodes, and mend."""
+
+import asyncio
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from ltzd.cli.index.progress import block_progress
+from ltzd.cli.index.target import IndexTarget, OpenIndex, open_index
+from ltzd.cli.output import print_json, print_message, warnings_on_stderr
+from ltzd.errors import IndexMoved, NodeUnavailable, Unavailable
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.repair import IndexRepair, RangeCheck
+from ltzd.rules.indexer.differences import Difference
+from ltzd.store import wakeups
+from ltzd.store.database import session, transaction
+from ltzd.store.indexer import chains
+from ltzd.store.wakeups import BLOCKS
+from ltzd.values import Hash32, hex_of
+
+_SHOWN = 20
+"""The most differences that are named; the others are only counted."""
+_ATTEMPTS = 5
+_PAUSE_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class IndexReport:
+    """The blocks first…last. `stopped` is why the index is stopped after the command, or None.
+
+    `mended` counts the facts that were corrected, and `has_unmended` tells whether corrections are
+    left that contradict other facts.
+    """
+
+    first: int
+    last: int
+    mends: bool
+    counts: Counter[str] = field(default_factory=Counter)
+    differences: list[Difference] = field(default_factory=list)
+    undecided: list[int] = field(default_factory=list)
+    mended: int = 0
+    has_unmended: bool = False
+    was_stopped: bool = False
+    stopped: str | None = None
+
+    @property
+    def is_clean(self) -> bool:
+        return not self.counts and not self.undecided
+
+    @property
+    def is_mended(self) -> bool:
+        return not self.has_unmended and not self.undecided
+
+    def add(self, check: RangeCheck) -> None:
+        self.counts += check.counts()
+        self.differences += check.differences[: max(0, _SHOWN - len(self.differences))]
+        self.undecided += check.undecided
+
+
+def run(
+    where: IndexTarget, first: int | None, last: int | None, *, mends: bool, is_quiet: bool = False
+) -> IndexReport:
+    """Checks the blocks first…last, by default all that are indexed; mends them with `mends`.
+
+    Raises Unavailable, Misconfigured.
+    """
+    with warnings_on_stderr():
+        return asyncio.run(compare(where, first, last, mends=mends, is_quiet=is_quiet))
+
+
+async def compare(
+    where: IndexTarget, first: int | None, last: int | None, *, mends: bool, is_quiet: bool
+) -> IndexReport:
+    """As `run`."""
+    async with open_index(where) as index:
+        async with session(index.pool) as connection:
+            cursor = await chains.cursor(connection, index.chain.chain_id)
+        lowest = index.chain.first_block
+        report = IndexReport(
+            max(lowest, lowest if first is None else first),
+            min(cursor.number, cursor.number if last is None else last),
+            mends,
+        )
+        repair = IndexRepair(index.pool, index.chain.chain_id, index.contracts, IndexerPolicy())
+        with block_progress(
+            "Repairing" if mends else "Checking", report.first, report.last, is_quiet=is_quiet
+        ) as advance:
+            block = report.first
+            while block <= report.last:
+                check = await _check(index, repair, report, block)
+                report.add(check)
+                advance(check.last)
+                block = check.last + 1
+        report.has_unmended = repair.has_unmended()
+        await _end(index, report)
+        return report
+
+
+async def _check(
+    index: OpenIndex, repair: IndexRepair, report: IndexReport, first: int
+) -> RangeCheck:
+    """One range from `first` on, mended if the command mends. Raises Unavailable."""
+    for attempt in range(_ATTEMPTS):
+        if attempt:
+            await asyncio.sleep(_PAUSE_SECONDS)
+        try:
+            check = await repair.check(index.node, first, report.last)
+            if check.last < first:
+                break  # A reorg has undone these blocks.
+            if report.mends:
+                report.mended += await repair.mend(check)
+        except (NodeUnavailable, IndexMoved) as error:
+            reason = error.message
+        else:
+            return check
+    else:
+        raise Unavailable(
+            f"The blocks from {first} on could not be compared: {reason}. "
+            f"Repeat the command with --from {first}."
+        )
+    return RangeCheck(first, report.last)
+
+
+async def _end(index: OpenIndex, report: IndexReport) -> None:
+    """Lets a stopped index go on after a repair."""
+    chain_id = index.chain.chain_id
+    async with transaction(index.pool) as connection:
+        report.stopped = await chains.stopped_reason(connection, chain_id)
+        report.was_stopped = report.stopped is not None
+        if report.mends and report.is_mended and await chains.resume(connection, chain_id):
+            report.stopped = None
+            await wakeups.notify(connection, BLOCKS)
+
+
+def show(report: IndexReport, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_as_json(report))
+        return
+    for difference in report.differences:
+        print(
+            f"{difference.kind}: {difference.table}, block {difference.block_number}, "
+            f"log {difference.log_index}, transaction "
+            f"{hex_of(Hash32(difference.transaction_hash))}"
+        )
+    unnamed = report.counts.total() - len(report.differences)
+    if unnamed > 0:
+        print(f"… and {unnamed} more")
+    for sentence in _sentences(report):
+        print_message(sentence)
+
+
+def _sentences(report: IndexReport) -> list[str]:
+    counts = report.counts
+    if report.first > report.last:
+        return ["No block of this range is indexed."]
+    blocks = f"Blocks {report.first} to {report.last}"
+    kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("missing", "foreign", "wrong"))
+    lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index is what the nodes show.")]
+    if report.mends and counts:
+        lines.append(f"{report.mended} facts were corrected.")
+    if report.undecided:
+        numbers = ", ".join(map(str, report.undecided[:_SHOWN]))
+        lines.append(
+            f"Nodes contradict each other or themselves about the blocks {numbers}: nothing was "
+            "changed there. Repeat the command with another node in [node] urls."
+        )
+    if report.has_unmended:
+        lines.append(
+            "Corrections were left out, because a balance would fall below zero: repair all "
+            "blocks, without --from and --to, or run: ltzd index rebuild"
+        )
+    if report.stopped is not None:
+        lines.append(f"The index is stopped: {report.stopped}")
+    elif report.was_stopped:
+        lines.append("The index was stopped, and goes on now.")
+    elif not report.mends and counts:
+        lines.append("Run: ltzd index repair")
+    return lines
+
+
+def _as_json(report: IndexReport) -> dict[str, Any]:
+    return {
+        "from": report.first,
+        "to": report.last,
+        "missing": report.counts["missing"],
+        "foreign": report.counts["foreign"],
+        "wrong": report.counts["wrong"],
+        "mended": report.mended,
+        "undecided": report.undecided,
+        "leftOut": report.has_unmended,
+        "stopped": report.stopped,
+        "differences": [
+            {
+                "kind": difference.kind,
+                "table": difference.table,
+                "block": difference.block_number,
+                "logIndex": difference.log_index,
+                "transactionHash": hex_of(Hash32(difference.transaction_hash)),
+            }
+            for difference in report.differences
+        ],
+    }

@@ -1,0 +1,263 @@
+"""Reads settled blocks a second time, in the background, and compares them with the tables.
+
+Another node than the one in use is asked where there is one. A single node's word is compared with
+its receipts, block by block, wherever the bloom does not exclude a log. Now and then the contracts'
+own totals are compared with the tables; if they differ, blocks are compared from the newest one
+down until the totals agree. Facts that differ are mended (`indexer/repair.py`).
+
+The audit waits while blocks are backfilled, and takes a small part of a node's time.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Sequence
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.errors import Broken, LaneLost, Unavailable
+from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
+from ltzd.indexer.completeness.totals import TotalDifference, TotalsCheck, check_totals
+from ltzd.indexer.contracts import IndexedContract
+from ltzd.indexer.policy import AuditPolicy
+from ltzd.indexer.repair import IndexRepair, RangeCheck
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import audits
+from ltzd.store.indexer.audits import AuditProgress
+
+log = structlog.get_logger()
+
+_BLOCKS_AT_ONCE = 4
+"""Blocks whose receipts are compared between two pauses."""
+_UNDECIDED_LOOKS = 3
+"""Looks at a block that nodes show in different ways, before the audit goes on without it."""
+
+
+class Audit:
+    """The audit of one chain's index, during the term of the indexer's lease.
+
+    Remembers up to where the totals agreed, and which differences of totals no block explains.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        chain_id: int,
+        node: Node,
+        contracts: Sequence[IndexedContract],
+        repair: IndexRepair,
+        policy: AuditPolicy,
+        clock: Clock = loop_time,
+    ) -> None:
+        self._pool = pool
+        self._chain_id = chain_id
+        self._node = node
+        self._contracts = contracts
+        self._repair = repair
+        self._policy = policy
+        self._clock = clock
+        self._compared_at: float | None = None
+        """When the totals were last compared."""
+        self._searched_number = 0
+        """Up to here the totals agreed, or all blocks were compared in vain."""
+        self._unexplained: frozenset[TotalDifference] = frozenset()
+        """Totals that differ although all blocks were compared."""
+        self._undecided_looks = 0
+
+    async def run(self, epoch: int) -> None:
+        """Audits until the term is over, or until cancelled. Begins after a pause."""
+        self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
+        has_worked = False
+        while True:
+            if not has_worked:
+                await asyncio.sleep(self._policy.idle_seconds)
+            begun = self._clock()
+            try:
+                has_worked = await self.step(epoch)
+            except LaneLost:
+                return
+            except Unavailable as error:
+                log.info("index.audit_waits", reason=error.message)
+                has_worked = False
+            except Broken as error:
+                log.critical("index.audit_failed", reason=error.message)
+                has_worked = False
+            if has_worked:
+                await self._rest(begun)
+
+    async def step(self, epoch: int) -> bool:
+        """Compares the totals if that is due, or the next range.
+
+        Returns whether more may be left to do. Raises Unavailable, LaneLost if the term is over,
+        and Broken if what was found cannot be mended.
+        """
+        state = await self._progress()
+        telemetry.AUDITED_BLOCK.set(state.audited_number)
+        if state.is_stopped:
+            return False
+        if self._are_totals_due():
+            self._compared_at = self._clock()
+            await self._compare_totals(epoch, state)
+            return True
+        is_near = state.head_number - state.cursor_number <= self._policy.nearby_blocks
+        if not is_near or state.audited_number >= state.final_number:
+            return False
+        return await self._audit_range(epoch, state)
+
+    # Ranges
+
+    async def _audit_range(self, epoch: int, state: AuditProgress) -> bool:
+        first = state.audited_number + 1
+        last = min(state.final_number, first + self._policy.range_blocks - 1)
+        node, is_single = self._witness(last)
+        check = await self._repair.check(node, first, last)
+        if not await self._is_settled(epoch, check):
+            return False
+        if is_single:
+            await self._compare_blocks(epoch, node, first, check.last, records=True)
+        await self._record(epoch, check.last)
+        return True
+
+    def _witness(self, number: int) -> tuple[Node, bool]:
+        """A node that reads the blocks again, and whether it is the node in use."""
+        node = self._node.pinned()
+        others = node.others(number)
+        return (others[0], False) if others else (node, True)
+
+    async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
+        """Mends what a check has found; returns whether the audit can go on after its blocks."""
+        for kind, count in check.counts().items():
+            telemetry.AUDIT_FINDINGS.labels(kind).inc(count)
+        await self._repair.mend(check, epoch)
+        if check.undecided:
+            self._undecided_looks += 1
+            if self._undecided_looks < _UNDECIDED_LOOKS:
+                return False
+            telemetry.AUDIT_FINDINGS.labels("undecided").inc(len(check.undecided))
+            log.error("index.audit_undecided", blocks=list(check.undecided))
+        self._undecided_looks = 0
+        return True
+
+    async def _compare_blocks(
+        self, epoch: int, node: Node, first: int, last: int, *, records: bool
+    ) -> bool:
+        """Compares the receipts of all blocks that may hold logs; returns whether any differed."""
+        has_found = False
+        numbers = await blocks_that_may_hold(node, self._contracts, first, last)
+        for start in range(0, len(numbers), _BLOCKS_AT_ONCE):
+            begun = self._clock()
+            part = numbers[start : start + _BLOCKS_AT_ONCE]
+            check = await self._repair.check_blocks(node, part, part[0], part[-1])
+            has_found |= bool(check.differences)
+            while not await self._is_settled(epoch, check):
+                await asyncio.sleep(self._policy.second_look_seconds)
+                check = await self._repair.check_blocks(node, part, part[0], part[-1])
+            if records:
+                await self._record(epoch, part[-1])
+            await self._rest(begun)
+        return has_found
+
+    async def _record(self, epoch: int, number: int) -> None:
+        async with session(self._pool) as connection:
+            await audits.record(connection, self._chain_id, epoch, number)
+        telemetry.AUDITED_BLOCK.set(number)
+
+    # Totals
+
+    def _are_totals_due(self) -> bool:
+        since = self._compared_at
+        return since is None or self._clock() - since >= self._policy.totals_seconds
+
+    async def _compare_totals(self, epoch: int, state: AuditProgress) -> None:
+        node = self._node.pinned()
+        check = await self._differing_totals(node)
+        if check is None:
+            return
+        assert check.differences is not None
+        differing = frozenset(check.differences)
+        if differing and differing <= self._unexplained:
+            return
+        if differing:
+            totals = sorted(map(str, differing))
+            log.error("index.totals_differ", block=check.cursor.number, totals=totals)
+            differing = await self._search(epoch, node, check)
+        telemetry.TOTALS_DIFFER.set(len(differing))
+        self._unexplained |= differing
+        # A reorg may replace blocks above the final one before the next comparison.
+        self._searched_number = state.final_number
+
+    async def _differing_totals(self, node: Node) -> TotalsCheck | None:
+        """The totals that differ at two looks, the second one at another node where there is one.
+
+        Returns None if no node tells the totals of the newest indexed block.
+        """
+        place = secrets.token_bytes(32)
+        check = await self._check_totals(node, place)
+        if check.differences is None:
+            telemetry.TOTALS_CHECKS.labels("unavailable").inc()
+            return None
+        if check.differences:
+            await asyncio.sleep(self._policy.second_look_seconds)
+            again = await self._check_totals(next(iter(node.others()), node), place)
+            if again.differences is None:
+                telemetry.TOTALS_CHECKS.labels("unavailable").inc()
+                return None
+            names = {difference.name for difference in check.differences}
+            both = [difference for difference in again.differences if difference.name in names]
+            check = TotalsCheck(again.cursor, both)
+        telemetry.TOTALS_CHECKS.labels("differ" if check.differences else "agree").inc()
+        return check
+
+    async def _check_totals(self, node: Node, place: bytes) -> TotalsCheck:
+        sources = [(contract.address, contract.totals) for contract in self._contracts]
+        return await check_totals(self._pool, self._chain_id, node, sources, place)
+
+    async def _search(
+        self, epoch: int, node: Node, check: TotalsCheck
+    ) -> frozenset[TotalDifference]:
+        """Compares blocks from the newest down to where the totals agreed, until they agree again.
+
+        Returns the differences that remain.
+        """
+        last = check.cursor.number
+        differing = frozenset(check.differences or ())
+        while last > self._searched_number:
+            begun = self._clock()
+            first = max(self._searched_number + 1, last - self._policy.range_blocks + 1)
+            if await self._search_range(epoch, node, first, last):
+                again = await self._differing_totals(node)
+                if again is not None:
+                    differing = frozenset(again.differences or ())
+                if not differing:
+                    return differing
+            last = first - 1
+            await self._rest(begun)
+        log.error("index.totals_unexplained", totals=sorted(map(str, differing)))
+        return differing
+
+    async def _search_range(self, epoch: int, node: Node, first: int, last: int) -> bool:
+        """Returns whether a block differed."""
+        has_found = False
+        while first <= last:
+            check = await self._repair.check(node, first, last)
+            has_found |= bool(check.differences)
+            await self._repair.mend(check, epoch)
+            has_found |= await self._compare_blocks(epoch, node, first, check.last, records=False)
+            first = check.last + 1
+        return has_found
+
+    # The rest
+
+    async def _progress(self) -> AuditProgress:
+        async with session(self._pool) as connection:
+            return await audits.progress(connection, self._chain_id)
+
+    async def _rest(self, begun: float) -> None:
+        """Pauses in proportion to the work since `begun`."""
+        policy = self._policy
+        seconds = policy.rest * (self._clock() - begun)
+        await asyncio.sleep(
+            min(max(seconds, policy.least_pause_seconds), policy.longest_pause_seconds)
+        )

@@ -1,0 +1,146 @@
+"""`ltzd index check` and `repair`: what they find, change and print."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest_asyncio
+
+from ltzd.chain.node.rpc import RpcError
+from ltzd.cli.index import check
+from ltzd.cli.index.target import resolve_index_target
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import IndexerPolicy
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+from ltzd.store.operator.leases import Leases
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import ZERO_ADDRESS, hex_of
+from tests.support.chain.fake_node import ADDRESSES, CHAIN_ID, CONTRACTS, transfer_log
+from tests.support.chain.scripted_node import a_server
+from tests.support.commands import Outcome, ltzd
+from tests.support.index_model.node import LyingNode
+from tests.support.rows.core import a_wallet, follow, pool, value
+
+__all__ = ["pool"]
+
+ANN, BOB = a_wallet(1), a_wallet(2)
+DEV_NAMES = dict(
+    zip(("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"), ADDRESSES.values(), strict=True)
+)
+
+
+class Index:
+    """An index that lacks ANN's receipt in block 31, which the node has hidden."""
+
+    def __init__(self, pool: Pool, url: str, data_dir: Path) -> None:
+        self.pool, self._url, self._data_dir = pool, url, data_dir
+        self.node = LyingNode()
+        self.node.final_depth = 4
+
+    async def start(self) -> None:
+        chain = await follow(self.pool, self.node)
+        self.node.mine(30)
+        block = self.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+        self.node.mine(9)
+        self.node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+        policy = IndexerPolicy(head_blocks=2, range_blocks=20, second_look_seconds=0.0)
+        hub, leases = WakeupHub(""), Leases(self._url)
+        self.follower = Follower(self.pool, leases, self.node.node, chain, CONTRACTS, hub, policy)
+        await self.follower.begin_term()
+        while await self.follower.step():
+            pass
+        self.node.lies = {}
+
+    def answer(self, request: Any) -> object:
+        """The node's answers over HTTP."""
+        if isinstance(request, list):
+            return [self.answer(each) for each in request]
+        try:
+            result = self.node._methods[request["method"]](*request["params"])
+        except RpcError as error:
+            body = {"code": error.code, "message": error.message}
+            return {"jsonrpc": "2.0", "id": request["id"], "error": body}
+        return {"jsonrpc": "2.0", "id": request["id"], "result": result}
+
+    async def ltzd(self, *arguments: object) -> Outcome:
+        return await ltzd("index", *arguments, "--data-dir", self._data_dir)
+
+
+@pytest_asyncio.fixture
+async def index(pool: Pool, database_url: str, data_dir: Path) -> AsyncIterator[Index]:
+    index = Index(pool, database_url, data_dir)
+    await index.start()
+    async with a_server(index.answer) as rpc:
+        dev = json.loads((data_dir / "dev.json").read_text())
+        dev["rpcUrl"] = rpc.url
+        dev["contracts"] = {name: hex_of(address) for name, address in DEV_NAMES.items()}
+        (data_dir / "dev.json").write_text(json.dumps(dev))
+        yield index
+
+
+async def test_a_check_names_what_differs_and_changes_nothing(index: Index) -> None:
+    outcome = await index.ltzd("check")
+
+    assert outcome.code == 1
+    assert outcome.out.startswith("missing: transfers, block 31, log 0, transaction 0x")
+    assert "Blocks 1 to 40: 1 missing, 0 foreign, 0 wrong." in outcome.err
+    assert "Run: ltzd index repair" in outcome.err
+    assert await value(index.pool, "SELECT count(*) FROM transfers") == 0
+
+
+async def test_a_repair_mends_and_lets_a_stopped_index_go_on(index: Index) -> None:
+    async with session(index.pool) as connection:
+        await chains.stop(connection, CHAIN_ID, 1, "A reason.")
+    outcome = await index.ltzd("repair")
+
+    assert outcome.code == 0, outcome.err
+    assert "1 facts were corrected." in outcome.err
+    assert "The index was stopped, and goes on now." in outcome.err
+    assert await value(index.pool, "SELECT amount FROM balances") == 5
+    assert await value(index.pool, "SELECT stopped_reason FROM chains") is None
+
+    again = await index.ltzd("repair")
+    assert again.code == 0
+    assert "Blocks 1 to 40: the index is what the nodes show." in again.err
+    index.node.mine(logs=[transfer_log(ANN, BOB, 2)])
+    while await index.follower.step():
+        pass
+    assert await value(index.pool, "SELECT sum(amount) FROM balances") == 5
+
+
+async def test_only_the_named_blocks_are_compared(index: Index) -> None:
+    outcome = await index.ltzd("check", "--from", 5, "--to", 30, "--json")
+    assert outcome.json == {
+        "from": 5,
+        "to": 30,
+        "missing": 0,
+        "foreign": 0,
+        "wrong": 0,
+        "mended": 0,
+        "undecided": [],
+        "leftOut": False,
+        "stopped": None,
+        "differences": [],
+    }
+
+
+async def test_a_node_of_another_chain_repairs_nothing(index: Index) -> None:
+    index.node.forget_blocks(20)
+    index.node.mine(20)
+    outcome = await index.ltzd("repair")
+
+    assert outcome.code == 1
+    assert "does not show the indexed block 40" in outcome.err
+    assert await value(index.pool, "SELECT count(*) FROM transfers") == 0
+
+
+async def test_two_repairs_at_once_mend_once(index: Index) -> None:
+    where = resolve_index_target(index._data_dir, None)
+    reports = await asyncio.gather(
+        *(check.compare(where, None, None, mends=True, is_quiet=True) for _ in range(2))
+    )
+    assert all(report.is_mended for report in reports)
+    assert await value(index.pool, "SELECT amount FROM balances") == 5

@@ -1,0 +1,260 @@
+"""The audit reads settled blocks a second time, and what the index lacks is mended."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from ltzd.errors import LaneLost
+from ltzd.indexer.audit import Audit
+from ltzd.indexer.follower import Follower
+from ltzd.indexer.policy import AuditPolicy, IndexerPolicy
+from ltzd.indexer.repair import IndexRepair
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import chains
+from ltzd.store.operator.leases import Leases
+from ltzd.store.wakeups import WakeupHub
+from ltzd.values import ZERO_ADDRESS, Address
+from tests.support.chain.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    OTHERS_AT,
+    FakeNode,
+    Log,
+    claim_logs,
+    purchase_log,
+    transfer_log,
+)
+from tests.support.chain.node_group import NodeGroup
+from tests.support.rows.core import a_wallet, follow, running, value
+from tests.support.waiting import until
+
+ANN, BOB = a_wallet(1), a_wallet(2)
+QUICK = AuditPolicy(
+    rest=0.0, least_pause_seconds=0.0, idle_seconds=0.01, totals_seconds=1e9, second_look_seconds=0
+)
+POLICY = IndexerPolicy(
+    poll_seconds=0.01,
+    head_blocks=2,
+    range_blocks=20,
+    second_look_seconds=0.0,
+    term_pause_seconds=0.02,
+    audit=QUICK,
+)
+
+
+def given_to(wallet: Address, amount: int) -> Log:
+    return transfer_log(ZERO_ADDRESS, wallet, amount)
+
+
+@dataclass
+class Audited:
+    """An index of nodes, and its audit, which a test runs step by step."""
+
+    pool: Pool
+    url: str
+    nodes: NodeGroup
+    now: list[float] = field(default_factory=lambda: [0.0])
+
+    @property
+    def node(self) -> FakeNode:
+        return self.nodes.nodes[0]
+
+    async def start(self) -> "Audited":
+        for node in self.nodes.nodes:
+            node.final_depth = 0
+        self.identity = await follow(self.pool, self.node)
+        self.follower = self.another_follower()
+        await self.follower.begin_term()
+        repair = IndexRepair(self.pool, CHAIN_ID, CONTRACTS, POLICY)
+        self.audit = Audit(
+            self.pool, CHAIN_ID, self.nodes.node, CONTRACTS, repair, QUICK, lambda: self.now[0]
+        )
+        self.now[0] = 1.0
+        self.audit._compared_at = 0.0
+        return self
+
+    def another_follower(self) -> Follower:
+        hub, leases = WakeupHub(""), Leases(self.url)
+        node = self.nodes.node
+        return Follower(self.pool, leases, node, self.identity, CONTRACTS, hub, POLICY)
+
+    async def index(self) -> None:
+        while await self.follower.step():
+            pass
+
+    async def audit_all(self) -> None:
+        for _ in range(20):
+            if not await self.audit.step(self.follower._epoch):
+                return
+        raise AssertionError("the audit does not arrive")
+
+    async def compare_totals(self) -> None:
+        self.now[0] += 2e9
+        await self.audit.step(self.follower._epoch)
+
+    async def audited(self) -> int | None:
+        number: int | None = await value(self.pool, "SELECT audited_number FROM chains")
+        return number
+
+    async def rows(self, table: str) -> int:
+        return int(await value(self.pool, f"SELECT count(*) FROM {table}"))
+
+    async def balance(self, wallet: Address) -> int:
+        query = "SELECT coalesce(sum(amount), 0) FROM balances WHERE wallet = $1"
+        return int(await value(self.pool, query, wallet))
+
+
+@pytest.fixture
+async def audited(pool: Pool, database_url: str) -> Audited:
+    return await Audited(pool, database_url, NodeGroup.of(1)).start()
+
+
+def omit(node: FakeNode, is_omitted: Callable[[dict[str, Any]], bool]) -> Callable[[], None]:
+    """`eth_getLogs` leaves out logs, in each of its answers, until the returned function is called.
+
+    Receipts have all logs.
+    """
+    answered = node._methods["eth_getLogs"]
+    node._methods["eth_getLogs"] = lambda where: [
+        entry for entry in answered(where) if not is_omitted(entry)
+    ]
+
+    def end() -> None:
+        node._methods["eth_getLogs"] = answered
+
+    return end
+
+
+async def test_a_true_index_is_audited_to_the_final_block_and_not_changed(audited: Audited) -> None:
+    audited.node.mine(7, logs=[given_to(ANN, 5)])
+    audited.node.mine(30, logs=[given_to(BOB, 5), *claim_logs(BOB, 1 << 32)])
+    await audited.index()
+    await audited.audit_all()
+    assert await audited.audited() == 37
+    assert audited.node.call_counts["eth_getBlockReceipts"] == 2
+
+    audited.node.final_depth = 3
+    audited.node.mine(5, logs=[given_to(ANN, 1)])
+    await audited.index()
+    await audited.audit_all()
+    assert await audited.audited() == 39
+    assert await audited.rows("transfers") == 3
+
+
+async def test_a_log_that_the_only_node_omitted_beside_others_of_its_kind_is_mended(
+    audited: Audited,
+) -> None:
+    """The bloom holds the contract and the topic because of the other log."""
+    omit(audited.node, lambda entry: int(entry["logIndex"], 16) == 1)
+    audited.node.mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+    await audited.index()
+    assert await audited.balance(BOB) == 0
+
+    await audited.audit_all()
+    assert await audited.balance(BOB) == 7
+    assert await audited.audited() == 9
+
+
+async def test_one_contracts_logs_omitted_in_a_full_block_are_mended(audited: Audited) -> None:
+    """The bloom is saturated, and the node has answered with logs of the block."""
+    sold = purchase_log(1, ANN, 2)
+    many = [given_to(a_wallet(each), 1) for each in range(1, 400)]
+    omit(audited.node, lambda entry: bytes.fromhex(entry["address"][2:]) == OTHERS_AT[1])
+    audited.node.mine(9, logs=[*many, sold])
+    await audited.index()
+    assert await audited.rows("purchases") == 0
+
+    await audited.audit_all()
+    assert await audited.rows("purchases") == 1
+
+
+async def test_another_node_is_asked_where_there_is_one(pool: Pool, database_url: str) -> None:
+    audited = await Audited(pool, database_url, NodeGroup.of(2)).start()
+    ends = [
+        omit(node, lambda entry: int(entry["logIndex"], 16) == 1) for node in audited.nodes.nodes
+    ]
+    audited.nodes.nodes[0].mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+    audited.nodes.share(0)
+    await audited.index()
+    assert await audited.balance(BOB) == 0
+
+    ends[1]()
+    await audited.audit_all()
+    assert await audited.balance(BOB) == 7
+
+
+async def test_totals_that_differ_make_the_audit_find_the_block_above_the_final_one_too(
+    audited: Audited,
+) -> None:
+    audited.node.mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+    audited.node.final_depth = 50
+    await audited.index()
+    async with session(audited.pool) as connection:
+        await connection.execute("DELETE FROM transfers WHERE recipient = $1", BOB)
+        await connection.execute("DELETE FROM balances WHERE wallet = $1", BOB)
+
+    await audited.compare_totals()
+    assert await audited.balance(BOB) == 7
+    assert await audited.rows("transfers") == 2
+
+
+async def test_totals_that_no_block_explains_are_searched_for_once(audited: Audited) -> None:
+    node = audited.node
+    node.mine(9, logs=[given_to(ANN, 5)])
+    await audited.index()
+    answered = node._methods["eth_call"]
+    node._methods["eth_call"] = lambda *ask: (
+        f"0x{99:064x}" if ask[0]["data"] == "0x18160ddd" else answered(*ask)
+    )
+    await audited.compare_totals()
+    receipts = node.call_counts["eth_getBlockReceipts"]
+    assert receipts == 1
+    for _ in range(3):
+        await audited.compare_totals()
+    assert node.call_counts["eth_getBlockReceipts"] == receipts
+    assert await audited.rows("transfers") == 1
+
+
+async def test_blocks_that_a_reorg_has_replaced_are_audited_again(audited: Audited) -> None:
+    audited.node.mine(9, logs=[given_to(ANN, 5)])
+    await audited.index()
+    await audited.audit_all()
+    async with session(audited.pool) as connection:
+        cursor = await chains.cursor(connection, CHAIN_ID)
+        fork = (4, audited.node.blocks[4].hash)
+        await chains.move_cursor(
+            connection, CHAIN_ID, audited.follower._epoch, cursor.hash, fork, 9
+        )
+    assert await audited.audited() == 4
+
+
+async def test_the_audit_ends_with_its_term_and_rests_while_the_index_is_stopped(
+    audited: Audited,
+) -> None:
+    audited.node.mine(9)
+    await audited.index()
+    async with session(audited.pool) as connection:
+        await chains.stop(connection, CHAIN_ID, audited.follower._epoch, "Something broke.")
+    await audited.audit_all()
+    assert await audited.audited() is None
+
+    async with session(audited.pool) as connection:
+        await chains.resume(connection, CHAIN_ID)
+        await chains.begin_term(connection, CHAIN_ID)
+    with pytest.raises(LaneLost):
+        await audited.audit_all()
+    await audited.audit.run(audited.follower._epoch)
+    assert await audited.audited() is None
+
+
+async def test_a_follower_audits_in_the_background(audited: Audited) -> None:
+    omit(audited.node, lambda entry: int(entry["logIndex"], 16) == 1)
+    audited.node.mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+
+    async def is_whole() -> bool:
+        return await audited.balance(BOB) == 7 and await audited.audited() == 9
+
+    async with running(audited.another_follower().run()):
+        await until(is_whole)
