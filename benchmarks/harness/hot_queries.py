@@ -44,7 +44,7 @@ _FACTS_OF_A_BLOCK: Final = 50
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """What the queries ask for in an index of `rows` blocks."""
+    """The rows that the queries ask for in an index of `rows` blocks."""
 
     rows: int
     stride: int = 1
