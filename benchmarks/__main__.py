@@ -11,6 +11,7 @@ from benchmarks import (
     gas,
     head_latency,
     intake,
+    large_index,
     leaderboard,
     mint_fleet,
     minting,
@@ -37,6 +38,7 @@ SECONDS = {
     "pregeneration": 0.0,
     "webhooks": 5.0,
     "leaderboard": 3.0,
+    "store": 0.0,
     "head-latency": 0.0,
 }
 """The default seconds of each side in each round; 0 for a benchmark of a fixed amount of work."""
@@ -68,6 +70,9 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "store": lambda _, options: large_index.run(
+        rows=options.rows, rounds=options.rounds, in_document=options.record
+    ),
     "head-latency": lambda _, options: head_latency.run(
         rounds=options.rounds, in_document=options.record
     ),
@@ -83,6 +88,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(SECONDS))
     parser.add_argument("--seconds", type=float, help="of each side in each round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rows", type=int, default=10**7, help="blocks of the index of `store`")
     parser.add_argument("--record", action="store_true", help="put the lines in docs/benchmarks.md")
     options = parser.parse_args()
     unknown = set(options.names) - set(SECONDS)

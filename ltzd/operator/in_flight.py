@@ -3,6 +3,7 @@
 The rows are authoritative. The mirror cannot go stale, since one process holds the lane.
 """
 
+import asyncio
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -39,10 +40,14 @@ _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 class InFlightTransactions:
     """Also knows which bytes are due for publication, and which of them nodes refuse."""
 
-    def __init__(self, pool: Pool, lane: Lane, outcomes: OutcomeSink) -> None:
+    def __init__(
+        self, pool: Pool, lane: Lane, outcomes: OutcomeSink, record_after: float = 0.0
+    ) -> None:
+        """`record_after`: publications of what is mined within so many seconds are not recorded."""
         self._pool = pool
         self._lane = lane
         self._outcomes = outcomes
+        self._record_after = record_after
         self._by_nonce: dict[int, OpenTransaction] = {}
         self._reserved_wei = 0
         self._signing_wei = 0
@@ -242,11 +247,15 @@ class InFlightTransactions:
     async def run(self) -> None:
         """Save publications, outside the path of the next batch, until cancelled.
 
-        A crash before that costs a second publication of the same bytes.
+        A crash before that costs a second publication of the same bytes. A mined transaction's
+        attempt is known from its receipt.
         """
         while True:
             await self._marks.wait()
             marked, self._to_mark = self._to_mark, []
+            if marked and self._record_after:
+                await asyncio.sleep(self._record_after)
+                marked = [tx for tx in marked if tx.nonce in self._by_nonce]
             if not marked:
                 continue
             async with session(self._pool) as connection:

@@ -136,6 +136,11 @@ class WalletLane(ABC):
         Raises NodeUnavailable.
         """
 
+    @property
+    def _record_publications_after(self) -> float:
+        """Seconds; callers of mints wait for the record."""
+        return 0.0
+
     @abstractmethod
     def _outcome_sink(self) -> OutcomeSink: ...
 
@@ -231,7 +236,9 @@ class WalletLane(ABC):
     async def _serve(self) -> None:
         lane, next_nonce = await self._begin_term(await self._first_nonce())
         context = LaneContext(self._pool, self._node, lane, self._policy)
-        in_flight = InFlightTransactions(self._pool, lane, self._outcome_sink())
+        in_flight = InFlightTransactions(
+            self._pool, lane, self._outcome_sink(), self._record_publications_after
+        )
         await in_flight.load()
         floor_wei = self._policy.balance_floors.get(self.kind, 0)
         self._funds = funds = FundsTracker(self._node, lane, self._policy.fees, floor_wei)

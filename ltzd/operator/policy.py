@@ -89,6 +89,8 @@ class LanePauses:
     After a promotion of the database, or a restore, nothing new is signed for `comparing`, in which
     pending transactions that the database lacks show up. `wallet_watch` passes between two
     comparisons of the wallet's nonce with the database's.
+    A relay's publication is recorded when it is `publication_record` old, if the relay is not
+    mined by then: no caller is told the hash earlier.
     Publications without success, or receipts in dispute, are a reason to wait after `standstill`.
     """
 
@@ -103,6 +105,7 @@ class LanePauses:
     comparing: float = 10.0
     wallet_watch: float = 5.0
     standstill: float = 10.0
+    publication_record: float = 2.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
     signer: PauseBackoff = PauseBackoff(0.5, 8.0)

@@ -4,7 +4,8 @@ A revision enters a row in `background_migrations` for a table that it cannot co
 milliseconds. An indexer of this version carries the rows out, one after the other, on a connection
 of its own. Each step may be repeated: after a kill the next runner begins with the first step, and
 a step that is done does nothing. No step blocks readers or writers for longer than its lock timeout
-of a second.
+of a second; a runner that is frozen in a database transaction loses it as other sessions do
+(`role_pools`, `stuck_sessions`).
 
 An advisory lock keeps a second runner out. The lock ends with its connection, on which all work is
 done, so a lease would add nothing.
@@ -21,6 +22,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.migrations import empty_balances, partitioning
+from ltzd.store.role_pools import SESSION_SETTINGS
 
 log = structlog.get_logger()
 
@@ -110,7 +112,7 @@ class BackgroundMigrations:
 
     async def _run_on_one_connection(self) -> bool:
         """Whether nothing is pending any more."""
-        connection = await database.connect(self._url, "migrations")
+        connection = await database.connect(self._url, "migrations", settings=SESSION_SETTINGS)
         try:
             if not await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOCK):
                 return not await list_pending(connection)

@@ -12,6 +12,8 @@ from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store import background_migrations
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
+from ltzd.store.indexer.rebuild import orders
+from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
@@ -21,6 +23,8 @@ _MEASURED_BLOCKS = 32
 """The newest blocks, whose times give the block time."""
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
+_BYTES_OF_A_MINT = 200
+"""A row's, where PostgreSQL has no estimate of the rows yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +107,13 @@ class StatusFacts:
     """How many wallets that are not retired no process serves, by kind."""
     migrations: tuple[BackgroundMigration, ...] = ()
     """Background migrations that are not finished."""
+    rebuild: RebuildProgress | None = None
+    """The open rebuild of the index."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
     return StatusFacts(
-        chain=await _chain(connection),
+        chain=await read_chain(connection),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),
         relays=await _relays(connection),
@@ -115,10 +121,12 @@ async def read_status(connection: Connection) -> StatusFacts:
         leases=await leases.list_all(connection),
         unserved=await wallet_work.count_unserved(connection),
         migrations=await background_migrations.list_pending(connection),
+        rebuild=await orders.progress(connection),
     )
 
 
-async def _chain(connection: Connection) -> ChainFacts | None:
+async def read_chain(connection: Connection) -> ChainFacts | None:
+    """Returns None while no chain is followed."""
     row = await connection.fetchrow(
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
@@ -221,12 +229,14 @@ async def _minted(connection: Connection) -> tuple[int, bool]:
     """Above ESTIMATE_ABOVE, the table's row estimate replaces the count."""
     estimate: float = await connection.fetchval(
         """
-        SELECT coalesce(sum(greatest(reltuples, 0)), 0)::float8
+        SELECT coalesce(sum(CASE WHEN reltuples > 0 THEN reltuples
+                                 ELSE pg_relation_size(oid) / $1::int END), 0)::float8
           FROM pg_class
          WHERE relkind = 'r'
-           AND (oid = 'mints'::regclass
-                OR oid IN (SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass))
-        """
+           AND oid = ANY(ARRAY(SELECT inhrelid FROM pg_inherits WHERE inhparent = 'mints'::regclass)
+                         || 'mints'::regclass::oid)
+        """,
+        _BYTES_OF_A_MINT,
     )
     if estimate > ESTIMATE_ABOVE:
         return int(estimate), True

@@ -12,8 +12,11 @@ from ltzd.store.database import Connection
 _SILENT = timedelta(seconds=2)
 """A client that lives sends the rest of a database transaction sooner."""
 _HELD_UP = timedelta(seconds=0.25)
-_APPLICATIONS = [f"ltzd {pool}" for pool in ("http", "operator", "indexer", "deliveries", "admin")]
-"""The sessions of pools. A command of a person may wait for an answer."""
+_APPLICATIONS = [
+    f"ltzd {pool}" for pool in ("http", "operator", "indexer", "deliveries", "admin", "migrations")
+]
+"""The sessions of pools and of background migrations. A command of a person may wait for an
+answer."""
 
 
 async def end_stuck(connection: Connection) -> list[int]:

@@ -35,6 +35,7 @@ from ltzd.store.database import Connection, Pool, session
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
 from ltzd.values import Address
+from tests.support.chain.counting_node import CountingClient
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
 from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
@@ -160,6 +161,22 @@ async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
     assert (redemption.succeeded, redeemed.already_processed) == (True, False)
     assert redemption.mined_at is not None
     assert till.node.left(TOKEN) == 1
+
+
+async def test_a_redemption_asks_a_node_for_its_simulation_alone(till: Till) -> None:
+    client = CountingClient(till.node)
+    contracts = RelayContracts(CHAIN_ID, LTZ_AT, *OTHERS_AT)
+    context = RelayContext.create(
+        till.world.pool, till.world.wakeups, client.node, contracts, FeePolicy()
+    )
+    till.node.mines_at_once = True
+    async with till.world.relaying(), running(context.waiters.run()):
+        # The first redemption of a second reads the prices for all redemptions of the second.
+        await context.simulator.fees()
+        await context.simulator.l1_costs()
+        client.questions.clear()
+        await replace(till, charges=charges_over(context)).redeem(user=USER)
+    assert dict(client.questions) == {"simulation": 1, "request": 1}
 
 
 async def test_redemptions_in_flight_are_subtracted_from_the_charges(till: Till) -> None:

@@ -1,26 +1,41 @@
 """An index that a node has lied to is checked and mended, by itself or on request."""
 
+import asyncio
 import random
 from collections import Counter
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from ltzd.errors import ImpossibleFact, NodeUnavailable
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.indexer.repair import IndexRepair, RangeCheck
+from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session
+from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import ZERO_ADDRESS, hex_of
-from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, logs_json, transfer_log
+from ltzd.values import LTZ as LTZ_UNITS
+from ltzd.values import ZERO_ADDRESS, hex_of, reward_reference
+from tests.support.chain.fake_node import (
+    CHAIN_ID,
+    CONTRACTS,
+    LTZ_AT,
+    logs_json,
+    minted_log,
+    transfer_log,
+)
+from tests.support.chain.node_group import NodeGroup
 from tests.support.index_model.chain import REWARDS, ModelChain
 from tests.support.index_model.node import LyingNode
 from tests.support.index_model.tables import differences, insert_rewards
-from tests.support.rows.core import a_wallet, follow, running, value
+from tests.support.rows.books import ONE
+from tests.support.rows.core import a_wallet, follow, queue_reward, running, value
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
@@ -32,6 +47,7 @@ FAR = IndexerPolicy(
     head_blocks=2,
     range_blocks=20,
     second_look_seconds=0.0,
+    backfill=BackfillPolicy(least_events=1),
     term_pause_seconds=0.02,
 )
 
@@ -199,3 +215,102 @@ async def test_a_node_of_another_chain_mends_nothing(lied: Lied) -> None:
     with pytest.raises(NodeUnavailable, match="does not show the indexed block 30"):
         await lied.repair.check(node.node, 1, 30)
     assert await lied.differences() == {}
+
+
+@pytest.mark.parametrize("turns", [3, 9, 14, 20, 27, 40])
+async def test_a_repair_that_dies_changes_all_or_nothing_and_can_be_repeated(
+    pool: Pool, database_url: str, turns: int
+) -> None:
+    lied = await Lied(pool, database_url, 5).start()
+    lied.chain.mine(40)
+    lied.hide(8)
+    lied.chain.mine(4)
+    await lied.index()
+    before = await lied.differences()
+    lied.tell_the_truth()
+    check = await lied.repair.check(lied.node.node, 1, 40)
+    assert check.differences
+
+    mending = asyncio.ensure_future(lied.repair.mend(check))
+    for _ in range(turns):
+        await asyncio.sleep(0.001)
+    mending.cancel()
+    with suppress(asyncio.CancelledError):
+        await mending
+
+    after = await lied.differences()
+    assert after in ({}, before)
+    for _ in range(2):
+        await lied.check(mends=True)
+        assert await lied.differences() == {}
+
+
+async def test_a_reward_whose_mint_was_hidden_is_announced_once_when_it_is_mended(
+    lied: Lied, pool: Pool, tmp_path: Path
+) -> None:
+    async with session(pool) as connection:
+        sealer = Sealer.from_file(tmp_path / "master.key", create=True)
+        await brands.apply(connection, ONE, sealer)
+        reward = await queue_reward(connection, ANN, 7, brand=ONE.address)
+    reference = reward_reference(reward, 1, 0)
+    block = lied.node.mine(
+        logs=[
+            transfer_log(ZERO_ADDRESS, ANN, 7 * LTZ_UNITS),
+            minted_log(ANN, reference, 7 * LTZ_UNITS),
+        ]
+    )
+    lied.node.mine(9)
+    lied.node.lies[hex_of(block.hash), "0x1"] = lambda _log: None
+    await lied.index()
+    assert await reward_rows(pool, reward) == (None, 0, 0)
+
+    lied.tell_the_truth()
+    for _ in range(2):
+        await lied.check(mends=True)
+        assert await reward_rows(pool, reward) == (block.hash, 7, 1)
+
+    # A mint that no node shows any more: the announcement stays, as after a reorg.
+    lied.node.lies[hex_of(block.hash), "0x1"] = lambda _log: None
+    for _ in range(2):
+        await lied.check(mends=True)
+        assert await reward_rows(pool, reward) == (None, 0, 1)
+
+
+async def reward_rows(pool: Pool, reward: UUID) -> tuple[bytes | None, int, int]:
+    """The block of the reward's mint, the wallet's earnings, and the webhooks about the reward."""
+    mint = await value(pool, "SELECT mint_block_hash FROM rewards WHERE id = $1", reward)
+    earned = await value(
+        pool, "SELECT coalesce(sum(ltz), 0) FROM earnings WHERE wallet = $1 AND period = 'all'", ANN
+    )
+    webhooks = await value(pool, "SELECT count(*) FROM webhooks WHERE subject = $1", reward)
+    return mint, int(earned), webhooks
+
+
+async def test_a_single_node_whose_bloom_contradicts_it_deletes_nothing(
+    pool: Pool, database_url: str
+) -> None:
+    """The node hides a log of which its bloom still tells."""
+    lied = await Lied(pool, database_url, 3).start()
+    lied.node.has_blooms = True
+    block = lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    lied.node.mine(9)
+    await lied.index()
+    lied.node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+
+    check = await lied.repair.check_blocks(lied.node.node, [block.number], 1, 10)
+    assert (check.undecided, check.differences) == ([block.number], [])
+
+
+async def test_two_nodes_that_show_different_receipts_change_nothing(
+    pool: Pool, database_url: str
+) -> None:
+    lied = await Lied(pool, database_url, 3).start()
+    block = lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    lied.node.mine(9)
+    await lied.index()
+    group = NodeGroup([lied.node, LyingNode()])
+    group.nodes[1].blocks = lied.node.blocks
+    lied.node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+
+    check = await lied.repair.check_blocks(group.node.pinned(), [block.number], 1, 10)
+    assert (check.undecided, check.differences) == ([block.number], [])

@@ -11,6 +11,7 @@ import pytest_asyncio
 from ltzd.store import background_migrations, database
 from ltzd.store.background_migrations import STEPS, BackgroundMigrations
 from ltzd.store.database import Connection
+from ltzd.store.indexer import partitions
 from ltzd.store.migrations import partitioning, upgrades
 from ltzd.store.migrations.partitioning import FIRST_WIDTH, TABLES
 from tests.support.chain.fake_node import CHAIN_ID
@@ -178,35 +179,33 @@ async def test_the_layout_is_that_of_a_new_database(url: str, databases: Databas
     assert layouts[0] == layouts[1]
 
 
-@pytest.mark.parametrize("name", TABLES)
 async def test_each_step_may_be_repeated_and_a_block_beyond_the_bound_lifts_it(
-    connection: Connection, name: str
+    connection: Connection,
 ) -> None:
     build, bound, swap = (step.run for step in STEPS["partition"])
-    await connection.execute(f"CREATE UNIQUE INDEX {name}_by_height ON {name} ({TABLES[name].key})")
-    await connection.execute(
-        "UPDATE pg_index SET indisvalid = false WHERE indexrelid = $1::text::regclass",
-        f"{name}_by_height",
-    )
-    await build(connection, name)
-    await build(connection, name)
-    await bound(connection, name)
-    await partitioning.lift_reached_bounds(connection, HEAD + 2**24)
-    with pytest.raises(AssertionError):
-        await swap(connection, name)
-    await bound(connection, name)
-    await bound(connection, name)
-    await swap(connection, name)
-    for step in (build, bound, swap):
-        await step(connection, name)
-
-    (part,) = await connection.fetch(
-        "SELECT pg_get_expr(relpartbound, oid) AS bound FROM pg_class "
-        "WHERE oid = $1::text::regclass",
-        f"{name}_from_0",
-    )
     upper = (HEAD + 2**24) // FIRST_WIDTH * FIRST_WIDTH
-    assert part["bound"] == f"FOR VALUES FROM (MINVALUE) TO ('{upper}')"
+    for name, table in TABLES.items():
+        await connection.execute(f"CREATE UNIQUE INDEX {name}_by_height ON {name} ({table.key})")
+        await connection.execute(
+            "UPDATE pg_index SET indisvalid = false WHERE indexrelid = $1::text::regclass",
+            f"{name}_by_height",
+        )
+        await build(connection, name)
+        await build(connection, name)
+        await bound(connection, name)
+        await partitions.ensure(connection, HEAD + 2**24)
+        with pytest.raises(AssertionError):
+            await swap(connection, name)
+        await bound(connection, name)
+        await bound(connection, name)
+        await swap(connection, name)
+        for step in (build, bound, swap):
+            await step(connection, name)
+        first = await connection.fetchval(
+            "SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = $1::text::regclass",
+            f"{name}_from_0",
+        )
+        assert first == f"FOR VALUES FROM (MINVALUE) TO ('{upper}')"
 
 
 async def test_a_table_that_stays_locked_is_swapped_later_and_others_do_not_wait(

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Self
 
+from ltzd.actions.relayer.index_age import IndexAge
 from ltzd.actions.relayer.simulation import RelaySimulator
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.actions.relayer.wallets import RelayWallets
@@ -28,6 +29,7 @@ class RelayContext:
     simulator: RelaySimulator
     wallets: RelayWallets
     views: ChainViews
+    index: IndexAge
     clock: Clock = loop_time
 
     async def run(self) -> None:
@@ -56,5 +58,6 @@ class RelayContext:
             RelaySimulator(node, fees, clock),
             RelayWallets(pool, contracts.chain_id),
             ChainViews(node, clock),
+            IndexAge(pool, clock),
             clock,
         )

@@ -21,7 +21,7 @@ from ltzd.chain.contracts import perk_nft
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
-from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
+from ltzd.chain.relayer.calls import DealParties, DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable, NotFound, TransactionFailed, Unavailable
 from ltzd.providers.identity.tokens import TokenUser
@@ -43,7 +43,7 @@ from ltzd.rules.relayer.limits import (
     claim_limit_reached,
 )
 from ltzd.store.database import session
-from ltzd.store.indexer import collections
+from ltzd.store.indexer import collections, escrow_facts
 from ltzd.store.indexer.collections import IndexedClaims
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.direct_lanes import DirectLanes
@@ -72,6 +72,7 @@ class Relayer:
         self._waiters = context.waiters
         self._simulator = context.simulator
         self._wallets = context.wallets
+        self._index = context.index
         self._clock = context.clock
         self._users = users
         self._constraints = constraints
@@ -218,6 +219,7 @@ class Relayer:
             claim_limit = await self._check_limits(caller, request, plan.claim, usage)
             return await self._simulate(request, plan, claim_limit, usage, identity, at)
 
+        decoded = await self._with_indexed_deal(decoded)
         new = await self._simulated(decoded, simulate)
         self._check_deadline(deadline)
         admission = await self._admission.admit(new, usage)
@@ -240,6 +242,14 @@ class Relayer:
         await self._waiters.user_idle(user, deadline)
         if self._clock() >= deadline:
             raise Unavailable("An earlier claim or purchase of this user is still under way")
+
+    async def _with_indexed_deal(self, decoded: DecodedRelay) -> DecodedRelay:
+        """Adds the parties of the call's deal if the index knows them: they never change."""
+        if decoded.deal_id is None or not await self._index.is_fresh():
+            return decoded
+        async with session(self._pool) as connection:
+            parties = await escrow_facts.read_parties(connection, decoded.deal_id)
+        return decoded if parties is None else replace(decoded, deal_parties=DealParties(*parties))
 
     async def _simulated(
         self,
@@ -335,12 +345,13 @@ class Relayer:
         return claim_limit
 
     async def _claim_limit(self, request: RelayRequest, claim: RequestedClaim) -> ClaimLimit | None:
-        """The user's claims as indexed, or as on chain for a collection that is not indexed yet.
+        """The user's claims as indexed; as on chain if the index is old or lacks the collection.
 
-        The index may be a moment behind: PerkNFT itself refuses a claim too many in the simulation.
+        A fresh index may be a moment behind: PerkNFT itself refuses a claim too many in the
+        simulation.
         """
         indexed = await self._indexed_claims.ask((request.user, claim.collection_id))
-        if indexed is None:
+        if indexed is None or not await self._index.is_fresh():
             return await self._claim_limit_on_chain(request, claim)
         return ClaimLimit(claim, indexed.claims, indexed.max_per_user or None)
 
@@ -393,6 +404,7 @@ class Relayer:
     def _prefetch(self) -> None:
         self._wallets.prefetch()
         self._simulator.prefetch()
+        self._index.prefetch()
 
     async def _usage(self, request: RelayRequest) -> RelayUsage:
         return await self._usages.ask((request.user, request.idempotency_key))

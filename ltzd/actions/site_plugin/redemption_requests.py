@@ -1,18 +1,24 @@
-"""Reads what the chain says of a perk and a wallet, and builds the relay request that redeems it.
+"""Reads the state of a perk and a wallet, and builds the relay request that redeems it.
+
+A fresh index is asked first. A refusal is told only if a node agrees with it, and the relay's
+simulation decides about the rest. Only a node knows the nonce of a permit.
 
 The request for a perk with a price carries a permit for exactly that price, which the identity
 provider signs with the wallet's key; a free perk needs no permit.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, Protocol
 
+from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.chain.contracts import ltz, perk_nft, points_sale, reverts
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
-from ltzd.chain.node.views import ChainViews
 from ltzd.chain.relayer.calls import RelayContracts, ViewCall
 from ltzd.chain.typed_data import DOMAIN_NAMES
 from ltzd.errors import NodeUnavailable, RedemptionRefused
@@ -20,6 +26,9 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer.calls import RelayRequest, SignedPermit
 from ltzd.rules.site_plugin import redemptions as redeeming
 from ltzd.rules.site_plugin.redemptions import Offer, RedemptionFacts
+from ltzd.store.database import session
+from ltzd.store.indexer import chains, collections, mint_facts
+from ltzd.store.site_plugin import redemptions
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.site_plugin.redemptions import SiteRedemption
 from ltzd.values import Address, hex_of
@@ -44,12 +53,74 @@ def token_user_of(member: Member) -> TokenUser | None:
 
 
 class RedemptionRequests:
-    def __init__(
-        self, views: ChainViews, contracts: RelayContracts, identity: IdentityProvider
-    ) -> None:
-        self._views = views
-        self._contracts = contracts
+    def __init__(self, context: RelayContext, identity: IdentityProvider) -> None:
+        self._pool = context.pool
+        self._index = context.index
+        self._views = context.views
+        self._contracts = context.contracts
         self._identity = identity
+
+    async def checked(
+        self,
+        sold: OnChain,
+        wallet: Address,
+        check: Callable[[RedemptionFacts], None],
+        *,
+        may_use_index: bool = True,
+    ) -> RedemptionFacts:
+        """Return facts that `check` lets pass: those of a fresh index, or else of a node.
+
+        Raises what `check` raises for the node's facts, and RedemptionRefused if the collection or
+        item is not on chain.
+        """
+        if may_use_index and await self._index.is_fresh():
+            indexed = await self._indexed(sold, wallet)
+            if indexed is not None:
+                with suppress(RedemptionRefused):
+                    check(indexed)
+                    return indexed
+        facts = await self.standing(sold, wallet)
+        check(facts)
+        return facts
+
+    async def with_permit_nonce(self, facts: RedemptionFacts, wallet: Address) -> RedemptionFacts:
+        """Add the nonce of the wallet's next permit if it is unknown. Raises NodeUnavailable."""
+        if facts.permit_nonce is not None:
+            return facts
+
+        async def read(node: Node) -> int:
+            return ltz.decode_uint(await node.view(self._contracts.ltz, ltz.nonces_call(wallet)))
+
+        try:
+            return replace(facts, permit_nonce=await self._views.decide_at_head(read))
+        except RpcError as error:
+            raise NodeUnavailable(f"eth_call: {error.message}") from error
+        except ValueError as error:
+            raise NodeUnavailable("The node's answer is not what the contract returns") from error
+
+    async def _indexed(self, sold: OnChain, wallet: Address) -> RedemptionFacts | None:
+        """The facts without a nonce; None if the collection or item is not indexed."""
+        collection_id, item_id = sold.collection_id, sold.item_id
+        async with session(self._pool) as connection:
+            offers = await redemptions.read_offers(
+                connection,
+                [] if collection_id is None else [collection_id],
+                [] if item_id is None else [item_id],
+            )
+            offer = offers.of(collection_id, item_id)
+            if offer is None:
+                return None
+            claims = 0
+            if collection_id is not None:
+                (read,) = await collections.read_claims(connection, [(wallet, collection_id)])
+                claims = 0 if read is None else read.claims
+            return RedemptionFacts(
+                offer=offer,
+                balance=await mint_facts.balance(connection, wallet),
+                permit_nonce=None,
+                claims=claims,
+                block_time=await chains.newest_block_time(connection),
+            )
 
     async def standing(self, sold: OnChain, wallet: Address) -> RedemptionFacts:
         """Raises RedemptionRefused if the collection or item is not on chain."""
@@ -84,6 +155,7 @@ class RedemptionRequests:
         self, redemption: SiteRedemption, spender: Address, standing: RedemptionFacts
     ) -> SignedPermit:
         """Sign a permit for the price. Raises RedemptionRefused if the key is not available."""
+        assert standing.permit_nonce is not None, "the caller has read it"
         # An idle chain has an old head, and a dev chain may be ahead of the clock.
         deadline = max(standing.block_time, int(time.time())) + PERMIT_SECONDS
         message = {

@@ -10,7 +10,7 @@ locks of the wallet and of the member (`rules/site_plugin/spending.py`, docs/dec
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from secrets import token_bytes
 from uuid import UUID, uuid4
 
@@ -85,13 +85,22 @@ class MemberFunds:
 
 @dataclass(frozen=True, slots=True)
 class _Order:
-    """`max_cost` is in LTZ's smallest unit; without it any cost is accepted."""
+    """`max_cost` is in LTZ's smallest unit; without it any cost is accepted.
+
+    `may_use_index`: facts may come from the index instead of a node.
+    """
 
     brand: Brand
     member: Member
     perk_id: UUID
     max_cost: int | None
     deadline: float
+    may_use_index: bool = True
+
+    def check(self, facts: RedemptionFacts) -> None:
+        """Raises RedemptionRefused."""
+        redeeming.check_cost(facts.offer.price, self.max_cost)
+        redeeming.check(facts, self.brand.address)
 
 
 class SiteRedemptions:
@@ -110,7 +119,7 @@ class SiteRedemptions:
         self._clock = context.clock
         self._waiters = context.waiters
         self._relayer = relayer
-        self._orders = RedemptionRequests(context.views, context.contracts, identity)
+        self._orders = RedemptionRequests(context, identity)
 
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         """Return the brand's configured perks that are its own on chain, in the file's order."""
@@ -163,6 +172,8 @@ class SiteRedemptions:
                 redeemed = await self._continue(order, begun.id)
             if redeemed is not None:
                 return redeemed
+            # The index may not know yet of the transaction that came between.
+            order = replace(order, may_use_index=False)
         raise Unavailable("Other transactions of this wallet came between, one after the other")
 
     # --- beginning ------------------------------------------------------------------------------
@@ -176,9 +187,9 @@ class SiteRedemptions:
         perk = order.brand.perk(order.perk_id)
         if perk is None:
             raise RedemptionRefused(redeeming.UNKNOWN)
-        standing = await self._orders.standing(perk, order.member.wallet)
-        redeeming.check_cost(standing.offer.price, order.max_cost)
-        redeeming.check(standing, order.brand.address)
+        standing = await self._orders.checked(
+            perk, order.member.wallet, order.check, may_use_index=order.may_use_index
+        )
         await self._precheck(order, perk)
         while True:
             begun = await self._begin(order, perk, standing)
@@ -272,10 +283,17 @@ class SiteRedemptions:
             await self._fail(redemption, OVERTAKEN)
             return None
         standing: RedemptionFacts | None = None
+
+        def check(facts: RedemptionFacts) -> None:
+            redeeming.check(facts, redemption.brand)
+            redeeming.check_price(facts.offer, redemption.price)
+
         try:
-            standing = await self._orders.standing(redemption, redemption.wallet)
-            redeeming.check(standing, redemption.brand)
-            redeeming.check_price(standing.offer, redemption.price)
+            standing = await self._orders.checked(
+                redemption, redemption.wallet, check, may_use_index=order.may_use_index
+            )
+            if redemption.price > 0:
+                standing = await self._orders.with_permit_nonce(standing, redemption.wallet)
             request = await self._orders.request(redemption, standing)
             relayed = await self._relayer.send(token_user_of(order.member), request, order.deadline)
         except Refused as refusal:
@@ -311,7 +329,7 @@ class SiteRedemptions:
         if (
             standing is not None
             and isinstance(refusal, TransactionFailed | ValidationFailed)
-            and await self._orders.standing(redemption, redemption.wallet) != standing
+            and (await self._orders.standing(redemption, redemption.wallet)).differs_from(standing)
         ):
             sentence = OVERTAKEN
         if not await self._fail(redemption, sentence) or sentence == OVERTAKEN:

@@ -78,11 +78,20 @@ class RelayContracts:
 
 
 @dataclass(frozen=True, slots=True)
+class DealParties:
+    """The parties of a deal never change after its lock."""
+
+    user: Address
+    business: Address
+
+
+@dataclass(frozen=True, slots=True)
 class DecodedRelay:
     """A request that passes all checks that need no facts from the chain.
 
     `main` is the call, or the permit of a request without a call. `permit` is the permit of the
-    data or of `metadata.permit`.
+    data or of `metadata.permit`. `deal_parties` are of the call's deal, if the caller knows them;
+    without them the deal is one of the `required_views`.
     """
 
     request: RelayRequest
@@ -90,6 +99,15 @@ class DecodedRelay:
     contract: str
     main: DecodedCall
     permit: SignedPermit | None
+    deal_parties: DealParties | None = None
+
+    @property
+    def deal_id(self) -> bytes | None:
+        """The id of the deal whose parties `plan` must know, if the call is of one."""
+        if not isinstance(self.main.row.principal, DealParty):
+            return None
+        deal_id: bytes = self.main.arguments["dealId"]
+        return deal_id
 
     @property
     def function(self) -> str:
@@ -157,9 +175,8 @@ class DecodedRelay:
             views["nonce"] = token, ltz.nonces_call(permit.owner)
             if self.contract == "LTZ" and self.main.row.role is not CallRole.PERMIT:
                 views["allowance"] = token, ltz.allowance_call(permit.owner, permit.spender)
-        if isinstance(self.main.row.principal, DealParty):
-            deal = business_escrow.deal_call(self.main.arguments["dealId"])
-            views["deal"] = self.request.to, deal
+        if self.deal_id is not None and self.deal_parties is None:
+            views["deal"] = self.request.to, business_escrow.deal_call(self.deal_id)
         return views
 
     def _decode_results(self, results: Sequence[bytes]) -> dict[str, Any]:
@@ -173,13 +190,17 @@ class DecodedRelay:
         principal = self.main.row.principal
         if not isinstance(principal, DealParty):
             return
+        deal = self.deal_parties or self._deal_on_chain(facts)
+        if self.request.user != (deal.user if principal is DealParty.USER else deal.business):
+            raise _foreign(self.main, principal.value, self.request.user)
+
+    def _deal_on_chain(self, facts: Mapping[str, Any]) -> DealParties:
         deal = facts["deal"]
         if deal.status is DealStatus.NONE:
             raise ValidationFailed(
                 "There is no such deal", dealId=hex_of(self.main.arguments["dealId"])
             )
-        if self.request.user != (deal.user if principal is DealParty.USER else deal.business):
-            raise _foreign(self.main, principal.value, self.request.user)
+        return DealParties(deal.user, deal.business)
 
     def _wallet(self, operators: Sequence[Address], offered: Sequence[Address]) -> Address | None:
         if self.main.row.role is not CallRole.SPENDING or self.permit is None:

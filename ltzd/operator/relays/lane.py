@@ -40,6 +40,10 @@ class RelayLane(WalletLane):
     async def _compare_references(self) -> None:
         """Does nothing: relays use no references."""
 
+    @property
+    def _record_publications_after(self) -> float:
+        return self._policy.pauses.publication_record
+
     def _outcome_sink(self) -> OutcomeSink:
         return RelayOutcomeSink(self._wakeups)
 

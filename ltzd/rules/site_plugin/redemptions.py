@@ -81,15 +81,24 @@ class Offer:
 class RedemptionFacts:
     """The state of an offer and a wallet at one block.
 
-    `claims` counts the wallet's claims of the offer; `permit_nonce` is its next permit's nonce.
-    `block_time` is the block's time in Unix seconds.
+    `claims` counts the wallet's claims of the offer. `permit_nonce` is its next permit's nonce,
+    which the index does not know. `block_time` is the block's time in Unix seconds.
     """
 
     offer: Offer
     balance: int
-    permit_nonce: int
+    permit_nonce: int | None
     claims: int = 0
     block_time: int = 0
+
+    def differs_from(self, earlier: "RedemptionFacts") -> bool:
+        """Whether anything but the block has changed; an unknown nonce counts as unchanged."""
+        nonces = {self.permit_nonce, earlier.permit_nonce} - {None}
+        return len(nonces) > 1 or (self.offer, self.balance, self.claims) != (
+            earlier.offer,
+            earlier.balance,
+            earlier.claims,
+        )
 
 
 def code_of(entropy: bytes) -> str:

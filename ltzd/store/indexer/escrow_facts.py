@@ -70,6 +70,14 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     await _settle(connection, changed)
 
 
+async def read_parties(connection: Connection, deal_id: bytes) -> tuple[Address, Address] | None:
+    """The user and the business of a deal, or None if it is not indexed."""
+    row = await connection.fetchrow(
+        "SELECT user_address, business FROM deals WHERE deal_id = $1", deal_id
+    )
+    return None if row is None else (Address(row["user_address"]), Address(row["business"]))
+
+
 async def derive(connection: Connection, first: int, last: int) -> None:
     """Rebuild the deals of the facts of the blocks first…last, which were copied here."""
     rows = await connection.fetch(

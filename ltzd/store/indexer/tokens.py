@@ -163,16 +163,16 @@ async def read_page(
         return _NOTHING
     # Token ids of one collection are consecutive.
     first = collection_id << SERIAL_BITS
+    # With both bounds inside, a plan from before there were statistics sorts the whole collection.
     rows = await connection.fetch(
         """
         SELECT (t.token_id % 4294967296)::bigint, t.holder, c.charges,
                c.charges - coalesce(t.remaining, c.charges), t.claimed_at, t.last_redeemed_at,
                t.block_number, c.minted, (SELECT cursor_hash FROM chains)
-          FROM tokens t
+          FROM (SELECT * FROM tokens WHERE token_id > $1 ORDER BY token_id LIMIT $3) AS t
           JOIN collections c USING (collection_id)
-         WHERE t.token_id > $1 AND t.token_id <= $2
+         WHERE t.token_id <= $2
          ORDER BY t.token_id
-         LIMIT $3
         """,
         Decimal(max(after, first)),
         Decimal(first + _MOST_SERIAL),

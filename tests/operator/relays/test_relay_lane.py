@@ -93,6 +93,23 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_store
     await world.executed_in_order()
 
 
+async def test_the_publication_of_a_relay_is_recorded_if_no_block_comes_soon(
+    world: RelayWorld,
+) -> None:
+    pauses = replace(PAUSES, publication_record=0.2)
+    async with world.relaying(replace(PATIENT, pauses=pauses)):
+        await world.ask()
+        await until(lambda: true(len(world.node.pool) == 1))
+        world.node.mine()
+        await world.relays_are("mined")
+        await world.ask()
+        await world.settled("mined", "published")
+        world.node.mine()
+        await world.settled("mined", "mined")
+    recorded = "SELECT array_agg(published_at IS NOT NULL ORDER BY created_at) FROM attempts"
+    assert await value(world.observer, recorded) == [False, True]
+
+
 async def test_waiting_relays_are_published_in_one_request_in_the_order_of_rows(
     world: RelayWorld,
 ) -> None:

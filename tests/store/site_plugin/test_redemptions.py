@@ -20,6 +20,9 @@ from ltzd.rules.site_plugin.redemptions import Offer
 from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session, transaction
+from ltzd.store.indexer import mending, perk_facts, sale_facts
+from ltzd.store.indexer.fact_rows import TableCorrection
+from ltzd.store.indexer.mending import Mending
 from ltzd.store.indexer.rebuild import reconciling
 from ltzd.store.relayer import relays
 from ltzd.store.site_plugin import redemption_payments
@@ -35,7 +38,7 @@ from ltzd.store.site_plugin.redemptions import (
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks.queue import DueWebhook
 from ltzd.values import LTZ, hex_of
-from tests.support.chain.fake_node import FakeNode
+from tests.support.chain.fake_node import CHAIN_ID, FakeNode
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, row_states, send, write
 from tests.support.rows import reorgs
 from tests.support.rows.core import BRAND, a_hash, a_wallet, follow, save, value
@@ -135,11 +138,16 @@ async def relayed(pool: Pool, redemption: NewSiteRedemption) -> int:
     return relay
 
 
+def log_index_of(redemption: NewSiteRedemption) -> int:
+    """No two logs of a block have the same index."""
+    return redemption.id.int % 2**30
+
+
 async def on_chain(pool: Pool, redemption: NewSiteRedemption, **changes: Any) -> None:
     """Inserts the fact that pays it as the indexer does, with these changes."""
     fact: dict[str, Any] = {
         "block_hash": a_hash(str(redemption.id)),
-        "log_index": 0,
+        "log_index": log_index_of(redemption),
         "block_number": 1,
         "transaction_hash": a_hash(f"transaction of {redemption.id}"),
         "reference": redemption.reference,
@@ -270,7 +278,13 @@ async def test_a_matching_fact_pays_a_redemption_and_is_named_in_its_row(
     assert await finished(pool, redemption)
     named = "SELECT (paid_block_hash, paid_log_index, paid_block_number, paid_transaction_hash) "
     row = await value(pool, named + "FROM site_redemptions WHERE id = $1", redemption.id)
-    assert row == (a_hash(str(redemption.id)), 0, 1, a_hash(f"transaction of {redemption.id}"))
+    log_index = log_index_of(redemption)
+    assert row == (
+        a_hash(str(redemption.id)),
+        log_index,
+        1,
+        a_hash(f"transaction of {redemption.id}"),
+    )
 
 
 NOT_PAYING: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -336,9 +350,10 @@ async def test_one_fact_pays_one_redemption(pool: Pool) -> None:
     with pytest.raises(asyncpg.UniqueViolationError, match="site_redemptions_by_payment"):
         await value(
             pool,
-            "UPDATE site_redemptions SET paid_block_hash = $2, paid_log_index = 0 WHERE id = $1",
+            "UPDATE site_redemptions SET paid_block_hash = $2, paid_log_index = $3 WHERE id = $1",
             other.id,
             a_hash(str(redemption.id)),
+            log_index_of(redemption),
         )
 
 
@@ -398,6 +413,27 @@ async def chain(pool: Pool) -> None:
 
 
 @pytest.mark.parametrize("changes", [{}, ITEM])
+async def test_a_payment_that_is_mended_away_is_lost_and_its_correction_pays_again(
+    pool: Pool, chain: None, changes: dict[str, Any]
+) -> None:
+    redemption, other = await begun(pool, **changes), await begun(pool, **changes)
+    await finished(pool, redemption)
+    await finished(pool, other)
+    paid = a_hash(str(redemption.id))
+    kept = TableCorrection(remove=[(1, a_hash("another block"), log_index_of(redemption))])
+    gone = TableCorrection(remove=[(1, paid, log_index_of(redemption))])
+    tables = (perk_facts.mend, "perk_claims") if not changes else (sale_facts.mend, "purchases")
+    for correction, expected in ((kept, []), (gone, [redemption.id]), (gone, [redemption.id])):
+        async with transaction(pool) as connection:
+            change = Mending((), [(tables[0], {tables[1]: correction})])
+            await mending.mend(connection, CHAIN_ID, change)
+        assert await lost(pool) == expected
+    await on_chain(pool, redemption, log_index=3)
+    assert await restored(pool, redemption)
+    assert await lost(pool) == []
+
+
+@pytest.mark.parametrize("changes", [{}, ITEM])
 async def test_a_payment_moved_by_a_reorg_is_linked_to_the_redemption_again(
     pool: Pool, chain: None, changes: dict[str, Any]
 ) -> None:
@@ -439,7 +475,8 @@ async def test_after_a_rebuild_payments_are_lost_whose_fact_is_not_in_the_index(
     true, false = await begun(pool, **changes), await begun(pool, **changes)
     await finished(pool, true)
     await on_chain(pool, false, block_number=2)
-    await finished(pool, false)
+    async with transaction(pool) as connection:
+        assert await redemption_payments.finish(connection, false.id)
     async with transaction(pool) as connection:
         for table in ("perk_claims", "purchases"):
             await connection.execute(f"DELETE FROM {table} WHERE block_number = 2")

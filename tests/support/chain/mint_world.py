@@ -42,6 +42,7 @@ PAUSES = LanePauses(
     comparing=0.3,
     wallet_watch=0.1,
     publication=PauseBackoff(0.01, 0.05),
+    publication_record=0.0,
     simulation=PauseBackoff(0.1, 0.2),
 )
 POLICY = LanePolicy(

@@ -30,7 +30,7 @@ LogKey = tuple[str, str]
 
 
 class LyingNode(LogFaultsNode):
-    """Hides, changes or invents logs in all its answers, and has no blooms that would tell.
+    """Hides, changes or invents logs in all its answers, and mostly has no blooms that would tell.
 
     `lies` gives by a log's key what is answered in its place; with None the log is hidden.
     `invented` logs are answered beside the true ones.
@@ -40,12 +40,13 @@ class LyingNode(LogFaultsNode):
         super().__init__()
         self.lies: dict[LogKey, Callable[[dict[str, Any]], dict[str, Any] | None]] = {}
         self.invented: list[dict[str, Any]] = []
+        self.has_blooms = False
 
     def _answered(self) -> dict[str, Callable[..., Any]]:
         methods = super()._answered()
         return methods | {
-            "eth_getBlockByNumber": lambda *ask: _without_bloom(self._block_by_number(*ask)),
-            "eth_getBlockByHash": lambda *ask: _without_bloom(self._block_by_hash(*ask)),
+            "eth_getBlockByNumber": lambda *ask: self._told(self._block_by_number(*ask)),
+            "eth_getBlockByHash": lambda *ask: self._told(self._block_by_hash(*ask)),
             "eth_getBlockReceipts": self._false_receipts,
         }
 
@@ -73,6 +74,7 @@ class LyingNode(LogFaultsNode):
                 answers.append(answer)
         return answers
 
-
-def _without_bloom(block: dict[str, Any] | None) -> dict[str, Any] | None:
-    return None if block is None else {**block, "logsBloom": "0x" + "00" * 256}
+    def _told(self, block: dict[str, Any] | None) -> dict[str, Any] | None:
+        if block is None or self.has_blooms:
+            return block
+        return {**block, "logsBloom": "0x" + "00" * 256}

@@ -18,7 +18,7 @@ from ltzd.actions.site_plugin.redemptions import RedeemedPerk, SiteRedemptions
 from ltzd.actions.users.custodial_signing import ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.node.node import Header
+from ltzd.chain.node.node import Header, Node
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
 from ltzd.indexer.contracts import indexed_contracts
@@ -136,8 +136,8 @@ class Sites:
             site=Site(hosts=("site.example",), verified_emails=self.verified_emails),
         )
 
-    async def process(self, wait_seconds: float = 60.0) -> Process:
-        """Starts a further process, which runs until the end of the test."""
+    async def process(self, wait_seconds: float = 60.0, node: Node | None = None) -> Process:
+        """Starts a further process, which runs until the end of the test; `node` is its own."""
         at = self.deployed.at
         contracts = RelayContracts(
             self.deployed.chain_id,
@@ -147,7 +147,9 @@ class Sites:
             business_escrow=at["BusinessEscrow"],
         )
         fees = FeePolicy(cap=100 * GWEI)
-        desk = RelayContext.create(self.pool, self.wakeups, self.deployed.node, contracts, fees)
+        desk = RelayContext.create(
+            self.pool, self.wakeups, node or self.deployed.node, contracts, fees
+        )
         process = Process(desk, self.wallets, self.conditions, wait_seconds)
         await self.stack.enter_async_context(running(desk.waiters.run(), process.relayer.run()))
         return process

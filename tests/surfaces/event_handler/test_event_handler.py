@@ -710,6 +710,8 @@ async def test_health_is_503_only_without_a_database(
         "blockchain": "connected" if health.blockchain else "unavailable",
         "identity-provider": "connected" if health.identity_provider else "unavailable",
     }
+    if health.index_is_stopped:
+        states["blockchain"] = "degraded"
     status, answer, _ = await get(surface, "/service-api/health")
     assert (status, answer["status"], answer["services"]) == (code, word, states)
     assert answer["timestamp"].endswith("Z")
