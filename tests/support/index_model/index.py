@@ -130,7 +130,9 @@ class ModelIndex:
 
     async def compare(self) -> None:
         found = await differences(self.pool, self.chain.states)
-        assert not found, "\n".join(f"{name}: index, model = {sides}" for name, sides in found.items())
+        assert not found, "\n".join(
+            f"{name}: index, model = {sides}" for name, sides in found.items()
+        )
 
     async def catch_up(self) -> None:
         """Begins a term first, as a process does that has the chain's lease."""
