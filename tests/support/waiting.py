@@ -9,18 +9,6 @@ T = TypeVar("T")
 _TICK_SECONDS = 0.02
 
 
-async def until(check: Callable[[], Awaitable[T]], seconds: float = 30.0) -> T:
-    """Ask `check` again until its answer is truthy; fail with its last answer after `seconds`."""
-    deadline = asyncio.get_running_loop().time() + seconds
-    while True:
-        answer = await check()
-        if answer:
-            return answer
-        if asyncio.get_running_loop().time() > deadline:
-            raise AssertionError(f"still {answer!r} after {seconds} s: {check}")
-        await asyncio.sleep(0.02)
-
-
 class Stopwatch:
     """The seconds since it was made that the machine was there for this process.
 
@@ -43,3 +31,18 @@ class Stopwatch:
         if found is not None:
             found._seconds += min(now - since, 2 * _TICK_SECONDS)
             loop.call_later(_TICK_SECONDS, Stopwatch._wake, watch, now)
+
+
+async def until(check: Callable[[], Awaitable[T]], seconds: float = 30.0) -> T:
+    """Ask `check` again until its answer is truthy; fail with its last answer after `seconds`.
+
+    The seconds are those of a stopwatch: on a loaded machine they last longer.
+    """
+    watch = Stopwatch()
+    while True:
+        answer = await check()
+        if answer:
+            return answer
+        if watch.seconds() > seconds:
+            raise AssertionError(f"still {answer!r} after {seconds} s: {check}")
+        await asyncio.sleep(_TICK_SECONDS)
