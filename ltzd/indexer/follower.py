@@ -439,7 +439,7 @@ class Follower:
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
         undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos, cursor.final_number)
+        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:

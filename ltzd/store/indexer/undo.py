@@ -14,18 +14,14 @@ Undo = Callable[[Connection, int], Awaitable[None]]
 """Deletes one contract's facts above a block, and what is derived from them."""
 
 
-async def undo_above(
-    connection: Connection, fork: int, undos: Iterable[Undo], final_number: int
-) -> int:
+async def undo_above(connection: Connection, fork: int, undos: Iterable[Undo]) -> int:
     """Undoes everything above block `fork`; returns how many blocks were undone.
 
-    `final_number` is the final block before. A reorg below it (dev chains) also moves the
-    transactions whose block was final.
+    A reorg below finality (dev chains) also moves the transactions whose block was final.
     """
     for undo in undos:
         await undo(connection, fork)
     await redemption_payments.mark_lost_above(connection, fork)
-    if fork < final_number:
-        await transactions.undo_finality_above(connection, fork)
+    await transactions.undo_finality_above(connection, fork)
     blocks = await connection.fetch("DELETE FROM blocks WHERE number > $1 RETURNING number", fork)
     return len(blocks)

@@ -476,13 +476,15 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
 async def undo_finality_above(connection: Connection, block_number: int) -> None:
     """Apply a reorg below finality (dev chains) to the transactions that were final above a block.
 
-    Reads all transactions. Call it in the database transaction that undoes the blocks.
+    Does nothing if every final block stays. Call it in the database transaction that undoes the
+    blocks.
     """
     rows = await connection.fetch(
         """
         SELECT *
           FROM transactions
          WHERE state IN ('confirmed', 'reverted', 'cancelled') AND block_number > $1
+           AND EXISTS (SELECT FROM chains WHERE final_number > $1)
            FOR UPDATE
         """,
         block_number,

@@ -12,6 +12,4 @@ _CONTRACTS = indexed_contracts(
 
 async def undo_above(connection: Connection, fork: int) -> int:
     """Returns how many blocks were undone."""
-    final_number = await connection.fetchval("SELECT coalesce(max(final_number), 0) FROM chains")
-    undos = [contract.undo for contract in _CONTRACTS]
-    return await undo.undo_above(connection, fork, undos, final_number)
+    return await undo.undo_above(connection, fork, [contract.undo for contract in _CONTRACTS])
