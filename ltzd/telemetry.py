@@ -329,6 +329,10 @@ COMMIT_TO_INVALIDATED_SECONDS = _histogram(
 COMMIT_SECONDS = _histogram(
     "ltzd_indexer_commit_seconds", "The database commit of one block range's facts"
 )
+BACKFILL_HELD_BYTES = _gauge(
+    "ltzd_indexer_backfill_held_bytes",
+    "Memory of the blocks that were read ahead of the cursor, and are not committed yet",
+)
 REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed")
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS

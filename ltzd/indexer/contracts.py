@@ -7,20 +7,23 @@ rebuilding of the index know the contracts from this registry only.
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Final, Protocol, TypeAlias
 
 from ltzd.chain.contracts import business_escrow, ltz, perk_nft, points_sale
+from ltzd.chain.contracts.ltz_transfers import transfer_texts
+from ltzd.chain.node.log_entries import LogEntry
 from ltzd.indexer.completeness import totals
 from ltzd.indexer.completeness.totals import ReadTotals
 from ltzd.rules.indexer.log_position import LogPosition
+from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.store.database import Connection
-from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts
+from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts, transfer_batches
 from ltzd.store.indexer.fact_rows import FactTable
 from ltzd.store.indexer.mending import Mend
 from ltzd.values import Address
 
-NodeLog = dict[str, Any]
-"""A log as `eth_getLogs` returns it."""
+NodeLog: TypeAlias = Any
+"""A log as `eth_getLogs` returns it: a dictionary, or a LogEntry that is read like it."""
 
 
 class Fact(Protocol):
@@ -30,6 +33,38 @@ class Fact(Protocol):
 
     @property
     def position(self) -> LogPosition: ...
+
+
+class FactBatch(Protocol):
+    """Many facts as rows. `held_bytes` is about the memory that they take."""
+
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def held_bytes(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class BulkFacts:
+    """How the contract's most frequent logs become rows without being decoded one by one.
+
+    - `kind` is that of the facts.
+    - `read` takes a contract's logs in one block, the block's height, and its hash as digits. It
+      returns the texts of the usual logs, and the logs that `IndexedContract.decode` must decode.
+    - `batch` makes rows of texts. Raises ValueError for texts that are no hexadecimal digits.
+    - `insert` writes batches and what is derived from them.
+    """
+
+    kind: str
+    read: Callable[[Sequence[LogEntry], int, str], tuple[list[Any], list[LogEntry]]]
+    batch: Callable[[Sequence[Any]], FactBatch]
+    insert: Callable[[Connection, Sequence[Any]], Awaitable[None]]
+
+
+LTZ_TRANSFERS: Final = BulkFacts(
+    Transfer.kind, transfer_texts, transfer_batches.batch_of, transfer_batches.insert
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +80,7 @@ class IndexedContract:
     - `undo` deletes the facts above a block and corrects what is derived from them.
     - `mend` corrects facts anywhere in the history, and what is derived from them.
     - `fact_tables` are the tables of the facts; each kind of fact has one.
+    - `bulk` is for the contract's most frequent logs, where many blocks are read at once.
     - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     - `totals` reads from the tables what the contract itself can tell in one call.
@@ -60,6 +96,7 @@ class IndexedContract:
     fact_tables: Sequence[FactTable]
     derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
+    bulk: BulkFacts | None = None
 
 
 def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
@@ -80,6 +117,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.FACT_TABLES,
             mint_facts.derive,
             totals.of_ltz,
+            bulk=LTZ_TRANSFERS,
         ),
         IndexedContract(
             at["perk_nft"],

@@ -18,8 +18,10 @@ from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.audit import Audit
+from ltzd.indexer.backfill.ranges import BackfillRanges
+from ltzd.indexer.backfill.reader import RangeReader
 from ltzd.indexer.branches import LINKS, Branches, Undo
-from ltzd.indexer.contracts import IndexedContract
+from ltzd.indexer.contracts import FactBatch, IndexedContract
 from ltzd.indexer.finality import FinalityTracker
 from ltzd.indexer.heads import HeadAnnouncements, NoAnnouncements
 from ltzd.indexer.log_checks import LOGS, LogChecks
@@ -27,7 +29,7 @@ from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.looks import Look, look_at
 from ltzd.indexer.new_branch import BranchReader
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.indexer.reading import BlockRange, head_range, read_head, read_range
+from ltzd.indexer.reading import BlockRange, head_range, read_head
 from ltzd.indexer.repair import IndexRepair
 from ltzd.indexer.self_repair import SelfRepair
 from ltzd.indexer.slices import slices
@@ -44,7 +46,7 @@ from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.indexer.rebuild import orders
 from ltzd.store.operator.leases import Leases, indexer_lease
 from ltzd.store.wakeups import BLOCKS, WakeupHub
-from ltzd.values import Hash32
+from ltzd.values import Address, Hash32
 
 log = structlog.get_logger()
 
@@ -88,6 +90,8 @@ class Follower:
         self._branch_reader = BranchReader(
             contracts, policy, self._log_checks, self._log_witnesses, clock
         )
+        reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
+        self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
@@ -96,6 +100,8 @@ class Follower:
         self._audit = Audit(
             pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
         )
+        self._lacks_contracts = False
+        """Whether the index stands still until it is rebuilt for the contracts."""
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -149,6 +155,7 @@ class Follower:
                     await self._follow()
                 finally:
                     audit.cancel()
+                    await self._backfill.forget()
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
 
@@ -157,6 +164,8 @@ class Follower:
             try:
                 if self._stop.reason is not None:
                     await self._stop.wait()
+                    if self._lacks_contracts:
+                        await self.begin_term()  # A repair does not give the index their facts.
                 elif not await self.step():
                     await self._pause()
             except Broken as error:
@@ -204,12 +213,14 @@ class Follower:
         async with transaction(self._pool) as connection:
             follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
             if follows_all or await chains.has_no_blocks(connection, chain_id):
+                self._lacks_contracts = False
                 self._epoch = await chains.begin_term(connection, chain_id)
                 await chains.record_contracts(connection, chain_id, addresses)
                 if not self._policy.is_rebuild and await orders.cancel_for_contracts(connection):
                     await chains.resume(connection, chain_id)
             else:
                 # The epoch stays, so that an index whose contracts are named again is whole.
+                self._lacks_contracts = True
                 self._epoch = await chains.epoch(connection, chain_id)
                 await orders.order_for_contracts(connection, addresses)
                 await chains.stop(connection, chain_id, self._epoch, _OTHER_CONTRACTS)
@@ -285,32 +296,43 @@ class Follower:
         return replace(look, final=final)
 
     async def _advance(self, node: Node, cursor: Cursor, look: Look) -> bool:
-        try:
-            block_range = await self._read(node, cursor, look)
-        except Broken as error:
-            self._doubt(node, error)
-        if block_range is None or block_range.parent_hash not in (None, cursor.hash):
-            self._note_misfit(node)
-            return False
-        if not self._is_detour:
-            self._misfits, self._misfits_since = 0, None
-        self._has_doubted = False
-        self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
-        cursor = await self._commit(cursor, block_range, look.head.number)
+        """Commits the next blocks; far from the head several commits follow one look."""
+        until = self._clock() + self._policy.backfill.turn_seconds
+        settled = self._settled(look)
+        while True:
+            is_far = settled - cursor.number > self._policy.head_blocks
+            try:
+                block_range = (
+                    await self._backfill.take(node, cursor.number + 1, settled)
+                    if is_far
+                    else await self._read(node, cursor, look)
+                )
+            except Broken as error:
+                self._doubt(node, error)
+            if block_range is None or block_range.parent_hash != cursor.hash:
+                await self._backfill.forget()
+                self._note_misfit(node)
+                return False
+            if not self._is_detour:
+                self._misfits, self._misfits_since = 0, None
+            self._has_doubted = False
+            self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
+            cursor = await self._commit(cursor, block_range, look.head.number)
+            is_far = is_far and settled - cursor.number > self._policy.head_blocks
+            if not is_far or self._clock() >= until:
+                break
         await self._finalize(node, cursor, look.final)
         self._expected = look.head.number
         return cursor.number < look.head.number
 
+    def _settled(self, look: Look) -> int:
+        """The height up to which blocks are read without watching for reorgs."""
+        head = look.head.number
+        final = look.final if look.final is not None else head - self._policy.final_depth
+        return min(final, head)
+
     async def _read(self, node: Node, cursor: Cursor, look: Look) -> BlockRange | None:
         first, head = cursor.number + 1, look.head.number
-        settled = min(
-            look.final if look.final is not None else head - self._policy.final_depth, head
-        )
-        if settled - first >= self._policy.head_blocks:
-            last = min(settled, first + self._policy.range_blocks - 1)
-            return await read_range(
-                node, self._contracts, first, last, self._log_checks, self._log_witnesses
-            )
         if look.headers:
             logs = list(look.logs)
             return await head_range(
@@ -406,6 +428,9 @@ class Follower:
                     head_number,
                 )
                 await chains.insert_blocks(connection, block_range.blocks)
+                for contract, batches in _by_contract(block_range.batches):
+                    assert contract.bulk is not None
+                    await contract.bulk.insert(connection, batches)
                 for contract, facts in block_range.facts:
                     for batch in slices(facts, _FACTS_PER_INSERT):
                         unmatched_mints += await contract.insert(connection, batch) or 0
@@ -417,7 +442,7 @@ class Follower:
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
-        if unmatched_mints:
+        if unmatched_mints and not self._policy.is_rebuild:
             log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
         self._cursor = Cursor(*block_range.last, cursor.final_number)
         return self._cursor
@@ -434,12 +459,14 @@ class Follower:
         self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
     ) -> Cursor:
         """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        # First the cursor: its row is the lock of everything that is derived from facts.
+        # First the cursor's lock: its row is the lock of everything that is derived from facts. It
+        # moves last, because it lowers the final height, which the undo still compares.
+        await chains.lock_cursor(connection, self._chain.chain_id, self._epoch)
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
         await chains.move_cursor(
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:
@@ -449,3 +476,12 @@ class Follower:
         telemetry.SYNC_BLOCK.set(cursor.number)
         telemetry.FINAL_BLOCK.set(cursor.final_number)
         telemetry.HEAD_LAG_BLOCKS.set(max(0, head.number - cursor.number))
+
+
+def _by_contract(
+    batches: Sequence[tuple[IndexedContract, FactBatch]],
+) -> list[tuple[IndexedContract, list[FactBatch]]]:
+    grouped: dict[Address, tuple[IndexedContract, list[FactBatch]]] = {}
+    for contract, batch in batches:
+        grouped.setdefault(contract.address, (contract, []))[1].append(batch)
+    return list(grouped.values())

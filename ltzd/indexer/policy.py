@@ -9,6 +9,24 @@ SLOWEST_POLL_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
+class BackfillPolicy:
+    """How far ahead of the cursor settled blocks are read, and how many events commit together."""
+
+    concurrency: int = 4
+    """Ranges that are read at once."""
+    held_bytes: int = 48 * 1024 * 1024
+    """Of ranges that are being read or wait for their commit: no new one begins above it."""
+    first_blocks: int = 64
+    """Blocks of the first ranges, before any answer has shown how much a block holds."""
+    least_events: int = 5_000
+    """Of one commit; fewer if the next range takes longer than `linger_seconds`."""
+    most_events: int = 10_000
+    linger_seconds: float = 0.5
+    turn_seconds: float = 1.0
+    """How long commits follow each other before the node's head is looked at again."""
+
+
+@dataclass(frozen=True, slots=True)
 class AuditPolicy:
     range_blocks: int = 2_000
     """The most blocks that are read at once."""
@@ -65,6 +83,7 @@ class IndexerPolicy:
     """The longest wait for one node's answer to a dispute."""
     broken_after_seconds: float = 60.0
     """How long a single node must deny final blocks before the indexer stops for good."""
+    backfill: BackfillPolicy = BackfillPolicy()
     is_rebuild: bool = False
     """Whether fresh tables are filled (`indexer/rebuild`): the gauges stay those of the live
     index."""

@@ -20,7 +20,7 @@ from ltzd.chain.node.node import Header, Node, is_too_large
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
-from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
+from ltzd.indexer.contracts import Fact, FactBatch, IndexedContract, NodeLog
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.slices import slices
@@ -47,6 +47,8 @@ class BlockRange:
     parent_hash: Hash32 | None
     blocks: Sequence[BlockRow]
     facts: Sequence[tuple[IndexedContract, Sequence[Fact]]]
+    batches: Sequence[tuple[IndexedContract, FactBatch]] = ()
+    """Facts that are rows already, in the order of the chain."""
 
     @property
     def last(self) -> tuple[int, Hash32]:
@@ -55,7 +57,11 @@ class BlockRange:
 
     def fact_counts(self) -> Counter[str]:
         """By kind."""
-        return Counter(fact.kind for _, facts in self.facts for fact in facts)
+        counts = Counter(fact.kind for _, facts in self.facts for fact in facts)
+        for contract, batch in self.batches:
+            assert contract.bulk is not None
+            counts[contract.bulk.kind] += batch.count
+        return counts
 
 
 async def read_head(
@@ -78,10 +84,10 @@ async def read_head(
             break
         except RpcError as error:
             if first == last:
-                logs, header = await _logs_by_receipts(node, contracts, first, error)
+                logs, header = await logs_by_receipts(node, contracts, first, error)
                 headers = [header]
                 break
-            last = _shortened(node, first, last, error)
+            last = shortened(node, first, last, error)
     return await head_range(node, contracts, headers, logs, first, checks, witnesses)
 
 
@@ -95,7 +101,7 @@ async def head_range(
     witnesses: LogWitnesses,
 ) -> BlockRange | None:
     """As `read_head`, from headers and logs that the node has answered."""
-    chain = _linked(headers, first)
+    chain = linked(headers, first)
     if chain is None:
         return None
     logs_by_block = _group_by_block(logs)
@@ -114,7 +120,7 @@ async def head_range(
         logs += missing
     if not chain:
         return None
-    confirmed = await _confirmed(node, contracts, first, chain[-1], logs, witnesses)
+    confirmed = await confirmed_logs(node, contracts, first, chain[-1], logs, witnesses)
     if confirmed is None:
         return None
     return await _block_range(chain[0].parent_hash, chain, confirmed, contracts)
@@ -136,10 +142,10 @@ async def read_range(
     logs, header, last = await _logs_up_to(node, contracts, first, last)
     if header is None:
         return None  # The answering node has not reached the last block: its logs may be cut off.
-    confirmed = await _confirmed(node, contracts, first, header, logs, witnesses)
+    confirmed = await confirmed_logs(node, contracts, first, header, logs, witnesses)
     if confirmed is None:
         return None
-    chain = _linked(await node.headers(range(first, last + 1)), first)
+    chain = linked(await node.headers(range(first, last + 1)), first)
     if chain is None or len(chain) != last + 1 - first or chain[-1].hash != header.hash:
         return None
     logs_by_block = _group_by_block(confirmed)
@@ -154,7 +160,7 @@ async def read_range(
     return await _block_range(chain[0].parent_hash, kept, logs, contracts)
 
 
-async def _confirmed(
+async def confirmed_logs(
     node: Node,
     contracts: Contracts,
     first: int,
@@ -199,11 +205,11 @@ async def _logs_up_to(
             return *await node.logs_up_to(first, last, *addresses(contracts)), last
         except RpcError as error:
             if first == last:
-                return *await _logs_by_receipts(node, contracts, first, error), last
-            last = _shortened(node, first, last, error)
+                return *await logs_by_receipts(node, contracts, first, error), last
+            last = shortened(node, first, last, error)
 
 
-def _shortened(node: Node, first: int, last: int, error: RpcError) -> int:
+def shortened(node: Node, first: int, last: int, error: RpcError) -> int:
     """The last block of a shorter range, after the node refused this one.
 
     Raises NodeUnavailable if the node lacks the blocks, or refuses the request for another reason
@@ -220,7 +226,7 @@ def _shortened(node: Node, first: int, last: int, error: RpcError) -> int:
     return first + shorter - 1
 
 
-async def _logs_by_receipts(
+async def logs_by_receipts(
     node: Node, contracts: Contracts, number: int, error: RpcError
 ) -> tuple[list[NodeLog], Header | None]:
     """The logs and the header of one block whose logs the node refuses as too many.
@@ -239,7 +245,7 @@ def addresses(contracts: Contracts) -> list[Address]:
     return [contract.address for contract in contracts]
 
 
-def _linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:
+def linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:
     """The headers up to the first that the node lacks; None if they are not one chain."""
     chain: list[Header] = []
     for offset, header in enumerate(headers):
@@ -272,9 +278,25 @@ async def _block_range(
             for header in headers
         ],
         [
-            (contract, await _decode_all(contract, by_contract[contract.address]))
+            (contract, await decode_all(contract, by_contract[contract.address]))
             for contract in contracts
         ],
+    )
+
+
+def joined(ranges: Sequence[BlockRange]) -> BlockRange:
+    """One range of several that follow each other."""
+    if len(ranges) == 1:
+        return ranges[0]
+    facts: dict[Address, tuple[IndexedContract, list[Fact]]] = {}
+    for each in ranges:
+        for contract, its_facts in each.facts:
+            facts.setdefault(contract.address, (contract, []))[1].extend(its_facts)
+    return BlockRange(
+        ranges[0].parent_hash,
+        [block for each in ranges for block in each.blocks],
+        list(facts.values()),
+        [batch for each in ranges for batch in each.batches],
     )
 
 
@@ -291,7 +313,7 @@ def _group_by_contract(
     return grouped
 
 
-async def _decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
+async def decode_all(contract: IndexedContract, logs: Iterable[NodeLog]) -> list[Fact]:
     """Each fact once, in the order of the chain: a node may return the same log twice."""
     facts: dict[tuple[int, Hash32, int], Fact] = {}
     for entries in slices(logs, _LOGS_PER_SLICE):

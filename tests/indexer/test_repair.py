@@ -12,7 +12,7 @@ import pytest
 
 from ltzd.errors import ImpossibleFact, NodeUnavailable
 from ltzd.indexer.follower import Follower
-from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.indexer.repair import IndexRepair, RangeCheck
 from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, session
@@ -47,6 +47,7 @@ FAR = IndexerPolicy(
     head_blocks=2,
     range_blocks=20,
     second_look_seconds=0.0,
+    backfill=BackfillPolicy(least_events=1),
     term_pause_seconds=0.02,
 )
 

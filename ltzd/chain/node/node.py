@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
+from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
 from ltzd.chain.node.refusals import SIZE_KINDS, RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
@@ -257,6 +258,13 @@ class Node:
         if isinstance(logs, RpcError):
             raise logs
         return _log_list(logs, range(first, last + 1)), _header(_checked(header))
+
+    async def range_logs(self, first: int, last: int, *contracts: Address) -> list[LogEntry]:
+        """The contracts' logs in a range, whose texts are the node's and unchecked.
+
+        Raises RpcError if the node refuses the range, for example as too large.
+        """
+        return log_entries(await self._rpc.call("eth_getLogs", _log_filter(contracts, first, last)))
 
     async def logs_of_block(self, block_hash: Hash32, *contracts: Address) -> list[dict[str, Any]]:
         """The contracts' logs in a block; from its receipts if the node refuses so many logs."""

@@ -14,6 +14,7 @@ import msgspec
 from ltzd.chain.node.calls import RpcCall, RpcError, outcome_of
 from ltzd.chain.node.client import NodeClient, RpcClient
 from ltzd.chain.node.learned_limits import NodeLimits
+from ltzd.chain.node.log_entries import decode_reply
 from ltzd.chain.node.refusals import (
     SIZE_KINDS,
     Refusal,
@@ -64,11 +65,14 @@ class _HttpTransport:
         if self._session is not None:
             await self._session.close()
 
-    async def exchange(self, body: bytes, ids: Sequence[int]) -> Any:
+    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
         """Posts one request; HTTP matches the reply, so `ids` are not needed.
 
         Redirects are not followed: they might lead to another chain's node.
         """
+        most = self._policy.max_response_bytes
+        if span is not None and span > 1:
+            most = min(most, self._policy.max_range_bytes)
         if self._session is None:
             raise RuntimeError("use Rpc as an async context manager")
         try:
@@ -78,31 +82,36 @@ class _HttpTransport:
                 headers={"Content-Type": "application/json"},
                 allow_redirects=False,
             ) as response:
-                raw = await self._bounded_body(response)
+                raw = await _bounded_body(response, most)
                 status, retry_after = response.status, response.headers.get("Retry-After")
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             # The cause's text may hold the URL.
             raise _connection_fault(error) from None
+        if span is not None and status < 300 and (reply := decode_reply(raw)) is not None:
+            return reply
         return _decoded(raw, status, retry_after)
 
-    async def _bounded_body(self, response: aiohttp.ClientResponse) -> bytes:
-        """The decompressed body. Raises RequestRefused if it is longer than the policy allows."""
-        parts, length = [], 0
-        async for part in response.content.iter_chunked(_CHUNK_BYTES):
-            length += len(part)
-            if length > self._policy.max_response_bytes:
-                raise RequestRefused(
-                    f"The node's answer is longer than {self._policy.max_response_bytes} bytes",
-                    Refusal(RefusalKind.RESPONSE_BYTES),
-                    "malformed",
-                )
-            parts.append(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+async def _bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes | bytearray:
+    """The decompressed body. Raises RequestRefused if it is longer than `most` bytes."""
+    body, length = bytearray(), 0
+    async for part in response.content.iter_chunked(_CHUNK_BYTES):
+        length += len(part)
+        if length > most:
+            raise RequestRefused(
+                f"The node's answer is longer than {most} bytes",
+                Refusal(RefusalKind.RESPONSE_BYTES),
+                "malformed",
+            )
+        if length == len(part) and response.content.at_eof():
+            return part
+        body += part
+    return body
 
 
-def _decoded(raw: bytes, status: int, retry_after: str | None) -> Any:
+def _decoded(raw: bytes | bytearray, status: int, retry_after: str | None) -> Any:
     """The reply, or RequestRefused or NodeUnavailable for an answer that holds none."""
-    is_json = raw.lstrip()[:1] in {b"{", b"["}
+    is_json = bytes(raw[:64]).lstrip()[:1] in {b"{", b"["}
     if status >= 300 and not is_json:
         raise _status_fault(status, raw, retry_after)
     try:
@@ -116,7 +125,7 @@ def _decoded(raw: bytes, status: int, retry_after: str | None) -> Any:
     return reply
 
 
-def _check_status(reply: Any, status: int, raw: bytes, retry_after: str | None) -> None:
+def _check_status(reply: Any, status: int, raw: bytes | bytearray, retry_after: str | None) -> None:
     """Raises for a JSON object that is no reply, or whose status says that the rate was refused."""
     if "error" not in reply and "result" not in reply:
         raise _status_fault(status, raw, retry_after)
@@ -136,7 +145,7 @@ def _check_status(reply: Any, status: int, raw: bytes, retry_after: str | None) 
     )
 
 
-def _status_fault(status: int, raw: bytes, retry_after: str | None) -> NodeUnavailable:
+def _status_fault(status: int, raw: bytes | bytearray, retry_after: str | None) -> NodeUnavailable:
     message = f"The node answered HTTP {status}"
     refusal = classify_status(status, raw[:2_000].decode(errors="replace"), retry_after)
     if refusal is None:

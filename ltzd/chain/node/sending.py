@@ -21,6 +21,7 @@ from ltzd.chain.node.calls import (
     PUBLISH,
     RpcCall,
     RpcError,
+    block_span,
     envelope,
     outcome_of,
     replies_by_id,
@@ -43,6 +44,8 @@ class RpcPolicy:
     connections: int = 16
     """Requests at once."""
     max_response_bytes: int = 256 * 1024 * 1024
+    max_range_bytes: int = 8 * 1024 * 1024
+    """Of the logs of several blocks: a longer answer is asked for in shorter ranges."""
     rate_attempts: int = 5
     """How often a call is sent at most while the node refuses it for its rate."""
     slow_seconds: float = 2.0
@@ -65,8 +68,11 @@ class ConnectionDropped(NodeUnavailable):
 
 
 class Transport(Protocol):
-    async def exchange(self, body: bytes, ids: Sequence[int]) -> Any:
+    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
         """Sends one request with calls of these ids and returns the decoded reply.
+
+        `span` is given for a single `eth_getLogs` of a range: the number of its blocks. The reply
+        may then hold LogEntry objects, and its length is bounded more narrowly.
 
         Raises RequestRefused, ConnectionDropped, NodeUnavailable.
         """
@@ -322,7 +328,8 @@ class CallSender:
             await self._limits.turn(len(calls), until, self._queue)
             begun = self._limits.clock()
             try:
-                return await self._transport.exchange(body, ids)
+                span = block_span(calls[0]) if len(calls) == 1 else None
+                return await self._transport.exchange(body, ids, span)
             except asyncio.CancelledError:
                 if self._limits.clock() - begun >= self._policy.slow_seconds:
                     self._limits.timed_out(calls)

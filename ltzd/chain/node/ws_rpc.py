@@ -80,7 +80,7 @@ class _SocketTransport:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def exchange(self, body: bytes, ids: Sequence[int]) -> Any:
+    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
         if self._task is None:
             raise RuntimeError("use WsRpc as an async context manager")
         try:

@@ -6,7 +6,6 @@ that writes the facts. A holder whose term is over gets LaneLost.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from ltzd.errors import LaneLost
 from ltzd.store.database import Connection
@@ -285,20 +284,17 @@ async def insert_blocks(connection: Connection, blocks: Sequence[BlockRow]) -> N
     if not blocks:
         return
     await partitions.ensure(connection, max(block.number for block in blocks))
-    await connection.executemany(
+    await connection.execute(
         """
         INSERT INTO blocks (number, hash, parent_hash, mined_at)
-        VALUES ($1, $2, $3, $4)
+        SELECT number, hash, parent_hash, to_timestamp(mined_at)
+          FROM unnest($1::bigint[], $2::bytea[], $3::bytea[], $4::bigint[])
+               AS block (number, hash, parent_hash, mined_at)
         """,
-        [
-            (
-                block.number,
-                block.hash,
-                block.parent_hash,
-                datetime.fromtimestamp(block.timestamp, UTC),
-            )
-            for block in blocks
-        ],
+        [block.number for block in blocks],
+        [block.hash for block in blocks],
+        [block.parent_hash for block in blocks],
+        [block.timestamp for block in blocks],
     )
 
 

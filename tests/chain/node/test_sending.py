@@ -340,7 +340,7 @@ async def test_no_more_requests_than_the_policy_allows_are_under_way() -> None:
     limits = NodeLimits("node", LimitsPolicy(batch_items=2, most_batch_items=2))
 
     class Counted:
-        async def exchange(self, body: bytes, ids: Sequence[int]) -> Any:
+        async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
             nonlocal under_way, most
             under_way += 1
             most = max(most, under_way)
