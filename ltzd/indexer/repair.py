@@ -23,7 +23,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, addresses, read_head, read_range
 from ltzd.rules.indexer.differences import Difference, compare_rows
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, mending
+from ltzd.store.indexer import chains, derived_rows, mending
 from ltzd.store.indexer.chains import BlockRow, Cursor
 from ltzd.store.indexer.fact_rows import FactKey, TableCorrection, read_rows
 from ltzd.store.indexer.mending import NO_MENDING, Mending
@@ -173,6 +173,27 @@ class IndexRepair:
                 telemetry.FACTS_MENDED.labels(kind).inc(count)
             log.warning("index.mended", from_block=each.first, to_block=each.last, **counts)
         return merged.count()
+
+    async def check_derived(self, *, mends: bool = False, epoch: int | None = None) -> Counter[str]:
+        """Counts the rows that do not follow from the facts, by table; rebuilds them with `mends`.
+
+        Takes seconds for millions of facts, during which a repair holds up the indexer. Raises
+        LaneLost, and ImpossibleFact if the facts themselves contradict each other.
+        """
+        counts: Counter[str] = Counter()
+        for table in (table for contract in self._contracts for table in contract.derived):
+            async with transaction(self._pool) as connection:
+                if mends:
+                    await chains.lock_cursor(connection, self._chain_id, epoch)
+                keys = await derived_rows.search(connection, table)
+                if keys and mends:
+                    await table.rebuild(connection, keys)
+            if keys:
+                counts[table.name] = len(keys)
+                if mends:
+                    telemetry.FACTS_MENDED.labels("derived").inc(len(keys))
+                    log.warning("index.rebuilt_rows", table=table.name, rows=len(keys))
+        return counts
 
     async def _cursor_on(self, node: Node) -> Cursor:
         """The cursor, if the node's chain has its block."""

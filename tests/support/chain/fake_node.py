@@ -246,7 +246,7 @@ class FakeNode(Rpc):
     is_blind_by_hash = False
     """True: answers by block hash are empty, too."""
     is_syncing = False
-    """What the node says of itself."""
+    """The answer to `eth_syncing`."""
     simulates_gas = True
     """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
