@@ -20,6 +20,8 @@ from ltzd.store.operator import leases
 _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 5.0
 """An indexer that has not renewed its lease for this time does not run."""
+_LOOKS = 6
+"""Looks in a row that find no indexer, before the command says so: a term may just have ended."""
 _NO_INDEXER = (
     "No process with the role indexer runs: the rebuild begins, or goes on, when one starts."
 )
@@ -48,10 +50,10 @@ async def _rebuild(target: Target, from_block: int, *, waits: bool, as_json: boo
         if await chains.identity(connection) is None:
             raise Misconfigured("The database follows no chain yet: start ltzd first.")
         rebuild_id = await _order(connection, from_block)
-        if waits and await _has_indexer(connection):
-            await _follow(connection, rebuild_id, is_quiet=as_json)
-        elif not await _has_indexer(connection):
+        if not await _finds_indexer(connection):
             print_message(_NO_INDEXER)
+        elif waits:
+            await _follow(connection, rebuild_id, is_quiet=as_json)
         ended = await orders.find(connection, rebuild_id)
         assert ended is not None
         if as_json:
@@ -85,16 +87,26 @@ async def _has_indexer(connection: Connection) -> bool:
     )
 
 
+async def _finds_indexer(connection: Connection) -> bool:
+    for _ in range(_LOOKS):
+        if await _has_indexer(connection):
+            return True
+        await asyncio.sleep(_LOOK_SECONDS)
+    return False
+
+
 async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) -> None:
     """Shows the progress until the rebuild has ended, or no indexer runs any more."""
     with ExitStack() as stack:
         advance: Advance | None = None
         say = _Teller()
+        missing = 0
         while True:
             now = await orders.progress(connection)
             if now is None or now.id != rebuild_id:
                 return
-            if not await _has_indexer(connection):
+            missing = 0 if await _has_indexer(connection) else missing + 1
+            if missing >= _LOOKS:
                 say(_NO_INDEXER)
             say(_sentence(now))
             if now.block is not None and now.first_block is not None and now.head_number:
