@@ -4,7 +4,6 @@ A process with the role indexer carries it out; the command may end meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from ltzd.cli.index.progress import Advance, block_progress
@@ -99,7 +98,7 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
     """Shows the progress until the rebuild has ended, or no indexer runs any more."""
     with ExitStack() as stack:
         advance: Advance | None = None
-        say = _Teller()
+        notices = _Notices()
         missing = 0
         while True:
             now = await orders.progress(connection)
@@ -107,8 +106,8 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
                 return
             missing = 0 if await _has_indexer(connection) else missing + 1
             if missing >= _LOOKS:
-                say(_NO_INDEXER)
-            say(_sentence(now))
+                notices.add(_NO_INDEXER)
+            notices.add(_sentence(now))
             if now.block is not None and now.first_block is not None and now.head_number:
                 if advance is None:
                     bar = block_progress(
@@ -119,17 +118,16 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-class _Teller:
-    """Tells each new sentence once on standard error."""
+class _Notices:
+    """Prints each sentence once, on standard error."""
 
-    def __init__(self, tell: Callable[[str], None] = print_message) -> None:
-        self._tell = tell
-        self._told: set[str] = set()
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
 
-    def __call__(self, sentence: str | None) -> None:
-        if sentence is not None and sentence not in self._told:
-            self._told.add(sentence)
-            self._tell(sentence)
+    def add(self, sentence: str | None) -> None:
+        if sentence is not None and sentence not in self._printed:
+            self._printed.add(sentence)
+            print_message(sentence)
 
 
 def _sentence(rebuild: RebuildProgress) -> str | None:
