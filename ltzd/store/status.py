@@ -12,6 +12,8 @@ from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store import background_migrations
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
+from ltzd.store.indexer.rebuild import orders
+from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
@@ -105,6 +107,8 @@ class StatusFacts:
     """How many wallets that are not retired no process serves, by kind."""
     migrations: tuple[BackgroundMigration, ...] = ()
     """Background migrations that are not finished."""
+    rebuild: RebuildProgress | None = None
+    """The open rebuild of the index."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -117,6 +121,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         leases=await leases.list_all(connection),
         unserved=await wallet_work.count_unserved(connection),
         migrations=await background_migrations.list_pending(connection),
+        rebuild=await orders.progress(connection),
     )
 
 
