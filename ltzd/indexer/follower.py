@@ -173,6 +173,7 @@ class Follower:
 
     async def _give_up(self, error: Broken) -> None:
         """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        await self._backfill.forget()
         if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
             self._node.pinned(), self._epoch, error
         ):

@@ -6,7 +6,7 @@ Near the head only blocks that are still indexed are compared. Checking writes n
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -31,7 +31,9 @@ from ltzd.values import address_of
 
 log = structlog.get_logger()
 
-_MOST_FACTS_AT_ONCE = 200_000
+_FACTS_AT_ONCE = 1_000
+"""Facts that are compared before other tasks of this process run."""
+_MOST_WAITING = 200_000
 """Corrections that wait for others without which they cannot be."""
 
 
@@ -162,7 +164,7 @@ class IndexRepair:
             async with transaction(self._pool) as connection:
                 await mending.mend(connection, self._chain_id, merged, epoch=epoch)
         except ImpossibleFact:
-            if merged.count() > _MOST_FACTS_AT_ONCE:
+            if merged.count() > _MOST_WAITING:
                 raise
             self._waiting = together
             return 0
@@ -223,14 +225,12 @@ class IndexRepair:
         numbers: set[int] = set()
         for contract, facts in block_range.facts:
             for table in contract.fact_tables:
-                on_chain = {
-                    fact.position.order: table.row_of(fact)
-                    for fact in facts
-                    if isinstance(fact, table.kinds)
-                }
-                async with session(self._pool) as connection:
-                    indexed = await read_rows(connection, table, first, last)
-                numbers.update(number for number, _, _ in compare_rows(on_chain, indexed))
+                kept = [fact for fact in facts if isinstance(fact, table.kinds)]
+                for part, begin, end in _parts(kept, first, last):
+                    on_chain = {fact.position.order: table.row_of(fact) for fact in part}
+                    async with session(self._pool) as connection:
+                        indexed = await read_rows(connection, table, begin, end)
+                    numbers.update(number for number, _, _ in compare_rows(on_chain, indexed))
         return numbers
 
     async def _compare_block(
@@ -296,6 +296,25 @@ class IndexRepair:
             return None
         facts = [_facts_of(contract, logs) for contract in self._contracts]
         return _Block(header, facts, is_certain)
+
+
+def _parts(
+    facts: Sequence[Fact], first: int, last: int
+) -> Iterator[tuple[Sequence[Fact], int, int]]:
+    """Facts of first…last in parts of whole blocks, each with its first and last block.
+
+    Other tasks of the process run between two parts.
+    """
+    begin = 0
+    while len(facts) - begin > _FACTS_AT_ONCE:
+        end = facts[begin + _FACTS_AT_ONCE].position.block_number
+        position = begin + _FACTS_AT_ONCE
+        while position < len(facts) and facts[position].position.block_number == end:
+            position += 1
+        yield facts[begin:position], first, end
+        begin, first = position, end + 1
+    if first <= last:
+        yield facts[begin:], first, last
 
 
 def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -> bool:

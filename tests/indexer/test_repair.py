@@ -188,9 +188,11 @@ async def test_facts_that_need_each_other_are_mended_together(
     assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}
 
 
+@pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
 async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
-    lied: Lied, pool: Pool
+    pool: Pool, database_url: str, policy: IndexerPolicy
 ) -> None:
+    lied = await Lied(pool, database_url, 3, policy).start()
     node = lied.node
     block = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
     node.mine(30)
@@ -198,9 +200,10 @@ async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
     await lied.index()
     lied.tell_the_truth()
     node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine(40)
 
     async with running(lied.follower().run()):
-        await until(lambda: value(pool, "SELECT cursor_number = 32 FROM chains"))
+        await until(lambda: value(pool, "SELECT cursor_number = 72 FROM chains"))
     assert await value(pool, "SELECT stopped_reason FROM chains") is None
     assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
 
@@ -355,3 +358,17 @@ async def test_a_damaged_balance_is_mended_when_it_makes_a_fact_impossible(
     async with running(lied.follower().run()):
         await until(lambda: value(pool, "SELECT cursor_number = 2 FROM chains"))
     assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
+
+
+async def test_a_range_of_many_facts_is_compared_in_parts(lied: Lied, pool: Pool) -> None:
+    for _ in range(7):
+        lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 1) for _ in range(700)])
+    lied.node.mine(5)
+    await lied.index()
+    gone = "DELETE FROM transfers WHERE block_number = $1 AND log_index = $2"
+    for number, index in ((1, 0), (3, 699), (4, 0), (7, 699)):
+        await value(pool, gone, number, index)
+
+    check = await lied.repair.check(lied.node.node, 1, 12)
+    blocks = [(each.block_number, each.log_index) for each in check.differences]
+    assert blocks == [(1, 0), (3, 699), (4, 0), (7, 699)]
