@@ -187,7 +187,7 @@ async def _cursor(connection: asyncpg.Connection) -> int:
 
 def _measurements(measured: list[Round]) -> list[Measurement]:
     rates = [round_.ours.per_second(TRANSFERS) for round_ in measured]
-    found: list[Measurement] = [
+    measurements: list[Measurement] = [
         Ratio(
             "backfill ÷ bare fetch-and-decode (msgspec, hand rows, 100 blocks, one in flight)",
             tuple(
@@ -211,7 +211,7 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
     ]
     pairs = [(round_.ours, round_.ponder) for round_ in measured if round_.ponder is not None]
     if pairs:
-        found += [
+        measurements += [
             Ratio(
                 "Ponder 0.16.10, tuned ÷ ltzd: seconds from start to done",
                 tuple(theirs.seconds / ours.seconds for ours, theirs in pairs),
@@ -235,7 +235,7 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
                 f"{median(theirs.cpu_seconds for _, theirs in pairs):.1f} s",
             ),
         ]
-    return found
+    return measurements
 
 
 def _figures(measured: list[Round], rates: list[float], limit: Callable[[Round], float]) -> str:

@@ -186,6 +186,8 @@ def _progress(facts: dict[str, Any]) -> Table:
     table.add_row("events", f"{facts['eventsLastMinute']} in the last minute")
     for migration in facts.get("migrations", []):
         table.add_row("migration", _migration(migration))
+    if facts.get("rebuild") is not None:
+        table.add_row("rebuild", _rebuild(facts["rebuild"]))
     return table
 
 
@@ -200,6 +202,14 @@ def _backfill(chain: dict[str, Any]) -> RenderableType:
         f"{timedelta(seconds=round(chain['secondsLeft']))} left",
     )
     return bar
+
+
+def _rebuild(rebuild: dict[str, Any]) -> str:
+    """The open rebuild of the index."""
+    state, block = rebuild["state"], rebuild["block"]
+    part = "" if block is None else f", block {block:,} of {rebuild['head']:,}"
+    error = "" if rebuild["error"] is None else f" ({rebuild['error']})"
+    return f"{state}{part}{_since(rebuild['orderedSeconds'])}{error}"
 
 
 def _migration(migration: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.rules.indexer.mint_facts import Transfer
 from ltzd.store.database import Connection
 from ltzd.store.indexer import escrow_facts, mint_facts, perk_facts, sale_facts, transfer_batches
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import FactTable
 from ltzd.store.indexer.mending import Mend
 from ltzd.values import Address
@@ -82,6 +83,7 @@ class IndexedContract:
     - `fact_tables` are the tables of the facts; each kind of fact has one.
     - `bulk` is for the contract's most frequent logs, where many blocks are read at once.
     - `derive` derives from the facts of the blocks first…last, which a rebuild has copied.
+    - `derived` are the tables that can be compared with the facts, each after those that it needs.
     - `tables` are the tables that `insert` fills, in an order in which they can be emptied.
     - `totals` reads from the tables what the contract itself can tell in one call.
     """
@@ -96,6 +98,7 @@ class IndexedContract:
     fact_tables: Sequence[FactTable]
     derive: Callable[[Connection, int, int], Awaitable[None]]
     totals: ReadTotals = totals.no_totals
+    derived: Sequence[DerivedTable] = ()
     bulk: BulkFacts | None = None
 
 
@@ -117,6 +120,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             mint_facts.FACT_TABLES,
             mint_facts.derive,
             totals.of_ltz,
+            mint_facts.DERIVED,
             bulk=LTZ_TRANSFERS,
         ),
         IndexedContract(
@@ -130,6 +134,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             perk_facts.FACT_TABLES,
             perk_facts.derive,
             totals.of_perk_nft,
+            perk_facts.DERIVED,
         ),
         IndexedContract(
             at["points_sale"],
@@ -142,6 +147,7 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             sale_facts.FACT_TABLES,
             sale_facts.derive,
             totals.of_points_sale,
+            sale_facts.DERIVED,
         ),
         IndexedContract(
             at["business_escrow"],
@@ -154,5 +160,6 @@ def indexed_contracts(at: Mapping[str, Address]) -> tuple[IndexedContract, ...]:
             escrow_facts.FACT_TABLES,
             escrow_facts.derive,
             totals.of_business_escrow,
+            escrow_facts.DERIVED,
         ),
     )

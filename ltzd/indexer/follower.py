@@ -102,6 +102,8 @@ class Follower:
         self._audit = Audit(
             pool, chain.chain_id, node, contracts, audit_repair, policy.audit, clock
         )
+        self._lacks_contracts = False
+        """Whether the index stands still until it is rebuilt for the contracts."""
         self._epoch = 0
         self._cursor: Cursor | None = None
         """As this term last wrote it; None if it must be read. Every write compares it."""
@@ -164,6 +166,8 @@ class Follower:
             try:
                 if self._stop.reason is not None:
                     await self._stop.wait()
+                    if self._lacks_contracts:
+                        await self.begin_term()  # A repair does not give the index their facts.
                 elif not await self.step():
                     await self._pause()
             except Broken as error:
@@ -171,6 +175,7 @@ class Follower:
 
     async def _give_up(self, error: Broken) -> None:
         """Stops the index, unless the cause is found and mended. Raises Unavailable."""
+        await self._backfill.forget()
         if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
             self._node.pinned(), self._epoch, error
         ):
@@ -211,12 +216,14 @@ class Follower:
         async with transaction(self._pool) as connection:
             follows_all = await chains.has_all_facts_of(connection, chain_id, addresses)
             if follows_all or await chains.has_no_blocks(connection, chain_id):
+                self._lacks_contracts = False
                 self._epoch = await chains.begin_term(connection, chain_id)
                 await chains.record_contracts(connection, chain_id, addresses)
                 if not self._policy.is_rebuild and await orders.cancel_for_contracts(connection):
                     await chains.resume(connection, chain_id)
             else:
                 # The epoch stays, so that an index whose contracts are named again is whole.
+                self._lacks_contracts = True
                 self._epoch = await chains.epoch(connection, chain_id)
                 await orders.order_for_contracts(connection, addresses)
                 await chains.stop(connection, chain_id, self._epoch, _OTHER_CONTRACTS)
@@ -443,7 +450,7 @@ class Follower:
         for kind, count in counts.items():
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
-        if unmatched_mints:
+        if unmatched_mints and not self._policy.is_rebuild:
             log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
         self._cursor = Cursor(*block_range.last, cursor.final_number)
         return self._cursor
@@ -460,12 +467,14 @@ class Follower:
         self, connection: Connection, cursor: Cursor, fork: tuple[int, Hash32], head_number: int
     ) -> Cursor:
         """Goes back to the fork in the caller's database transaction; returns the cursor there."""
-        # First the cursor: its row is the lock of everything that is derived from facts.
+        # First the cursor's lock: its row is the lock of everything that is derived from facts. It
+        # moves last, because it lowers the final height, which the undo still compares.
+        await chains.lock_cursor(connection, self._chain.chain_id, self._epoch)
+        undos = [contract.undo for contract in self._contracts]
+        await undo.undo_above(connection, fork[0], undos)
         await chains.move_cursor(
             connection, self._chain.chain_id, self._epoch, cursor.hash, fork, head_number
         )
-        undos = [contract.undo for contract in self._contracts]
-        await undo.undo_above(connection, fork[0], undos)
         return Cursor(*fork, min(cursor.final_number, fork[0]))
 
     def _measure(self, cursor: Cursor, head: Header) -> None:

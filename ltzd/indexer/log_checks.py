@@ -3,8 +3,9 @@ and a second node.
 
 A node that has not indexed a block yet may answer `eth_getLogs` with an empty list. The block's
 bloom tells which contracts may have logged; a contract without logs is then asked for again. If
-every answer of the node is empty, a second node must agree. Some chains leave all blooms zero:
-there a bloom proves nothing, and each block with transactions is asked for again.
+every answer of the node is empty, the block's hash must prove it, or a second node must agree. Some
+chains leave all blooms zero: there a bloom proves nothing, and each block with transactions is
+asked for again. Settled blocks are checked by the range (`completeness/doubts`).
 """
 
 import asyncio
@@ -88,18 +89,20 @@ class LogChecks:
         indexed the block. A saturated bloom then proves nothing, and some nodes need seconds for
         the receipts of a full block.
 
-        Returns None if other nodes are usable, and none of them has confirmed an empty answer yet:
-        the caller reads the block again later.
+        Returns None if other nodes are usable, and neither the block's hash nor one of them has
+        confirmed an empty answer yet: the caller reads the block again later.
         """
         if not suspects:
             return []
         logs = await node.logs_of_block(header.hash, *suspects)
         missing = _without_logs(suspects, logs)
+        is_proved = False
         if missing and not (has_logs and bloom.is_saturated(header.bloom)):
-            logs += await node.logs_by_receipts(header.hash, *missing)
+            shown, is_proved = await node.proven_logs(header.hash, *missing)
+            logs += shown
             missing = _without_logs(missing, logs)
         result = "found" if logs else "empty"
-        if missing and not node.is_alone:
+        if missing and not is_proved and not node.is_alone:
             others = await self._second_opinion(node, header, missing)
             if others is None:
                 return None

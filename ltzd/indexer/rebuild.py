@@ -218,6 +218,7 @@ class Rebuilder:
         derive = [contract.derive for contract in self._contracts]
         async with transaction(pool) as connection:
             epoch = await chains.begin_term(connection, chain_id)
+            await chains.record_contracts(connection, chain_id, self._addresses)
         more = True
         while more:
             async with transaction(pool) as connection:

@@ -6,7 +6,7 @@ Near the head only blocks that are still indexed are compared. Checking writes n
 """
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -23,7 +23,7 @@ from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.reading import BlockRange, addresses, read_head, read_range
 from ltzd.rules.indexer.differences import Difference, compare_rows
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, mending
+from ltzd.store.indexer import chains, derived_rows, mending
 from ltzd.store.indexer.chains import BlockRow, Cursor
 from ltzd.store.indexer.fact_rows import FactKey, TableCorrection, read_rows
 from ltzd.store.indexer.mending import NO_MENDING, Mending
@@ -31,7 +31,9 @@ from ltzd.values import address_of
 
 log = structlog.get_logger()
 
-_MOST_FACTS_AT_ONCE = 200_000
+_FACTS_AT_ONCE = 1_000
+"""Facts that are compared before other tasks of this process run."""
+_MOST_WAITING = 200_000
 """Corrections that wait for others without which they cannot be."""
 
 
@@ -162,7 +164,7 @@ class IndexRepair:
             async with transaction(self._pool) as connection:
                 await mending.mend(connection, self._chain_id, merged, epoch=epoch)
         except ImpossibleFact:
-            if merged.count() > _MOST_FACTS_AT_ONCE:
+            if merged.count() > _MOST_WAITING:
                 raise
             self._waiting = together
             return 0
@@ -173,6 +175,27 @@ class IndexRepair:
                 telemetry.FACTS_MENDED.labels(kind).inc(count)
             log.warning("index.mended", from_block=each.first, to_block=each.last, **counts)
         return merged.count()
+
+    async def check_derived(self, *, mends: bool = False, epoch: int | None = None) -> Counter[str]:
+        """Counts the rows that do not follow from the facts, by table; rebuilds them with `mends`.
+
+        Takes seconds for millions of facts, during which a repair holds up the indexer. Raises
+        LaneLost, and ImpossibleFact if the facts themselves contradict each other.
+        """
+        counts: Counter[str] = Counter()
+        for table in (table for contract in self._contracts for table in contract.derived):
+            async with transaction(self._pool) as connection:
+                if mends:
+                    await chains.lock_cursor(connection, self._chain_id, epoch)
+                keys = await derived_rows.search(connection, table)
+                if keys and mends:
+                    await table.rebuild(connection, keys)
+            if keys:
+                counts[table.name] = len(keys)
+                if mends:
+                    telemetry.FACTS_MENDED.labels("derived").inc(len(keys))
+                    log.warning("index.rebuilt_rows", table=table.name, rows=len(keys))
+        return counts
 
     async def _cursor_on(self, node: Node) -> Cursor:
         """The cursor, if the node's chain has its block."""
@@ -202,14 +225,12 @@ class IndexRepair:
         numbers: set[int] = set()
         for contract, facts in block_range.facts:
             for table in contract.fact_tables:
-                on_chain = {
-                    fact.position.order: table.row_of(fact)
-                    for fact in facts
-                    if isinstance(fact, table.kinds)
-                }
-                async with session(self._pool) as connection:
-                    indexed = await read_rows(connection, table, first, last)
-                numbers.update(number for number, _, _ in compare_rows(on_chain, indexed))
+                kept = [fact for fact in facts if isinstance(fact, table.kinds)]
+                for part, begin, end in _parts(kept, first, last):
+                    on_chain = {fact.position.order: table.row_of(fact) for fact in part}
+                    async with session(self._pool) as connection:
+                        indexed = await read_rows(connection, table, begin, end)
+                    numbers.update(number for number, _, _ in compare_rows(on_chain, indexed))
         return numbers
 
     async def _compare_block(
@@ -275,6 +296,25 @@ class IndexRepair:
             return None
         facts = [_facts_of(contract, logs) for contract in self._contracts]
         return _Block(header, facts, is_certain)
+
+
+def _parts(
+    facts: Sequence[Fact], first: int, last: int
+) -> Iterator[tuple[Sequence[Fact], int, int]]:
+    """Facts of first…last in parts of whole blocks, each with its first and last block.
+
+    Other tasks of the process run between two parts.
+    """
+    begin = 0
+    while len(facts) - begin > _FACTS_AT_ONCE:
+        end = facts[begin + _FACTS_AT_ONCE].position.block_number
+        position = begin + _FACTS_AT_ONCE
+        while position < len(facts) and facts[position].position.block_number == end:
+            position += 1
+        yield facts[begin:position], first, end
+        begin, first = position, end + 1
+    if first <= last:
+        yield facts[begin:], first, last
 
 
 def _may_hide(block: _Block, contract: IndexedContract, facts: Sequence[Fact]) -> bool:

@@ -2,7 +2,8 @@
 
 An earlier block whose facts are not what the chain has makes a later fact impossible: a wallet
 spends what it never received. The blocks that no audit has read a second time are compared with the
-nodes, the newest first. A fact that becomes possible when it is read again had no cause here.
+nodes, the newest first; then the derived rows are compared with the facts. A fact that becomes
+possible when it is read again had no cause here.
 """
 
 import asyncio
@@ -56,6 +57,8 @@ class SelfRepair:
             reason=error.message,
         )
         mended = await self._search(node, epoch, audited + 1, cursor.number)
+        if not mended and self._attempts == _ATTEMPTS - 1:
+            mended = (await self._repair.check_derived(mends=True, epoch=epoch)).total()
         if mended:
             log.warning("indexer.repaired_itself", facts=mended)
             self._attempts = 0

@@ -12,6 +12,8 @@ from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
 from ltzd.store import background_migrations
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
+from ltzd.store.indexer.rebuild import orders
+from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator import leases, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
@@ -47,7 +49,7 @@ class ChainFacts:
     """Every block up to this one was read a second time and compared; None before the first."""
     first_block: int = 0
     blocks_per_second: float | None = None
-    """How fast the cursor follows far from the head; None near it, and before the second commit."""
+    """How fast the cursor follows far from the head, or None near it and before the second commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +114,8 @@ class StatusFacts:
     """How many wallets that are not retired no process serves, by kind."""
     migrations: tuple[BackgroundMigration, ...] = ()
     """Background migrations that are not finished."""
+    rebuild: RebuildProgress | None = None
+    """The open rebuild of the index."""
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -124,6 +128,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         leases=await leases.list_all(connection),
         unserved=await wallet_work.count_unserved(connection),
         migrations=await background_migrations.list_pending(connection),
+        rebuild=await orders.progress(connection),
     )
 
 

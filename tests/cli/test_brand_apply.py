@@ -394,7 +394,7 @@ async def test_a_settings_file_names_the_database_too(
 ) -> None:
     config = a_settings_file(tmp_path, data_dir, database_url)
 
-    migrated = await ltzd_apart("migrate", "--config", config)
+    migrated = await ltzd_apart("migrate", "--complete", "--config", config)
     applied = await ltzd("brand", "apply", a_brand_file(tmp_path), "--config", config)
     listed = await ltzd("brand", "list", "--json", "--config", config)
 

@@ -113,7 +113,7 @@ async def lied(pool: Pool, database_url: str) -> Lied:
 
 
 @pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 async def test_hidden_facts_are_found_and_mended(
     pool: Pool, database_url: str, seed: int, policy: IndexerPolicy
 ) -> None:
@@ -188,9 +188,11 @@ async def test_facts_that_need_each_other_are_mended_together(
     assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}
 
 
+@pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
 async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
-    lied: Lied, pool: Pool
+    pool: Pool, database_url: str, policy: IndexerPolicy
 ) -> None:
+    lied = await Lied(pool, database_url, 3, policy).start()
     node = lied.node
     block = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
     node.mine(30)
@@ -198,9 +200,10 @@ async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
     await lied.index()
     lied.tell_the_truth()
     node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine(40)
 
     async with running(lied.follower().run()):
-        await until(lambda: value(pool, "SELECT cursor_number = 32 FROM chains"))
+        await until(lambda: value(pool, "SELECT cursor_number = 72 FROM chains"))
     assert await value(pool, "SELECT stopped_reason FROM chains") is None
     assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
 
@@ -217,7 +220,7 @@ async def test_a_node_of_another_chain_mends_nothing(lied: Lied) -> None:
     assert await lied.differences() == {}
 
 
-@pytest.mark.parametrize("turns", [3, 9, 14, 20, 27, 40])
+@pytest.mark.parametrize("turns", [3, 9, 14, 25])
 async def test_a_repair_that_dies_changes_all_or_nothing_and_can_be_repeated(
     pool: Pool, database_url: str, turns: int
 ) -> None:
@@ -314,3 +317,58 @@ async def test_two_nodes_that_show_different_receipts_change_nothing(
 
     check = await lied.repair.check_blocks(group.node.pinned(), [block.number], 1, 10)
     assert (check.undecided, check.differences) == ([block.number], [])
+
+
+DAMAGES = (
+    ("balances", "UPDATE balances SET amount = amount + 1"),
+    ("balances", "DELETE FROM balances"),
+    ("balances", "INSERT INTO balances SELECT sha256(wallet), amount FROM balances"),
+    ("tokens", "UPDATE tokens SET holder = sha256(holder)"),
+    ("tokens", "UPDATE tokens SET remaining = 99"),
+    ("tokens", "DELETE FROM tokens"),
+    ("collections", "UPDATE collections SET minted = minted + 1"),
+    ("collections", "DELETE FROM collections"),
+    ("items", "UPDATE items SET sold = sold + 1"),
+    ("items", "DELETE FROM items"),
+    ("deals", "UPDATE deals SET state = 'x'"),
+    ("deals", "DELETE FROM deals"),
+)
+
+
+async def test_damaged_derived_rows_are_found_and_made_anew(lied: Lied, pool: Pool) -> None:
+    lied.chain.mine(40)
+    await lied.index()
+    assert not await lied.repair.check_derived()
+    for table, damage in DAMAGES:
+        await value(pool, damage)
+        assert table in await lied.repair.check_derived(), damage
+        await lied.repair.check_derived(mends=True)
+        assert await lied.differences() == {}, damage
+    assert not await lied.repair.check_derived()
+
+
+async def test_a_damaged_balance_is_mended_when_it_makes_a_fact_impossible(
+    lied: Lied, pool: Pool
+) -> None:
+    lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    await lied.index()
+    await value(pool, "UPDATE balances SET amount = 1")
+    lied.node.mine(logs=[transfer_log(ANN, BOB, 4)])
+
+    async with running(lied.follower().run()):
+        await until(lambda: value(pool, "SELECT cursor_number = 2 FROM chains"))
+    assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
+
+
+async def test_a_range_of_many_facts_is_compared_in_parts(lied: Lied, pool: Pool) -> None:
+    for _ in range(7):
+        lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 1) for _ in range(700)])
+    lied.node.mine(5)
+    await lied.index()
+    gone = "DELETE FROM transfers WHERE block_number = $1 AND log_index = $2"
+    for number, index in ((1, 0), (3, 699), (4, 0), (7, 699)):
+        await value(pool, gone, number, index)
+
+    check = await lied.repair.check(lied.node.node, 1, 12)
+    blocks = [(each.block_number, each.log_index) for each in check.differences]
+    assert blocks == [(1, 0), (3, 699), (4, 0), (7, 699)]

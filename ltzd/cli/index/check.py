@@ -38,6 +38,8 @@ class IndexReport:
     counts: Counter[str] = field(default_factory=Counter)
     differences: list[Difference] = field(default_factory=list)
     undecided: list[int] = field(default_factory=list)
+    derived: Counter[str] = field(default_factory=Counter)
+    """Rows that do not follow from the facts, by table; compared only with all blocks."""
     mended: int = 0
     has_unmended: bool = False
     was_stopped: bool = False
@@ -45,7 +47,7 @@ class IndexReport:
 
     @property
     def is_clean(self) -> bool:
-        return not self.counts and not self.undecided
+        return not self.counts and not self.derived and not self.undecided
 
     @property
     def is_mended(self) -> bool:
@@ -92,6 +94,8 @@ async def compare(
                 advance(check.last)
                 block = check.last + 1
         report.has_unmended = repair.has_unmended()
+        if first is None and last is None and not report.has_unmended:
+            report.derived = await repair.check_derived(mends=mends)
         await _end(index, report)
         return report
 
@@ -158,6 +162,11 @@ def _sentences(report: IndexReport) -> list[str]:
     lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index is what the nodes show.")]
     if report.mends and counts:
         lines.append(f"{report.mended} facts were corrected.")
+    if report.derived:
+        rows = ", ".join(f"{count} of {table}" for table, count in report.derived.items())
+        verb = "did" if report.mends else "do"
+        made = ", and were made anew" if report.mends else ""
+        lines.append(f"Derived rows that {verb} not follow from the facts: {rows}{made}.")
     if report.undecided:
         numbers = ", ".join(map(str, report.undecided[:_SHOWN]))
         lines.append(
@@ -173,7 +182,7 @@ def _sentences(report: IndexReport) -> list[str]:
         lines.append(f"The index is stopped: {report.stopped}")
     elif report.was_stopped:
         lines.append("The index was stopped, and goes on now.")
-    elif not report.mends and counts:
+    elif not report.mends and not report.is_clean:
         lines.append("Run: ltzd index repair")
     return lines
 
@@ -185,6 +194,7 @@ def _as_json(report: IndexReport) -> dict[str, Any]:
         "missing": report.counts["missing"],
         "foreign": report.counts["foreign"],
         "wrong": report.counts["wrong"],
+        "derived": dict(report.derived),
         "mended": report.mended,
         "undecided": report.undecided,
         "leftOut": report.has_unmended,

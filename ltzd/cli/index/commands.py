@@ -66,3 +66,37 @@ def repair(
     report = index_check.run(target, first, last, mends=True, is_quiet=as_json)
     index_check.show(report, as_json=as_json)
     raise typer.Exit(0 if report.is_mended else 1)
+
+
+@app.command()
+def rebuild(
+    first: Annotated[
+        int,
+        typer.Option(
+            "--from",
+            min=0,
+            help="Keep facts below this block; by default none.",
+            metavar="BLOCK",
+        ),
+    ] = 0,
+    is_cancelled: Annotated[
+        bool, typer.Option("--cancel", help="End the open rebuild; the index stays as it is.")
+    ] = False,
+    waits: Annotated[
+        bool, typer.Option("--wait/--no-wait", help="Show the progress until the end.")
+    ] = True,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
+    """Read the chain again into fresh tables, which then replace the live ones.
+
+    A running ltzd with the role indexer does it, and answers from the live tables meanwhile.
+    """
+    from ltzd.cli.index import rebuild as index_rebuild
+    from ltzd.cli.targets import resolve_target
+
+    target = resolve_target(data_dir, config)
+    if is_cancelled:
+        raise typer.Exit(index_rebuild.cancel(target, as_json=as_json))
+    raise typer.Exit(index_rebuild.rebuild(target, first, waits=waits, as_json=as_json))

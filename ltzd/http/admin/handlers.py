@@ -29,6 +29,7 @@ from ltzd.http.surface import READ_METHODS
 from ltzd.operator.policy import WATCHED
 from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
 from ltzd.store.background_migrations import BackgroundMigration
+from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
@@ -256,6 +257,7 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
         "relays": _relay_status(facts.relays),
         "eventsLastMinute": facts.events_last_minute,
         "migrations": [_migration_status(migration) for migration in facts.migrations],
+        "rebuild": None if facts.rebuild is None else _rebuild_status(facts.rebuild),
     }
 
 
@@ -282,7 +284,7 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
 
 
 def _seconds_left(chain: ChainFacts, progress: IndexProgress) -> float | None:
-    """Until the cursor is at the head, at the rate of the last minute; None near the head."""
+    """Until the cursor is at the head at the rate of the last minute, or None near the head."""
     if not chain.blocks_per_second:
         return None
     return progress.lag_blocks / chain.blocks_per_second
@@ -346,6 +348,19 @@ def _migration_status(migration: BackgroundMigration) -> dict[str, Any]:
         "progress": None if progress is None else round(progress, 3),
         "startedSeconds": _rounded(migration.started_seconds),
         "error": migration.error,
+    }
+
+
+def _rebuild_status(rebuild: RebuildProgress) -> dict[str, Any]:
+    return {
+        "id": rebuild.id,
+        "reason": rebuild.reason,
+        "fromBlock": rebuild.from_block,
+        "state": rebuild.state,
+        "block": rebuild.block,
+        "head": rebuild.head_number,
+        "orderedSeconds": _rounded(rebuild.ordered_seconds),
+        "error": rebuild.error,
     }
 
 

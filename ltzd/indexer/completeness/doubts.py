@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header
 from ltzd.indexer.contracts import IndexedContract, NodeLog
-from ltzd.values import Address, address_of
+from ltzd.values import address_of
 
 MOST_CHANCE = 0.01
 _PROBES = 3
@@ -39,19 +39,23 @@ def is_doubted(
     Returns None if a log may be missing, but chance explains the bloom as well. A bloom without any
     bit says nothing in a block without logs that has transactions: some chains fill no blooms.
     """
-    answered: dict[Address, set[str]] = {}
-    for entry in logs:
-        topics = answered.setdefault(address_of(entry["address"]), set())
-        topics.update(topic.lower() for topic in entry["topics"][:1])
+    # A block of thousands of logs has a few kinds: texts are compared before they are parsed.
+    kinds = {(entry["address"], *entry["topics"][:1]) for entry in logs}
     if not any(header.bloom):
-        return None if not answered and header.transactions != 0 else False
-    explained = set().union(*answered.values())
+        return None if not kinds and header.transactions != 0 else False
+    answered = {address_of(kind[0]) for kind in kinds}
+    explained = {topic.lower() for kind in kinds for topic in kind[1:]}
     is_open = False
     for contract in contracts:
-        missing = [topic for topic in contract.topics if f"0x{topic.hex()}" not in explained]
+        is_known = contract.address in answered
+        # Of a contract that has answered, a topic may be in the bloom because of another contract.
+        missing = [
+            topic
+            for topic in contract.topics
+            if not is_known or f"0x{topic.hex()}" not in explained
+        ]
         if not missing or not bloom.may_hold_any(header.bloom, contract.address, missing):
             continue
-        is_known = contract.address in answered
         if bloom.chance(header.bloom, len(missing), is_known=is_known) <= MOST_CHANCE:
             return True
         is_open = True

@@ -16,6 +16,7 @@ from ltzd.rules.indexer.contract_facts import (
     EscrowFact,
 )
 from ltzd.store.database import Connection
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
@@ -64,10 +65,13 @@ async def undo_above(connection: Connection, fork: int) -> None:
 async def mend(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild their deals."""
     changed = (await exchange(connection, DEALS, corrections)).rows
-    await connection.execute(
-        "DELETE FROM deals WHERE deal_id = ANY($1::bytea[])", [row["deal_id"] for row in changed]
-    )
-    await _settle(connection, changed)
+    await rebuild_deals(connection, [row["deal_id"] for row in changed])
+
+
+async def rebuild_deals(connection: Connection, ids: Sequence[bytes]) -> None:
+    """Rebuild deals from their facts."""
+    await connection.execute("DELETE FROM deals WHERE deal_id = ANY($1::bytea[])", ids)
+    await _settle(connection, [{"deal_id": id_} for id_ in ids])
 
 
 async def read_parties(connection: Connection, deal_id: bytes) -> tuple[Address, Address] | None:
@@ -157,3 +161,27 @@ DEALS: Final = FactTable(
     lambda fact: (fact.deal_id, fact.user, fact.business, *_columns(fact)),
 )
 FACT_TABLES: Final = (DEALS,)
+
+DERIVED: Final = (
+    DerivedTable(
+        "deals",
+        """
+        SELECT deal_id
+          FROM (SELECT DISTINCT ON (deal_id) *
+                  FROM deal_facts
+                 WHERE state = 'locked'
+                 ORDER BY deal_id) AS f
+          FULL JOIN deals d USING (deal_id)
+          LEFT JOIN (SELECT DISTINCT ON (deal_id) deal_id, state, to_user, to_business
+                       FROM deal_facts
+                      ORDER BY deal_id, block_number DESC, log_index DESC) AS newest
+         USING (deal_id)
+         WHERE (f.user_address, f.business, f.locked, f.refund_after, newest.state, newest.to_user,
+                newest.to_business)
+               IS DISTINCT FROM
+               (d.user_address, d.business, d.amount, d.refund_after, d.state, d.to_user,
+                d.to_business)
+        """,
+        rebuild_deals,
+    ),
+)

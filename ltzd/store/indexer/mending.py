@@ -18,6 +18,7 @@ from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import BlockRow
 from ltzd.store.indexer.fact_rows import Corrections, TableCorrection
 from ltzd.store.indexer.impossible import refused_as_impossible
+from ltzd.store.indexer.rebuild import orders
 from ltzd.store.site_plugin import redemption_payments
 from ltzd.store.wakeups import BLOCKS
 from ltzd.values import Hash32
@@ -86,7 +87,24 @@ async def mend(
         for mend_contract, corrections in mending.contracts:
             await mend_contract(connection, corrections)
     await redemption_payments.mark_lost_of(connection, removed)
+    lowest = _lowest_block(mending)
+    if lowest is not None:
+        await orders.restart_if_kept(connection, lowest)
     await wakeups.notify(connection, BLOCKS)
+
+
+def _lowest_block(mending: Mending) -> int | None:
+    """The lowest block of a fact that is removed, inserted or replaced."""
+    numbers = [
+        number
+        for _, corrections in mending.contracts
+        for table in corrections.values()
+        for number in (
+            *(key[0] for key in table.remove),
+            *(fact.position.block_number for fact in table.insert),
+        )
+    ]
+    return min(numbers, default=None)
 
 
 async def _replace_blocks(

@@ -14,7 +14,9 @@ from uuid import UUID
 from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import Corrections, FactTable, exchange
+from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
 from ltzd.values import LTZ, ZERO_ADDRESS, Address
@@ -33,6 +35,17 @@ MINTS: Final = FactTable(
     lambda fact: (fact.recipient, fact.reference, Decimal(fact.amount)),
 )
 FACT_TABLES: Final = (TRANSFERS, MINTS)
+
+_SUM_SECONDS = 3600.0
+_SUMS = """
+SELECT wallet, sum(amount) AS amount
+  FROM (SELECT recipient AS wallet, amount FROM transfers
+         UNION ALL
+        SELECT sender, -amount FROM transfers) AS moves
+ WHERE wallet <> decode(repeat('00', 20), 'hex')
+ GROUP BY wallet
+HAVING sum(amount) <> 0
+"""
 
 
 async def insert(connection: Connection, facts: Sequence[Fact]) -> int:
@@ -248,6 +261,25 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
         await record_on_rewards(connection, minted.facts)
 
 
+async def rebuild_balances(connection: Connection, wallets: Sequence[Address]) -> None:
+    """Add up the transfers of these wallets, which reads all transfers.
+
+    Raises ImpossibleFact if one has sent more than it has received.
+    """
+    await connection.execute("DELETE FROM balances WHERE wallet = ANY($1::bytea[])", wallets)
+    with refused_as_impossible():
+        await connection.execute(
+            f"""
+            INSERT INTO balances (wallet, amount)
+            SELECT wallet, amount
+              FROM ({_SUMS}) AS sums
+             WHERE wallet = ANY($1::bytea[])
+            """,  # noqa: S608
+            wallets,
+            timeout=_SUM_SECONDS,
+        )
+
+
 async def balance(connection: Connection, wallet: Address) -> int:
     """LTZ's smallest units, as of the indexed block."""
     amount: Decimal | None = await connection.fetchval(
@@ -319,3 +351,17 @@ async def move_balances(connection: Connection, deltas: Mapping[bytes, int]) -> 
         await connection.execute(
             "DELETE FROM balances WHERE wallet = ANY($1::bytea[])", moved["emptied"]
         )
+
+
+DERIVED: Final = (
+    DerivedTable(
+        "balances",
+        f"""
+        SELECT wallet
+          FROM ({_SUMS}) AS sums
+          FULL JOIN balances b USING (wallet)
+         WHERE coalesce(sums.amount, 0) <> coalesce(b.amount, 0)
+        """,  # noqa: S608
+        rebuild_balances,
+    ),
+)

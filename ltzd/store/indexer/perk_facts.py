@@ -23,6 +23,7 @@ from ltzd.rules.indexer.contract_facts import (
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection
 from ltzd.store.indexer import collections, tokens
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
@@ -88,11 +89,7 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     await exchange(connection, CLAIMS, corrections)
     redeemed = (await exchange(connection, REDEMPTIONS, corrections)).rows
     changed = (await exchange(connection, COLLECTIONS, corrections)).rows
-    # A collection whose first fact is gone is none, although later facts remain.
-    await connection.execute(
-        "DELETE FROM collections WHERE collection_id = ANY($1::bigint[])",
-        [row["collection_id"] for row in changed],
-    )
+    await _delete_collections(connection, [row["collection_id"] for row in changed])
     await _rebuild(connection, moved, redeemed, changed)
 
 
@@ -107,6 +104,22 @@ async def derive(connection: Connection, first: int, last: int) -> None:
         for table in ("perk_transfers", "charge_redemptions", "collection_facts")
     ]
     await _rebuild(connection, moved, redeemed, changed)
+
+
+async def _delete_collections(connection: Connection, ids: Sequence[int]) -> None:
+    """Before they are rebuilt: without its first fact a collection is none."""
+    await connection.execute("DELETE FROM collections WHERE collection_id = ANY($1::bigint[])", ids)
+
+
+async def rebuild_tokens(connection: Connection, ids: Sequence[Decimal]) -> None:
+    """Rebuild tokens from their facts."""
+    await tokens.rebuild(connection, [int(id_) for id_ in ids])
+
+
+async def rebuild_collections(connection: Connection, ids: Sequence[int]) -> None:
+    """Rebuild collections from their facts and tokens."""
+    await _delete_collections(connection, ids)
+    await collections.rebuild(connection, ids)
 
 
 async def _rebuild(
@@ -293,3 +306,55 @@ COLLECTIONS: Final = FactTable(
     lambda fact: (fact.collection_id, *_columns(fact)),
 )
 FACT_TABLES: Final = (TRANSFERS, CLAIMS, REDEMPTIONS, COLLECTIONS)
+
+DERIVED: Final = (
+    DerivedTable(
+        "tokens",
+        """
+        SELECT token_id
+          FROM (SELECT DISTINCT ON (token_id) token_id, recipient
+                  FROM perk_transfers
+                 ORDER BY token_id, block_number DESC, log_index DESC) AS moved
+          FULL JOIN tokens t USING (token_id)
+          LEFT JOIN (SELECT DISTINCT ON (token_id) token_id, remaining
+                       FROM charge_redemptions
+                      ORDER BY token_id, block_number DESC, log_index DESC) AS redeemed
+         USING (token_id)
+         WHERE moved.recipient IS DISTINCT FROM t.holder
+            OR redeemed.remaining IS DISTINCT FROM t.remaining
+        """,
+        rebuild_tokens,
+    ),
+    DerivedTable(
+        "collections",
+        """
+        SELECT collection_id
+          FROM (SELECT DISTINCT ON (collection_id) collection_id, charges
+                  FROM collection_facts
+                 WHERE charges IS NOT NULL
+                 ORDER BY collection_id, block_number, log_index) AS created
+          FULL JOIN collections c USING (collection_id)
+          LEFT JOIN (SELECT DISTINCT ON (collection_id) collection_id, payout, price, max_supply,
+                            max_per_user, is_active
+                       FROM collection_facts
+                      WHERE payout IS NOT NULL
+                      ORDER BY collection_id, block_number DESC, log_index DESC) AS terms
+         USING (collection_id)
+          LEFT JOIN (SELECT DISTINCT ON (collection_id) collection_id, brand
+                       FROM collection_facts
+                      WHERE brand IS NOT NULL
+                      ORDER BY collection_id, block_number DESC, log_index DESC) AS given
+         USING (collection_id)
+          LEFT JOIN (SELECT collection_id, max(token_id % 4294967296) AS serial
+                       FROM tokens
+                      GROUP BY collection_id) AS newest
+         USING (collection_id)
+         WHERE (created.charges, terms.payout, terms.price, terms.max_supply, terms.max_per_user,
+                terms.is_active, given.brand, coalesce(newest.serial, 0))
+               IS DISTINCT FROM
+               (c.charges, c.payout, c.price, c.max_supply, c.max_per_user,
+                c.is_active, c.brand, c.minted::numeric)
+        """,
+        rebuild_collections,
+    ),
+)

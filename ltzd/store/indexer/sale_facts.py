@@ -14,6 +14,7 @@ import asyncpg
 
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.store.database import Connection
+from ltzd.store.indexer.derived_rows import DerivedTable
 from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
@@ -97,9 +98,13 @@ async def mend(connection: Connection, corrections: Corrections) -> None:
     """Correct facts anywhere in the history, and rebuild the items from the facts that remain."""
     settings = (await exchange(connection, SETTINGS, corrections)).rows
     bought = (await exchange(connection, PURCHASES, corrections)).rows
-    items = [row["item_id"] for row in (*settings, *bought)]
+    await rebuild_items(connection, [row["item_id"] for row in (*settings, *bought)])
+
+
+async def rebuild_items(connection: Connection, items: Sequence[Decimal]) -> None:
+    """Rebuild items from their facts; counts what was sold anew."""
     await connection.execute("DELETE FROM items WHERE item_id = ANY($1::numeric[])", items)
-    await _settle(connection, [*settings, *bought])
+    await _settle(connection, [{"item_id": item} for item in items])
     await connection.execute(
         """
         UPDATE items
@@ -233,3 +238,27 @@ async def _insert_purchases(
         [Decimal(fact.paid) for fact in facts],
     )
     return rows
+
+
+DERIVED: Final = (
+    DerivedTable(
+        "items",
+        """
+        SELECT item_id
+          FROM (SELECT DISTINCT ON (item_id) *
+                  FROM item_settings
+                 ORDER BY item_id, block_number DESC, log_index DESC) AS f
+          FULL JOIN items i USING (item_id)
+          LEFT JOIN (SELECT item_id, sum(quantity) AS quantity
+                       FROM purchases
+                      GROUP BY item_id) AS bought
+         USING (item_id)
+         WHERE (f.brand, f.payout, f.price, f.stock, f.max_per_order, f.is_active, f.burns,
+                f.metadata, coalesce(bought.quantity, 0))
+               IS DISTINCT FROM
+               (i.brand, i.payout, i.price, i.stock, i.max_per_order, i.is_active, i.burns,
+                i.metadata, i.sold::numeric)
+        """,
+        rebuild_items,
+    ),
+)

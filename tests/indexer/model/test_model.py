@@ -6,7 +6,7 @@ omit, restarts, processes that die in the middle of a step, and two indexers on 
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from ltzd.indexer.policy import IndexerPolicy
@@ -49,6 +49,7 @@ async def test_the_index_equals_the_model_after_every_step(
     node = LogFaultsNode()
     node.final_depth = final_depth
     index = ModelIndex(pool, database_url, ModelChain(node, seed), policy)
+    note(f"{happened} seed={seed} final_depth={final_depth} {policy}")
     await index.start()
     for what, count in happened:
         await index.happen(what, count)

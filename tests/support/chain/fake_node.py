@@ -246,7 +246,7 @@ class FakeNode(Rpc):
     is_blind_by_hash = False
     """True: answers by block hash are empty, too."""
     is_syncing = False
-    """What the node says of itself."""
+    """The answer to `eth_syncing`."""
     simulates_gas = True
     """False: a simulation does not tell that the gas limit is too low."""
     lost_requests = 0
@@ -906,16 +906,21 @@ def _transaction_hashes(block: Block) -> list[str]:
     return [hex_of(hash_) for hash_ in dict.fromkeys(hashes)]
 
 
+@lru_cache(maxsize=100_000)
+def _bloom_of(value: bytes) -> int:
+    return int(BloomFilter.from_iterable([value]))
+
+
 def _header(block: Block) -> dict[str, Any]:
-    bloom = BloomFilter()
-    for _, log in block.logs():
-        bloom.extend([log.address, *log.topics])
+    bloom = 0
+    for value in {value for _, log in block.logs() for value in (log.address, *log.topics)}:
+        bloom |= _bloom_of(value)
     return {
         "number": hex(block.number),
         "hash": hex_of(block.hash),
         "parentHash": hex_of(block.parent_hash),
         "timestamp": hex(1_700_000_000 + block.number),
-        "logsBloom": f"0x{int(bloom):0512x}",
+        "logsBloom": f"0x{bloom:0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),
         "transactions": _transaction_hashes(block),

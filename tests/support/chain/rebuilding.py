@@ -15,6 +15,7 @@ from ltzd.store.indexer.rebuild import orders
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
+from tests.support.chain.mortal_pool import Life, mortal
 from tests.support.rows.core import running
 from tests.support.waiting import until
 
@@ -36,20 +37,24 @@ def a_rebuilder(
     node: FakeNode,
     contracts: Sequence[IndexedContract] = CONTRACTS,
     policy: IndexerPolicy = FILLING,
-    pauses: RebuildPolicy = PAUSES,
+    life: Life | None = None,
 ) -> Rebuilder:
+    """With `life` the rebuilder raises Killed at its end."""
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
     leases = Leases(url)
     hub = WakeupHub("")
 
     async def open_fresh_pool(search_path: str) -> Pool:
-        return await role_pools.open_fresh_pool(url, search_path)
+        fresh_pool = await role_pools.open_fresh_pool(url, search_path)
+        return fresh_pool if life is None else mortal(fresh_pool, life)
 
     def build_follower(fresh_pool: Pool) -> Follower:
         filling = replace(policy, is_rebuild=True)
         return Follower(fresh_pool, leases, node.node, chain, contracts, hub, filling)
 
-    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, build_follower, hub, pauses)
+    if life is not None:
+        pool = mortal(pool, life)
+    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, build_follower, hub, PAUSES)
 
 
 async def order(pool: Pool, from_block: int = 0) -> int:

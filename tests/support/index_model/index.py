@@ -129,10 +129,15 @@ class ModelIndex:
         await self._replace_follower()
 
     async def compare(self) -> None:
-        assert await differences(self.pool, self.chain.states) == {}
+        found = await differences(self.pool, self.chain.states)
+        assert not found, "\n".join(
+            f"{name}: index, model = {sides}" for name, sides in found.items()
+        )
 
     async def catch_up(self) -> None:
+        """Begins a term first, as a process does that has the chain's lease."""
         node = self.chain.node
+        await self._followers[self._in_use].begin_term()
         for _ in range(300):
             goes_on = await self.step()
             async with session(self.pool) as connection:

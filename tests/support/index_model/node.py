@@ -45,8 +45,8 @@ class LyingNode(LogFaultsNode):
     def _answered(self) -> dict[str, Callable[..., Any]]:
         methods = super()._answered()
         return methods | {
-            "eth_getBlockByNumber": lambda *ask: self._told(self._block_by_number(*ask)),
-            "eth_getBlockByHash": lambda *ask: self._told(self._block_by_hash(*ask)),
+            "eth_getBlockByNumber": lambda *ask: self._block_answer(self._block_by_number(*ask)),
+            "eth_getBlockByHash": lambda *ask: self._block_answer(self._block_by_hash(*ask)),
             "eth_getBlockReceipts": self._false_receipts,
         }
 
@@ -74,7 +74,7 @@ class LyingNode(LogFaultsNode):
                 answers.append(answer)
         return answers
 
-    def _told(self, block: dict[str, Any] | None) -> dict[str, Any] | None:
+    def _block_answer(self, block: dict[str, Any] | None) -> dict[str, Any] | None:
         if block is None or self.has_blooms:
             return block
         return {**block, "logsBloom": "0x" + "00" * 256}

@@ -45,6 +45,26 @@ class Rebuild:
     ended_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class RebuildProgress:
+    """How far the open rebuild is.
+
+    `block` is the last block whose facts are in the fresh tables, or None before they exist and
+    after the swap. `first_block` is the first block to read, `head_number` the last one.
+    """
+
+    id: int
+    reason: Reason
+    from_block: int
+    state: State
+    error: str | None
+    ordered_seconds: float
+    """Since the order."""
+    first_block: int | None
+    block: int | None
+    head_number: int | None
+
+
 _COLUMNS = (
     "id, reason, from_block, contracts, state, revision, error, ordered_at, started_at, ended_at"
 )
@@ -55,6 +75,21 @@ async def find_open(connection: Connection) -> Rebuild | None:
         f"SELECT {_COLUMNS} FROM rebuilds WHERE ended_at IS NULL"  # noqa: S608
     )
     return None if row is None else _rebuild(row)
+
+
+async def progress(connection: Connection) -> RebuildProgress | None:
+    """Of the open rebuild."""
+    row = await connection.fetchrow(
+        """
+        SELECT id, reason, from_block, state, error,
+               extract(epoch FROM now() - ordered_at)::float8,
+               fresh.first_block, fresh.cursor_number, fresh.head_number
+          FROM rebuilds
+          LEFT JOIN ltzd_rebuild.chains AS fresh ON state IN ('copying', 'filling')
+         WHERE ended_at IS NULL
+        """
+    )
+    return None if row is None else RebuildProgress(*row)
 
 
 async def find(connection: Connection, rebuild_id: int) -> Rebuild | None:
@@ -140,6 +175,22 @@ async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
         rebuild.state,
         rebuild.revision,
         rebuild.contracts,
+    )
+
+
+async def restart_if_kept(connection: Connection, block: int) -> None:
+    """Begin an open rebuild again that keeps facts of `block`, in the transaction that mends them.
+
+    Does nothing for facts that are mended in the fresh tables themselves.
+    """
+    await connection.execute(
+        """
+        UPDATE rebuilds
+           SET state = 'ordered'
+         WHERE state IN ('copying', 'filling') AND from_block > $1
+           AND current_schema() <> 'ltzd_rebuild'
+        """,
+        block,
     )
 
 

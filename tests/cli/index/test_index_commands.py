@@ -119,6 +119,7 @@ async def test_only_the_named_blocks_are_compared(index: Index) -> None:
         "missing": 0,
         "foreign": 0,
         "wrong": 0,
+        "derived": {},
         "mended": 0,
         "undecided": [],
         "leftOut": False,
@@ -143,4 +144,16 @@ async def test_two_repairs_at_once_mend_once(index: Index) -> None:
         *(check.compare(where, None, None, mends=True, is_quiet=True) for _ in range(2))
     )
     assert all(report.is_mended for report in reports)
+    assert await value(index.pool, "SELECT amount FROM balances") == 5
+
+
+async def test_derived_rows_that_do_not_follow_from_the_facts_are_made_anew(index: Index) -> None:
+    assert (await index.ltzd("repair")).code == 0
+    await value(index.pool, "UPDATE balances SET amount = 1")
+    checked = await index.ltzd("check")
+    assert checked.code == 1
+    assert "Derived rows that do not follow from the facts: 1 of balances." in checked.err
+    repaired = await index.ltzd("repair")
+    assert repaired.code == 0
+    assert "1 of balances, and were made anew." in repaired.err
     assert await value(index.pool, "SELECT amount FROM balances") == 5
