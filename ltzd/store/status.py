@@ -49,7 +49,7 @@ class ChainFacts:
     """Every block up to this one was read a second time and compared; None before the first."""
     first_block: int = 0
     blocks_per_second: float | None = None
-    """How fast the cursor follows far from the head, or None near it and before the second commit."""
+    """How fast the cursor follows far from the head, or None near it."""
 
 
 @dataclass(frozen=True, slots=True)
