@@ -17,7 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import Broken, LaneLost, Unavailable
+from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
 from ltzd.indexer.completeness.totals import TotalDifference, TotalsCheck, check_totals
 from ltzd.indexer.contracts import IndexedContract
@@ -65,6 +65,8 @@ class Audit:
         self._unexplained: frozenset[TotalDifference] = frozenset()
         """Totals that differ although all blocks were compared."""
         self._undecided_looks = 0
+        self._silent_witnesses = 0
+        """Nodes in a row that did not answer for the next range."""
 
     async def run(self, epoch: int) -> None:
         """Audits until the term is over, or until cancelled. Begins after a pause."""
@@ -112,7 +114,12 @@ class Audit:
         first = state.audited_number + 1
         last = min(state.final_number, first + self._policy.range_blocks - 1)
         node, is_single = self._witness(last)
-        check = await self._repair.check(node, first, last)
+        try:
+            check = await self._repair.check(node, first, last)
+        except NodeUnavailable:
+            self._silent_witnesses += 1
+            raise
+        self._silent_witnesses = 0
         if not await self._is_settled(epoch, check):
             return False
         if is_single:
@@ -121,10 +128,15 @@ class Audit:
         return True
 
     def _witness(self, number: int) -> tuple[Node, bool]:
-        """A node that reads the blocks again, and whether it is the node in use."""
+        """A node that reads the blocks again, and whether it is the node in use.
+
+        Another node is asked first; after each that does not answer the next one, at last the node
+        in use.
+        """
         node = self._node.pinned()
-        others = node.others(number)
-        return (others[0], False) if others else (node, True)
+        witnesses = [*node.others(number), node]
+        witness = witnesses[self._silent_witnesses % len(witnesses)]
+        return witness, witness is node
 
     async def _is_settled(self, epoch: int, check: RangeCheck) -> bool:
         """Mends what a check has found; returns whether the audit can go on after its blocks."""

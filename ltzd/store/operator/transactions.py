@@ -432,18 +432,31 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
 
     The latter need a fresh receipt: the block was orphaned, or the indexer is behind.
     """
+    # Thousands of transactions may wait for finality: chain and blocks are read once for them all.
     rows = await connection.fetch(
         """
-        WITH due AS MATERIALIZED (
-          SELECT t.id, t.succeeded AND t.block_number <= c.cursor_number AS must_be_minted,
-                 b.hash IS NOT NULL AS is_indexed,
-                 t.block_number <= c.final_number AS is_past_finality
-            FROM transactions t
-            JOIN chains c ON c.chain_id = t.chain_id
-            LEFT JOIN blocks b ON b.number = t.block_number AND b.hash = t.block_hash
-           WHERE t.chain_id = $1 AND t.wallet = $2 AND t.state = 'mined'
-             AND (b.hash IS NULL OR t.block_number <= c.final_number)
-           ORDER BY t.nonce
+        WITH chain AS MATERIALIZED (
+          SELECT cursor_number, final_number FROM chains WHERE chain_id = $1
+        ), oldest AS MATERIALIZED (
+          SELECT block_number
+            FROM transactions
+           WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+           ORDER BY nonce
+           LIMIT 1
+        ), mined AS (
+          SELECT id, nonce, succeeded, block_number,
+                 block_hash IN (
+                   SELECT hash FROM blocks WHERE number >= (SELECT block_number FROM oldest)
+                 ) AS is_indexed
+            FROM transactions
+           WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+        ), due AS MATERIALIZED (
+          SELECT id, succeeded AND block_number <= (SELECT cursor_number FROM chain)
+                   AS must_be_minted,
+                 is_indexed, block_number <= (SELECT final_number FROM chain) AS is_past_finality
+            FROM mined
+           WHERE NOT is_indexed OR block_number <= (SELECT final_number FROM chain)
+           ORDER BY nonce
            LIMIT $3
         )
         SELECT t.*, due.is_indexed, due.is_past_finality,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.errors import LaneLost
+from ltzd.chain.node.rpc import RpcError
+from ltzd.errors import LaneLost, NodeUnavailable
 from ltzd.indexer.audit import Audit
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import AuditPolicy, IndexerPolicy
@@ -183,6 +184,24 @@ async def test_another_node_is_asked_where_there_is_one(pool: Pool, database_url
     ends[1]()
     await audited.audit_all()
     assert await audited.balance(BOB) == 7
+
+
+async def test_a_second_node_without_logs_does_not_hold_the_audit_up(
+    pool: Pool, database_url: str
+) -> None:
+    audited = await Audited(pool, database_url, NodeGroup.of(2)).start()
+    audited.nodes.nodes[0].mine(9, logs=[given_to(ANN, 5)])
+    audited.nodes.share(0)
+    await audited.index()
+
+    def refuse(_where: object) -> None:
+        raise RpcError(-32601, "the method eth_getLogs is not available")
+
+    audited.nodes.nodes[1]._methods["eth_getLogs"] = refuse
+    with pytest.raises(NodeUnavailable):
+        await audited.audit_all()
+    await audited.audit_all()
+    assert await audited.audited() == 9
 
 
 async def test_totals_that_differ_make_the_audit_find_the_block_above_the_final_one_too(
