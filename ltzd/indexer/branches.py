@@ -221,8 +221,9 @@ class Branches:
         another chain.
         """
         genesis = await node.block(0)
+        shows_others = fork.shows_others or await self._has_other_head(node)
         match no_fork_reason(
-            self._genesis_hash, genesis.hash if genesis else None, shows_others=fork.shows_others
+            self._genesis_hash, genesis.hash if genesis else None, shows_others=shows_others
         ):
             case NoForkReason.OTHER_CHAIN:
                 shown = hex_of(genesis.hash) if genesis else "unknown"
@@ -252,6 +253,17 @@ class Branches:
         if decision.votes > 1 or is_lasting:
             raise IndexStopped(f"{text}. Run: {REBUILD}")
         raise NodeUnavailable(f"{text}, says one node, for {lasts:.0f} s so far")
+
+    async def _has_other_head(self, node: Node) -> bool:
+        """Whether a node below the final block is on another branch there.
+
+        Compares the highest indexed block that is not above the node's head.
+        """
+        head, _ = await node.head_and_final()
+        async with session(self._pool) as connection:
+            indexed = await chains.newest_blocks(connection, head.number, 1)
+        on_node = await self._blocks_of(node, [number for number, _ in indexed])
+        return any(on_node.get(number, ours) != ours for number, ours in indexed)
 
     async def _fork_of(self, node: Node, cursor: Cursor) -> Fork:
         """Compares the node's blocks with the indexed ones, newest first, a batch at a time.

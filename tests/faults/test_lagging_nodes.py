@@ -163,6 +163,7 @@ async def test_the_indexer_does_not_wait_for_a_node_that_syncs_another_chain(
         else block
         for block in node.blocks[:10]
     ]
+    await follower.step()
     for _ in range(2):
         with pytest.raises(NodeUnavailable, match="says one node"):
             await follower.step()

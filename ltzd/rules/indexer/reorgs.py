@@ -49,7 +49,7 @@ class NoForkReason(Enum):
     BEHIND = "behind"
     """The node has no block at these heights: it was wiped, or it is syncing."""
     DEEP_REORG = "deep reorg"
-    """The node has other blocks at final heights."""
+    """The node has another branch, which leaves the indexed one below the final block."""
 
 
 def no_fork_reason(
