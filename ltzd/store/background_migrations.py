@@ -4,7 +4,7 @@ A revision enters a row in `background_migrations` for a table that it cannot co
 milliseconds. An indexer of this version carries the rows out, one after the other, on a connection
 of its own. Each step may be repeated: after a kill the next runner begins with the first step, and
 a step that is done does nothing. No step blocks readers or writers for longer than its lock timeout
-of a second; a runner that is frozen in a database transaction loses it as other sessions do
+of half a second; a runner that is frozen in a database transaction loses it as other sessions do
 (`role_pools`, `stuck_sessions`).
 
 An advisory lock keeps a second runner out. The lock ends with its connection, on which all work is

@@ -4,11 +4,10 @@ A process with the role indexer carries it out; the command may end meanwhile.
 """
 
 import asyncio
-from collections.abc import Callable
 from contextlib import ExitStack
 
 from ltzd.cli.index.progress import Advance, block_progress
-from ltzd.cli.output import print_json, print_message, warnings_on_stderr
+from ltzd.cli.output import only_errors_logged, print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured
 from ltzd.store.database import Connection
@@ -20,6 +19,8 @@ from ltzd.store.operator import leases
 _LOOK_SECONDS = 0.5
 _LEASE_SECONDS = 5.0
 """An indexer that has not renewed its lease for this time does not run."""
+_LOOKS = 6
+"""Looks in a row that find no indexer, before the command says so: a term may just have ended."""
 _NO_INDEXER = (
     "No process with the role indexer runs: the rebuild begins, or goes on, when one starts."
 )
@@ -30,7 +31,7 @@ def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> i
 
     Raises Misconfigured, DatabaseUnavailable.
     """
-    with warnings_on_stderr():
+    with only_errors_logged():
         try:
             return asyncio.run(_rebuild(target, from_block, waits=waits, as_json=as_json))
         except KeyboardInterrupt:
@@ -48,10 +49,10 @@ async def _rebuild(target: Target, from_block: int, *, waits: bool, as_json: boo
         if await chains.identity(connection) is None:
             raise Misconfigured("The database follows no chain yet: start ltzd first.")
         rebuild_id = await _order(connection, from_block)
-        if waits and await _has_indexer(connection):
-            await _follow(connection, rebuild_id, is_quiet=as_json)
-        elif not await _has_indexer(connection):
+        if not await _finds_indexer(connection):
             print_message(_NO_INDEXER)
+        elif waits:
+            await _follow(connection, rebuild_id, is_quiet=as_json)
         ended = await orders.find(connection, rebuild_id)
         assert ended is not None
         if as_json:
@@ -85,18 +86,28 @@ async def _has_indexer(connection: Connection) -> bool:
     )
 
 
+async def _finds_indexer(connection: Connection) -> bool:
+    for _ in range(_LOOKS):
+        if await _has_indexer(connection):
+            return True
+        await asyncio.sleep(_LOOK_SECONDS)
+    return False
+
+
 async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) -> None:
     """Shows the progress until the rebuild has ended, or no indexer runs any more."""
     with ExitStack() as stack:
         advance: Advance | None = None
-        say = _Teller()
+        notices = _Notices()
+        missing = 0
         while True:
             now = await orders.progress(connection)
             if now is None or now.id != rebuild_id:
                 return
-            if not await _has_indexer(connection):
-                say(_NO_INDEXER)
-            say(_sentence(now))
+            missing = 0 if await _has_indexer(connection) else missing + 1
+            if missing >= _LOOKS:
+                notices.add(_NO_INDEXER)
+            notices.add(_sentence(now))
             if now.block is not None and now.first_block is not None and now.head_number:
                 if advance is None:
                     bar = block_progress(
@@ -107,17 +118,16 @@ async def _follow(connection: Connection, rebuild_id: int, *, is_quiet: bool) ->
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-class _Teller:
-    """Tells each new sentence once on standard error."""
+class _Notices:
+    """Prints each sentence once, on standard error."""
 
-    def __init__(self, tell: Callable[[str], None] = print_message) -> None:
-        self._tell = tell
-        self._told: set[str] = set()
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
 
-    def __call__(self, sentence: str | None) -> None:
-        if sentence is not None and sentence not in self._told:
-            self._told.add(sentence)
-            self._tell(sentence)
+    def add(self, sentence: str | None) -> None:
+        if sentence is not None and sentence not in self._printed:
+            self._printed.add(sentence)
+            print_message(sentence)
 
 
 def _sentence(rebuild: RebuildProgress) -> str | None:

@@ -25,9 +25,10 @@ _SLACK_BLOCKS: Final = 2**24
 """Blocks that may be added while a table with rows is converted."""
 _STEP_SECONDS: Final = 7 * 86400.0
 """A statement that reads a whole table may take this time."""
-_LOCK_TIMEOUT: Final = "1s"
+_LOCK_TIMEOUT: Final = "500ms"
 """Readers and writers of a table wait for at most this time behind `swap`, which then raises
-asyncpg.LockNotAvailableError."""
+asyncpg.LockNotAvailableError. Shorter than PostgreSQL's `deadlock_timeout`: if a reader of a view
+and `swap` wait for each other, `swap` gives up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,12 +54,18 @@ async def drop_replaced(connection: Connection) -> bool:
     return False
 
 
-async def move(connection: Connection, tables: Iterable[str], source: str, target: str) -> None:
-    """Moves tables with their indexes and partitions to another schema."""
-    for table in tables:
-        for partition in await _partitions(connection, f"{source}.{table}"):
-            await connection.execute(f"ALTER TABLE {partition} SET SCHEMA {target}")
-        await connection.execute(f"ALTER TABLE {source}.{table} SET SCHEMA {target}")
+async def moves(
+    connection: Connection, tables: Iterable[str], source: str, target: str
+) -> list[str]:
+    """Statements that move tables with their indexes and partitions to another schema."""
+    return [
+        f"ALTER TABLE {name} SET SCHEMA {target}"
+        for table in tables
+        for name in (
+            *await _partitions(connection, f"{source}.{table}"),
+            f"{source}.{table}",
+        )
+    ]
 
 
 async def dependent_views(

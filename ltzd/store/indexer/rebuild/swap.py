@@ -61,12 +61,18 @@ async def swap(connection: Connection, rebuild_id: int, tables: Sequence[str]) -
         return False
     if not await orders.advance(connection, rebuild_id, "filling", "swapped"):
         return False
-    await _lock(connection, live_schema, tables)
     views = await fresh_tables.dependent_views(connection, live_schema, tables)
-    await fresh_tables.move(connection, tables, live_schema, REPLACED)
-    await fresh_tables.move(connection, tables, FRESH, live_schema)
-    for view, definition in views:
-        await connection.execute(f"CREATE OR REPLACE VIEW {view} AS {definition}")
+    statements = [
+        *await fresh_tables.moves(connection, tables, live_schema, REPLACED),
+        *await fresh_tables.moves(connection, tables, FRESH, live_schema),
+        *(
+            f"CREATE OR REPLACE VIEW {view} AS {definition.rstrip(';')}"
+            for view, definition in views
+        ),
+    ]
+    await _lock(connection, live_schema, tables)
+    # At once: readers wait from the lock to the commit.
+    await connection.execute(";\n".join(statements))
     await connection.execute(
         f"""
         UPDATE {live_schema}.chains AS live
