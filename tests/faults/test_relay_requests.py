@@ -32,6 +32,7 @@ from tests.support.relays.signing import (
     settle_with_sig,
     transfer,
 )
+from tests.support.waiting import Stopwatch
 
 ITEM_PRICE = 15 * LTZ
 DEAL = 30 * LTZ
@@ -603,11 +604,11 @@ async def test_a_replay_is_answered_without_waiting(tester_relays: Relays) -> No
     user = await tester_relays.user()
     data = tester_relays.claim(user)
     (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
-    began = time.monotonic()
+    watch = Stopwatch()
     for _ in range(5):
         (await tester_relays.relay(user, "PerkNFT", data, key="k")).assert_relayed()
 
-    assert time.monotonic() - began < 3
+    assert watch.seconds() < 3
 
 
 async def test_another_body_under_the_same_key_is_refused(tester_relays: Relays) -> None:

@@ -479,7 +479,7 @@ async def test_many_refusals_slow_the_lane_down_but_do_not_stop_it(
         world.node.mine()
         await world.settled(*["mined"] * 3)
         await world.ask(2)
-        await until(lambda: _is_mining(world, 2), 10.0)
+        await until(lambda: _is_mining(world, 2))
     assert world.node.executed().total() == 2
 
 
@@ -519,7 +519,7 @@ async def test_a_block_limit_below_a_full_batch_makes_batches_smaller(
             world.node.mine()
             return await world.unminted() == 0
 
-        await until(all_minted, 10.0)
+        await until(all_minted)
         await world.each_minted_once()
     assert max(sent.gas_limit for sent in world.node.sent()) == world.node.block_gas_limit
     assert world.node.self_transfers() == []

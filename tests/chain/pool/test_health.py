@@ -1,7 +1,6 @@
 """The sentences, states and gauges of a pool whose nodes are dead, hung, foreign or contradict."""
 
 import asyncio
-from time import perf_counter
 
 import pytest
 
@@ -11,7 +10,7 @@ from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
 from ltzd.chain.pool.report import NodeReport, Unfit
 from tests.support.chain.node_fleet import Fleet, FleetNode, a_fleet
-from tests.support.waiting import until
+from tests.support.waiting import Stopwatch, until
 
 SECONDS = 1.0
 CONTRADICTION = "nonce_below_mined"
@@ -61,9 +60,9 @@ async def test_the_probe_is_bounded_although_every_node_accepts_and_never_answer
     async with a_fleet(*nodes, is_watched=True) as fleet:
         for node in nodes:
             node.mode = "hung"
-        begun = perf_counter()
+        watch = Stopwatch()
         assert await health.probe(fleet.pool, 0.3) is ChainState.UNAVAILABLE
-        assert perf_counter() - begun < SECONDS
+        assert watch.seconds() < SECONDS
         await reasons_are(fleet, *[Unfit.HUNG] * count)
         assert sentences(fleet) == ["Node N accepts requests and does not answer"] * count
         assert serving(fleet) == [False] * count

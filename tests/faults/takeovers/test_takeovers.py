@@ -24,7 +24,7 @@ from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
 from tests.support.chain.mint_world import FOLLOW, PAUSES, POLICY, World, true
 from tests.support.rows.core import MINTER, follow, running, value
 from tests.support.services.silent_proxy import a_silent_proxy
-from tests.support.waiting import until
+from tests.support.waiting import Stopwatch, until
 
 TAKEOVER_SECONDS = 10.0
 """A takeover takes at most 5 s; twice as long is allowed for a loaded machine."""
@@ -58,7 +58,7 @@ async def a_process(world: World, url: str) -> AsyncIterator[Process]:
         pool.terminate()
 
 
-async def serving(process: Process, seconds: float = 10.0) -> None:
+async def serving(process: Process, seconds: float = 30.0) -> None:
     await until(lambda: true(process.lane.is_ready), seconds)
 
 
@@ -81,10 +81,10 @@ async def test_a_process_cut_off_from_the_database_is_replaced_though_it_still_r
         async with a_process(world, world.url) as new:
             await world.queue(5)
             network.swallow()
-            begun = monotonic()
+            watch = Stopwatch()
             await world.queue(5)
-            await serving(new, TAKEOVER_SECONDS + 5.0)
-            assert monotonic() - begun < TAKEOVER_SECONDS
+            await serving(new, 60.0)
+            assert watch.seconds() < TAKEOVER_SECONDS
             assert not old.lane.is_serving, "two processes hold the lane"
             await world.minted()
             network.heal()
@@ -93,7 +93,7 @@ async def test_a_process_cut_off_from_the_database_is_replaced_though_it_still_r
             assert new.lane.is_serving
         # The process whose network has recovered takes over again.
         await world.queue(5)
-        await serving(old, TAKEOVER_SECONDS + 5.0)
+        await serving(old, 60.0)
         await world.minted()
     await world.each_minted_once()
 
@@ -144,11 +144,11 @@ async def test_a_process_that_was_frozen_in_a_database_transaction_holds_up_nobo
     frozen = await asyncpg.connect(world.url, server_settings=application)
     try:
         await frozen.execute("BEGIN; SELECT FROM lanes FOR UPDATE; SELECT FROM rewards FOR UPDATE")
-        begun = monotonic()
+        watch = Stopwatch()
         async with a_process(world, world.url) as new:
             await world.queue()
-            await serving(new, TAKEOVER_SECONDS + 5.0)
-            assert monotonic() - begun < TAKEOVER_SECONDS
+            await serving(new, 60.0)
+            assert watch.seconds() < TAKEOVER_SECONDS
             await world.minted()
         with pytest.raises((asyncpg.PostgresError, asyncpg.InterfaceError, OSError)):
             await frozen.execute("COMMIT")
@@ -203,9 +203,9 @@ async def test_an_indexer_cut_off_from_the_database_is_replaced(
             async with running(new.run()):
                 network.swallow()
                 node.mine(3)
-                begun = monotonic()
-                await until(has_read_all, TAKEOVER_SECONDS + 5.0)
-                assert monotonic() - begun < TAKEOVER_SECONDS
+                watch = Stopwatch()
+                await until(has_read_all, 60.0)
+                assert watch.seconds() < TAKEOVER_SECONDS
                 network.heal()
                 node.mine(3)
                 await until(has_read_all)
@@ -244,8 +244,10 @@ async def test_ten_lanes_of_a_process_are_taken_over_together(world: World) -> N
             network.swallow()
             begun = monotonic()
             taking = [group.create_task(_hold_once(new, name)) for name in names]
-            async with asyncio.timeout(TAKEOVER_SECONDS):
+            watch = Stopwatch()
+            async with asyncio.timeout(60.0):
                 await asyncio.wait(taking)
+            assert watch.seconds() < TAKEOVER_SECONDS
             assert monotonic() - begun > 1.0, "taken before they had expired"
             await asyncio.wait(holding)
             network.heal()

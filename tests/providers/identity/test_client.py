@@ -18,7 +18,7 @@ from ltzd.errors import IdentityUnavailable, InvalidFields
 from ltzd.providers.identity.client import IdentityClient, IdentityPolicy
 from ltzd.values import address_of
 from tests.support.services.web_servers import served_at
-from tests.support.waiting import until
+from tests.support.waiting import Stopwatch, until
 
 NO_NODE = "http://127.0.0.1:1"
 DID = "did:privy:cabc123"
@@ -206,13 +206,13 @@ async def test_several_processes_equipping_one_user_agree_on_one_wallet(
 async def test_two_hundred_new_addresses_at_once_take_less_than_two_seconds(
     client: IdentityClient,
 ) -> None:
-    started = asyncio.get_running_loop().time()
+    watch = Stopwatch()
 
     users = await asyncio.gather(
         *(client.wallet_of_email(f"user{n}@shop.example") for n in range(200))
     )
 
-    assert asyncio.get_running_loop().time() - started < 2.0
+    assert watch.seconds() < 2.0
     assert len({user.wallet for user in users}) == 200
 
 
@@ -301,13 +301,13 @@ async def test_a_slow_answer_is_given_up_and_asked_again(sandbox: Sandbox) -> No
 async def test_a_lasting_fault_is_told_within_the_deadline(sandbox: Sandbox, fault: Fault) -> None:
     sandbox.faults.order("identity", fault)
     policy = replace(sandbox.identity_policy(), timeout_seconds=0.5)
-    started = asyncio.get_running_loop().time()
+    watch = Stopwatch()
 
     async with IdentityClient(policy) as client:
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
-    assert asyncio.get_running_loop().time() - started < 1.0
+    assert watch.seconds() < 1.0
 
 
 async def test_everyone_who_waited_hears_of_the_failure_and_the_next_call_succeeds(
@@ -339,11 +339,11 @@ async def test_a_wish_to_wait_longer_than_the_deadline_is_not_waited_for() -> No
 
     provider = ScriptedProvider({LOOK_UP: [busy]})
     async with serving(provider) as client:
-        started = asyncio.get_running_loop().time()
+        watch = Stopwatch()
         with pytest.raises(IdentityUnavailable):
             await client.wallet_of_email(EMAIL)
 
-    assert asyncio.get_running_loop().time() - started < 1.0
+    assert watch.seconds() < 1.0
     assert provider.requests == [LOOK_UP]
 
 

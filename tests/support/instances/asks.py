@@ -8,7 +8,7 @@ import aiohttp
 
 from tests.support.instances.relayer import Answer, Relays, User
 
-OUTCOME_SECONDS = 40.0
+OUTCOME_SECONDS = 60.0
 _PAUSE_SECONDS = 0.1
 
 

@@ -114,7 +114,7 @@ async def total_supply(instance: Instance) -> int:
     return int(await instance.rpc("eth_call", call, "latest"), 16)
 
 
-async def all_minted(instance: Instance, seconds: float = 20.0) -> None:
+async def all_minted(instance: Instance, seconds: float = 60.0) -> None:
     """Waits until every reward is minted."""
 
     async def none_owed() -> bool:

@@ -270,7 +270,7 @@ class Instance:
             body: dict[str, Any] = await reply.json()
             return body
 
-    async def minted(self, event_id: str, seconds: float = 10.0) -> dict[str, Any]:
+    async def minted(self, event_id: str, seconds: float = 60.0) -> dict[str, Any]:
         """Returns the event once its mint is indexed."""
 
         async def look() -> dict[str, Any] | None:

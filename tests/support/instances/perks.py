@@ -106,7 +106,7 @@ class Perks:
         assert answer.status == 200, answer.body
         return dict(answer.body)
 
-    async def shown(self, token: int, seconds: float = 5.0, **wanted: object) -> dict[str, Any]:
+    async def shown(self, token: int, seconds: float = 30.0, **wanted: object) -> dict[str, Any]:
         """Returns the token's status once it has these values."""
 
         async def answered() -> dict[str, Any] | None:

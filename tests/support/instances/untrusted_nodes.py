@@ -127,7 +127,7 @@ class UntrustedNodes:
             return False
         return all(node["isUsable"] for node in (await self.instance.status())["nodes"])
 
-    async def recovered(self, seconds: float = 15.0) -> None:
+    async def recovered(self, seconds: float = 60.0) -> None:
         """Waits until the instance uses every node again, or distrusts it for a lie."""
 
         async def all_fit() -> bool:
