@@ -26,10 +26,16 @@ _PATIENCE_SECONDS = 30.0
 class Published:
     p50_ms: float
     p90_ms: float
+    p99_ms: float
     relays: int
 
     def as_json(self) -> dict[str, Any]:
-        return {"p50_ms": self.p50_ms, "p90_ms": self.p90_ms, "relays": self.relays}
+        return {
+            "p50_ms": self.p50_ms,
+            "p90_ms": self.p90_ms,
+            "p99_ms": self.p99_ms,
+            "relays": self.relays,
+        }
 
 
 async def measure(ltzd: Instance, requests: Sequence[str]) -> Published:
@@ -48,7 +54,8 @@ async def measure(ltzd: Instance, requests: Sequence[str]) -> Published:
             await asyncio.sleep(random.uniform(0, _MOST_PAUSE_SECONDS))
         streams[1].close()
     ordered = sorted(latencies)
-    return Published(percentile_ms(ordered, 0.5), percentile_ms(ordered, 0.9), len(ordered))
+    p50, p90, p99 = (percentile_ms(ordered, part) for part in (0.5, 0.9, 0.99))
+    return Published(p50, p90, p99, len(ordered))
 
 
 async def _subscribe(news: "aiohttp.ClientWebSocketResponse[bool]") -> None:

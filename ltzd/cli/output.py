@@ -17,11 +17,11 @@ _PIPE_WIDTH = 240
 
 
 @contextmanager
-def warnings_on_stderr() -> Iterator[None]:
-    """During the block, log lines go to standard error, and only warnings and worse."""
+def only_errors_logged() -> Iterator[None]:
+    """During the block, log lines go to standard error, and only errors: the command tells more."""
     before = structlog.get_config()
     structlog.configure(
-        wrapper_class=structlog.make_filtering_bound_logger("WARNING"),
+        wrapper_class=structlog.make_filtering_bound_logger("ERROR"),
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=False,
     )

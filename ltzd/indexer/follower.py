@@ -150,7 +150,7 @@ class Follower:
         log.info("indexer.serving", epoch=self._epoch)
         try:
             async with asyncio.TaskGroup() as tasks:
-                audit = tasks.create_task(self._audit.run(self._epoch))
+                audit = tasks.create_task(self._run_audit())
                 try:
                     await self._follow()
                 finally:
@@ -158,6 +158,11 @@ class Follower:
                     await self._backfill.forget()
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
+
+    async def _run_audit(self) -> None:
+        """Audits the live index; fresh tables have just been read, and are audited once live."""
+        if not self._policy.is_rebuild:
+            await self._audit.run(self._epoch)
 
     async def _follow(self) -> NoReturn:
         while True:

@@ -16,6 +16,7 @@ from ltzd.chain.node import bloom
 from ltzd.chain.node.node import Header, Node
 from ltzd.errors import ImpossibleFact, NodeUnavailable
 from ltzd.indexer.completeness.block_logs import fits_block
+from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
 from ltzd.indexer.log_checks import LOGS, LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
@@ -117,6 +118,15 @@ class IndexRepair:
         last = block_range.last[0]
         suspects = await self._differing(block_range, first, last)
         return await self.check_blocks(node, suspects, first, last)
+
+    async def check_receipts(self, node: Node, first: int, last: int) -> RangeCheck:
+        """As `check`, by the receipts of every block whose bloom does not exclude all logs.
+
+        Slower, but it finds a log that all answers to `eth_getLogs` lack.
+        """
+        last = min(last, (await self._cursor_on(node)).number)
+        numbers = await blocks_that_may_hold(node, self._contracts, first, last)
+        return await self.check_blocks(node, numbers, first, last)
 
     async def check_blocks(
         self, node: Node, numbers: Iterable[int], first: int, last: int

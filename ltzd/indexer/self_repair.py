@@ -69,7 +69,11 @@ class SelfRepair:
         return True
 
     async def _search(self, node: Node, epoch: int, first: int, last: int) -> int:
-        """Mends the newest range that differs; returns how many facts were corrected."""
+        """Mends the newest range that differs; returns how many facts were corrected.
+
+        A single node is asked for receipts, too: its answers to `eth_getLogs` may lack the same log
+        again.
+        """
         until = self._clock() + self._policy.search_seconds
         while last >= first and self._clock() < until:
             begin = max(first, last - self._policy.range_blocks + 1)
@@ -82,5 +86,8 @@ class SelfRepair:
     async def _search_range(self, node: Node, epoch: int, first: int, last: int) -> int:
         mended = 0
         async for check in self._repair.walk(node, first, last):
+            mended += await self._repair.mend(check, epoch)
+        if not mended and node.is_alone:
+            check = await self._repair.check_receipts(node, first, last)
             mended += await self._repair.mend(check, epoch)
         return mended

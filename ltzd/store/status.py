@@ -39,10 +39,10 @@ class ChainFacts:
     block_seconds: float | None = None
     """The measured block time, or None for a chain without a regular one."""
     stopped_reason: str | None = None
-    """Why nothing is indexed until a person acts; None while the index is not stopped."""
+    """Why nothing is indexed until a person acts, or None while the index is not stopped."""
     stopped_at: datetime | None = None
     audited_number: int | None = None
-    """Every block up to this one was read a second time and compared; None before the first."""
+    """Every block up to this one was read a second time and compared, or None before that."""
 
 
 @dataclass(frozen=True, slots=True)

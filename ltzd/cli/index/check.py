@@ -7,7 +7,7 @@ from typing import Any
 
 from ltzd.cli.index.progress import block_progress
 from ltzd.cli.index.target import IndexTarget, OpenIndex, open_index
-from ltzd.cli.output import print_json, print_message, warnings_on_stderr
+from ltzd.cli.output import only_errors_logged, print_json, print_message
 from ltzd.errors import IndexMoved, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.repair import IndexRepair, RangeCheck
@@ -66,7 +66,7 @@ def run(
 
     Raises Unavailable, Misconfigured.
     """
-    with warnings_on_stderr():
+    with only_errors_logged():
         return asyncio.run(compare(where, first, last, mends=mends, is_quiet=is_quiet))
 
 
@@ -161,7 +161,8 @@ def _sentences(report: IndexReport) -> list[str]:
     kinds = ", ".join(f"{counts[kind]} {kind}" for kind in ("missing", "foreign", "wrong"))
     lines = [f"{blocks}: " + (f"{kinds}." if counts else "the index is what the nodes show.")]
     if report.mends and counts:
-        lines.append(f"{report.mended} facts were corrected.")
+        facts = "1 fact was" if report.mended == 1 else f"{report.mended} facts were"
+        lines.append(f"{facts} corrected.")
     if report.derived:
         rows = ", ".join(f"{count} of {table}" for table, count in report.derived.items())
         verb = "did" if report.mends else "do"

@@ -7,7 +7,7 @@ import asyncio
 from contextlib import ExitStack
 
 from ltzd.cli.index.progress import Advance, block_progress
-from ltzd.cli.output import print_json, print_message, warnings_on_stderr
+from ltzd.cli.output import only_errors_logged, print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured
 from ltzd.store.database import Connection
@@ -31,7 +31,7 @@ def rebuild(target: Target, from_block: int, *, waits: bool, as_json: bool) -> i
 
     Raises Misconfigured, DatabaseUnavailable.
     """
-    with warnings_on_stderr():
+    with only_errors_logged():
         try:
             return asyncio.run(_rebuild(target, from_block, waits=waits, as_json=as_json))
         except KeyboardInterrupt:

@@ -1,7 +1,7 @@
 """The audit reads settled blocks a second time, and what the index lacks is mended."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -76,10 +76,10 @@ class Audited:
         self.audit._compared_at = 0.0
         return self
 
-    def another_follower(self) -> Follower:
+    def another_follower(self, policy: IndexerPolicy = POLICY) -> Follower:
         hub, leases = WakeupHub(""), Leases(self.url)
         node = self.nodes.node
-        return Follower(self.pool, leases, node, self.identity, CONTRACTS, hub, POLICY)
+        return Follower(self.pool, leases, node, self.identity, CONTRACTS, hub, policy)
 
     async def index(self) -> None:
         while await self.follower.step():
@@ -277,3 +277,23 @@ async def test_a_follower_audits_in_the_background(audited: Audited) -> None:
 
     async with running(audited.another_follower().run()):
         await until(is_whole)
+
+
+async def test_a_spent_receipt_that_the_only_node_goes_on_to_hide_is_found_in_the_blocks_receipts(
+    audited: Audited,
+) -> None:
+    """The audit comes too late: the index repairs itself as soon as a fact is impossible."""
+    omit(audited.node, lambda entry: entry["blockNumber"] == "0x1" and entry["logIndex"] == "0x1")
+    audited.node.mine(3, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+    await audited.index()
+    audited.node.mine(3, logs=[transfer_log(BOB, ANN, 7)])
+
+    async def is_whole() -> bool:
+        return await audited.balance(ANN) == 12
+
+    late = replace(POLICY, audit=replace(QUICK, idle_seconds=600.0))
+    follower = audited.another_follower(late)
+    async with running(follower.run()):
+        await until(is_whole)
+    assert await audited.audited() is None
+    assert await value(audited.pool, "SELECT stopped_reason FROM chains") is None
