@@ -1,4 +1,4 @@
-"""The runbook docs/runbooks/stolen-key.md, command by command, while a thief signs with the same key.
+"""The runbook docs/runbooks/stolen-key.md, command by command, while a thief has the same key.
 
 Each accepted event is minted once, and the books find nothing but the thief's own mints.
 """
