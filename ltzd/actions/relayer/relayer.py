@@ -304,6 +304,8 @@ class Relayer:
             claim_limit=claim_limit,
             last_serialized_id=usage.last_serialized_id,
             identity=identity,
+            version=usage.version,
+            known_in_flight=frozenset(usage.calls_in_flight.values()),
         )
         try:
             gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)

@@ -19,8 +19,9 @@ class NewRelay:
     `failure` is the reason for which the call would revert: the relay is then written for its
     idempotency key alone, in the state FAILED, and counts in no window (`window_start` is None).
     `identity` is the subject whose gas budget it counts in. `last_serialized_id` is the newest
-    serialized relay of the user that the simulation knew of. `version` is that of the user's rows
-    on which the relay was decided.
+    serialized relay of the user that the simulation knew of, `known_in_flight` are all that were in
+    flight then. `version` is that of the user's rows on which the relay was simulated, and once it
+    is decided, of those on which it was decided.
     """
 
     plan: RelayPlan
@@ -34,6 +35,7 @@ class NewRelay:
     failure: str | None = None
     identity: str | None = None
     version: int = 0
+    known_in_flight: frozenset[int] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,9 +78,20 @@ def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admi
         usage.has_serialized_in_flight or usage.last_serialized_id != relay.last_serialized_id
     ):
         return Conflict()
+    if _has_settled_since(relay, usage):
+        return Conflict()
     duplicate_id = usage.calls_in_flight.get(relay.plan.digest)
     if duplicate_id is not None:
         return Conflict(duplicate_id)
     if ledger is not None:
         ledger.admit(relay.identity, relay.max_cost_wei)
     return None
+
+
+def _has_settled_since(relay: NewRelay, usage: RelayUsage) -> bool:
+    """Whether the user's relays that were written since the simulation are not all in flight.
+
+    One that is mined already may have changed what the simulation saw: it may be the same call.
+    """
+    new = set(usage.calls_in_flight.values()) - relay.known_in_flight
+    return usage.version - relay.version > len(new)
