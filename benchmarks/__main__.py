@@ -7,6 +7,7 @@ from typing import Any
 import uvloop
 
 from benchmarks import (
+    backfill,
     bulk,
     gas,
     head_latency,
@@ -40,6 +41,7 @@ SECONDS = {
     "leaderboard": 3.0,
     "store": 0.0,
     "head-latency": 0.0,
+    "backfill": 0.0,
 }
 """The default seconds of each side in each round; 0 for a benchmark of a fixed amount of work."""
 
@@ -73,6 +75,7 @@ RUNS: dict[str, Run] = {
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),
+    "backfill": lambda _, options: backfill.run(rounds=options.rounds, in_document=options.record),
     "head-latency": lambda _, options: head_latency.run(
         rounds=options.rounds, in_document=options.record
     ),

@@ -333,6 +333,10 @@ BACKFILL_HELD_BYTES = _gauge(
     "ltzd_indexer_backfill_held_bytes",
     "Memory of the blocks that were read ahead of the cursor, and are not committed yet",
 )
+BACKFILL_SECONDS_LEFT = _gauge(
+    "ltzd_indexer_backfill_seconds_left",
+    "Until the settled blocks are indexed, at the rate of the last half minute; 0 near the head",
+)
 REORGS = _counter("ltzd_indexer_reorgs_total", "Reorgs that the indexer followed")
 REORG_DEPTH = _histogram(
     "ltzd_indexer_reorg_depth_blocks", "Blocks undone by a reorg", buckets=COUNTS

@@ -153,8 +153,8 @@ _OPERATOR = (
     INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state,
                               succeeded, block_number, block_hash, mined_at, mined_attempt,
                               gas_used, effective_gas_price)
-    SELECT $3::bigint, $4::bytea, n, 'mint', $4, '', 1, 'mined', true, ($1 - n) * $2::bigint,
-           sha256(int8send($1::bigint - n)), now(), sha256(int8send(n)), 1, 1
+    SELECT $3::bigint, $4::bytea, n, 'mint', $4, '', 1, 'mined', true, ($1 - 39 + n) * $2::bigint,
+           sha256(int8send($1::bigint - 39 + n)), now(), sha256(int8send(n)), 1, 1
       FROM generate_series(0, 39) AS n
     """,
     """

@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ import aiohttp
 import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
@@ -19,6 +21,7 @@ from ltzd.errors import Misconfigured, Unavailable
 from ltzd.http.loopback import is_loopback
 
 TIMEOUT_SECONDS = 10.0
+_BAR_WIDTH = 30
 _LAST_RESORTS = ("behind", "disagrees")
 """Faults of nodes that are asked if no better one is left."""
 
@@ -165,6 +168,8 @@ def _progress(facts: dict[str, Any]) -> Table:
             f"({chain['lagBlocks']} behind{_lag(chain.get('lagSeconds'))}), "
             f"final {chain['final']}{_finality(chain)}{_audited(chain)}",
         )
+        if chain.get("secondsLeft"):
+            table.add_row("backfill", _backfill(chain))
     about = "about " if rewards["mintedIsEstimate"] else ""
     table.add_row(
         "rewards",
@@ -184,6 +189,19 @@ def _progress(facts: dict[str, Any]) -> Table:
     if facts.get("rebuild") is not None:
         table.add_row("rebuild", _rebuild(facts["rebuild"]))
     return table
+
+
+def _backfill(chain: dict[str, Any]) -> RenderableType:
+    """A bar, the rate and the time left, far from the head."""
+    blocks = chain["head"] - chain["firstBlock"]
+    done = chain["cursor"] - chain["firstBlock"]
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=blocks, completed=done, width=_BAR_WIDTH),
+        f"{done / blocks:.0%}, {chain['blocksPerSecond']:,.0f} blocks/s, "
+        f"{timedelta(seconds=round(chain['secondsLeft']))} left",
+    )
+    return bar
 
 
 def _rebuild(rebuild: dict[str, Any]) -> str:

@@ -18,6 +18,7 @@ from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.audit import Audit
+from ltzd.indexer.backfill.progress import BackfillProgress
 from ltzd.indexer.backfill.ranges import BackfillRanges
 from ltzd.indexer.backfill.reader import RangeReader
 from ltzd.indexer.branches import LINKS, Branches, Undo
@@ -92,6 +93,7 @@ class Follower:
         )
         reader = RangeReader(contracts, self._log_checks, self._log_witnesses)
         self._backfill = BackfillRanges(reader, policy.backfill, policy.range_blocks, clock)
+        self._progress = BackfillProgress(clock)
         self._block_times = BlockTimes()
         self._stop = IndexStop(pool, chain.chain_id, wakeups)
         repair = IndexRepair(pool, chain.chain_id, contracts, policy)
@@ -150,7 +152,7 @@ class Follower:
         log.info("indexer.serving", epoch=self._epoch)
         try:
             async with asyncio.TaskGroup() as tasks:
-                audit = tasks.create_task(self._audit.run(self._epoch))
+                audit = tasks.create_task(self._run_audit())
                 try:
                     await self._follow()
                 finally:
@@ -158,6 +160,11 @@ class Follower:
                     await self._backfill.forget()
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from errors
+
+    async def _run_audit(self) -> None:
+        """Audits the live index; fresh tables have just been read, and are audited once live."""
+        if not self._policy.is_rebuild:
+            await self._audit.run(self._epoch)
 
     async def _follow(self) -> NoReturn:
         while True:
@@ -302,6 +309,8 @@ class Follower:
         settled = self._settled(look)
         while True:
             is_far = settled - cursor.number > self._policy.head_blocks
+            if is_far:
+                self._progress.begin(cursor.number)
             try:
                 block_range = (
                     await self._backfill.take(node, cursor.number + 1, settled)
@@ -319,6 +328,9 @@ class Follower:
             self._has_doubted = False
             self._is_fruitless, self._retry_seconds = False, self._policy.retry_seconds
             cursor = await self._commit(cursor, block_range, look.head.number)
+            if is_far:
+                events = sum(block_range.fact_counts().values())
+                self._progress.advance(cursor.number, settled, events)
             is_far = is_far and settled - cursor.number > self._policy.head_blocks
             if not is_far or self._clock() >= until:
                 break

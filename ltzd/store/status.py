@@ -21,6 +21,10 @@ from ltzd.values import Address
 
 _MEASURED_BLOCKS = 32
 """The newest blocks, whose times give the block time."""
+_FAR_BLOCKS = 128
+"""From this distance to the head on, the rate of following is measured."""
+_RATED_BLOCKS = 20_000
+_RATED_SECONDS = 60.0
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
 _BYTES_OF_A_MINT = 200
@@ -43,6 +47,9 @@ class ChainFacts:
     stopped_at: datetime | None = None
     audited_number: int | None = None
     """Every block up to this one was read a second time and compared, or None before that."""
+    first_block: int = 0
+    blocks_per_second: float | None = None
+    """How fast the cursor follows far from the head, or None near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,21 +138,45 @@ async def read_chain(connection: Connection) -> ChainFacts | None:
         """
         SELECT chain_id, ltz, head_number, cursor_number, final_number,
                extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at,
-               audited_number
+               audited_number, first_block
           FROM chains
          LIMIT 1
         """
     )
     if row is None:
         return None
-    *columns, reason, stopped_at, audited = row
+    *columns, reason, stopped_at, audited, first_block = row
+    facts = ChainFacts(*columns)
+    is_far = facts.head_number - facts.cursor_number > _FAR_BLOCKS
     return replace(
-        ChainFacts(*columns),
+        facts,
+        first_block=first_block,
+        blocks_per_second=await _blocks_per_second(connection) if is_far else None,
         block_seconds=await _block_seconds(connection),
         stopped_reason=reason,
         stopped_at=stopped_at,
         audited_number=audited,
     )
+
+
+async def _blocks_per_second(connection: Connection) -> float | None:
+    """The rate of the last minute's commits, from the blocks that they have written."""
+    rate: float | None = await connection.fetchval(
+        """
+        WITH recent AS (
+          SELECT number, seen_at
+            FROM blocks
+           WHERE number > (SELECT cursor_number FROM chains) - $1
+             AND seen_at > now() - make_interval(secs => $2)
+        )
+        SELECT ((max(number) - min(number))
+                / nullif(extract(epoch FROM max(seen_at) - min(seen_at)), 0))::float8
+          FROM recent
+        """,
+        _RATED_BLOCKS,
+        _RATED_SECONDS,
+    )
+    return rate
 
 
 async def _block_seconds(connection: Connection) -> float | None:

@@ -83,6 +83,16 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
         assert expected in text
 
 
+async def test_the_page_shows_how_far_and_how_fast_the_backfill_is() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    facts["chain"] |= {"head": 1_010, "cursor": 260, "firstBlock": 10}
+    facts["chain"] |= {"blocksPerSecond": 1_500.0, "secondsLeft": 75.0}
+    console = Console(file=io.StringIO(), width=160, record=True)
+    console.print(command.page(facts))
+    assert "25%, 1,500 blocks/s, 0:01:15 left" in console.export_text()
+
+
 async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     used = NodeReport("a.example:443", True, True, None, 12, 0.0123, 0.4, 1, {}, "")
     hung = NodeReport(

@@ -96,6 +96,9 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "audited": 4,
         "idleSeconds": 0.5,
         "blockSeconds": 2.0,
+        "blocksPerSecond": None,
+        "secondsLeft": None,
+        "firstBlock": 0,
         "stopped": None,
         "stoppedAt": None,
     }

@@ -275,9 +275,19 @@ def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
         "audited": chain.audited_number,
         "idleSeconds": round(chain.idle_seconds, 1),
         "blockSeconds": _rounded(progress.block_seconds),
+        "blocksPerSecond": _rounded(chain.blocks_per_second),
+        "secondsLeft": _rounded(_seconds_left(chain, progress)),
+        "firstBlock": chain.first_block,
         "stopped": chain.stopped_reason,
         "stoppedAt": None if chain.stopped_at is None else iso(chain.stopped_at),
     }
+
+
+def _seconds_left(chain: ChainFacts, progress: IndexProgress) -> float | None:
+    """Until the cursor is at the head at the rate of the last minute, or None near the head."""
+    if not chain.blocks_per_second:
+        return None
+    return progress.lag_blocks / chain.blocks_per_second
 
 
 def _final_lag_seconds(chain: ChainFacts, progress: IndexProgress) -> float | None:

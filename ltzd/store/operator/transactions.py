@@ -456,16 +456,14 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
         """
         WITH chain AS MATERIALIZED (
           SELECT cursor_number, final_number FROM chains WHERE chain_id = $1
-        ), oldest AS MATERIALIZED (
-          SELECT block_number
-            FROM transactions
-           WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
-           ORDER BY nonce
-           LIMIT 1
         ), mined AS (
           SELECT id, nonce, succeeded, block_number,
                  block_hash IN (
-                   SELECT hash FROM blocks WHERE number >= (SELECT block_number FROM oldest)
+                   -- Only their own blocks: a transaction may wait for months.
+                   SELECT hash FROM blocks WHERE number = ANY(ARRAY(
+                     SELECT DISTINCT block_number
+                       FROM transactions
+                      WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'))
                  ) AS is_indexed
             FROM transactions
            WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
