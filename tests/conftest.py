@@ -22,13 +22,22 @@ __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
 LONGEST_FIRST = (
     "tests/dev/test_dev_instance.py",
     "tests/faults/test_kills.py",
+    "tests/faults/test_stolen_keys.py",
     "tests/faults/",
     "tests/browser/",
     "tests/wordpress/",
-    "tests/cli/",
-    "tests/dev/",
+    "tests/surfaces/test_schemathesis.py",
+    "tests/operator/test_many_nodes.py",
     "tests/operator/",
+    "tests/dev/",
+    "tests/cli/",
+    "tests/chain/",
+    "tests/indexer/",
     "tests/actions/",
+    "tests/daemon/",
+    "tests/surfaces/",
+    "tests/store/",
+    "tests/providers/",
 )
 
 

@@ -8,7 +8,7 @@ from tests.support.waiting import until
 
 MANY = 4_000
 FULL_BLOCKS = 2
-"""What may be signed before an event's mint, at most: it fills this many blocks."""
+"""The mints that may be signed before an event's own, at most, fill this many blocks."""
 
 QUEUE = """
 WITH queued AS (

@@ -1,4 +1,4 @@
-"""The runbook docs/stolen-key.md, command by command, while a thief signs with the same key.
+"""The runbook docs/runbooks/stolen-key.md, command by command, while a thief has the same key.
 
 Each accepted event is minted once, and the books find nothing but the thief's own mints.
 """
@@ -29,7 +29,7 @@ from tests.support.instances.relayer import Relays, relays_of
 from tests.support.secret_files import write_secret
 from tests.support.waiting import until
 
-PAGE = (Path(__file__).parents[2] / "docs" / "stolen-key.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs" / "runbooks" / "stolen-key.md").read_text()
 FINAL_AFTER = 66
 PASSWORD = "correct horse battery staple"
 _COMMAND = re.compile(r"^    ltzd (.+)$", re.MULTILINE)

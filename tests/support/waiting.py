@@ -27,9 +27,9 @@ class Stopwatch:
     def _wake(watch: "weakref.ref[Stopwatch]", since: float) -> None:
         """Continues while the stopwatch is referred to."""
         loop = asyncio.get_running_loop()
-        now, found = loop.time(), watch()
-        if found is not None:
-            found._seconds += min(now - since, 2 * _TICK_SECONDS)
+        now, stopwatch = loop.time(), watch()
+        if stopwatch is not None:
+            stopwatch._seconds += min(now - since, 2 * _TICK_SECONDS)
             loop.call_later(_TICK_SECONDS, Stopwatch._wake, watch, now)
 
 

@@ -129,5 +129,5 @@ def _consequences(work: WalletWork, cause: str | None) -> list[str]:
     if cause == STOLEN:
         roles = _ROLES.get(work.row.kind)
         revoke = f"have the guardian revoke its roles ({roles}) now, and " if roles else ""
-        sentences.append(f"Its thief can still use it: {revoke}follow docs/stolen-key.md.")
+        sentences.append(f"Its thief can still use it: {revoke}follow docs/runbooks/stolen-key.md.")
     return sentences

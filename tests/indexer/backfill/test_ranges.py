@@ -32,13 +32,13 @@ class Reading:
             self.node.mine(logs=[transfer_log(ZERO_ADDRESS, a_wallet(1), number + 1)])
         reader = RangeReader(CONTRACTS, LogChecks(), LogWitnesses())
         self.ranges = BackfillRanges(reader, policy, WIDTH, loop_time)
-        self.asked: list[int] = []
+        self.first_blocks: list[int] = []
         self.failing: set[int] = set()
         answer = self.node._methods["eth_getLogs"]
 
         def logs(where: dict[str, str]) -> object:
             first = int(where["fromBlock"], 16)
-            self.asked.append(first)
+            self.first_blocks.append(first)
             if first in self.failing:
                 raise NodeUnavailable("The node does not answer")
             return answer(where)
@@ -66,7 +66,7 @@ async def test_all_blocks_are_handed_out_once_and_in_order(reading: Reading) -> 
         heights += [block.number for block in taken.blocks]
         first, parent = taken.last[0] + 1, taken.last[1]
     assert heights == list(range(1, BLOCKS + 1))
-    assert len(reading.asked) == BLOCKS // WIDTH
+    assert len(reading.first_blocks) == BLOCKS // WIDTH
 
 
 async def test_a_failed_range_is_read_again_and_those_behind_it_stay(reading: Reading) -> None:
@@ -75,16 +75,16 @@ async def test_a_failed_range_is_read_again_and_those_behind_it_stay(reading: Re
     assert taken.last[0] == WIDTH
 
     async def has_read_behind() -> bool:
-        return len(reading.asked) > 2
+        return len(reading.first_blocks) > 2
 
     await until(has_read_behind)
     with pytest.raises(NodeUnavailable):
         await reading.take(1 + WIDTH)
     reading.failing = set()
-    behind = [first for first in reading.asked if first > 1 + WIDTH]
+    behind = [first for first in reading.first_blocks if first > 1 + WIDTH]
     assert (await reading.take(1 + WIDTH)).last[0] == 2 * WIDTH
     assert (await reading.take(1 + 2 * WIDTH)).last[0] == 3 * WIDTH
-    assert all(reading.asked.count(first) == 1 for first in behind)
+    assert all(reading.first_blocks.count(first) == 1 for first in behind)
 
 
 async def test_another_cursor_drops_what_was_read_before_it(reading: Reading) -> None:
@@ -97,7 +97,7 @@ async def test_no_range_is_begun_while_too_many_bytes_are_held() -> None:
     reading = Reading(replace(POLICY, held_bytes=1))
     await reading.take(1)
     await reading.take(1 + WIDTH)
-    assert len(reading.asked) <= 3
+    assert len(reading.first_blocks) <= 3
     await reading.ranges.forget()
 
 

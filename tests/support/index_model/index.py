@@ -131,9 +131,9 @@ class ModelIndex:
         await self._replace_follower()
 
     async def compare(self) -> None:
-        found = await differences(self.pool, self.chain.states)
-        assert not found, "\n".join(
-            f"{name}: index, model = {sides}" for name, sides in found.items()
+        different = await differences(self.pool, self.chain.states)
+        assert not different, "\n".join(
+            f"{name}: index, model = {sides}" for name, sides in different.items()
         )
 
     async def catch_up(self) -> None:
