@@ -47,7 +47,7 @@ FAR = IndexerPolicy(
     head_blocks=2,
     range_blocks=20,
     second_look_seconds=0.0,
-    backfill=BackfillPolicy(least_events=1),
+    backfill=BackfillPolicy(least_events=1, most_events=1),
     term_pause_seconds=0.02,
 )
 

@@ -94,17 +94,17 @@ class BackfillRanges:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _take_more(self, taken: list[ReadRange]) -> None:
-        """Adds ranges that follow, until the events suffice for one commit."""
+        """Adds ranges that follow, as many as are ready, and waits until the events suffice."""
         policy = self._policy
         until = self._clock() + policy.linger_seconds
         events = taken[0].events
-        while events < policy.least_events:
+        while events < policy.most_events:
             self._begin_at(taken[-1].last + 1)
             if not self._ahead:
                 return
             following = self._ahead[0]
             seconds = until - self._clock()
-            if not following.task.done() and seconds > 0:
+            if not following.task.done() and seconds > 0 and events < policy.least_events:
                 await asyncio.wait({following.task}, timeout=seconds)
             part = following.ready
             if part is None or events + part.events > policy.most_events:

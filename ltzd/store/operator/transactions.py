@@ -311,6 +311,25 @@ async def save(
     )
     if len(done) != len(transitions):
         raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
+    unmined = [before for before, after in transitions if _is_unmined(before, after.tx)]
+    if unmined:
+        # Callers know the hash of what was mined, whether or not its publication was recorded.
+        await connection.execute(
+            """
+            UPDATE attempts SET published_at = coalesce(published_at, now())
+             WHERE hash = ANY($1::bytea[])
+            """,
+            [
+                before.inclusion.gas_cost.transaction_hash
+                for before in unmined
+                if before.inclusion is not None and before.inclusion.gas_cost is not None
+            ],
+        )
+
+
+def _is_unmined(before: Transaction, after: Transaction) -> bool:
+    """Whether a reorg has dropped the transaction's block."""
+    return before.state is State.MINED and after.state in {State.SIGNED, State.PUBLISHED}
 
 
 async def in_flight(connection: Connection, lane: Lane) -> list[OpenTransaction]:

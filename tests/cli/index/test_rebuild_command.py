@@ -37,7 +37,8 @@ async def test_a_rebuild_is_ordered_shown_and_done(
     ):
         await until(lambda: _serves(indexed.pool))
         shown = await ltzd("index", "rebuild", "--from", "2", "--data-dir", data_dir)
-    assert (shown.code, shown.out) == (0, "The index was rebuilt.\n"), shown.err
+    assert shown.code == 0, shown.err
+    assert shown.out.endswith("The index was rebuilt.\n")  # after the follower's log
     assert "No process" not in shown.err
     assert await indexed.tables(*DERIVED, *FACTS) == whole
 

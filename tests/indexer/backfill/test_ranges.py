@@ -20,7 +20,7 @@ from tests.support.rows.core import a_wallet
 from tests.support.waiting import until
 
 BLOCKS, WIDTH = 60, 5
-POLICY = BackfillPolicy(first_blocks=WIDTH, least_events=1, linger_seconds=0.0)
+POLICY = BackfillPolicy(first_blocks=WIDTH, least_events=1, most_events=1, linger_seconds=0.0)
 
 
 class Reading:
@@ -102,7 +102,7 @@ async def test_no_range_is_begun_while_too_many_bytes_are_held() -> None:
 
 
 async def test_small_ranges_are_joined_to_one_commit() -> None:
-    reading = Reading(replace(POLICY, least_events=20, most_events=40, linger_seconds=30.0))
+    reading = Reading(replace(POLICY, least_events=20, most_events=20, linger_seconds=30.0))
     taken = await reading.take(1)
     assert taken.fact_counts()["transfer"] == 20
     await reading.ranges.forget()
