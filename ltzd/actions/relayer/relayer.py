@@ -25,7 +25,7 @@ from ltzd.chain.relayer.calls import DealParties, DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import LtzdError, NodeUnavailable, NotFound, TransactionFailed, Unavailable
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.rules.relayer.admission import Conflict, NewRelay
+from ltzd.rules.relayer.admission import Conflict, NewRelay, SimulatedOn
 from ltzd.rules.relayer.calls import (
     RelayPlan,
     RelayProgress,
@@ -304,8 +304,7 @@ class Relayer:
             claim_limit=claim_limit,
             last_serialized_id=usage.last_serialized_id,
             identity=identity,
-            version=usage.version,
-            known_in_flight=frozenset(usage.calls_in_flight.values()),
+            simulated=SimulatedOn.of(usage),
         )
         try:
             gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)

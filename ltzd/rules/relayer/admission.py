@@ -13,15 +13,34 @@ from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage, check_claims, chec
 
 
 @dataclass(frozen=True, slots=True)
+class SimulatedOn:
+    """The version of a user's rows before a simulation, and the relays in flight then."""
+
+    version: int
+    in_flight: frozenset[int]
+
+    @classmethod
+    def of(cls, usage: RelayUsage) -> "SimulatedOn":
+        return cls(usage.version, frozenset(usage.calls_in_flight.values()))
+
+    def has_settled_since(self, usage: RelayUsage) -> bool:
+        """Whether the relays that were written since are not all in flight.
+
+        One that is mined already may have changed what the simulation saw: it may be the same call.
+        """
+        new = set(usage.calls_in_flight.values()) - self.in_flight
+        return usage.version - self.version > len(new)
+
+
+@dataclass(frozen=True, slots=True)
 class NewRelay:
     """A simulated relay to be written.
 
     `failure` is the reason for which the call would revert: the relay is then written for its
     idempotency key alone, in the state FAILED, and counts in no window (`window_start` is None).
     `identity` is the subject whose gas budget it counts in. `last_serialized_id` is the newest
-    serialized relay of the user that the simulation knew of, `known_in_flight` are all that were in
-    flight then. `version` is that of the user's rows on which the relay was simulated, and once it
-    is decided, of those on which it was decided.
+    serialized relay of the user that the simulation knew of. `version` is that of the user's rows
+    on which the relay was decided, `simulated` is what the simulation knew of them, if anything.
     """
 
     plan: RelayPlan
@@ -35,7 +54,7 @@ class NewRelay:
     failure: str | None = None
     identity: str | None = None
     version: int = 0
-    known_in_flight: frozenset[int] = frozenset()
+    simulated: SimulatedOn | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +97,7 @@ def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admi
         usage.has_serialized_in_flight or usage.last_serialized_id != relay.last_serialized_id
     ):
         return Conflict()
-    if _has_settled_since(relay, usage):
+    if relay.simulated is not None and relay.simulated.has_settled_since(usage):
         return Conflict()
     duplicate_id = usage.calls_in_flight.get(relay.plan.digest)
     if duplicate_id is not None:
@@ -86,12 +105,3 @@ def decide(relay: NewRelay, usage: RelayUsage, ledger: GasLedger | None) -> Admi
     if ledger is not None:
         ledger.admit(relay.identity, relay.max_cost_wei)
     return None
-
-
-def _has_settled_since(relay: NewRelay, usage: RelayUsage) -> bool:
-    """Whether the user's relays that were written since the simulation are not all in flight.
-
-    One that is mined already may have changed what the simulation saw: it may be the same call.
-    """
-    new = set(usage.calls_in_flight.values()) - relay.known_in_flight
-    return usage.version - relay.version > len(new)
