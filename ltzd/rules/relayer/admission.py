@@ -26,7 +26,7 @@ class SimulatedOn:
     def has_settled_since(self, usage: RelayUsage) -> bool:
         """Whether the relays that were written since are not all in flight.
 
-        One that is mined already may have changed what the simulation saw: it may be the same call.
+        A relay that is mined may have changed what the simulation saw: it may be the same call.
         """
         new = set(usage.calls_in_flight.values()) - self.in_flight
         return usage.version - self.version > len(new)
