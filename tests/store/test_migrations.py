@@ -388,7 +388,7 @@ async def test_earlier_redemptions_are_linked_to_a_matching_payment_on_chain(
             """
             WITH bought AS (
               INSERT INTO purchases
-              VALUES (uuid_send($1::uuid), 0, 5, '\\x22', $2, $3,
+              VALUES (uuid_send($1::uuid), $5, 5, '\\x22', $2, $3,
                       uuid_send($1::uuid) || decode(repeat('00', 16), 'hex'), 1, 30)
             )
             INSERT INTO site_redemptions (id, brand_id, wallet, perk_id, name, category, item_id,
@@ -400,6 +400,7 @@ async def test_earlier_redemptions_are_linked_to_a_matching_payment_on_chain(
             ANN,
             item,
             state,
+            redemption.int,
         )
     await connection.close()
 

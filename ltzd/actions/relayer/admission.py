@@ -147,7 +147,7 @@ class RelayAdmission:
         self, new: Sequence[NewRelay], usages: Sequence[RelayUsage], open_: Sequence[int]
     ) -> dict[int, int | None]:
         """Let a lane store relays with their transactions; return the ids by position in `new`."""
-        lane = self._direct_lanes.widest()
+        lane = self._direct_lanes.choose()
         if lane is None:
             return {}
         direct = [at for at in open_ if _may_sign(lane, new[at], usages[at])]

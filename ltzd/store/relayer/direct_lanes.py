@@ -40,7 +40,14 @@ class DirectLanes:
     def remove(self, lane: DirectLane) -> None:
         self._lanes.remove(lane)
 
-    def widest(self) -> DirectLane | None:
-        """The lane that would sign the most relays at once, or None if no lane would."""
+    def choose(self) -> DirectLane | None:
+        """The lane that would sign the most relays at once, or None if no lane would.
+
+        Of equal lanes the one whose turn is the longest ago, so that idle wallets share the work.
+        """
         lane = max(self._lanes, key=lambda each: each.direct_slots, default=None)
-        return None if lane is None or lane.direct_slots == 0 else lane
+        if lane is None or lane.direct_slots == 0:
+            return None
+        self._lanes.remove(lane)
+        self._lanes.append(lane)
+        return lane

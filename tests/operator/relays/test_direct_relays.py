@@ -57,7 +57,7 @@ def a_draft(number: int = 1, user: Address = USER, wallet: Address | None = None
 
 async def has_emptied_queue(world: RelayWorld) -> None:
     """Waits until a lane takes relays from admissions."""
-    await until(lambda: true(world.direct_lanes.widest() is not None))
+    await until(lambda: true(world.direct_lanes.choose() is not None))
 
 
 async def admitted(admission: RelayAdmission, *drafts: NewRelay) -> list[Admission]:
@@ -104,7 +104,7 @@ async def test_waiting_relays_come_first(world: RelayWorld) -> None:
         await has_emptied_queue(world)
         await admitted(admission, *[a_draft(user=a_wallet(number)) for number in range(1, 6)])
         await world.relays_are(*["sent"] * 3, *["queued"] * 2)
-        assert world.direct_lanes.widest() is None
+        assert world.direct_lanes.choose() is None
         world.node.mine()
         await world.relays_are(*["mined"] * 3, *["sent"] * 2)
         await has_emptied_queue(world)
@@ -120,7 +120,7 @@ async def test_a_lane_whose_key_is_elsewhere_keeps_no_admission_waiting(
     signer = UnreliableSigner(RELAYER)
     async with world.relaying(PATIENT, signer), admitting(world) as admission:
         await world.some_polls()
-        assert world.direct_lanes.widest() is None
+        assert world.direct_lanes.choose() is None
         await admitted(admission, a_draft())
         await world.relays_are("sent")
 
@@ -128,7 +128,7 @@ async def test_a_lane_whose_key_is_elsewhere_keeps_no_admission_waiting(
 async def test_a_lane_offers_nothing_after_its_term(world: RelayWorld) -> None:
     async with world.relaying(PATIENT):
         await has_emptied_queue(world)
-    assert world.direct_lanes.widest() is None
+    assert world.direct_lanes.choose() is None
     async with admitting(world) as admission:
         await admitted(admission, a_draft())
     assert await row_states(world.observer) == ["queued"]
@@ -168,11 +168,11 @@ async def test_a_write_with_an_unknown_outcome_begins_a_new_term_that_sends_what
     is_stored = point == "after"
     async with world.relaying(PATIENT):
         await has_emptied_queue(world)
-        lane = world.direct_lanes.widest()
+        lane = world.direct_lanes.choose()
         assert lane is not None
         with pytest.raises((DatabaseUnavailable, asyncio.CancelledError)):
             await lane.admit([replace(a_draft(), version=0)])
-        await until(lambda: true(world.direct_lanes.widest() not in {lane, None}))
+        await until(lambda: true(world.direct_lanes.choose() not in {lane, None}))
         if is_stored:
             await world.relays_are("mined")
         async with admitting(world) as admission:

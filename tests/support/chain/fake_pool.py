@@ -15,6 +15,7 @@ from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.pool import ROLES, NodePool
 from ltzd.chain.pool.watch import NodeWatch
 from ltzd.rules.nodes.breaker import BreakerPolicy
+from ltzd.rules.nodes.choice import ChoicePolicy
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 
 QUICK = NodePoolPolicy(
@@ -24,6 +25,8 @@ QUICK = NodePoolPolicy(
     compare_pause=3600.0,
     distrust_first=3600.0,
     breaker=BreakerPolicy(first_pause=0.05, longest_pause=0.2),
+    # Nodes in memory are equally fast: a pause of this process does not make one of them slow.
+    choice=ChoicePolicy(sticky_seconds=10.0),
 )
 
 
