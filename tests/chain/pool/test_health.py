@@ -47,6 +47,12 @@ async def test_of_two_nodes_one_dead_is_a_fault_and_the_chain_is_connected() -> 
 
 async def test_a_hung_node_in_use_does_not_hide_the_other_one_from_the_probe() -> None:
     async with a_fleet(FleetNode("a"), FleetNode("b")) as fleet:
+
+        async def both_answer() -> bool:
+            await fleet.watch.look_at_all()
+            return serving(fleet) == [True, True]
+
+        await until(both_answer)
         used = await fleet.pool.client("http").call("who")
         next(node for node in fleet.nodes if node.name == used).mode = "hung"
         assert await health.probe(fleet.pool, SECONDS) is ChainState.CONNECTED

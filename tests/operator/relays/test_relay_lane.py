@@ -518,11 +518,12 @@ async def test_if_the_balance_is_too_low_for_all_relays_the_first_that_fit_are_s
     async with world.relaying(PATIENT):
         await world.settled("published", "published")
         await world.some_polls()
-        assert await row_states(world.observer) == ["sent", "sent", "queued", "queued"]
+        await world.relays_are("sent", "sent", "queued", "queued")
 
         world.node.balance = ETHER
         world.node.mine()
         await world.relays_are("mined", "mined", "sent", "sent")
+        await until(lambda: true(len(world.node.pool) == 2))
         world.node.mine()
         await world.relays_are(*["mined"] * 4)
     await world.executed_in_order()
