@@ -43,10 +43,10 @@ class CachedValue(Generic[Value]):
         if not self._value or not self._is_fresh():
             self._fetches.begin(None, self._refresh)
 
-    async def keep_fresh(self) -> None:
-        """Refresh the value every second while callers use it, until cancelled."""
+    async def keep_fresh(self, seconds: float = _REFRESH_SECONDS) -> None:
+        """Refresh the value every `seconds` while callers use it, until cancelled."""
         while True:
-            await asyncio.sleep(_REFRESH_SECONDS)
+            await asyncio.sleep(seconds)
             if self._clock() - self._used_at < _IN_USE_SECONDS:
                 self._fetches.begin(None, self._refresh)
 
