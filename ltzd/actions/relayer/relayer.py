@@ -23,7 +23,14 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.relayer.calls import DealParties, DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
-from ltzd.errors import LtzdError, NodeUnavailable, NotFound, TransactionFailed, Unavailable
+from ltzd.errors import (
+    LtzdError,
+    NodeUnavailable,
+    NotFound,
+    Refused,
+    TransactionFailed,
+    Unavailable,
+)
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.relayer.admission import Conflict, NewRelay, SimulatedOn
 from ltzd.rules.relayer.calls import (
@@ -189,11 +196,24 @@ class Relayer:
         deadline: float,
     ) -> tuple[RelayProgress, RelayWindow]:
         while True:
-            answer = await self._attempt(caller, request, usage, deadline)
+            try:
+                answer = await self._attempt(caller, request, usage, deadline)
+            except Refused:
+                # A request with the same key may have been mined since `usage` was read: its call
+                # is refused a second time.
+                if usage.earlier is not None or not await self._was_admitted(request):
+                    raise
+                answer = None
             if answer is not None:
                 return answer
             self._check_deadline(deadline)
             usage = await self._usage(request)
+
+    async def _was_admitted(self, request: RelayRequest) -> bool:
+        """Whether a request with this one's idempotency key is stored."""
+        if request.idempotency_key is None:
+            return False
+        return (await self._usage(request)).earlier is not None
 
     async def _attempt(
         self,

@@ -156,6 +156,28 @@ async def test_a_published_relay_that_is_not_mined_in_time_is_pending_and_stays_
     assert len(process.world.node.executed()) == 1
 
 
+async def test_a_replay_that_began_before_its_relay_was_stored_is_answered_with_it(
+    process: RelayerProcess,
+) -> None:
+    """Mined meanwhile, the call itself would be refused: a permit is used once, fees have risen."""
+    relayer, elsewhere = process.relayer(), RelayerProcess(process.world)
+    replaying = elsewhere.relayer()
+    async with running(*process.loops, *elsewhere.loops), process.world.relaying() as lane:
+        process.world.node.mines_at_once = True
+        request = process.request(key="k")
+        before = await relayer.usage(CALLER, request)
+        relay = await relayed(relayer, request)
+        process.world.node.base_fee = 300 * GWEI
+        process.world.node.mine()
+        await until(lambda: _true(not lane.is_ready))
+        with pytest.raises(ValidationFailed, match="gas price"):
+            await relayed(replaying, process.request())
+
+        again, window = await replaying.submit(CALLER, request, before)
+
+    assert (again, window.remaining) == (relay, 34)
+
+
 async def test_a_relays_hash_is_returned_only_after_a_node_accepted_the_transaction(
     process: RelayerProcess,
 ) -> None:
