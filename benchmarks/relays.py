@@ -38,7 +38,7 @@ INSERT_SECONDS = 2.0
 
 Measured = TypeVar("Measured", Relayed, Included, Published, Inserted)
 
-_MOST_INCLUDED = 5_000
+_MOST_INCLUDED = 9_000
 _MOST_USUAL = 200
 """The number of calls prepared per second, above what any side relays."""
 
