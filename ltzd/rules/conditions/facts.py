@@ -41,7 +41,7 @@ class LaneState:
 
 @dataclass(frozen=True, slots=True)
 class ProcessReport:
-    """A process's own account of itself; `height` is the highest block that its nodes have shown."""
+    """A process's own account of itself; `height` is the highest block that its nodes showed."""
 
     conditions: tuple[Condition, ...] = ()
     lanes: tuple[LaneState, ...] = ()

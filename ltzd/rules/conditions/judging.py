@@ -18,7 +18,7 @@ _KIND_ORDER = {kind: number for number, kind in enumerate(ConditionKind)}
 
 @dataclass(frozen=True, slots=True)
 class OwnView:
-    """The knowledge of this process alone: its own faults, and the newest block of its trusted nodes."""
+    """The knowledge of this process alone: its own faults and its trusted nodes' newest block."""
 
     process: ProcessIdentity
     conditions: tuple[Condition, ...] = ()

@@ -14,4 +14,4 @@ class ConditionPolicy:
     mines_on_demand: bool = False
     """A dev chain, whose blocks may stop to come at any time."""
     missing_after_seconds: float = 20.0
-    """A process that has not reported for so long is missing. Processes report every five seconds."""
+    """A process without a report for so long is missing. Processes report every five seconds."""

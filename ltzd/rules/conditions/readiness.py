@@ -20,7 +20,7 @@ _OF_HTTP = frozenset(
         ConditionKind.INDEX_NOT_BEGUN,
     )
 )
-"""The kinds that keep the role http from its work: HTTP goes on from what is known while the index is old."""
+"""HTTP goes on from what is known while the index is old."""
 
 
 def reasons(conditions: Iterable[Condition], *, for_http: bool = False) -> tuple[Condition, ...]:
