@@ -38,6 +38,7 @@ from ltzd.daemon.chain_identity import chain_of
 from ltzd.daemon.fleet import FleetDependencies, build_fleet
 from ltzd.daemon.follower import build_follower, build_rebuilder, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
+from ltzd.daemon.processes import this_process
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
@@ -57,6 +58,7 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
+from ltzd.rules.conditions.facts import ProcessIdentity
 from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
@@ -76,6 +78,7 @@ class Daemon:
     """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
+    process: ProcessIdentity
     pools: RolePools
     nodes: NodePool
     node_watch: NodeWatch
@@ -187,6 +190,7 @@ async def open_daemon(
         )
         yield Daemon(
             settings=settings,
+            process=this_process(settings.roles),
             pools=pools,
             nodes=nodes,
             node_watch=watch,
