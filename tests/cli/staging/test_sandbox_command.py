@@ -54,7 +54,7 @@ async def a_sandbox_process(folder: Path) -> AsyncIterator[tuple[asyncio.subproc
     """The process, and its output up to the last line."""
     process = await begin_ltzd("sandbox", "--port", 0, "--data-dir", folder / "sandbox")
     assert process.stdout is not None
-    lines = []
+    lines: list[str] = []
     try:
         async with asyncio.timeout(30):
             while not lines or not lines[-1].startswith("# Ctrl-C"):
@@ -102,9 +102,11 @@ async def test_the_settings_are_those_of_every_outside_service(tmp_path: Path) -
         assert settings.payments.key().get_secret_value() == sandbox.payments_policy().secret_key
         accounts = settings.accounts.policy()
         expected = sandbox.accounts_policy()
-        timing = {"exists_seconds": accounts.exists_seconds}
-        timing |= {"missing_seconds": accounts.missing_seconds}
-        assert accounts == replace(expected, **timing)
+        assert accounts == replace(
+            expected,
+            exists_seconds=accounts.exists_seconds,
+            missing_seconds=accounts.missing_seconds,
+        )
         assert settings.site.base_url == sandbox.site_url
         assert (settings.dns.nameservers, settings.dns.port) == (
             tuple(sandbox.dns_policy().nameservers),
