@@ -574,9 +574,9 @@ async def _follow_through_an_outage(following: IndexedChain, node: FakeNode) -> 
     node.is_down = True
 
     async def waiting() -> bool:
-        return not following.follower.is_serving and node.call_counts.total() >= asked + 10
+        return not following.follower.is_serving and node.call_counts.total() >= calls_before + 10
 
-    asked = node.call_counts.total()
+    calls_before = node.call_counts.total()
     await until(waiting)
     node.mine(3, logs=[given_to(ANN, 1)])
     node.is_down = False

@@ -46,7 +46,7 @@ def client_network(request: Request) -> str:
 
 
 def client_class(request: Request) -> str:
-    """What the client's address is, for the log: loopback, private, public or unknown."""
+    """The kind of the client's address, for the log: loopback, private, public or unknown."""
     proxies: Proxies = request.app.ctx.proxies
     address = _client(request, proxies) if proxies.count else _address_of(request.ip)
     if address is None:
