@@ -70,7 +70,7 @@ def warn_of_staging(settings: Settings) -> None:
 async def _until_signal(settings: Settings) -> None:
     """Make the checks of a start, then run; a signal also ends the checks."""
     stop, certificates = asyncio.Event(), NO_CERTIFICATES
-    stop_on_signals(stop, on_hangup=lambda: certificates.renew())
+    stop_on_signals(stop, on_hangup=lambda: certificates.renew())  # noqa: PLW0108 - read when called
     async with AsyncExitStack() as stack:
         wallets = await _unless_stopped(require_at_start(settings, stack), stop)
         if wallets is None:
