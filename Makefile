@@ -42,7 +42,7 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 test-fast: setup ## Run the tests of rules, store and surfaces, without chains, in a minute
 	@$(PYTEST) tests/rules tests/store tests/surfaces tests/concurrency $(ARGS)
 
-SLITHER = scripts/with-slither scripts/with-node npm run slither --silent
+SLITHER = scripts/with-environment slither scripts/with-node npm run slither --silent
 
 CHECKS = \
 	"ruff format --check --quiet --output-format concise ltzd tests benchmarks" \
