@@ -517,6 +517,9 @@ REDIS_UNAVAILABLE = _gauge(
 # --- daemon -------------------------------------------------------------------------------------
 
 BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)
+CONDITIONS = _gauge(
+    "ltzd_conditions", "What is wrong with the installation now, when last asked", "condition"
+)
 ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")
 
 RPC_METHODS = frozenset(

@@ -38,6 +38,7 @@ from ltzd.daemon.chain_identity import chain_of
 from ltzd.daemon.fleet import FleetDependencies, build_fleet
 from ltzd.daemon.follower import build_follower, build_rebuilder, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
+from ltzd.daemon.processes import this_process
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
 from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
@@ -57,6 +58,7 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
+from ltzd.rules.conditions.facts import ProcessIdentity
 from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
@@ -76,6 +78,7 @@ class Daemon:
     """The components of one process; those of a role that it does not run are None or empty."""
 
     settings: Settings
+    process: ProcessIdentity
     pools: RolePools
     nodes: NodePool
     node_watch: NodeWatch
@@ -114,8 +117,8 @@ async def open_daemon(
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
-    With `is_dev` outgoing requests may go to this machine. With `must_be_durable` a PostgreSQL that
-    may lose confirmed commits is refused.
+    With `is_dev`, and with the setting `staging`, outgoing requests may go to this machine. With
+    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
@@ -148,7 +151,8 @@ async def open_daemon(
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
-        apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
+        allow_loopback = is_dev or settings.staging
+        apis = ExternalApiClient(GuardPolicy(allow_loopback=allow_loopback))
         stack.push_async_callback(apis.close)
         platform = await _chat_platform(settings, stack)
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
@@ -186,6 +190,7 @@ async def open_daemon(
         )
         yield Daemon(
             settings=settings,
+            process=this_process(settings.roles),
             pools=pools,
             nodes=nodes,
             node_watch=watch,
@@ -230,7 +235,7 @@ async def open_daemon(
                 LinkDependencies(users, sealer),
                 capacity,
                 stack,
-                is_dev=is_dev,
+                allow_loopback=allow_loopback,
             ),
             fleet=fleet,
             heads=heads,
@@ -260,7 +265,7 @@ async def open_daemon(
                 if "indexer" in settings.roles
                 else None
             ),
-            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
+            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
             chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
@@ -339,11 +344,11 @@ def _sender(
     wakeups: WakeupHub,
     sealer: Sealer,
     stack: AsyncExitStack,
-    is_dev: bool,
+    allow_loopback: bool,
 ) -> Sender | None:
     if "deliveries" not in settings.roles:
         return None
-    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
+    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=allow_loopback))
     stack.push_async_callback(http.close)
     return Sender(pool, wakeups, sealer, http)
 

@@ -20,7 +20,9 @@ from ltzd.concurrency.clock import loop_time
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
+from ltzd.daemon.conditions import own_report
 from ltzd.daemon.plain_connections import warn_of_plain_connections
+from ltzd.daemon.processes import ProcessReporter
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
@@ -46,8 +48,18 @@ def run(settings: Settings) -> None:
     """Run until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
     warn_of_plain_connections(settings)
+    warn_of_staging(settings)
     with signals_blocked():
         uvloop.run(_until_signal(settings, Certificates.of(settings)))
+
+
+def warn_of_staging(settings: Settings) -> None:
+    if settings.staging:
+        log.warning(
+            "ltzd.staging",
+            setting="staging",
+            reason="outside services may be on this machine; never set staging in production",
+        )
 
 
 async def _until_signal(settings: Settings, certificates: Certificates) -> None:
@@ -97,9 +109,10 @@ async def run_roles(
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
     async with open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon:
+        reporter = ProcessReporter(daemon.pools.admin, daemon.process, lambda: own_report(daemon))
         try:
             async with asyncio.TaskGroup() as group:
-                loops = [group.create_task(loop) for loop in _loops(daemon)]
+                loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
                 listening: list[asyncio.Event] = []
                 servers = [
                     group.create_task(server)
@@ -118,6 +131,7 @@ async def run_roles(
                 await asyncio.gather(*servers)
                 for loop in loops:
                     loop.cancel()
+            await reporter.forget()
         except BaseExceptionGroup as group_error:
             raise first_cause(group_error) from group_error
     log.info("ltzd.stopped")

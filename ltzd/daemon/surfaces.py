@@ -9,14 +9,15 @@ import structlog
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
 from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.conditions import lane_states, own_conditions
 from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.errors import LtzdError
-from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
+from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.sanic_app import App
 from ltzd.http.services import Health, HttpPolicy, Services
-from ltzd.operator.policy import WATCHED
+from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
 from ltzd.store.database import session
@@ -81,18 +82,19 @@ def admin_app(daemon: Daemon) -> App:
     token = daemon.settings.admin.token()
     return build_admin_app(
         AdminSources(
-            roles=daemon.settings.roles,
+            process=daemon.process,
             facts=lambda: _facts(daemon),
-            lanes=lambda: _lanes(daemon),
-            reasons=lambda: _wallet_faults(daemon, required=True),
-            warnings=lambda: _wallet_faults(daemon, required=False),
+            lanes=lambda: lane_states(daemon),
+            own=lambda: own_conditions(daemon),
             nodes=daemon.nodes.reports,
             measure=lambda: _measure(daemon),
         ),
         AdminPolicy(
             host=daemon.settings.admin.host,
             token=None if token is None else token.get_secret_value(),
-            mines_on_demand=daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS,
+            conditions=ConditionPolicy(
+                mines_on_demand=daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS
+            ),
         ),
     )
 
@@ -100,28 +102,6 @@ def admin_app(daemon: Daemon) -> App:
 async def _facts(daemon: Daemon) -> StatusFacts:
     async with session(daemon.pools.admin) as connection:
         return await read_status(connection)
-
-
-def _lanes(daemon: Daemon) -> list[LaneState]:
-    """A retired wallet that another process watches concerns this process no more."""
-    if daemon.fleet is None:
-        return []
-    failures = daemon.fleet.failures
-    return [
-        LaneState(
-            lane.wallet,
-            lane.kind,
-            lane.is_serving,
-            lane.stopped or failures.get(lane.wallet),
-            lane.balance_wei,
-        )
-        for lane in daemon.fleet.lanes
-        if lane.is_serving or lane.kind != WATCHED
-    ]
-
-
-def _wallet_faults(daemon: Daemon, *, required: bool) -> list[str]:
-    return [] if daemon.fleet is None else daemon.fleet.faults(required=required)
 
 
 def _measure(daemon: Daemon) -> None:

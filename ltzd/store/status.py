@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
+from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, ProcessFacts
 from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
-from ltzd.store import background_migrations
+from ltzd.store import background_migrations, processes
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.database import Connection
 from ltzd.store.indexer.rebuild import orders
@@ -29,27 +30,6 @@ ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
 _BYTES_OF_A_MINT = 200
 """A row's, where PostgreSQL has no estimate of the rows yet."""
-
-
-@dataclass(frozen=True, slots=True)
-class ChainFacts:
-    chain_id: int
-    ltz: Address
-    head_number: int
-    cursor_number: int
-    final_number: int
-    idle_seconds: float
-    """Since the indexer's last commit of blocks. A chain that mines on demand lets it grow."""
-    block_seconds: float | None = None
-    """The measured block time, or None for a chain without a regular one."""
-    stopped_reason: str | None = None
-    """Why nothing is indexed until a person acts, or None while the index is not stopped."""
-    stopped_at: datetime | None = None
-    audited_number: int | None = None
-    """Every block up to this one was read a second time and compared, or None before that."""
-    first_block: int = 0
-    blocks_per_second: float | None = None
-    """How fast the cursor follows far from the head, or None near it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +96,13 @@ class StatusFacts:
     """Background migrations that are not finished."""
     rebuild: RebuildProgress | None = None
     """The open rebuild of the index."""
+    processes: tuple[ProcessFacts, ...] = ()
+
+    @property
+    def cluster(self) -> ClusterFacts:
+        """The part that conditions are judged from."""
+        holders = {lease.name: lease.process for lease in self.leases if lease.is_held}
+        return ClusterFacts(self.chain, self.processes, holders)
 
 
 async def read_status(connection: Connection) -> StatusFacts:
@@ -129,6 +116,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         unserved=await wallet_work.count_unserved(connection),
         migrations=await background_migrations.list_pending(connection),
         rebuild=await orders.progress(connection),
+        processes=await processes.list_all(connection),
     )
 
 

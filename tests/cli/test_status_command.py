@@ -6,20 +6,23 @@ import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import aiohttp
 import pytest
 from rich.console import Console
 
+from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.cli import status as command
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
+from ltzd.rules.conditions.facts import ChainFacts, ProcessIdentity
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.operator.leases import LeaseFacts
-from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
+from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address
 from tests.support.certificates import a_pair
 from tests.support.commands import ltzd_apart
@@ -27,6 +30,7 @@ from tests.support.secret_files import write_secret
 from tests.support.surfaces.http_surface import CHECKSUMMED_WALLET, WALLET, serving
 from tests.support.waiting import until
 
+PROCESS = ProcessIdentity(UUID(int=1), "host-a", 4711, ("http",), "0.9")
 FACTS = StatusFacts(
     ChainFacts(31337, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0),
     (LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.0),),
@@ -46,7 +50,7 @@ async def read() -> StatusFacts:
 
 
 def an_admin_app(policy: AdminPolicy | None = None) -> Any:
-    return build_admin_app(AdminSources(("http",), read), policy or AdminPolicy())
+    return build_admin_app(AdminSources(PROCESS, read), policy or AdminPolicy())
 
 
 async def test_json_is_one_line_with_what_the_admin_server_says(
@@ -114,7 +118,7 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     liar = replace(hung, name="e.example:443", reason=Unfit.DISAGREES)
     limited = replace(used, name="f.example:443", reason=Unfit.RATE_LIMITED)
     nodes = (used, hung, spare, late, liar, limited)
-    sources = AdminSources(("http",), read, nodes=lambda: nodes)
+    sources = AdminSources(PROCESS, read, own=lambda: health.judge(nodes, ()), nodes=lambda: nodes)
     app = build_admin_app(sources, AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
@@ -139,7 +143,7 @@ async def test_nodes_are_shown_while_the_database_is_away() -> None:
         raise DatabaseUnavailable("gone")
 
     used = NodeReport("a.example:443", True, True, None, 12, 0.01, 0.4, 1, {}, "")
-    app = build_admin_app(AdminSources(("http",), nothing, nodes=lambda: (used,)), AdminPolicy())
+    app = build_admin_app(AdminSources(PROCESS, nothing, nodes=lambda: (used,)), AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
     console = Console(file=io.StringIO(), width=120, record=True)

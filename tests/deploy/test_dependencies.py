@@ -85,7 +85,7 @@ def test_the_bills_of_materials_list_what_the_locks_pin() -> None:
     )
     assert done.returncode == 0, done.stderr
     lock = (ROOT / "requirements-run.lock").read_text()
-    pins = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^ ;\\]+)", lock, re.M)
+    pins = re.findall(r"^([\w.-]+)(?:\[[^]]*\])?==([^ ;\\]+)", lock, re.MULTILINE)
     assert listed("run") == {(name.lower(), version) for name, version in pins}
     packages = json.loads((ROOT / "contracts" / "package-lock.json").read_text())["packages"]
     locked = {key.rpartition("node_modules/")[2]: each["version"] for key, each in packages.items()}

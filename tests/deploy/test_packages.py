@@ -128,7 +128,7 @@ def test_the_lock_of_the_wheel_pins_what_the_whole_lock_pins() -> None:
 
 
 def pins_of(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", lock.read_text(), re.M))
+    return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", lock.read_text(), re.MULTILINE))
 
 
 # --- systemd ------------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ async def test_ltzd_works_where_memory_is_never_written_and_run() -> None:
 
 def test_every_role_has_an_admin_port_of_its_own() -> None:
     ports = {
-        path.stem: re.findall(r"^LTZD_ADMIN__PORT=(\d+)$", path.read_text(), re.M)
+        path.stem: re.findall(r"^LTZD_ADMIN__PORT=(\d+)$", path.read_text(), re.MULTILINE)
         for path in (CONFIG / "systemd").glob("*.env")
     }
     assert ports.keys() == {"http", "operator", "indexer", "deliveries"}

@@ -139,7 +139,6 @@ async def running(*command: object, folder: Path, **variables: str) -> AsyncIter
     finally:
         process.terminate()
         await asyncio.wait_for(process.wait(), timeout=STOP_SECONDS)
-        import shutil
 
         shutil.copytree(folder, f"/tmp/x/keep-{folder.name}", dirs_exist_ok=True)
 

@@ -6,16 +6,26 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
+from uuid import UUID
 
 import aiohttp
 import pytest
 
+from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.http.admin.handlers import AdminPolicy, AdminSources, LaneState, build_admin_app
-from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
+from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
+from ltzd.rules.conditions.facts import (
+    ChainFacts,
+    LaneState,
+    ProcessFacts,
+    ProcessIdentity,
+)
+from ltzd.rules.conditions.kinds import Condition
+from ltzd.rules.conditions.lanes import judge_own_lanes
+from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
-from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0, audited_number=4)
@@ -23,8 +33,18 @@ STOPPED = datetime(2026, 1, 2, tzinfo=UTC)
 QUIET = replace(CHAIN, head_number=10, idle_seconds=86_400.0, block_seconds=None)
 SINCE = datetime(2026, 3, 10, 12, tzinfo=UTC)
 LANE = LaneFacts(WALLET, "mint", 3, 41, 1, 2, 3, 4.25, "mint_limit", SINCE)
+OTHERS = ProcessFacts(
+    ProcessIdentity(UUID(int=2), "host-b", 9, ("operator", "indexer", "deliveries", "http"), "0.9"),
+    started_seconds=90.0,
+    seen_seconds=2.5,
+)
 FACTS = StatusFacts(
-    CHAIN, (LANE,), RewardFacts(7, 1.25, 6, 100, False, 4), RelayFacts(2, 0.75, 3), 9
+    CHAIN,
+    (LANE,),
+    RewardFacts(7, 1.25, 6, 100, False, 4),
+    RelayFacts(2, 0.75, 3),
+    9,
+    processes=(OTHERS,),
 )
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 NODE = NodeReport(
@@ -57,6 +77,15 @@ class Behind:
     lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
     nodes: Sequence[NodeReport] = field(default_factory=lambda: (NODE,))
     roles: tuple[str, ...] = ("http", "operator")
+    own: Sequence[Condition] = ()
+
+    @property
+    def process(self) -> ProcessIdentity:
+        return ProcessIdentity(UUID(int=1), "host-a", 4711, self.roles, "0.9")
+
+    def conditions(self) -> list[Condition]:
+        nodes = health.judge(self.nodes, self.roles)
+        return [*self.own, *nodes, *judge_own_lanes(self.lanes)]
 
     async def read(self) -> StatusFacts:
         if self.facts is None:
@@ -69,7 +98,11 @@ async def a_door(
     behind: Behind, policy: AdminPolicy | None = None
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     sources = AdminSources(
-        behind.roles, behind.read, lambda: behind.lanes, nodes=lambda: behind.nodes
+        behind.process,
+        behind.read,
+        lambda: behind.lanes,
+        behind.conditions,
+        nodes=lambda: behind.nodes,
     )
     app = build_admin_app(sources, policy or AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
@@ -182,10 +215,6 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
             "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
-            Behind(lanes=(replace(HELD, is_held=False),)),
-            f"Lane mint {checksummed(WALLET)} is not held by this process",
-        ),
-        (
             Behind(lanes=(replace(HELD, is_held=False, stopped="foreign nonce"),)),
             f"Lane mint {checksummed(WALLET)} stopped: foreign nonce",
         ),
@@ -195,16 +224,9 @@ async def test_readiness_names_what_is_missing(behind: Behind, reason: str) -> N
     assert await get(behind, "/readyz") == (503, unready(reason))
 
 
-async def test_a_process_that_serves_some_of_the_wallets_is_ready() -> None:
-    elsewhere = replace(HELD, wallet=a_wallet(9), is_held=False)
-    status, body = await get(Behind(lanes=(HELD, elsewhere)), "/readyz")
-    assert (status, body["reasons"]) == (200, [])
-    watched = replace(HELD, wallet=a_wallet(8), kind="watched")
-    status, body = await get(Behind(lanes=(watched, elsewhere)), "/readyz")
-    assert status == 503
-    assert body["reasons"] == [
-        f"Lane mint {checksummed(elsewhere.wallet)} is not held by this process"
-    ]
+async def test_a_standby_is_ready() -> None:
+    elsewhere = replace(HELD, is_held=False)
+    assert await get(Behind(lanes=(elsewhere,)), "/readyz") == (200, ready())
 
 
 def unready(*reasons: str, warnings: Sequence[str] = ()) -> dict[str, Any]:
@@ -223,7 +245,10 @@ async def test_a_chain_that_mines_on_demand_may_be_quiet() -> None:
 async def test_a_dev_chain_may_be_quiet_however_regularly_it_mined_before() -> None:
     quiet = replace(QUIET, block_seconds=1.0)
     behind = Behind(replace(FACTS, chain=quiet), nodes=(replace(NODE, height=10),))
-    async with a_door(behind, AdminPolicy(mines_on_demand=True)) as (client, url):
+    async with a_door(behind, AdminPolicy(conditions=ConditionPolicy(mines_on_demand=True))) as (
+        client,
+        url,
+    ):
         async with client.get(url + "/readyz") as answer:
             assert (answer.status, await answer.json()) == (200, ready())
         async with client.get(url + "/status") as answer:
@@ -291,7 +316,9 @@ async def test_with_another_usable_node_a_fault_is_a_warning(reason: Unfit) -> N
 
 
 @pytest.mark.parametrize("roles", [("operator",), ("indexer",), ("http", "indexer")])
-@pytest.mark.parametrize("nodes", [(DEAD,), (HUNG, DEAD), (unfit(Unfit.OTHER_CHAIN),)])
+@pytest.mark.parametrize(
+    "nodes", [(DEAD,), (HUNG, replace(DEAD, name="dead.example")), (unfit(Unfit.OTHER_CHAIN),)]
+)
 async def test_lanes_and_indexer_without_a_node_that_answers_are_not_ready(
     roles: tuple[str, ...], nodes: tuple[NodeReport, ...]
 ) -> None:
@@ -305,14 +332,15 @@ async def test_lanes_and_indexer_without_a_node_that_answers_are_not_ready(
 @pytest.mark.parametrize("roles", [("http",), ("deliveries",), ("http", "deliveries")])
 async def test_http_accepts_events_without_a_node_and_is_ready(roles: tuple[str, ...]) -> None:
     status, answer = await get(Behind(nodes=(DEAD,), roles=roles), "/readyz")
-    assert (status, answer["ready"], len(answer["warnings"])) == (200, True, 1)
+    assert (status, answer["ready"], len(answer["warnings"])) == (200, True, 2)
 
 
 @pytest.mark.parametrize("count", [1, 2])
 async def test_nodes_that_contradict_are_used_and_warned_of(count: int) -> None:
-    nodes = (unfit(Unfit.DISAGREES),) * count
-    warning = "Node other.example:8545 contradicts other nodes or itself"
-    assert await get(Behind(nodes=nodes), "/readyz") == (200, ready(*[warning] * count))
+    names = [f"node{number}.example:8545" for number in range(count)]
+    nodes = [replace(unfit(Unfit.DISAGREES), name=name) for name in names]
+    warnings = [f"Node {name} contradicts other nodes or itself" for name in names]
+    assert await get(Behind(nodes=nodes), "/readyz") == (200, ready(*warnings))
 
 
 async def test_metrics_tell_of_an_index_that_stands_still() -> None:
@@ -394,7 +422,7 @@ async def test_this_machines_names_are_accepted(host: str) -> None:
 
 
 async def test_without_a_token_only_this_machine_may_be_bound() -> None:
-    sources = AdminSources((), Behind().read)
+    sources = AdminSources(Behind().process, Behind().read)
     for host in ("0.0.0.0", "::", "192.0.2.1", "ltzd.example"):
         with pytest.raises(Misconfigured, match="token_file"):
             build_admin_app(sources, AdminPolicy(host=host))

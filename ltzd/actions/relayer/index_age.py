@@ -5,11 +5,11 @@ The decision is in `rules/indexer/freshness`; its facts are read at most once a 
 
 from ltzd.concurrency.cached_value import CachedValue
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.rules.conditions.facts import ChainFacts
 from ltzd.rules.indexer.freshness import is_fresh
 from ltzd.rules.indexer.standstill import IndexProgress
 from ltzd.store import status
 from ltzd.store.database import Pool, session
-from ltzd.store.status import ChainFacts
 
 
 class IndexAge:

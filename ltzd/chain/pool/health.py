@@ -12,6 +12,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.errors import LtzdError
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
 
 _SENTENCES = {
     Unfit.UNVERIFIED: "has not shown yet that it belongs to the chain",
@@ -51,6 +52,26 @@ def _fault(report: NodeReport) -> str:
     if is_serving(report) or since is None:
         return sentence
     return f"{sentence} (its last answer was {since:.0f} s ago)"
+
+
+def judge(reports: Sequence[NodeReport], roles: Sequence[str]) -> list[Condition]:
+    """The nodes' faults as this process, with these roles, sees them."""
+    conditions = [
+        Condition(ConditionKind.NODE_UNUSABLE, _fault(report), report.name)
+        for report in reports
+        if report.reason or not report.is_usable
+    ]
+    if reports and not any(is_serving(report) for report in reports):
+        sentence = "No node can be used: " + "; ".join(faults(reports))
+        blocks = needs_a_node(roles)
+        conditions.append(Condition(ConditionKind.NO_NODE_USABLE, sentence, is_blocking=blocks))
+    return conditions
+
+
+def height(reports: Iterable[NodeReport]) -> int | None:
+    """The highest block that a trusted node has shown."""
+    heights = [each.height for each in reports if each.is_usable and each.height is not None]
+    return max(heights, default=None)
 
 
 def measure(reports: Iterable[NodeReport]) -> None:

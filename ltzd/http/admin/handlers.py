@@ -7,12 +7,14 @@ requires `Authorization: Bearer`. The settings require TLS for such an address.
 
 import asyncio
 import hmac
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
+from sanic.exceptions import BadRequest
 from sanic.request import Request
 
 from ltzd import __version__, telemetry
@@ -26,12 +28,24 @@ from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
 from ltzd.http.surface import READ_METHODS
-from ltzd.operator.policy import WATCHED
-from ltzd.rules.indexer.standstill import IndexProgress, StandstillPolicy, stands_still
+from ltzd.rules.conditions import readiness
+from ltzd.rules.conditions.facts import (
+    ChainFacts,
+    ClusterFacts,
+    LaneState,
+    ProcessFacts,
+    ProcessIdentity,
+)
+from ltzd.rules.conditions.index import progress_of
+from ltzd.rules.conditions.judging import OwnView, judge
+from ltzd.rules.conditions.kinds import Condition, ConditionKind, Severity
+from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.rules.conditions.processes import live
+from ltzd.rules.indexer.standstill import IndexProgress, stands_still
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
 from ltzd.store.operator.leases import LeaseFacts
-from ltzd.store.status import ChainFacts, LaneFacts, RelayFacts, RewardFacts, StatusFacts
+from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed, iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
@@ -54,37 +68,20 @@ class AdminPolicy:
 
     host: str = "127.0.0.1"
     token: str | None = field(default=None, repr=False)
-    max_lag_blocks: int = 32
-    max_lag_seconds: float = 60.0
-    """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
-    standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
-    mines_on_demand: bool = False
-    """A dev chain, whose blocks may stop to come at any time."""
-
-
-@dataclass(frozen=True, slots=True)
-class LaneState:
-    """A lane that this process serves or waits for. `stopped` is the reason that it stopped."""
-
-    wallet: Address
-    kind: str
-    is_held: bool
-    stopped: str | None = None
-    balance_wei: int | None = None
+    conditions: ConditionPolicy = field(default_factory=ConditionPolicy)
 
 
 @dataclass(frozen=True, slots=True)
 class AdminSources:
     """`facts` raises DatabaseUnavailable; `measure` sets gauges before they are read.
 
-    `reasons` and `warnings` are sentences about wallets that this process does not serve.
+    `own` has the conditions that only this process can see.
     """
 
-    roles: tuple[str, ...]
+    process: ProcessIdentity
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
-    reasons: Callable[[], Sequence[str]] = tuple
-    warnings: Callable[[], Sequence[str]] = tuple
+    own: Callable[[], Sequence[Condition]] = tuple
     nodes: Callable[[], Sequence[NodeReport]] = tuple
     measure: Callable[[], None] = lambda: None
 
@@ -127,35 +124,45 @@ class AdminHandlers:
         """200 while the process and its event loop run. Checks nothing else."""
         return json_reply({"status": "alive"})
 
-    async def readyz(self, _request: Request) -> Reply:
-        reasons = self._reasons(await self._facts())
-        body = {"ready": not reasons, "reasons": reasons, "warnings": self._warnings()}
-        return json_reply(body, 503 if reasons else 200)
+    async def readyz(self, request: Request) -> Reply:
+        """503 with the reasons while the process is not ready.
+
+        With `?role=http` a fault that another process must mend counts for nothing.
+        """
+        role = request.args.get("role")
+        if role not in {None, "http"}:
+            raise BadRequest("The only role that readiness can be asked for is http")
+        conditions = self._judge(await self._facts())
+        blocking = readiness.reasons(conditions, for_http=role == "http")
+        body = _readiness(conditions, blocking)
+        return json_reply(body, 503 if blocking else 200)
 
     async def status(self, _request: Request) -> Reply:
         facts = await self._facts()
-        reasons = self._reasons(facts)
+        conditions = self._judge(facts)
         body: dict[str, object] = {
             "version": __version__,
-            "roles": list(self._sources.roles),
+            "process": self._sources.process.name,
+            "roles": list(self._sources.process.roles),
             "timestamp": iso(datetime.now(UTC)),
-            "ready": not reasons,
-            "reasons": reasons,
-            "warnings": self._warnings(),
+            **_readiness(conditions, readiness.reasons(conditions)),
+            "conditions": [_condition(condition) for condition in conditions],
             "database": "unavailable" if facts is None else "connected",
             "nodes": [_node_status(report) for report in self._sources.nodes()],
         }
         if facts is not None:
             body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
             if facts.chain is not None:
-                body["chain"] = _chain_status(facts.chain, self._progress(facts.chain))
+                progress = self._progress(facts.cluster, facts.chain)
+                body["chain"] = _chain_status(facts.chain, progress)
         return json_reply(body)
 
     async def metrics(self, _request: Request) -> Reply:
         facts = await self._facts()
         self._sources.measure()
+        _count(self._judge(facts))
         if facts is not None:
-            self._measure_index(facts.chain)
+            self._measure_index(facts)
             telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
             telemetry.QUEUED_RELAYS.set(facts.relays.queued)
             telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
@@ -164,12 +171,13 @@ class AdminHandlers:
                 telemetry.WALLETS_UNSERVED.labels(kind).set(count)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
-    def _measure_index(self, chain: ChainFacts | None) -> None:
-        if chain is not None:
-            is_still = stands_still(self._progress(chain), self._policy.standstill)
+    def _measure_index(self, facts: StatusFacts) -> None:
+        if facts.chain is not None:
+            progress = self._progress(facts.cluster, facts.chain)
+            is_still = stands_still(progress, self._policy.conditions.standstill)
             telemetry.INDEX_STANDS_STILL.set(is_still)
-            telemetry.INDEX_IDLE_SECONDS.set(chain.idle_seconds)
-            telemetry.INDEX_STOPPED.set(chain.stopped_reason is not None)
+            telemetry.INDEX_IDLE_SECONDS.set(facts.chain.idle_seconds)
+            telemetry.INDEX_STOPPED.set(facts.chain.stopped_reason is not None)
 
     async def _facts(self) -> StatusFacts | None:
         """Returns None while the database does not answer."""
@@ -179,58 +187,51 @@ class AdminHandlers:
         except (DatabaseUnavailable, TimeoutError):
             return None
 
-    def _reasons(self, facts: StatusFacts | None) -> list[str]:
-        """Why this process is not ready for traffic; empty if it is ready."""
-        reasons = ["The database does not answer"] if facts is None else self._chain(facts.chain)
-        lanes = self._sources.lanes()
-        # Processes may share the wallets: a process that serves some of them does its part.
-        is_standby = not any(lane.is_held for lane in lanes if lane.kind != WATCHED)
-        for lane in lanes:
-            name = f"Lane {lane.kind} {checksummed(lane.wallet)}"
-            if lane.stopped is not None:
-                reasons.append(f"{name} stopped: {lane.stopped}")
-            elif is_standby and lane.kind != WATCHED:
-                reasons.append(f"{name} is not held by this process")
-        return [*reasons, *self._sources.reasons(), *self._nodes()]
+    def _judge(self, facts: StatusFacts | None) -> tuple[Condition, ...]:
+        own = OwnView(self._sources.process, tuple(self._sources.own()), self._height())
+        return judge(None if facts is None else facts.cluster, own, self._policy.conditions)
 
-    def _nodes(self) -> list[str]:
-        """The role operator or indexer without a node that answers."""
-        reports = self._sources.nodes()
-        if not reports or not health.needs_a_node(self._sources.roles):
-            return []
-        if any(health.is_serving(report) for report in reports):
-            return []
-        return ["No node can be used: " + "; ".join(health.faults(reports))]
+    def _height(self) -> int | None:
+        """The highest block that a trusted node has shown to this process."""
+        return health.height(self._sources.nodes())
 
-    def _warnings(self) -> list[str]:
-        """Faults that need a person although this process may be ready."""
-        return [*health.faults(self._sources.nodes()), *self._sources.warnings()]
+    def _progress(self, facts: ClusterFacts, chain: ChainFacts) -> IndexProgress:
+        others = live(facts, self._sources.process, self._policy.conditions)
+        heights = [self._height(), *(process.report.height for process in others)]
+        return progress_of(chain, heights, self._policy.conditions)
 
-    def _chain(self, chain: ChainFacts | None) -> list[str]:
-        if chain is None:
-            return ["The indexer has not begun to follow the chain"]
-        progress = self._progress(chain)
-        if chain.stopped_reason is not None:
-            age = f"the newest block was indexed {progress.idle_seconds:.0f} s ago"
-            return [f"The index is stopped, and {age}: {chain.stopped_reason}"]
-        if stands_still(progress, self._policy.standstill):
-            return [f"The indexer has committed no block for {progress.idle_seconds:.0f} s"]
-        lag_seconds = progress.lag_seconds
-        is_old = lag_seconds is None or lag_seconds > self._policy.max_lag_seconds
-        if progress.lag_blocks > self._policy.max_lag_blocks and is_old:
-            about = "" if lag_seconds is None else f", about {lag_seconds:.0f} s,"
-            return [f"The indexer is {progress.lag_blocks} blocks{about} behind the head"]
-        return []
 
-    def _progress(self, chain: ChainFacts) -> IndexProgress:
-        """The highest head is the one that the indexer has stored, or that a trusted node shows."""
-        heights = [report.height or 0 for report in self._sources.nodes() if report.is_usable]
-        return IndexProgress(
-            cursor_number=chain.cursor_number,
-            head_number=max([chain.head_number, *heights]),
-            idle_seconds=chain.idle_seconds,
-            block_seconds=None if self._policy.mines_on_demand else chain.block_seconds,
-        )
+def _readiness(conditions: Sequence[Condition], blocking: Sequence[Condition]) -> dict[str, object]:
+    """`warnings` are the other faults that need a person."""
+    warnings = [
+        condition
+        for condition in conditions
+        if condition not in blocking and condition.kind.facts.severity is not Severity.NOTICE
+    ]
+    return {
+        "ready": not blocking,
+        "reasons": [condition.sentence for condition in blocking],
+        "warnings": [condition.sentence for condition in warnings],
+    }
+
+
+def _condition(condition: Condition) -> dict[str, object]:
+    facts = condition.kind.facts
+    return {
+        "kind": condition.kind.value,
+        "severity": facts.severity.value,
+        "subject": condition.subject,
+        "sentence": condition.sentence,
+        "seenBy": list(condition.seen_by),
+        "runbook": f"docs/runbooks/{facts.runbook}",
+    }
+
+
+def _count(conditions: Sequence[Condition]) -> None:
+    """Set `ltzd_conditions`, also to 0 for every kind without a condition."""
+    counts = Counter(condition.kind for condition in conditions)
+    for kind in ConditionKind:
+        telemetry.CONDITIONS.labels(kind.value).set(counts[kind])
 
 
 def _refuse_foreign_host(request: Request) -> None:
@@ -252,6 +253,7 @@ def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, ob
     return {
         "chain": None,
         "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
+        "processes": [_process_status(process) for process in facts.processes],
         "leases": [_lease_status(lease) for lease in facts.leases],
         "rewards": _reward_status(facts.rewards),
         "relays": _relay_status(facts.relays),
@@ -361,6 +363,16 @@ def _rebuild_status(rebuild: RebuildProgress) -> dict[str, Any]:
         "head": rebuild.head_number,
         "orderedSeconds": _rounded(rebuild.ordered_seconds),
         "error": rebuild.error,
+    }
+
+
+def _process_status(process: ProcessFacts) -> dict[str, Any]:
+    return {
+        "name": process.identity.name,
+        "roles": list(process.identity.roles),
+        "version": process.identity.version,
+        "startedSeconds": _rounded(process.started_seconds),
+        "seenSecondsAgo": _rounded(process.seen_seconds),
     }
 
 

@@ -59,6 +59,20 @@ class FleetParts:
     on_size: Callable[[int], None] = lambda _size: None
 
 
+@dataclass(frozen=True, slots=True)
+class UnservedWallet:
+    """`name` is the setting's name or the wallet's address; `is_required` as in `LaneSlot`."""
+
+    kind: str
+    name: str
+    fault: str
+    is_required: bool
+
+    @property
+    def sentence(self) -> str:
+        return f"Wallet {self.kind} {self.name} is not served by this process: {self.fault}"
+
+
 @dataclass(slots=True)
 class _Entry:
     """A slot, its task, and the part of the wallet's row that the slot was made from."""
@@ -117,13 +131,18 @@ class LaneFleet:
         """Whether every lane can sign, or waits for a person."""
         return self._has_begun and all(slot.is_settled for slot in self._slots())
 
+    @property
+    def unserved(self) -> list[UnservedWallet]:
+        """The wallets that this process should serve, and for which it has no lane."""
+        return [
+            UnservedWallet(slot.kind, slot.name, slot.fault, slot.is_required)
+            for slot in self._slots()
+            if slot.fault is not None
+        ]
+
     def faults(self, *, required: bool) -> list[str]:
         """A sentence for each wallet without a lane: of the settings, or else of the registry."""
-        return [
-            f"Wallet {slot.kind} {slot.name} is not served by this process: {slot.fault}"
-            for slot in self._slots()
-            if slot.fault is not None and slot.is_required is required
-        ]
+        return [wallet.sentence for wallet in self.unserved if wallet.is_required is required]
 
     async def run(self) -> None:
         """Serve the wallets until cancelled."""

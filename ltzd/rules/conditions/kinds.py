@@ -127,8 +127,12 @@ class Condition:
     """`sentence` says what is wrong, since when, and what mends it or which command tells more.
 
     `subject` is the wallet, node, role, brand or process that the condition is about, if any.
+    `seen_by` names the processes that report it; empty for what the database tells.
+    `is_blocking` says that it keeps the process that has judged it from its work.
     """
 
     kind: ConditionKind
     sentence: str
     subject: str | None = None
+    seen_by: tuple[str, ...] = ()
+    is_blocking: bool = False

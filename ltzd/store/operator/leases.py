@@ -57,6 +57,8 @@ class LeaseFacts:
     process: str
     held_seconds: float
     renewed_seconds_ago: float
+    is_held: bool = True
+    """False once the lease may be taken, since its holder has not renewed it."""
 
 
 async def list_all(connection: Connection) -> tuple[LeaseFacts, ...]:
@@ -65,7 +67,8 @@ async def list_all(connection: Connection) -> tuple[LeaseFacts, ...]:
         """
         SELECT name, process,
                extract(epoch FROM clock_timestamp() - taken_at)::float8,
-               greatest(0, extract(epoch FROM clock_timestamp() - renewed_at))::float8
+               greatest(0, extract(epoch FROM clock_timestamp() - renewed_at))::float8,
+               expires_at > clock_timestamp()
           FROM leases
          ORDER BY name
         """

@@ -1,0 +1,17 @@
+"""From when on something counts as wrong. Units: seconds, blocks."""
+
+from dataclasses import dataclass, field
+
+from ltzd.rules.indexer.standstill import StandstillPolicy
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionPolicy:
+    max_lag_blocks: int = 32
+    max_lag_seconds: float = 60.0
+    """The indexer may be more blocks behind if they are younger: fast chains have many a second."""
+    standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
+    mines_on_demand: bool = False
+    """A dev chain, whose blocks may stop to come at any time."""
+    missing_after_seconds: float = 20.0
+    """A process without a report for so long is missing. Processes report every five seconds."""

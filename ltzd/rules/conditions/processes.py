@@ -1,0 +1,95 @@
+"""Conditions of the processes of an installation: missing ones, roles, versions."""
+
+from collections.abc import Iterator, Sequence
+
+from ltzd.rules.conditions.facts import ClusterFacts, ProcessFacts, ProcessIdentity
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
+from ltzd.rules.conditions.policy import ConditionPolicy
+
+_DUTIES = {
+    "http": "no request is accepted",
+    "operator": "nothing is minted and nothing is relayed",
+    "indexer": "no block is indexed",
+    "deliveries": "no webhook is sent",
+}
+"""The roles, and what happens without each."""
+
+
+def live(
+    facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
+) -> tuple[ProcessFacts, ...]:
+    """The other processes that still report."""
+    return tuple(
+        process
+        for process in facts.processes
+        if process.identity.id != me.id and process.seen_seconds <= policy.missing_after_seconds
+    )
+
+
+def judge_processes(
+    facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
+) -> Iterator[Condition]:
+    others = live(facts, me, policy)
+    yield from _absent_roles(facts, [me, *(process.identity for process in others)])
+    yield from _missing(facts, me, policy)
+    yield from _versions([me, *(process.identity for process in others)])
+
+
+def _absent_roles(facts: ClusterFacts, running: Sequence[ProcessIdentity]) -> Iterator[Condition]:
+    """A held lease shows a role, too: a process of an older version reports nothing."""
+    present = {role for process in running for role in process.roles}
+    kinds = {name.partition("/")[0] for name in facts.lease_holders}
+    present |= {role for kind, role in (("lane", "operator"), ("indexer",) * 2) if kind in kinds}
+    for role, consequence in _DUTIES.items():
+        if role not in present:
+            yield Condition(
+                ConditionKind.ROLE_ABSENT,
+                f"No process has the role {role}, so {consequence}: start one",
+                role,
+            )
+
+
+def _missing(
+    facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
+) -> Iterator[Condition]:
+    """A process is back once another one of its host has its roles and began after its last report.
+
+    Each process replaces one.
+    """
+    ages = {process.identity.id: process.started_seconds for process in facts.processes}
+    started = [(me, ages.get(me.id, 0.0))]
+    started += [(each.identity, each.started_seconds) for each in live(facts, me, policy)]
+    for process in facts.processes:
+        identity = process.identity
+        if identity.id == me.id or process.seen_seconds <= policy.missing_after_seconds:
+            continue
+        successor = next(
+            (
+                (other, age)
+                for other, age in started
+                if (other.host, sorted(other.roles)) == (identity.host, sorted(identity.roles))
+                and age < process.seen_seconds
+            ),
+            None,
+        )
+        if successor is not None:
+            started.remove(successor)
+            continue
+        yield Condition(
+            ConditionKind.PROCESS_MISSING,
+            f"Process {identity.name} ({', '.join(identity.roles)}) has not reported for "
+            f"{process.seen_seconds:.0f} s and has not ended as it should: start it again, or look "
+            "at its log",
+            identity.name,
+        )
+
+
+def _versions(running: Sequence[ProcessIdentity]) -> Iterator[Condition]:
+    by_version: dict[str, list[str]] = {}
+    for process in running:
+        by_version.setdefault(process.version, []).append(process.name)
+    if len(by_version) > 1:
+        versions = "; ".join(f"{v}: {', '.join(names)}" for v, names in sorted(by_version.items()))
+        yield Condition(
+            ConditionKind.VERSIONS_DIFFER, f"The processes run different versions ({versions})"
+        )

@@ -1,0 +1,124 @@
+"""The table `processes`: every process renews its row, so each sees the whole installation.
+
+Times are the database's. A report's commit waits for no disk, since the next one replaces it.
+"""
+
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from ltzd.rules.conditions.facts import LaneState, ProcessFacts, ProcessIdentity, ProcessReport
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
+from ltzd.store.database import Connection
+from ltzd.values import address_of, hex_of
+
+KEPT_SECONDS = 3_600.0
+"""A row that is not renewed for this long is deleted: its process will not be missed any more."""
+_MOST_ROWS = 1_000
+_MOST_CONDITIONS = 100
+_SENTENCE_CHARACTERS = 1_000
+
+
+async def report(connection: Connection, process: ProcessIdentity, facts: ProcessReport) -> None:
+    """Write the process's row, also if another process has deleted it meanwhile."""
+    async with connection.transaction():
+        await connection.execute("SET LOCAL synchronous_commit = off")
+        await connection.execute(
+            """
+            INSERT INTO processes (id, host, pid, roles, version, report)
+            VALUES ($1, $2, $3, $4::text[], $5, $6::text::jsonb)
+                ON CONFLICT (id) DO UPDATE
+               SET seen_at = clock_timestamp(), report = excluded.report
+            """,
+            process.id,
+            process.host,
+            process.pid,
+            list(process.roles),
+            process.version,
+            _encoded(facts),
+        )
+        await connection.execute(
+            "DELETE FROM processes WHERE seen_at < clock_timestamp() - make_interval(secs => $1)",
+            KEPT_SECONDS,
+        )
+
+
+async def forget(connection: Connection, process_id: UUID) -> None:
+    """Delete the row of a process that ends as it should."""
+    await connection.execute("DELETE FROM processes WHERE id = $1", process_id)
+
+
+async def list_all(connection: Connection) -> tuple[ProcessFacts, ...]:
+    """The processes in the order of their starts, with those that report no more."""
+    rows = await connection.fetch(
+        """
+        SELECT id, host, pid, roles, version,
+               greatest(0, extract(epoch FROM clock_timestamp() - started_at))::float8,
+               greatest(0, extract(epoch FROM clock_timestamp() - seen_at))::float8,
+               report::text
+          FROM processes
+         ORDER BY started_at, id
+         LIMIT $1
+        """,
+        _MOST_ROWS,
+    )
+    return tuple(
+        ProcessFacts(
+            ProcessIdentity(row[0], row[1], row[2], tuple(row[3]), row[4]),
+            started_seconds=row[5],
+            seen_seconds=row[6],
+            report=_decoded(row[7]),
+        )
+        for row in rows
+    )
+
+
+def _encoded(report: ProcessReport) -> str:
+    document = {
+        "conditions": [
+            {
+                "kind": condition.kind.value,
+                "subject": condition.subject,
+                "sentence": condition.sentence[:_SENTENCE_CHARACTERS],
+            }
+            for condition in report.conditions[:_MOST_CONDITIONS]
+        ],
+        "lanes": [
+            {
+                "wallet": hex_of(lane.wallet),
+                "kind": lane.kind,
+                "isHeld": lane.is_held,
+                "stopped": lane.stopped,
+                "balanceWei": None if lane.balance_wei is None else str(lane.balance_wei),
+            }
+            for lane in report.lanes
+        ],
+        "height": report.height,
+    }
+    # PostgreSQL stores no NUL in jsonb.
+    return msgspec.json.encode(document).decode().replace("\\u0000", "")
+
+
+def _decoded(text: str) -> ProcessReport:
+    """The report; a process of a newer version may tell of kinds that this one does not know."""
+    document: dict[str, Any] = msgspec.json.decode(text)
+    known = {kind.value for kind in ConditionKind}
+    return ProcessReport(
+        conditions=tuple(
+            Condition(ConditionKind(condition["kind"]), condition["sentence"], condition["subject"])
+            for condition in document["conditions"]
+            if condition["kind"] in known
+        ),
+        lanes=tuple(
+            LaneState(
+                address_of(lane["wallet"]),
+                lane["kind"],
+                lane["isHeld"],
+                lane["stopped"],
+                None if lane["balanceWei"] is None else int(lane["balanceWei"]),
+            )
+            for lane in document["lanes"]
+        ),
+        height=document["height"],
+    )

@@ -1,0 +1,65 @@
+"""The rows in which processes report themselves."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from uuid import UUID
+
+import pytest_asyncio
+
+from ltzd.rules.conditions.facts import LaneState, ProcessIdentity, ProcessReport
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
+from ltzd.store import database, processes
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+ME = ProcessIdentity(UUID(int=1), "host-a", 4711, ("http", "operator"), "0.9")
+REPORT = ProcessReport(
+    (Condition(ConditionKind.NODE_UNUSABLE, "Node x is\x00 away", "x"),),
+    (LaneState(Address(b"\x11" * 20), "mint", True, "foreign nonce", 10**24),),
+    height=12,
+)
+
+
+@pytest_asyncio.fixture
+async def connection(database_url: str) -> AsyncIterator[Connection]:
+    connection = await database.connect(database_url, "test")
+    yield connection
+    await connection.close()
+
+
+async def test_a_report_is_read_as_it_was_written_and_renewed_in_place(
+    connection: Connection,
+) -> None:
+    await processes.report(connection, ME, ProcessReport())
+    await processes.report(connection, ME, REPORT)
+    (process,) = await processes.list_all(connection)
+    (condition,) = REPORT.conditions
+    assert process.identity == ME
+    assert process.report == replace(
+        REPORT, conditions=(replace(condition, sentence="Node x is away"),)
+    )
+    assert 0 <= process.seen_seconds <= process.started_seconds < 60
+
+
+async def test_a_clean_end_deletes_the_row_and_an_hour_of_silence_too(
+    connection: Connection,
+) -> None:
+    gone = replace(ME, id=UUID(int=2), pid=1)
+    for process in (ME, gone):
+        await processes.report(connection, process, REPORT)
+    await connection.execute(
+        "UPDATE processes SET seen_at = now() - interval '61 minutes' WHERE pid = 1"
+    )
+    await processes.report(connection, ME, REPORT)
+    assert [process.identity for process in await processes.list_all(connection)] == [ME]
+    await processes.forget(connection, ME.id)
+    assert await processes.list_all(connection) == ()
+
+
+async def test_kinds_of_a_newer_version_are_left_out(connection: Connection) -> None:
+    await processes.report(connection, ME, REPORT)
+    await connection.execute(
+        """UPDATE processes SET report = jsonb_set(report, '{conditions,0,kind}', '"of_2030"')"""
+    )
+    (process,) = await processes.list_all(connection)
+    assert process.report.conditions == ()
