@@ -128,7 +128,8 @@ def test_the_lock_of_the_wheel_pins_what_the_whole_lock_pins() -> None:
 
 
 def pins_of(lock: Path) -> dict[str, str]:
-    return dict(re.findall(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", lock.read_text(), re.MULTILINE))
+    pins = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^ ;\\]+)", re.MULTILINE)
+    return dict(pins.findall(lock.read_text()))
 
 
 # --- systemd ------------------------------------------------------------------------------------

@@ -140,8 +140,6 @@ async def running(*command: object, folder: Path, **variables: str) -> AsyncIter
         process.terminate()
         await asyncio.wait_for(process.wait(), timeout=STOP_SECONDS)
 
-        shutil.copytree(folder, f"/tmp/x/keep-{folder.name}", dirs_exist_ok=True)
-
 
 @asynccontextmanager
 async def nginx(
