@@ -45,6 +45,6 @@ def ignore_new_connections(listener: socket.socket) -> None:
 
     Raises OSError where the system has no such filter (it is Linux's).
     """
-    instructions = (_Instruction * len(_IGNORE_HANDSHAKES))(*_IGNORE_HANDSHAKES)
-    program = _Program(len(_IGNORE_HANDSHAKES), instructions)
+    lines = [_Instruction(*fields) for fields in _IGNORE_HANDSHAKES]
+    program = _Program(len(lines), (_Instruction * len(lines))(*lines))
     listener.setsockopt(socket.SOL_SOCKET, _SO_ATTACH_FILTER, bytes(program))

@@ -135,8 +135,10 @@ async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
 
     The request of a connection that has just been accepted may be on its way.
     """
-    until = loop_time() + QUIET_SECONDS
-    while loop_time() < until and any(_is_idle(connection) for connection in tuple(connections)):
+    deadline = loop_time() + QUIET_SECONDS
+    while loop_time() < deadline:
+        if not any(_is_idle(connection) for connection in tuple(connections)):
+            return
         await asyncio.sleep(CLOSE_POLL_SECONDS)
 
 
