@@ -64,9 +64,7 @@ app.command()(sign.sign)
 for offer in OFFERS:
     app.add_typer(offer_app(offer), name=offer.name)
 
-Port = Annotated[
-    int, typer.Option(min=0, max=65_535, help="The port to listen on.")
-]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="The port to listen on.")]
 
 
 def _print_version(wanted: bool) -> None:
