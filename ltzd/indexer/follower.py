@@ -123,6 +123,11 @@ class Follower:
         self._has_doubted = False
         self.is_serving = False
 
+    @property
+    def differing_totals(self) -> tuple[str, ...]:
+        """Totals of the contracts that differ from the tables, and that nothing explains."""
+        return self._audit.differing_totals
+
     def listen_to(self, heads: HeadAnnouncements) -> None:
         """From now on an announced head ends the pause between two steps."""
         self._heads = heads
@@ -140,6 +145,8 @@ class Follower:
                 log.warning("indexer.term_over", reason=error.message)
             finally:
                 self.is_serving = False
+                self._branches.settle()
+                self._progress.end()
             await asyncio.sleep(self._policy.term_pause_seconds)
 
     async def serve(self) -> None:
