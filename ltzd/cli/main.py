@@ -190,6 +190,32 @@ def chain(
 
 
 @app.command()
+def sandbox(
+    port: Port = 8700,
+    data_dir: Annotated[
+        Path,
+        typer.Option("--data-dir", help="Where the sandbox keeps its data.", metavar="DIR"),
+    ] = Path(".ltzd-sandbox"),
+    ltzd_url: Annotated[
+        str, typer.Option(help="Where ltzd answers, for payment events and the demo site.")
+    ] = "http://127.0.0.1:8000",
+    rpc_url: Annotated[
+        str, typer.Option(help="The node that the explorer reads.")
+    ] = "http://127.0.0.1:8545",
+    ltz: Annotated[
+        str | None, typer.Option(help="The LTZ that the explorer shows.", metavar="0x…")
+    ] = None,
+) -> None:
+    """Run only the sandbox of the outside services, for staging; print its settings."""
+    from ltzd.cli.wallet.lookup import parse_address
+    from ltzd.dev import sandbox_process
+    from ltzd.dev.sandbox_process import SandboxOptions
+
+    token = None if ltz is None else parse_address(ltz)
+    sandbox_process.run(SandboxOptions(port, data_dir, ltzd_url, rpc_url, token))
+
+
+@app.command()
 def migrate(
     config: Config,
     complete: Annotated[

@@ -126,8 +126,8 @@ async def open_daemon(
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
-    With `is_dev` outgoing requests may go to this machine. With `must_be_durable` a PostgreSQL that
-    may lose confirmed commits is refused.
+    With `is_dev`, and with the setting `staging`, outgoing requests may go to this machine. With
+    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
@@ -160,7 +160,8 @@ async def open_daemon(
             await brands.refresh(connection)
         hashes = MintHashWaiters(pool, wakeups)
         signatures = RequestSignatures(pool, sealer, brands)
-        apis = ExternalApiClient(GuardPolicy(allow_loopback=is_dev))
+        allow_loopback = is_dev or settings.staging
+        apis = ExternalApiClient(GuardPolicy(allow_loopback=allow_loopback))
         stack.push_async_callback(apis.close)
         platform = await _chat_platform(settings, stack)
         constraints = PurchaseConstraints(pool, brands, apis, ChatMembers(pool, identity, platform))
@@ -245,7 +246,7 @@ async def open_daemon(
                 LinkDependencies(users, sealer),
                 capacity,
                 stack,
-                is_dev=is_dev,
+                allow_loopback=allow_loopback,
             ),
             fleet=fleet,
             wallet_rights=_wallet_rights(settings, fleet, nodes),
@@ -276,7 +277,7 @@ async def open_daemon(
                 if "indexer" in settings.roles
                 else None
             ),
-            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, is_dev),
+            sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
             cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
             chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
@@ -374,11 +375,11 @@ def _sender(
     wakeups: WakeupHub,
     sealer: Sealer,
     stack: AsyncExitStack,
-    is_dev: bool,
+    allow_loopback: bool,
 ) -> Sender | None:
     if "deliveries" not in settings.roles:
         return None
-    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=is_dev))
+    http = BrandWebhooks(brand_webhooks.guard_policy(allow_loopback=allow_loopback))
     stack.push_async_callback(http.close)
     return Sender(pool, wakeups, sealer, http)
 

@@ -48,8 +48,18 @@ def run(settings: Settings) -> None:
     """Run until a signal. Raises Misconfigured, Unavailable, Broken."""
     logs.configure()
     warn_of_plain_connections(settings)
+    warn_of_staging(settings)
     with signals_blocked():
         uvloop.run(_until_signal(settings, Certificates.of(settings)))
+
+
+def warn_of_staging(settings: Settings) -> None:
+    if settings.staging:
+        log.warning(
+            "ltzd.staging",
+            setting="staging",
+            reason="outside services may be on this machine; never set staging in production",
+        )
 
 
 async def _until_signal(settings: Settings, certificates: Certificates) -> None:

@@ -40,9 +40,9 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
     capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
-    is_dev: bool,
+    allow_loopback: bool,
 ) -> SiteServices:
-    host_site = HostSiteClient(host_sites.guard_policy(allow_loopback=is_dev))
+    host_site = HostSiteClient(host_sites.guard_policy(allow_loopback=allow_loopback))
     stack.push_async_callback(host_site.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
     members = SiteMembers(

@@ -382,7 +382,7 @@ async def test_an_api_on_this_machine_is_for_a_dev_instance_only(
     assert (refused.code, refused.out) == (1, "")
     assert refused.err == (
         "ltzd: The constraint on collection 7 queries http://127.0.0.1:8080/{user_address}: "
-        "only a dev instance may query its own machine.\n"
+        "only a dev instance, or one with staging = true, may query its own machine.\n"
     )
     assert taken.code == 0, taken.err
     assert "+ constraint on collection 7 external_api: url http://127.0.0.1:8080/" in taken.err

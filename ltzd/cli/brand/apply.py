@@ -52,19 +52,20 @@ def _read_file(file: Path) -> str:
 
 
 def _check_urls(target: Target, brand: Brand) -> None:
-    """Outside dev mode, requests to a loopback host are refused whenever they are made."""
-    if target.data_dir is not None:
+    """Except in dev mode and for staging, requests to a loopback host are refused when made."""
+    if target.may_reach_this_machine:
         return
     if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
         raise Misconfigured(
-            f"webhook_url is {brand.webhook_url}: only a dev instance may send to its own machine."
+            f"webhook_url is {brand.webhook_url}: only a dev instance, or one with staging = true, "
+            "may send to its own machine."
         )
     for constraint in brand.constraints:
         if isinstance(constraint, ExternalApi) and is_loopback_host(url_host(constraint.url)):
             raise Misconfigured(
                 f"The constraint on collection {constraint.collection_id} queries "
                 f"{constraint.url}: "
-                "only a dev instance may query its own machine."
+                "only a dev instance, or one with staging = true, may query its own machine."
             )
 
 

@@ -342,6 +342,8 @@ class Settings(Section):
     old_master_key_files: SecretFiles = ()
     """Old master keys: they decrypt existing rows and encrypt no new ones."""
     roles: Roles = ROLES
+    staging: bool = False
+    """Whether outside services may be on this machine, such as those of `ltzd sandbox`."""
     explorer_url: WebUrl | None = None
     database: DatabaseSettings = DatabaseSettings()
     node: NodeSettings
@@ -369,7 +371,10 @@ class Settings(Section):
         return self
 
     def refuse_dev_providers(self) -> None:
-        """Raises Misconfigured if an outside service is on plain HTTP or on this machine."""
+        """Raises Misconfigured if an outside service is on plain HTTP or on this machine.
+
+        With `staging` a service may be on this machine, by either scheme.
+        """
         urls = self.identity.urls()
         if self.payments is not None:
             urls["payments.base_url"] = self.payments.base_url
@@ -379,10 +384,15 @@ class Settings(Section):
         urls["site.base_url"] = self.site.base_url.replace("{host}", "site.example")
         for name, url in urls.items():
             parts = urlsplit(url)
-            if parts.scheme != "https" or may_reach_this_machine(parts.hostname or ""):
+            is_here = may_reach_this_machine(parts.hostname or "")
+            if is_here and not self.staging:
                 raise Misconfigured(
-                    f"{name} must be an https URL of another machine; "
-                    "the sandbox is for `ltzd dev` only."
+                    f"{name} must be an https URL of another machine; the sandbox is for "
+                    "`ltzd dev` and, with staging = true, for staging."
+                )
+            if parts.scheme != "https" and not is_here:
+                raise Misconfigured(
+                    f"{name} must be an https URL: secrets and answers would travel unencrypted."
                 )
 
 

@@ -450,7 +450,25 @@ def test_an_admin_server_elsewhere_needs_a_token(folder: Path, host: str) -> Non
 def test_providers_of_dev_mode_are_refused_when_asked(folder: Path, url: str) -> None:
     settings = read_settings(a_file(folder, SHORT.replace("https://identity.example/", url)))
 
-    with pytest.raises(Misconfigured, match="sandbox is for `ltzd dev` only"):
+    with pytest.raises(Misconfigured, match=r"identity\.base_url must be an https URL"):
+        settings.refuse_dev_providers()
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:9000", "https://localhost", "https://a.example"])
+def test_for_staging_providers_may_be_on_this_machine(folder: Path, url: str) -> None:
+    staging = "staging = true\n" + SHORT.replace("https://identity.example/", url)
+
+    settings = read_settings(a_file(folder, staging))
+
+    assert settings.staging
+    settings.refuse_dev_providers()
+
+
+def test_staging_sends_no_secret_to_another_machine_unencrypted(folder: Path) -> None:
+    staging = "staging = true\n" + SHORT.replace("https://identity.example/", "http://a.example")
+    settings = read_settings(a_file(folder, staging))
+
+    with pytest.raises(Misconfigured, match=r"identity\.base_url must be an https URL: secrets"):
         settings.refuse_dev_providers()
 
 
