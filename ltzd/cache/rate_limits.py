@@ -112,8 +112,10 @@ class RateLimits:
 
     async def watch(self, period_seconds: float = RETRY_SECONDS) -> None:
         """Ping Redis until cancelled, so that its state is known without any request."""
-        while self._redis is not None:
+        while True:
             await asyncio.sleep(period_seconds)
+            if self._redis is None:
+                continue
             try:
                 await self._redis.ping()
             except FAILURES as error:

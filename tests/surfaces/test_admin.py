@@ -216,11 +216,7 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
     ("behind", "reason"),
     [
         (Behind(facts=None), "The database does not answer"),
-        (
-            Behind(replace(FACTS, chain=None)),
-            "The indexer has not begun to follow the chain: a process with the role indexer and a "
-            "node begins it",
-        ),
+        (Behind(replace(FACTS, chain=None)), NOT_BEGUN),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
             "The indexer is 90 blocks, about 180 s, behind the head",
