@@ -108,7 +108,7 @@ class QueueFacts:
     """Work that waits, counted up to a bound.
 
     The ages are of the oldest reward that could be minted now, of the oldest queued relay, and the
-    time since the oldest webhook became due; None without such a row. Rewards above the mint
+    time since the oldest webhook became due, or None without such a row. Rewards above the mint
     limit's capacity, of paused brands, and webhooks of disabled endpoints do not count for them.
     `disabled_endpoints` pairs brands with the reason.
     """

@@ -122,9 +122,9 @@ def _pause(wallet: WalletFacts) -> Condition:
     name = checksummed(wallet.wallet)
     since = "" if wallet.paused_seconds is None else f" for {wallet.paused_seconds:.0f} s"
     reason = PAUSE_SENTENCES.get(wallet.paused_for, wallet.paused_for)
-    told = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
+    by_hand = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
     return Condition(
         PAUSE_KINDS.get(wallet.paused_for, ConditionKind.LANE_PAUSED),
-        f"Lane {wallet.kind} {name} has been paused{since}: {reason}{told}",
+        f"Lane {wallet.kind} {name} has been paused{since}: {reason}{by_hand}",
         name,
     )
