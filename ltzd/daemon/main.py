@@ -17,6 +17,7 @@ import uvloop
 
 from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
@@ -46,7 +47,7 @@ _MEASURE_INTERVAL_SECONDS = 10.0
 
 def run(settings: Settings) -> None:
     """Run until a signal. Raises Misconfigured, Unavailable, Broken."""
-    logs.configure()
+    logs.configure(settings.log.level, as_json=settings.log.as_json)
     warn_of_plain_connections(settings)
     warn_of_staging(settings)
     with signals_blocked():
@@ -267,17 +268,21 @@ def _setter(event: asyncio.Event) -> Callable[[int], None]:
 async def _refresh_brands(daemon: Daemon) -> None:
     """Put a change of a brand in force within a second (choices.md, Brand files)."""
     wakeup = daemon.wakeups.subscribe(BRANDS)
+    outage = Outage("brands.refresh_failed", "brands.refresh_works")
     while True:
         await wakeup.wait(0.5)
         try:
             async with session(daemon.pools.admin) as connection:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
-            log.warning("brands.refresh_failed", reason=error.message)
+            outage.failed(error.message)
+        else:
+            outage.over()
 
 
 async def _measure_gas(daemon: Daemon) -> None:
     """Measure the gas cost of today's relays for the metrics."""
+    outage = Outage("gas.measurement_failed", "gas.measurement_works")
     telemetry.RELAY_GAS_BUDGET_WEI.set(daemon.settings.relay.total_gas_budget_wei_per_day)
     while True:
         try:
@@ -285,5 +290,7 @@ async def _measure_gas(daemon: Daemon) -> None:
                 spent = await gas_spending.spent(connection, [])
             telemetry.RELAY_GAS_SPENT_WEI.set(spent.total_wei)
         except DatabaseUnavailable as error:
-            log.warning("gas.measurement_failed", reason=error.message)
+            outage.failed(error.message)
+        else:
+            outage.over()
         await asyncio.sleep(_MEASURE_INTERVAL_SECONDS)

@@ -52,6 +52,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
     policy = HttpPolicy(
         own_origins=frozenset(http.own_origins),
         proxies=Proxies(http.proxies_count, http.trusted_proxies),
+        logs_requests=daemon.settings.log.access,
         explorer_url=_explorer_url(daemon),
         site_rest_prefix=daemon.settings.site.rest_prefix,
         site_namespace=daemon.settings.site.namespace,

@@ -297,6 +297,8 @@ class HttpPolicy:
     proxies: Proxies = NO_PROXIES
     requires_https: bool = True
     """Refuse a request that reached a trusted proxy over plain HTTP. False in dev mode."""
+    logs_requests: bool = False
+    """Whether each request is a line of the log, without its query, headers and body."""
     explorer_url: str | None = None
     """The block explorer, without a slash at its end."""
     site_rest_prefix: str = "wp-json"

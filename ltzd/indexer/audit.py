@@ -17,6 +17,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
 from ltzd.indexer.completeness.totals import TotalDifference, TotalsCheck, check_totals
@@ -80,16 +81,18 @@ class Audit:
 
     async def _run(self, epoch: int) -> None:
         has_worked = False
+        outage = Outage("index.audit_waits", "index.audit_continues", self._clock)
         while True:
             if not has_worked:
                 await asyncio.sleep(self._policy.idle_seconds)
             begun = self._clock()
             try:
                 has_worked = await self.step(epoch)
+                outage.over()
             except LaneLost:
                 return
             except Unavailable as error:
-                log.info("index.audit_waits", reason=error.message)
+                outage.failed(error.message)
                 has_worked = False
             except Broken as error:
                 log.critical("index.audit_failed", reason=error.message)
