@@ -65,6 +65,8 @@ class Audit:
         """Up to here the totals agreed, or all blocks were compared in vain."""
         self._unexplained: frozenset[TotalDifference] = frozenset()
         """Totals that differ although all blocks were compared."""
+        self.differing_totals: tuple[str, ...] = ()
+        """The totals that differed when last compared although all blocks were compared."""
         self._undecided_looks = 0
         self._silent_witnesses = 0
         """Nodes in a row that did not answer for the next range."""
@@ -72,6 +74,12 @@ class Audit:
     async def run(self, epoch: int) -> None:
         """Audits until the term is over, or until cancelled. Begins after a pause."""
         self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
+        try:
+            await self._run(epoch)
+        finally:
+            self._note_differences(frozenset())  # Another process compares from now on.
+
+    async def _run(self, epoch: int) -> None:
         has_worked = False
         outage = Outage("index.audit_waits", "index.audit_continues", self._clock)
         while True:
@@ -198,10 +206,14 @@ class Audit:
             totals = sorted(map(str, differing))
             log.error("index.totals_differ", block=check.cursor.number, totals=totals)
             differing = await self._search(epoch, node, check)
-        telemetry.TOTALS_DIFFER.set(len(differing))
+        self._note_differences(differing)
         self._unexplained |= differing
         # A reorg may replace blocks above the final one before the next comparison.
         self._searched_number = state.final_number
+
+    def _note_differences(self, differing: frozenset[TotalDifference]) -> None:
+        self.differing_totals = tuple(sorted(map(str, differing)))
+        telemetry.TOTALS_DIFFER.set(len(differing))
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
         """The totals that differ at two looks, the second one at another node where there is one.
