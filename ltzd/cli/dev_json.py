@@ -52,8 +52,8 @@ def _content(data_dir: Path) -> Any:
     path = data_dir / NAME
     if not path.exists():
         raise Misconfigured(
-            f"No dev instance runs in {data_dir}: start `ltzd dev` there first, "
-            "or name its data directory with --data-dir."
+            f"No dev instance runs in {data_dir}: give --config FILE, start `ltzd dev` there "
+            "first, or name its data directory with --data-dir."
         )
     try:
         return json.loads(read_secret(path))

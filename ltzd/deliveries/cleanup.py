@@ -7,8 +7,7 @@ more, and a row that another process has deleted is passed over.
 import asyncio
 from collections.abc import Awaitable, Callable
 
-import structlog
-
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
@@ -16,8 +15,6 @@ from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.webhooks import queue as webhooks
-
-log = structlog.get_logger()
 
 PERIOD_SECONDS = 60.0
 WEBHOOKS_PERIOD_SECONDS = 3600.0
@@ -49,11 +46,14 @@ class Cleanup:
             tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
 
     async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
+        outage = Outage("cleanup.failed", "cleanup.works_again")
         while True:
             try:
                 async with session(self._pool) as connection:
                     for delete in deletes:
                         await delete(connection)
             except DatabaseUnavailable as error:
-                log.warning("cleanup.failed", reason=error.message)
+                outage.failed(error.message)
+            else:
+                outage.over()
             await self._sleep(seconds)

@@ -20,6 +20,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import Broken, LaneLost, NodeUnavailable, Unavailable
 from ltzd.indexer.completeness.open_blocks import blocks_that_may_hold
 from ltzd.indexer.completeness.totals import TotalDifference, TotalsCheck, check_totals
@@ -71,6 +72,8 @@ class Audit:
         """Up to here the totals agreed, or all blocks were compared in vain."""
         self._unexplained: frozenset[TotalDifference] = frozenset()
         """Totals that differ although all blocks were compared."""
+        self.differing_totals: tuple[str, ...] = ()
+        """The totals that differed when last compared although all blocks were compared."""
         self._undecided_looks = 0
         self._silent_witnesses = 0
         """Nodes in a row that did not answer for the next range."""
@@ -78,18 +81,26 @@ class Audit:
     async def run(self, epoch: int) -> None:
         """Audits until the term is over, or until cancelled. Begins after a pause."""
         self._searched_number, self._unexplained = 0, frozenset()  # A rebuild may end a term.
+        try:
+            await self._run(epoch)
+        finally:
+            self._note_differences(frozenset())  # Another process compares from now on.
+
+    async def _run(self, epoch: int) -> None:
         await asyncio.sleep(self._policy.idle_seconds)
         has_worked = True
+        outage = Outage("index.audit_waits", "index.audit_continues", self._clock)
         while True:
             if not has_worked:
                 await self._idle()
             begun = self._clock()
             try:
                 has_worked = await self.step(epoch)
+                outage.over()
             except LaneLost:
                 return
             except Unavailable as error:
-                log.info("index.audit_waits", reason=error.message)
+                outage.failed(error.message)
                 has_worked = False
             except Broken as error:
                 log.critical("index.audit_failed", reason=error.message)
@@ -210,10 +221,14 @@ class Audit:
             totals = sorted(map(str, differing))
             log.error("index.totals_differ", block=check.cursor.number, totals=totals)
             differing = await self._search(epoch, node, check)
-        telemetry.TOTALS_DIFFER.set(len(differing))
+        self._note_differences(differing)
         self._unexplained |= differing
         # A reorg may replace blocks above the final one before the next comparison.
         self._searched_number = state.final_number
+
+    def _note_differences(self, differing: frozenset[TotalDifference]) -> None:
+        self.differing_totals = tuple(sorted(map(str, differing)))
+        telemetry.TOTALS_DIFFER.set(len(differing))
 
     async def _differing_totals(self, node: Node) -> TotalsCheck | None:
         """The totals that differ at two looks, the second one at another node where there is one.

@@ -142,6 +142,7 @@ NOT_IMPORTED = {
     "safe-pysha3": "the back end of eth-hash, which imports it",
     "types-cachetools": "read by mypy",
     "types-psutil": "read by mypy",
+    "types-pyyaml": "read by mypy",
 }
 """Why a declared dependency that its part of the project does not import is declared."""
 

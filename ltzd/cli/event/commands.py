@@ -25,10 +25,13 @@ def show(
 
 @app.command()
 def retry(
-    event_id: EventId, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+    event_id: EventId,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Put a failed reward back into the mint queue, under the same reference."""
     from ltzd.cli.event import retry as event_retry
     from ltzd.cli.targets import resolve_target
 
-    event_retry.retry(resolve_target(data_dir, config), event_id)
+    event_retry.retry(resolve_target(data_dir, config), event_id, as_json=as_json)

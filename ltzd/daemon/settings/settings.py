@@ -28,6 +28,7 @@ from ltzd.daemon.settings.accounts import AccountSettings
 from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
 from ltzd.daemon.settings.listener import ListenerSettings
+from ltzd.daemon.settings.log import LogSettings
 from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
 from ltzd.daemon.settings.value_types import (
     ROLES,
@@ -125,6 +126,8 @@ class DatabaseSettings(Section):
 
 class HttpSettings(ListenerSettings):
     port: Port = 8000
+    drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
+    """Between SIGTERM, from which on `/readyz` says 503, and the end of the ports."""
     own_origins: Origins = ()
     proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
     """The largest number of reverse proxies that a request passes."""
@@ -356,6 +359,7 @@ class Settings(Section):
     chat: ChatSettings = ChatSettings()
     accounts: AccountSettings = AccountSettings()
     site: SiteSettings = SiteSettings()
+    log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
