@@ -40,7 +40,18 @@ class PlainErrors(TyperGroup):
             print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
         except (Misconfigured, Refused, Unavailable) as error:
             print(f"ltzd: {error.message}", file=sys.stderr)
+        except ModuleNotFoundError as error:
+            if (error.name or "ltzd").startswith("ltzd"):
+                raise
+            print(f"ltzd: {_not_installed(error.name)}", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _not_installed(module: str | None) -> str:
+    return (
+        f"The package {module} is not installed. Commands of dev mode need ltzd[dev]; if another "
+        "command says this, install what requirements-run.lock lists."
+    )
 
 
 app = typer.Typer(

@@ -19,7 +19,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
 from ltzd.http.tls import ServerCertificate
-from ltzd.rules.conditions.facts import ChainFacts, ProcessIdentity
+from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, ProcessIdentity, WalletFacts
 from ltzd.store.background_migrations import BackgroundMigration
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
@@ -49,8 +49,12 @@ async def read() -> StatusFacts:
     return FACTS
 
 
+async def read_cluster() -> ClusterFacts:
+    return ClusterFacts(FACTS.chain, wallets=(WalletFacts(WALLET, "mint", "host-a/4711"),))
+
+
 def an_admin_app(policy: AdminPolicy | None = None) -> Any:
-    return build_admin_app(AdminSources(PROCESS, read), policy or AdminPolicy())
+    return build_admin_app(AdminSources(PROCESS, read_cluster, read), policy or AdminPolicy())
 
 
 async def test_json_is_one_line_with_what_the_admin_server_says(
@@ -118,7 +122,9 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     liar = replace(hung, name="e.example:443", reason=Unfit.DISAGREES)
     limited = replace(used, name="f.example:443", reason=Unfit.RATE_LIMITED)
     nodes = (used, hung, spare, late, liar, limited)
-    sources = AdminSources(PROCESS, read, own=lambda: health.judge(nodes, ()), nodes=lambda: nodes)
+    sources = AdminSources(
+        PROCESS, read_cluster, read, own=lambda: health.judge(nodes, ()), nodes=lambda: nodes
+    )
     app = build_admin_app(sources, AdminPolicy())
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
@@ -139,11 +145,16 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
 
 
 async def test_nodes_are_shown_while_the_database_is_away() -> None:
+    async def no_cluster() -> ClusterFacts:
+        raise DatabaseUnavailable("gone")
+
     async def nothing() -> StatusFacts:
         raise DatabaseUnavailable("gone")
 
     used = NodeReport("a.example:443", True, True, None, 12, 0.01, 0.4, 1, {}, "")
-    app = build_admin_app(AdminSources(PROCESS, nothing, nodes=lambda: (used,)), AdminPolicy())
+    app = build_admin_app(
+        AdminSources(PROCESS, no_cluster, nothing, nodes=lambda: (used,)), AdminPolicy()
+    )
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
     console = Console(file=io.StringIO(), width=120, record=True)
@@ -195,7 +206,7 @@ async def test_a_narrow_terminal_cuts_no_number_short() -> None:
     console.print(command.page(facts))
     text = console.export_text()
     row = text.splitlines()[-1].split()
-    assert row == ["mint", row[1], "no", "1234567", "1", "2", "3", "4", "s", "199.9910"]
+    assert row == ["mint", row[1], "yes", "1234567", "1", "2", "3", "4", "s", "199.9910"]
     assert CHECKSUMMED_WALLET.startswith(row[1].removesuffix("…"))
 
 

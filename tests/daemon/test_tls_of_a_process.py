@@ -89,7 +89,8 @@ class Deployment:
         )
 
     def settings(self, http: str, admin: str, port: int = 0, admin_port: int = 0) -> Path:
-        text = SETTINGS + f"[http]\nport = {port}\n{http}\n[admin]\nport = {admin_port}\n{admin}\n"
+        public = f"[http]\ndrain_seconds = 0\nport = {port}\n{http}\n"
+        text = SETTINGS + public + f"[admin]\nport = {admin_port}\n{admin}\n"
         for name, value in self._names.items():
             text = text.replace("{" + name + "}", str(value))
         return write_secret(self.folder / f"{port}.toml", text)
