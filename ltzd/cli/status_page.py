@@ -38,6 +38,7 @@ def _heading(facts: dict[str, Any]) -> Text:
     count = f"  {len(processes) - missing} processes" if processes else ""
     return Text.assemble(
         (f"ltzd {facts['version']}  ", "bold"),
+        f"{facts['process']} is " if "process" in facts else "",
         ("ready" if facts["ready"] else "not ready", style),
         f"  database {facts['database']}{count}{f', {missing} missing' if missing else ''}",
     )
