@@ -50,7 +50,19 @@ def print_keys(value: Any) -> None:
 
 def print_page(page: RenderableType) -> None:
     """Lines wrap at the terminal's width; in a pipe or a file they are up to 240 columns long."""
-    Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH).print(page)
+    Console(width=page_width()).print(page)
+
+
+def page_width() -> int:
+    """The columns that a page may have: the terminal's, or those of a pipe."""
+    return Console().width if sys.stdout.isatty() else _PIPE_WIDTH
+
+
+def cut_text(text: object) -> Text:
+    """Plain text on one line, which ends with an ellipsis where its column is too narrow."""
+    cut = plain_text(text)
+    cut.no_wrap, cut.overflow = True, "ellipsis"
+    return cut
 
 
 def plain_text(text: object) -> Text:

@@ -17,15 +17,18 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.rules.conditions.facts import (
     ChainFacts,
+    ClusterFacts,
     LaneState,
     ProcessFacts,
     ProcessIdentity,
+    WalletFacts,
 )
 from ltzd.rules.conditions.kinds import Condition
 from ltzd.rules.conditions.lanes import judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
+from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0, audited_number=4)
@@ -44,8 +47,9 @@ FACTS = StatusFacts(
     RewardFacts(7, 1.25, 6, 100, False, 4),
     RelayFacts(2, 0.75, 3),
     9,
-    processes=(OTHERS,),
 )
+LEASED = ClusterFacts(lease_holders={"indexer/8453": "host-b/9"})
+RELAYING = WalletFacts(a_wallet(7), "relay", "host-b/9")
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 NODE = NodeReport(
     name="node.example:443",
@@ -74,6 +78,9 @@ HUNG = unfit(Unfit.HUNG, seconds_since_answer=31.0)
 @dataclass
 class Behind:
     facts: StatusFacts | None = FACTS
+    processes: Sequence[ProcessFacts] = (OTHERS,)
+    wallets: Sequence[WalletFacts] = (WalletFacts(WALLET, "mint", "host-a/4711"), RELAYING)
+    cluster: ClusterFacts = LEASED
     lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
     nodes: Sequence[NodeReport] = field(default_factory=lambda: (NODE,))
     roles: tuple[str, ...] = ("http", "operator")
@@ -87,6 +94,15 @@ class Behind:
         nodes = health.judge(self.nodes, self.roles)
         return [*self.own, *nodes, *judge_own_lanes(self.lanes)]
 
+    async def read_cluster(self) -> ClusterFacts:
+        chain = (await self.read()).chain
+        return replace(
+            self.cluster,
+            chain=chain,
+            processes=tuple(self.processes),
+            wallets=tuple(self.wallets),
+        )
+
     async def read(self) -> StatusFacts:
         if self.facts is None:
             raise DatabaseUnavailable("postgres://user:password@host is gone")
@@ -99,6 +115,7 @@ async def a_door(
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     sources = AdminSources(
         behind.process,
+        behind.read_cluster,
         behind.read,
         lambda: behind.lanes,
         behind.conditions,
@@ -140,7 +157,9 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
             "wallet": checksummed(WALLET),
             "kind": "mint",
             "isHeld": True,
+            "holder": "host-a/4711",
             "stopped": None,
+            "missingRoles": [],
             "pausedFor": "mint_limit",
             "pausedSince": "2026-03-10T12:00:00.000Z",
             "pausedByHandReason": None,
@@ -167,6 +186,16 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
 
 
+NOT_BEGUN = (
+    "The indexer has not begun to follow the chain: a process with the role indexer and a node "
+    "begins it"
+)
+STILL_90 = (
+    "The indexer has committed no block for 90 s: process host-b/9 follows the chain; its nodes or "
+    "its log tell why"
+)
+
+
 async def test_many_blocks_of_a_fast_chain_are_young() -> None:
     fast = replace(CHAIN, head_number=100, block_seconds=0.25)
     status, answer = await get(Behind(replace(FACTS, chain=fast)), "/status")
@@ -187,22 +216,22 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
     ("behind", "reason"),
     [
         (Behind(facts=None), "The database does not answer"),
-        (Behind(replace(FACTS, chain=None)), "The indexer has not begun to follow the chain"),
+        (Behind(replace(FACTS, chain=None)), NOT_BEGUN),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
             "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),
-            "The indexer has committed no block for 90 s",
+            STILL_90,
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=10, idle_seconds=90.0))),
-            "The indexer has committed no block for 90 s",
+            STILL_90,
         ),
         (
             Behind(replace(FACTS, chain=QUIET), nodes=(replace(NODE, height=11),)),
-            "The indexer has committed no block for 86400 s",
+            STILL_90.replace("90", "86400"),
         ),
         (
             Behind(
@@ -422,7 +451,7 @@ async def test_this_machines_names_are_accepted(host: str) -> None:
 
 
 async def test_without_a_token_only_this_machine_may_be_bound() -> None:
-    sources = AdminSources(Behind().process, Behind().read)
+    sources = AdminSources(Behind().process, Behind().read_cluster, Behind().read)
     for host in ("0.0.0.0", "::", "192.0.2.1", "ltzd.example"):
         with pytest.raises(Misconfigured, match="token_file"):
             build_admin_app(sources, AdminPolicy(host=host))

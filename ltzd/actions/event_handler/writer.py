@@ -9,6 +9,8 @@ from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import replace
 from uuid import UUID
 
+import structlog
+
 from ltzd.actions.event_handler.batch_decision import (
     INSERTED,
     PreparedEvent,
@@ -26,6 +28,8 @@ from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, EventRow, N
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
+
+log = structlog.get_logger()
 
 Outcome = RecordedEvent | Exception | Retry
 
@@ -86,6 +90,7 @@ class EventWriter:
         if inserted:
             self._wakeups.notify(REWARDS)
         outcomes = outcomes_of(batch, decisions, inserted, reward_wallets)
+        _log_recorded(batch, outcomes)
         for prepared, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, Retry):
                 self._unknown_outcomes.pop(prepared.event.id, None)
@@ -145,3 +150,14 @@ class EventWriter:
                 self._unknown_outcomes.pop(event_id, None)
                 final.append(error if isinstance(outcome, Retry) else outcome)
         return final
+
+
+def _log_recorded(batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome]) -> None:
+    """One line for each commit, with the request of each event: a line each would take longer."""
+    recorded = [
+        (str(prepared.event.id), prepared.request_id)
+        for prepared, outcome in zip(batch, outcomes, strict=True)
+        if isinstance(outcome, RecordedEvent)
+    ]
+    if recorded:
+        log.info("events.written", events=recorded)
