@@ -10,6 +10,7 @@ import structlog
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from ltzd.cli.tables import fitted
 from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -49,8 +50,12 @@ def print_keys(value: Any) -> None:
 
 
 def print_page(page: RenderableType) -> None:
-    """Lines wrap at the terminal's width; in a pipe or a file they are up to 240 columns long."""
-    Console(width=page_width()).print(page)
+    """Print for the terminal's width; in a pipe or a file lines are up to 240 columns long.
+
+    A table that is too wide for a terminal is printed as a block for each row.
+    """
+    width = page_width()
+    Console(width=width).print(fitted(page, width))
 
 
 def page_width() -> int:
