@@ -1,5 +1,6 @@
 """Printing: standard output carries data, standard error carries messages to a person."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -30,6 +31,17 @@ def only_errors_logged() -> Iterator[None]:
         yield
     finally:
         structlog.configure(**before)
+
+
+def print_line(line: str) -> bool:
+    """Print at once. Returns False after the reader of the pipe has gone."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # Python would report the broken pipe again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
 
 
 def print_message(sentence: str) -> None:
