@@ -1,8 +1,8 @@
 """Runs the roles in one task group until a signal; if one fails, all stop with its error.
 
-On SIGTERM or SIGINT the servers stop accepting and finish their requests while the other roles
-still run, then the other roles end, then the connections close. SIGHUP reloads the servers'
-certificates.
+On SIGTERM or SIGINT readiness ends first. After `[http] drain_seconds` the servers stop accepting
+and finish their requests while the other roles still run, then the other roles end, then the
+connections close. SIGHUP reloads the servers' certificates.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ import uvloop
 
 from ltzd import __version__, telemetry
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
@@ -46,7 +47,7 @@ _MEASURE_INTERVAL_SECONDS = 10.0
 
 def run(settings: Settings) -> None:
     """Run until a signal. Raises Misconfigured, Unavailable, Broken."""
-    logs.configure()
+    logs.configure(settings.log.level, as_json=settings.log.as_json)
     warn_of_plain_connections(settings)
     warn_of_staging(settings)
     with signals_blocked():
@@ -109,14 +110,21 @@ async def run_roles(
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
     async with open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon:
-        reporter = ProcessReporter(daemon.pools.admin, daemon.process, lambda: own_report(daemon))
+        daemon.state.serves_with(certificates)
+        reporter = ProcessReporter(
+            daemon.pools.admin,
+            daemon.process,
+            lambda: own_report(daemon),
+            on_clock=daemon.state.measured_clock,
+        )
+        closing = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
                 listening: list[asyncio.Event] = []
                 servers = [
                     group.create_task(server)
-                    for server in _servers(daemon, stop, listening, certificates, is_dev)
+                    for server in _servers(daemon, closing, listening, certificates, is_dev)
                 ]
                 for event in listening:
                     await event.wait()
@@ -127,6 +135,8 @@ async def run_roles(
                     warn_of_unbounded_gas(settings)
                 on_ready()
                 await stop.wait()
+                await _drain(daemon, reporter, 0.0 if is_dev else settings.http.drain_seconds)
+                closing.set()
                 log.info("ltzd.stopping")
                 await asyncio.gather(*servers)
                 for loop in loops:
@@ -135,6 +145,18 @@ async def run_roles(
         except BaseExceptionGroup as group_error:
             raise first_cause(group_error) from group_error
     log.info("ltzd.stopped")
+
+
+async def _drain(daemon: Daemon, reporter: ProcessReporter, seconds: float) -> None:
+    """Answer requests as before, but not ready, so that load balancers send no more of them.
+
+    A process without the role http has nothing to wait for.
+    """
+    daemon.state.begin_drain()
+    reporter.report_now()
+    if "http" in daemon.settings.roles and seconds > 0:
+        log.info("ltzd.draining", seconds=seconds)
+        await asyncio.sleep(seconds)
 
 
 def warn_of_unbounded_gas(settings: Settings) -> None:
@@ -191,22 +213,22 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
+        loops += [daemon.limits.watch(), daemon.services.run()]
     if daemon.fleet is not None:
         loops.append(daemon.fleet.run())
+    if daemon.wallet_rights is not None:
+        loops.append(daemon.wallet_rights.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
         loops.append(_migrations(daemon.settings, daemon.follower).run())
-    if daemon.rebuilder is not None:
-        loops.append(daemon.rebuilder.run())
-    if daemon.sender is not None:
-        loops.append(daemon.sender.run())
-    if daemon.cleanup is not None:
-        loops.append(daemon.cleanup.run())
-    if daemon.chat_recheck is not None:
-        loops.append(daemon.chat_recheck.run())
-    if daemon.redemption_recheck is not None:
-        loops.append(daemon.redemption_recheck.run())
-    return loops
+    optional = (
+        daemon.rebuilder,
+        daemon.sender,
+        daemon.cleanup,
+        daemon.chat_recheck,
+        daemon.redemption_recheck,
+    )
+    return loops + [component.run() for component in optional if component is not None]
 
 
 def _migrations(settings: Settings, follower: Follower) -> BackgroundMigrations:
@@ -232,9 +254,13 @@ def _servers(
     for app, listener, certificate in listeners:
         event = asyncio.Event()
         listening.append(event)
-        on_listening, tls = _setter(event), tls_context(certificate)
         servers.append(
-            serve(app, listener.host, listener.port, stop, on_listening=on_listening, tls=tls)
+            serve(
+                *(app, listener.host, listener.port, stop),
+                on_listening=_setter(event),
+                tls=tls_context(certificate),
+                draining=None if is_dev else daemon.state.draining,
+            )
         )
     return servers
 
@@ -246,17 +272,21 @@ def _setter(event: asyncio.Event) -> Callable[[int], None]:
 async def _refresh_brands(daemon: Daemon) -> None:
     """Put a change of a brand in force within a second (choices.md, Brand files)."""
     wakeup = daemon.wakeups.subscribe(BRANDS)
+    outage = Outage("brands.refresh_failed", "brands.refresh_works")
     while True:
         await wakeup.wait(0.5)
         try:
             async with session(daemon.pools.admin) as connection:
                 await daemon.brands.refresh(connection)
         except (DatabaseUnavailable, Misconfigured) as error:
-            log.warning("brands.refresh_failed", reason=error.message)
+            outage.failed(error.message)
+        else:
+            outage.over()
 
 
 async def _measure_gas(daemon: Daemon) -> None:
     """Measure the gas cost of today's relays for the metrics."""
+    outage = Outage("gas.measurement_failed", "gas.measurement_works")
     telemetry.RELAY_GAS_BUDGET_WEI.set(daemon.settings.relay.total_gas_budget_wei_per_day)
     while True:
         try:
@@ -264,5 +294,7 @@ async def _measure_gas(daemon: Daemon) -> None:
                 spent = await gas_spending.spent(connection, [])
             telemetry.RELAY_GAS_SPENT_WEI.set(spent.total_wei)
         except DatabaseUnavailable as error:
-            log.warning("gas.measurement_failed", reason=error.message)
+            outage.failed(error.message)
+        else:
+            outage.over()
         await asyncio.sleep(_MEASURE_INTERVAL_SECONDS)

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.deliveries.chat_recheck import ChatRecheck
 from ltzd.errors import Unavailable
 from ltzd.providers.chat import ChatPlatform
@@ -47,12 +48,14 @@ class ChatRecheckLoop:
 
     async def run(self) -> None:
         """Rechecks whenever the lease is free, until cancelled."""
+        outage = Outage("chat_recheck.term_over", "chat_recheck.works_again")
         while True:
             try:
                 async with self._leases.hold(CHAT_RECHECK):
+                    outage.over()
                     await self._serve()
             except Unavailable as error:
-                log.warning("chat_recheck.term_over", reason=error.message)
+                outage.failed(error.message)
             await asyncio.sleep(_PAUSE_SECONDS)
 
     async def recheck(self) -> int:

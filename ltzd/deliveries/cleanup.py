@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import asyncpg
 import structlog
 
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
@@ -74,11 +75,14 @@ class Cleanup:
             log.info("retention.erased", rows=erased)
 
     async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
+        outage = Outage("cleanup.failed", "cleanup.works_again")
         while True:
             try:
                 async with session(self._pool) as connection:
                     for delete in deletes:
                         await delete(connection)
             except DatabaseUnavailable as error:
-                log.warning("cleanup.failed", reason=error.message)
+                outage.failed(error.message)
+            else:
+                outage.over()
             await self._sleep(seconds)

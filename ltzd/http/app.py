@@ -19,6 +19,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
+from ltzd.concurrency.request_ids import begin_request
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
 from ltzd.http.errors import ErrorResponder, path_of
@@ -37,7 +38,7 @@ from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.relayer import handlers as relayer
 from ltzd.http.relayer import operations as relay_operations
 from ltzd.http.relayer.address_limit import AddressLimit
-from ltzd.http.requests.client_address import refuse_plain_http
+from ltzd.http.requests.client_address import client_class, refuse_plain_http
 from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.requests.rate_limits import window_headers
@@ -50,6 +51,8 @@ from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
 from ltzd.http.site_plugin.handlers import NONCE_HEADER
 from ltzd.http.surface import Surface
+
+log = structlog.get_logger()
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -86,7 +89,7 @@ def build_app(services: Services, policy: HttpPolicy) -> App:
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.body_seconds = policy.body_seconds
     app.ctx.proxies = policy.proxies
-    install_middleware(app, cors, address_limit, policy.requires_https)
+    install_middleware(app, cors, address_limit, policy)
     for surface in surfaces:
         app.blueprint(surface.blueprint)
     return app
@@ -124,6 +127,25 @@ class _RequestIds:
         return f"{self._process}-{next(self._numbers):x}"
 
 
+def _log_request(request: Request, response: HTTPResponse) -> None:
+    """The line names the route's template: a path may hold an e-mail address."""
+    begun = getattr(request.ctx, "begun", None)
+    log.info(
+        "http.request",
+        method=request.method,
+        route=_route_of(request),
+        status=response.status,
+        ms=None if begun is None else round(1000 * (perf_counter() - begun), 1),
+        bytes=len(response.body or b""),
+        client=client_class(request),
+        request_id=getattr(request.ctx, "id", None),
+    )
+
+
+def _route_of(request: Request) -> str:
+    return "unknown" if request.route is None else request.route.path
+
+
 class _Durations:
     """Keeps the metric's child per route and status class: a look-up costs an observation."""
 
@@ -131,7 +153,7 @@ class _Durations:
         self._children: dict[tuple[str, int], Any] = {}
 
     def observe(self, request: Request, status: int, seconds: float) -> None:
-        route = "unknown" if request.route is None else request.route.path
+        route = _route_of(request)
         key = (route, status // 100)
         child = self._children.get(key)
         if child is None:
@@ -150,8 +172,9 @@ def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
 
 
 def install_middleware(
-    app: App, cors: Cors, address_limit: AddressLimit, requires_https: bool
+    app: App, cors: Cors, address_limit: AddressLimit, policy: HttpPolicy
 ) -> None:
+    requires_https = policy.requires_https
     ids = _RequestIds()
     durations = _Durations()
 
@@ -160,7 +183,7 @@ def install_middleware(
         context.begun = perf_counter()
         context.id = ids.of(request)
         # A connection serves its requests in one task, so each overwrites the id of the last.
-        structlog.contextvars.bind_contextvars(request_id=context.id)
+        begin_request(context.id)
         # Not a coroutine for events: creating one costs more than all of this.
         return admit_counted(request) if address_limit.applies_to(request) else admit(request)
 
@@ -191,6 +214,8 @@ def install_middleware(
         if hasattr(context, "begun"):  # Sanic skips `begin` for a request that timed out
             headers["X-Request-Id"] = context.id
             durations.observe(request, response.status, perf_counter() - context.begun)
+        if policy.logs_requests:
+            _log_request(request, response)
 
     app.register_middleware(begin, "request")
     app.register_middleware(cast("Any", end), "response")  # Sanic's type requires a return value

@@ -254,15 +254,15 @@ class SiteServices:
 class Health:
     """The services that answered a moment ago.
 
-    `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_stopped`:
-    the answers are those of an old block until a person acts.
+    `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_old`:
+    the answers are those of an old block, or there is no block yet.
     """
 
     database: bool
     blockchain: bool
     identity_provider: bool
     nodes_disagree: bool = False
-    index_is_stopped: bool = False
+    index_is_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +297,8 @@ class HttpPolicy:
     proxies: Proxies = NO_PROXIES
     requires_https: bool = True
     """Refuse a request that reached a trusted proxy over plain HTTP. False in dev mode."""
+    logs_requests: bool = False
+    """Whether each request is a line of the log, without its query, headers and body."""
     explorer_url: str | None = None
     """The block explorer, without a slash at its end."""
     site_rest_prefix: str = "wp-json"

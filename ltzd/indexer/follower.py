@@ -16,6 +16,7 @@ import structlog
 from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.audit import Audit
 from ltzd.indexer.backfill.progress import BackfillProgress
@@ -52,6 +53,8 @@ from ltzd.values import Address, Hash32
 log = structlog.get_logger()
 
 _FACTS_PER_INSERT = 500
+_LONGEST_PAUSE_SECONDS = 2.0
+"""Between two looks for a node while none answers."""
 """Facts that one call of a contract's `insert` writes: other tasks of the process wait for it."""
 _DETOUR_MISFITS = 2
 _OTHER_CONTRACTS = (
@@ -122,6 +125,13 @@ class Follower:
         """Whether this step uses another node than the one in use, whose answers do not fit."""
         self._has_doubted = False
         self.is_serving = False
+        self._pause_without_node = policy.term_pause_seconds
+        self._outage = Outage("indexer.term_over", "indexer.serves_again", clock)
+
+    @property
+    def differing_totals(self) -> tuple[str, ...]:
+        """Totals of the contracts that differ from the tables, and that nothing explains."""
+        return self._audit.differing_totals
 
     def listen_to(self, heads: HeadAnnouncements) -> None:
         """From now on an announced head ends the pause between two steps."""
@@ -137,10 +147,32 @@ class Follower:
                 async with self._leases.hold(indexer_lease(self._chain.chain_id)):
                     await self.serve()
             except Unavailable as error:
-                log.warning("indexer.term_over", reason=error.message)
+                self.is_serving = False
+                self._outage.failed(error.message)
+                if isinstance(error, NodeUnavailable):
+                    await self._wait_for_node()
             finally:
                 self.is_serving = False
+                self._branches.settle()
+                self._progress.end()
             await asyncio.sleep(self._policy.term_pause_seconds)
+
+    async def _wait_for_node(self) -> None:
+        """Wait until a node answers, without the lease: another process may have a node.
+
+        Waits longer after each term in which no step succeeded.
+        """
+        pause = self._pause_without_node
+        self._pause_without_node = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._node.head_and_final()
+            except NodeUnavailable as error:
+                self._outage.failed(error.message)
+                pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+            else:
+                return
 
     async def serve(self) -> None:
         """Follows the chain for one term, under a lease that the caller holds.
@@ -149,7 +181,8 @@ class Follower:
         """
         await self.begin_term()
         self.is_serving = True
-        log.info("indexer.serving", epoch=self._epoch)
+        if not self._outage.is_on:
+            log.info("indexer.serving", epoch=self._epoch)
         try:
             async with asyncio.TaskGroup() as tasks:
                 audit = tasks.create_task(self._run_audit())
@@ -173,8 +206,12 @@ class Follower:
                     await self._stop.wait()
                     if self._lacks_contracts:
                         await self.begin_term()  # A repair does not give the index their facts.
-                elif not await self.step():
-                    await self._pause()
+                else:
+                    has_more = await self.step()
+                    self._outage.over(epoch=self._epoch)
+                    self._pause_without_node = self._policy.term_pause_seconds
+                    if not has_more:
+                        await self._pause()
             except Broken as error:
                 await self._give_up(error)
 
@@ -331,6 +368,7 @@ class Follower:
             if is_far:
                 events = sum(block_range.fact_counts().values())
                 self._progress.advance(cursor.number, settled, events)
+                self._audit.end_range()
             is_far = is_far and settled - cursor.number > self._policy.head_blocks
             if not is_far or self._clock() >= until:
                 break

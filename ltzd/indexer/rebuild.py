@@ -29,6 +29,7 @@ import asyncpg
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import Broken, DatabaseUnavailable, LaneLost, Unavailable
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower
@@ -91,6 +92,7 @@ class Rebuilder:
         self._hub = hub
         self._policy = policy
         self.is_working = False
+        self._outage = Outage("rebuild.interrupted", "rebuild.continues")
 
     async def run(self) -> None:
         """Carries out rebuilds until cancelled."""
@@ -102,8 +104,10 @@ class Rebuilder:
                     async with self._leases.hold(rebuild_lease(self._chain.chain_id)):
                         await self._serve()
             except Unavailable as error:
-                log.warning("rebuild.interrupted", reason=error.message)
+                self._outage.failed(error.message)
                 pause = self._policy.retry_seconds
+            else:
+                self._outage.over()
             finally:
                 self.is_working = False
                 telemetry.INDEX_REBUILDS.set(0)

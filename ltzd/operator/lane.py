@@ -15,6 +15,7 @@ import structlog
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.node.node import Node
 from ltzd.chain.signing import WalletSigner
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable, Unavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
@@ -50,6 +51,8 @@ _STATUS_SECONDS = 10.0
 would take the lane for dead."""
 _ORDERS_SECONDS = 1.0
 """The longest time in which a person's decision about the wallet comes into force."""
+_LONGEST_PAUSE_SECONDS = 2.0
+"""Between two terms of a new lane while no node answers."""
 
 
 class WalletLane(ABC):
@@ -88,6 +91,8 @@ class WalletLane(ABC):
         self.is_finished = False
         self._stopped: str | None = None
         self._fence: LaneFence | None = None
+        self._terms = Outage("lane.term_over", "lane.serves_again")
+        self._nodes = Outage("lane.waits_for_node", "lane.has_a_node")
 
     @property
     def stopped(self) -> str | None:
@@ -183,6 +188,8 @@ class WalletLane(ABC):
             lane_gauges.remove(self)
 
     async def _run_terms(self) -> None:
+        pauses = self._policy.pauses
+        pause = pauses.between_terms
         while True:
             # In its own task: a task group that fails loses a cancellation that comes meanwhile.
             term = asyncio.create_task(self._run_term())
@@ -195,9 +202,11 @@ class WalletLane(ABC):
             term.result()
             if self.is_finished:
                 return
-            pauses = self._policy.pauses
             if self._stopped is None:
-                await asyncio.sleep(pauses.between_terms)
+                await asyncio.sleep(pause)
+                # Terms that find no node take the lease in vain.
+                longer = min(2 * pause, _LONGEST_PAUSE_SECONDS)
+                pause = longer if self._nodes.is_on else pauses.between_terms
             else:  # A person may change the wallet's rows.
                 await self._orders_due.wait(pauses.after_stop)
 
@@ -218,11 +227,11 @@ class WalletLane(ABC):
             log.critical("lane.stopped", kind=self.kind, reason=self._stopped)
         except* NodeUnavailable as group:  # before a new lane's first term
             self.pause.set(NODE)
-            log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
+            self._nodes.failed(str(group.exceptions[0]), kind=self.kind)
         except* Finished:
             self.is_finished = True
         except* Unavailable as group:
-            log.warning("lane.term_over", kind=self.kind, reason=str(group.exceptions[0]))
+            self._terms.failed(str(group.exceptions[0]), kind=self.kind)
         finally:
             standing_by.cancel()
             self._is_serving, self._term = False, None
@@ -267,6 +276,8 @@ class WalletLane(ABC):
         try:
             await self._check_before_work(lane, next_nonce, monitor)
             self._is_serving, self._stopped = True, None
+            self._nodes.over(kind=self.kind)
+            self._terms.over(kind=self.kind)
             log.info(
                 "lane.serving",
                 kind=self.kind,
@@ -316,7 +327,7 @@ class WalletLane(ABC):
                 # A cause that stopped the last term stops this one before it signs.
                 await monitor.check_mined()
             except NodeUnavailable as error:
-                log.info("lane.waits_for_node", kind=self.kind, reason=error.message)
+                self._nodes.failed(error.message, kind=self.kind)
                 self.pause.set(NODE)
             else:
                 return

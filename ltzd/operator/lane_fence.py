@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 import structlog
 
 from ltzd.chain.node.view import ChainView
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.policy import COMPARING, FOREIGN_USE, Stopped
@@ -112,11 +113,13 @@ class LaneFence:
         """Wait until nothing that the database lacks can still be mined unseen."""
         pauses, clock = self._context.policy.pauses, self._context.clock
         begun, heads = clock(), 0
+        outage = Outage("lane.comparing_waits", "lane.comparing_continues", clock)
         while True:
             try:
                 histories = await read_histories(self._context.node, self._context.lane.wallet)
                 async with session(self._context.pool) as connection:
                     record = await self._record(connection)
+                outage.over(kind=self._context.lane.kind)
                 is_settled = self._agrees(histories, record, clock() - begun)
                 if clock() - begun >= pauses.comparing and is_settled:
                     # Every block of this moment may hold mints that the database lacks.
@@ -126,7 +129,7 @@ class LaneFence:
                         await self._open()
                         return
             except NodeUnavailable as error:
-                log.warning("lane.comparing_waits", reason=error.message)
+                outage.failed(error.message, kind=self._context.lane.kind)
             await asyncio.sleep(min(self._context.policy.poll_seconds, pauses.comparing))
 
     def _agrees(

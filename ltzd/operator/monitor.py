@@ -12,6 +12,7 @@ import structlog
 
 from ltzd.chain.node.node import Header, Receipt
 from ltzd.chain.node.view import ChainView
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.funds import FundsTracker
@@ -79,6 +80,7 @@ class ReceiptMonitor:
         self._receipts = ReceiptReader(context.clock, context.policy.pauses.second_opinion)
         self._settlement = Settlement(context, in_flight, funds, self._receipts)
         self._nonce_uses = NonceUses(context)
+        self._outage = Outage("monitor.node_unavailable", "monitor.node_back", context.clock)
         self._last_shown: tuple[int, Inclusion] | None = None
         """The highest nonce that this round has seen mined, and its block."""
 
@@ -88,10 +90,11 @@ class ReceiptMonitor:
             try:
                 await self.poll()
                 self._guard.node_answered()
+                self._outage.over(kind=self._kind)
             except NodeUnavailable as error:
                 self._funds.forget_fees()
                 self._guard.node_failed()
-                log.warning("monitor.node_unavailable", reason=error.message)
+                self._outage.failed(error.message, kind=self._kind)
 
     def _pause(self) -> float:
         seconds = self._context.policy.poll_seconds

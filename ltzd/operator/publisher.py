@@ -14,6 +14,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.chain.node.broadcast import Broadcast
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable, SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
@@ -60,6 +61,7 @@ class Publisher:
         self._refusals = refusals
         self._signed_at = -math.inf
         self._refused: dict[int, str] = {}
+        self._outage = Outage("publication.unknown", "publication.works_again", context.clock)
 
     async def run(self) -> None:
         pauses = self._context.policy.pauses.publication
@@ -126,7 +128,7 @@ class Publisher:
             answers = await self._broadcast.publish_all([tx.raw for tx in due])
         except NodeUnavailable as error:
             telemetry.TRANSACTIONS_SUBMITTED.labels(kind, "unknown").inc(len(due))
-            log.warning("publication.unknown", nonce=due[0].nonce, reason=error.message)
+            self._outage.failed(error.message, kind=kind, transaction=due[0].id)
             self._guard.published(PUBLICATION)
             return False
         are_settled, obstacle = [], PUBLICATION
@@ -137,6 +139,8 @@ class Publisher:
                 obstacle = BALANCE
         is_done = all(are_settled)
         self._guard.published(None if is_done else obstacle)
+        if all(publication is not PublishOutcome.UNKNOWN for publication, _ in answers):
+            self._outage.over(kind=kind)
         return is_done
 
     def _settle(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
@@ -149,7 +153,8 @@ class Publisher:
                 # Mined already, or another transaction used the nonce: receipts and finality tell.
                 self._in_flight.wait_for_receipt(tx)
             case PublishOutcome.UNKNOWN:
-                log.warning("publication.unknown", nonce=tx.nonce, reason=text)
+                kind = self._context.lane.kind
+                self._outage.failed(text, kind=kind, transaction=tx.id)
                 return False
             case _:
                 return self._settle_refusal(tx, publication, text)

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 import asyncpg
 import structlog
 
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.database import Connection
@@ -99,15 +100,17 @@ class BackgroundMigrations:
 
     async def run(self) -> None:
         """Returns once nothing is pending. Waits while another process runs the migrations."""
+        outage = Outage("background_migrations.interrupted", "background_migrations.continue")
         while True:
             if self._may_run():
                 try:
                     if await self._run_on_one_connection():
                         return
+                    outage.over()
                 except DatabaseUnavailable as error:
-                    log.warning("background_migrations.interrupted", reason=error.message)
+                    outage.failed(error.message)
                 except database.LOST as error:
-                    log.warning("background_migrations.interrupted", reason=type(error).__name__)
+                    outage.failed(type(error).__name__)
             await self._sleep(_BUSY_SECONDS)
 
     async def _run_on_one_connection(self) -> bool:

@@ -10,8 +10,7 @@ import secrets
 from contextlib import suppress
 from typing import Final
 
-import structlog
-
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
 from ltzd.store.database import Connection
@@ -44,7 +43,6 @@ _LONGEST_PAUSE_SECONDS = 5.0
 ORIGIN: Final = secrets.token_hex(8)
 """The payload of this process's notifications, by which it ignores its own."""
 
-log = structlog.get_logger()
 
 _CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
     DatabaseUnavailable,
@@ -103,16 +101,17 @@ class WakeupHub:
         Reconnects after a failure, and when the server has not answered for some seconds.
         """
         pause = _FIRST_PAUSE_SECONDS
+        outage = Outage("wakeups.connection_lost", "wakeups.connection_back")
         while True:
             try:
-                await self._listen_once()
+                await self._listen_once(outage)
                 pause = _FIRST_PAUSE_SECONDS
             except _CONNECTION_ERRORS as error:
-                log.warning("wakeups.connection_lost", reason=type(error).__name__)
+                outage.failed(type(error).__name__)
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
-    async def _listen_once(self) -> None:
+    async def _listen_once(self, outage: Outage) -> None:
         connection = await database.connect(self._url, "wakeups", seconds=_CONNECT_SECONDS)
         closed = asyncio.Event()
         connection.add_termination_listener(lambda _connection: closed.set())
@@ -120,6 +119,7 @@ class WakeupHub:
             for channel in CHANNELS:
                 await connection.add_listener(channel, self._on_notification)
                 self.notify(channel)  # notifications may have been missed before this point
+            outage.over()
             while not closed.is_set():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._check_seconds):

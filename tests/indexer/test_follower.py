@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from ltzd.errors import Broken, LaneLost, NodeUnavailable
 from ltzd.indexer.follower import Follower
@@ -551,23 +552,35 @@ async def test_one_of_two_followers_serves_and_the_other_takes_over(
 async def test_a_node_is_followed_again_after_an_outage(
     following: IndexedChain, node: FakeNode
 ) -> None:
-    async with running(following.follower.run()):
-
-        async def arrived() -> bool:
-            return (await following.cursor()).hash == node.head.hash
-
-        node.mine(logs=[given_to(ANN, 1)])
-        await until(arrived)
-        node.is_down = True
-
-        async def waiting() -> bool:
-            return not following.follower.is_serving
-
-        await until(waiting)
-        node.mine(3, logs=[given_to(ANN, 1)])
-        node.is_down = False
-        await until(arrived)
+    with capture_logs() as logs:
+        async with running(following.follower.run()):
+            await _follow_through_an_outage(following, node)
     assert await following.balances() == {ANN: 2}
+    lines = [line["event"] for line in logs]
+    # The lease is not taken again and again meanwhile, and nothing is told twice.
+    assert lines == [
+        *("lease.taken", "indexer.serving", "indexer.term_over"),
+        *("lease.taken", "indexer.serves_again"),
+    ]
+    assert logs[-1]["failures"] >= 5
+
+
+async def _follow_through_an_outage(following: IndexedChain, node: FakeNode) -> None:
+    async def arrived() -> bool:
+        return (await following.cursor()).hash == node.head.hash
+
+    node.mine(logs=[given_to(ANN, 1)])
+    await until(arrived)
+    node.is_down = True
+
+    async def waiting() -> bool:
+        return not following.follower.is_serving and node.call_counts.total() >= calls_before + 10
+
+    calls_before = node.call_counts.total()
+    await until(waiting)
+    node.mine(3, logs=[given_to(ANN, 1)])
+    node.is_down = False
+    await until(arrived)
 
 
 # --- random faults ----------------------------------------------------------------------------

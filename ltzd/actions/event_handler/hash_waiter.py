@@ -8,16 +8,13 @@ sooner.
 from collections.abc import Sequence
 from uuid import UUID
 
-import structlog
-
 from ltzd.concurrency.keyed_waiters import KeyedWaiters
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import rewards
 from ltzd.store.wakeups import PUBLISHED, WakeupHub
 from ltzd.values import Hash32
-
-log = structlog.get_logger()
 
 
 class MintHashWaiters:
@@ -28,6 +25,7 @@ class MintHashWaiters:
 
     async def run(self) -> None:
         """Answer waiters until cancelled."""
+        outage = Outage("hashes.database_unavailable", "hashes.database_back")
         while True:
             await self._wakeup.wait()
             waiting = self.awaited()
@@ -37,8 +35,9 @@ class MintHashWaiters:
                 async with session(self._pool) as connection:
                     hashes = await rewards.published_hashes(connection, waiting)
             except DatabaseUnavailable as error:
-                log.warning("hashes.database_unavailable", reason=error.message)
+                outage.failed(error.message)
                 continue
+            outage.over()
             for reward, hash_ in hashes.items():
                 self._waiting.resolve(reward, hash_)
 

@@ -31,6 +31,7 @@ from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.request_ids import current_request_id
 from ltzd.errors import (
     AutomationDisabled,
     BrandUnknown,
@@ -255,7 +256,7 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
-        return PreparedEvent(event, user, is_known, check)
+        return PreparedEvent(event, user, is_known, check, current_request_id())
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
         """Return the verified signature if the brand demands one and the request has one.

@@ -10,6 +10,8 @@ from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
+import structlog
+
 from ltzd.actions.event_handler.batch_decision import (
     INSERTED,
     Decision,
@@ -29,6 +31,8 @@ from ltzd.store.users import users
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
+
+log = structlog.get_logger()
 
 Outcome = RecordedEvent | Exception | Retry
 
@@ -101,6 +105,7 @@ class EventWriter:
                 else outcome
                 for prepared, outcome in zip(batch, outcomes, strict=True)
             ]
+        _log_recorded(batch, outcomes)
         for prepared, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, Retry):
                 self._unknown_outcomes.pop(prepared.event.id, None)
@@ -181,3 +186,14 @@ class EventWriter:
                 self._unknown_outcomes.pop(event_id, None)
                 final.append(error if isinstance(outcome, Retry) else outcome)
         return final
+
+
+def _log_recorded(batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome]) -> None:
+    """One line for each commit, with the request of each event: a line each would take longer."""
+    recorded = [
+        (str(prepared.event.id), prepared.request_id)
+        for prepared, outcome in zip(batch, outcomes, strict=True)
+        if isinstance(outcome, RecordedEvent)
+    ]
+    if recorded:
+        log.info("events.written", events=recorded)

@@ -7,18 +7,15 @@ one query then reads the rows of every waiter of this process.
 import asyncio
 from weakref import WeakValueDictionary
 
-import structlog
-
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.keyed_waiters import KeyedWaiters
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.relayer.calls import RelayProgress
 from ltzd.store.database import Pool, session
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
-
-log = structlog.get_logger()
 
 
 class RelayWaiters:
@@ -32,6 +29,7 @@ class RelayWaiters:
 
     async def run(self) -> None:
         """Answer waiters until cancelled."""
+        outage = Outage("relays.database_unavailable", "relays.database_back")
         while True:
             await self._wakeup.wait()
             if not self._settled.keys() and not self._idle_users.keys():
@@ -39,7 +37,9 @@ class RelayWaiters:
             try:
                 await self._read()
             except DatabaseUnavailable as error:
-                log.warning("relays.database_unavailable", reason=error.message)
+                outage.failed(error.message)
+            else:
+                outage.over()
 
     async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
         """Return the relay once it is mined or never will be, or None at the deadline."""

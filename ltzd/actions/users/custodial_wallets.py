@@ -197,6 +197,8 @@ class CustodialWallets:
 class _VouchingTokens(Protocol):
     async def user_of(self, token: str) -> OidcUser: ...
 
+    async def ping(self) -> bool: ...
+
 
 class LinkingTokenVerifier:
     """Verifies tokens, links their users, and returns the users with all their wallets."""
@@ -204,6 +206,10 @@ class LinkingTokenVerifier:
     def __init__(self, tokens: _VouchingTokens, wallets: CustodialWallets) -> None:
         self._tokens = tokens
         self._wallets = wallets
+
+    async def ping(self) -> bool:
+        """Return whether the issuer answers; never raises."""
+        return await self._tokens.ping()
 
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized, IdentityUnavailable, DatabaseUnavailable."""

@@ -6,11 +6,12 @@ as a raw call, so they are not used here. No error text holds the node's URL, wh
 """
 
 from collections.abc import Sequence
-from typing import Any, Final, Self
+from typing import Any, Self
 
-import aiohttp
 import msgspec
 
+from ltzd.chain.http_client.answers import AnswerTooLong
+from ltzd.chain.http_client.client import ConnectFailed, HttpClient
 from ltzd.chain.node.calls import RpcCall, RpcError, outcome_of
 from ltzd.chain.node.client import NodeClient, RpcClient
 from ltzd.chain.node.learned_limits import NodeLimits
@@ -26,8 +27,6 @@ from ltzd.chain.node.sending import ConnectionDropped, RequestRefused, RpcPolicy
 from ltzd.errors import NodeFaultKind, NodeUnavailable
 
 __all__ = ["Rpc", "RpcCall", "RpcClient", "RpcError", "RpcPolicy"]
-
-_CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Rpc(NodeClient):
@@ -45,25 +44,21 @@ class Rpc(NodeClient):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._http.close()
+        self._http.close()
 
 
 class _HttpTransport:
     def __init__(self, url: str, policy: RpcPolicy) -> None:
         self._url = url
         self._policy = policy
-        self._session: aiohttp.ClientSession | None = None
+        self._http: HttpClient | None = None
 
     def open(self) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=self._policy.connections),
-            timeout=aiohttp.ClientTimeout(total=self._policy.timeout_seconds),
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._http = HttpClient(self._url, self._policy.timeout_seconds)
 
-    async def close(self) -> None:
-        if self._session is not None:
-            await self._session.close()
+    def close(self) -> None:
+        if self._http is not None:
+            self._http.close()
 
     async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
         """Posts one request; HTTP matches the reply, so `ids` are not needed.
@@ -73,43 +68,23 @@ class _HttpTransport:
         most = self._policy.max_response_bytes
         if span is not None and span > 1:
             most = min(most, self._policy.max_range_bytes)
-        if self._session is None:
+        if self._http is None:
             raise RuntimeError("use Rpc as an async context manager")
         try:
-            async with self._session.post(
-                self._url,
-                data=body,
-                headers={"Content-Type": "application/json"},
-                allow_redirects=False,
-            ) as response:
-                raw = await _bounded_body(response, most)
-                status, retry_after = response.status, response.headers.get("Retry-After")
-        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            answer = await self._http.post(body, most)
+        except AnswerTooLong as error:
+            refusal = Refusal(RefusalKind.RESPONSE_BYTES)
+            raise RequestRefused(str(error), refusal, "malformed") from None
+        except (ConnectFailed, TimeoutError, OSError, ValueError) as error:
             # The cause's text may hold the URL.
             raise _connection_fault(error) from None
+        raw, status = answer.body, answer.status
         if span is not None and status < 300 and (reply := decode_reply(raw)) is not None:
             return reply
-        return _decoded(raw, status, retry_after)
+        return _decoded(raw, status, answer.retry_after)
 
 
-async def _bounded_body(response: aiohttp.ClientResponse, most: int) -> bytes | bytearray:
-    """The decompressed body. Raises RequestRefused if it is longer than `most` bytes."""
-    body, length = bytearray(), 0
-    async for part in response.content.iter_chunked(_CHUNK_BYTES):
-        length += len(part)
-        if length > most:
-            raise RequestRefused(
-                f"The node's answer is longer than {most} bytes",
-                Refusal(RefusalKind.RESPONSE_BYTES),
-                "malformed",
-            )
-        if length == len(part) and response.content.at_eof():
-            return part
-        body += part
-    return body
-
-
-def _decoded(raw: bytes | bytearray, status: int, retry_after: str | None) -> Any:
+def _decoded(raw: bytes, status: int, retry_after: str | None) -> Any:
     """The reply, or RequestRefused or NodeUnavailable for an answer that holds none."""
     is_json = bytes(raw[:64]).lstrip()[:1] in {b"{", b"["}
     if status >= 300 and not is_json:
@@ -125,7 +100,7 @@ def _decoded(raw: bytes | bytearray, status: int, retry_after: str | None) -> An
     return reply
 
 
-def _check_status(reply: Any, status: int, raw: bytes | bytearray, retry_after: str | None) -> None:
+def _check_status(reply: Any, status: int, raw: bytes, retry_after: str | None) -> None:
     """Raises for a JSON object that is no reply, or whose status says that the rate was refused."""
     if "error" not in reply and "result" not in reply:
         raise _status_fault(status, raw, retry_after)
@@ -145,7 +120,7 @@ def _check_status(reply: Any, status: int, raw: bytes | bytearray, retry_after: 
     )
 
 
-def _status_fault(status: int, raw: bytes | bytearray, retry_after: str | None) -> NodeUnavailable:
+def _status_fault(status: int, raw: bytes, retry_after: str | None) -> NodeUnavailable:
     message = f"The node answered HTTP {status}"
     refusal = classify_status(status, raw[:2_000].decode(errors="replace"), retry_after)
     if refusal is None:
@@ -158,11 +133,11 @@ def _status_fault(status: int, raw: bytes | bytearray, retry_after: str | None) 
 
 
 def _connection_fault(error: Exception) -> NodeUnavailable:
-    message = f"The node does not answer: {type(error).__name__}"
     if isinstance(error, TimeoutError):
-        return NodeUnavailable(message, kind="timeout")
-    if isinstance(error, aiohttp.ClientConnectorError):
+        return NodeUnavailable("The node does not answer in time", kind="timeout")
+    if isinstance(error, ConnectFailed):
+        message = f"No connection to the node: {error}"
         return NodeUnavailable(message, kind="refused_connection")
-    if isinstance(error, aiohttp.ClientConnectionError | OSError):
-        return ConnectionDropped(message)
-    return NodeUnavailable(message, kind="malformed")
+    if isinstance(error, OSError):
+        return ConnectionDropped("The node closed the connection without an answer")
+    return NodeUnavailable(f"No answer that can be read: {error}", kind="malformed")

@@ -45,6 +45,17 @@ def client_network(request: Request) -> str:
     return _key(_client(request, proxies))
 
 
+def client_class(request: Request) -> str:
+    """The kind of the client's address, for the log: loopback, private, public or unknown."""
+    proxies: Proxies = request.app.ctx.proxies
+    address = _client(request, proxies) if proxies.count else _address_of(request.ip)
+    if address is None:
+        return UNKNOWN
+    if address.is_loopback:
+        return "loopback"
+    return "public" if address.is_global else "private"
+
+
 def refuse_plain_http(request: Request) -> None:
     """Raises HttpsRequired if a trusted proxy reports that a hop used plain HTTP."""
     proxies: Proxies = request.app.ctx.proxies

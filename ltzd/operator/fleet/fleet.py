@@ -12,9 +12,8 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from ltzd.chain.signing import WalletSigner
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.operator.fleet.slot import FleetLane, LaneOpener, LaneSlot, NotToBeServed, SlotPauses
 from ltzd.store.database import Pool, session
@@ -22,8 +21,6 @@ from ltzd.store.operator import wallets
 from ltzd.store.operator.wallets import OperatorWallet, WalletState
 from ltzd.store.wakeups import WALLETS, WakeupHub
 from ltzd.values import Address, checksummed, iso
-
-log = structlog.get_logger()
 
 _LOOK_SECONDS = 1.0
 """The longest time in which a change of the registry comes into force."""
@@ -111,6 +108,7 @@ class LaneFleet:
         self._served: dict[Address, str] = {}
         self._size = 0
         self._has_begun = False
+        self._outage = Outage("fleet.not_read", "fleet.read_again")
 
     @property
     def lanes(self) -> list[FleetLane]:
@@ -167,8 +165,9 @@ class LaneFleet:
                 rows = await wallets.list_wallets(connection, self._chain_id)
                 watched = await wallets.retired_with_work(connection, self._chain_id)
         except DatabaseUnavailable as error:
-            log.warning("fleet.not_read", reason=error.message)
+            self._outage.failed(error.message)
             return
+        self._outage.over()
         self._restart_retired(rows)
         wanted = {checksummed(row.wallet): (row, row.signer) for row in self._to_serve(rows)}
         if self._parts.watch is not None:

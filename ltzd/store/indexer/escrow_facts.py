@@ -21,8 +21,8 @@ from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
     FactTable,
+    copy_facts,
     exchange,
-    position_columns,
 )
 from ltzd.values import Address
 
@@ -30,28 +30,8 @@ TABLES: Final = ("deal_facts", "deals")
 
 
 async def insert(connection: Connection, facts: Sequence[EscrowFact]) -> None:
-    """Insert facts, and rebuild the deals of those facts that are new."""
-    if not facts:
-        return
-    columns = list(map(_columns, facts))
-    new = await connection.fetch(
-        """
-        INSERT INTO deal_facts (block_hash, log_index, block_number, transaction_hash, deal_id,
-                                user_address, business, state, locked, to_user, to_business,
-                                refund_after, decided_by)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
-                             $6::bytea[], $7::bytea[], $8::text[], $9::numeric[], $10::numeric[],
-                             $11::numeric[], $12::bigint[], $13::bytea[])
-            ON CONFLICT DO NOTHING
-     RETURNING deal_id
-        """,
-        *position_columns(facts),
-        [fact.deal_id for fact in facts],
-        [fact.user for fact in facts],
-        [fact.business for fact in facts],
-        *map(list, zip(*columns, strict=True)),
-    )
-    await _settle(connection, new)
+    """Writes new facts, and rebuilds their deals."""
+    await _settle(connection, await copy_facts(connection, DEALS, facts))
 
 
 async def undo_above(connection: Connection, fork: int) -> None:

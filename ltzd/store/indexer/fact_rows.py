@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 
+from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.log_position import PositionedFact
 from ltzd.store.database import Connection
 from ltzd.values import Hash32
@@ -66,17 +67,24 @@ class Exchanged:
         return [*self.gone, *self.new]
 
 
-def position_columns(
-    facts: Sequence[PositionedFact],
-) -> tuple[list[bytes], list[int], list[int], list[bytes]]:
-    """Block hashes, log indexes, block numbers and transaction hashes: the first four columns."""
-    positions = [fact.position for fact in facts]
-    return (
-        [position.block_hash for position in positions],
-        [position.log_index for position in positions],
-        [position.block_number for position in positions],
-        [position.transaction_hash for position in positions],
-    )
+async def copy_facts(
+    connection: Connection, table: FactTable, facts: Sequence[Any]
+) -> list[FactRow]:
+    """Writes facts by COPY into their table, and returns their rows.
+
+    `facts` may hold facts of other tables, too. PostgreSQL refuses a fact that is already there.
+    Raises ImpossibleFact for a number that no column holds.
+    """
+    rows = [table.row_of(fact) for fact in facts if isinstance(fact, table.kinds)]
+    if not rows:
+        return []
+    try:
+        await connection.copy_records_to_table(table.name, columns=table.all_columns, records=rows)
+    except (OverflowError, ValueError) as error:
+        raise ImpossibleFact(
+            f"A fact of the chain has a value that {table.name} cannot hold"
+        ) from error
+    return [dict(zip(table.all_columns, row, strict=True)) for row in rows]
 
 
 async def read_rows(
@@ -110,8 +118,5 @@ async def exchange(connection: Connection, table: FactTable, corrections: Correc
         hashes,
         indexes,
     )
-    rows = [table.row_of(fact) for fact in correction.insert]
-    if rows:
-        await connection.copy_records_to_table(table.name, columns=table.all_columns, records=rows)
-    new = [dict(zip(table.all_columns, row, strict=True)) for row in rows]
+    new = await copy_facts(connection, table, correction.insert)
     return Exchanged(gone, new, correction.insert)

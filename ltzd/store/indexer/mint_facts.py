@@ -15,7 +15,7 @@ from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.mint_facts import Fact, RewardMinted, Transfer
 from ltzd.store.database import Connection
 from ltzd.store.indexer.derived_rows import DerivedTable
-from ltzd.store.indexer.fact_rows import Corrections, FactTable, exchange
+from ltzd.store.indexer.fact_rows import Corrections, FactTable, copy_facts, exchange
 from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.site_plugin import leaderboard_totals
 from ltzd.store.wakeups import WEBHOOKS
@@ -59,30 +59,7 @@ async def insert_transfers(connection: Connection, facts: Sequence[Transfer]) ->
     """Insert transfers and apply them to the balances."""
     if not facts:
         return
-    await connection.copy_records_to_table(
-        "transfers",
-        columns=[
-            "block_hash",
-            "log_index",
-            "block_number",
-            "transaction_hash",
-            "sender",
-            "recipient",
-            "amount",
-        ],
-        records=[
-            (
-                row.position.block_hash,
-                row.position.log_index,
-                row.position.block_number,
-                row.position.transaction_hash,
-                row.sender,
-                row.recipient,
-                Decimal(row.amount),
-            )
-            for row in facts
-        ],
-    )
+    await copy_facts(connection, TRANSFERS, facts)
     await _move_balances(connection, ((row.sender, row.recipient, row.amount) for row in facts))
 
 
@@ -90,30 +67,7 @@ async def insert_mints(connection: Connection, facts: Sequence[RewardMinted]) ->
     """Insert mints and record them on their rewards; returns how many match a reward exactly."""
     if not facts:
         return 0
-    await connection.copy_records_to_table(
-        "mints",
-        columns=[
-            "block_hash",
-            "log_index",
-            "block_number",
-            "transaction_hash",
-            "recipient",
-            "reference",
-            "amount",
-        ],
-        records=[
-            (
-                row.position.block_hash,
-                row.position.log_index,
-                row.position.block_number,
-                row.position.transaction_hash,
-                row.recipient,
-                row.reference,
-                Decimal(row.amount),
-            )
-            for row in facts
-        ],
-    )
+    await copy_facts(connection, MINTS, facts)
     return await record_on_rewards(connection, facts)
 
 

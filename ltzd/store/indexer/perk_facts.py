@@ -7,9 +7,7 @@ constraint results of the wallets that a token moved between are deleted.
 
 from collections.abc import Collection, Sequence
 from decimal import Decimal
-from typing import Final, TypeVar
-
-import asyncpg
+from typing import Final
 
 from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
@@ -28,13 +26,12 @@ from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
     FactTable,
+    copy_facts,
     exchange,
-    position_columns,
 )
 from ltzd.values import ZERO_ADDRESS, Address
 
 CollectionFact = CollectionCreated | CollectionUpdated | CollectionBrandSet
-Kind = TypeVar("Kind")
 
 TABLES: Final = (
     "perk_transfers",
@@ -48,22 +45,11 @@ TABLES: Final = (
 
 
 async def insert(connection: Connection, facts: Sequence[PerkFact]) -> None:
-    """Insert facts whose blocks are inserted, and rebuild the affected rows. Known facts do
-    nothing.
-    """
-    if not facts:
-        return
-    moved = await _insert_transfers(connection, _of(TokenTransferred, facts))
-    await _insert_claims(connection, _of(Claimed, facts))
-    redeemed = await _insert_redemptions(connection, _of(ChargeRedeemed, facts))
-    changed = await _insert_collections(
-        connection,
-        [
-            fact
-            for fact in facts
-            if isinstance(fact, CollectionCreated | CollectionUpdated | CollectionBrandSet)
-        ],
-    )
+    """Writes new facts, whose blocks are written, and rebuilds what is derived from them."""
+    moved = await copy_facts(connection, TRANSFERS, facts)
+    await copy_facts(connection, CLAIMS, facts)
+    redeemed = await copy_facts(connection, REDEMPTIONS, facts)
+    changed = await copy_facts(connection, COLLECTIONS, facts)
     await _rebuild(connection, moved, redeemed, changed)
 
 
@@ -135,103 +121,6 @@ async def _rebuild(
     await collections.rebuild(connection, minted | {row["collection_id"] for row in changed})
     touched = {Address(wallet) for row in moved for wallet in (row["sender"], row["recipient"])}
     await constraint_results.invalidate(connection, touched - {ZERO_ADDRESS})
-
-
-def _of(kind: type[Kind], facts: Sequence[PerkFact]) -> list[Kind]:
-    return [fact for fact in facts if isinstance(fact, kind)]
-
-
-async def _insert_transfers(
-    connection: Connection, facts: Sequence[TokenTransferred]
-) -> list[asyncpg.Record]:
-    if not facts:
-        return []
-    rows: list[asyncpg.Record] = await connection.fetch(
-        """
-        INSERT INTO perk_transfers (block_hash, log_index, block_number, transaction_hash,
-                                    token_id, sender, recipient)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[],
-                             $5::numeric[], $6::bytea[], $7::bytea[])
-            ON CONFLICT DO NOTHING
-     RETURNING token_id, sender, recipient
-        """,
-        *position_columns(facts),
-        [Decimal(fact.token_id) for fact in facts],
-        [fact.sender for fact in facts],
-        [fact.recipient for fact in facts],
-    )
-    return rows
-
-
-async def _insert_claims(connection: Connection, facts: Sequence[Claimed]) -> None:
-    if not facts:
-        return
-    await connection.execute(
-        """
-        INSERT INTO perk_claims (block_hash, log_index, block_number, transaction_hash,
-                                 user_address, collection_id, token_id, price, claims, reference)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
-                             $6::bigint[], $7::numeric[], $8::numeric[], $9::int[], $10::bytea[])
-            ON CONFLICT DO NOTHING
-        """,
-        *position_columns(facts),
-        [fact.user for fact in facts],
-        [fact.collection_id for fact in facts],
-        [Decimal(fact.token_id) for fact in facts],
-        [Decimal(fact.price) for fact in facts],
-        [fact.claims for fact in facts],
-        [fact.reference for fact in facts],
-    )
-
-
-async def _insert_redemptions(
-    connection: Connection, facts: Sequence[ChargeRedeemed]
-) -> list[asyncpg.Record]:
-    if not facts:
-        return []
-    rows: list[asyncpg.Record] = await connection.fetch(
-        """
-        INSERT INTO charge_redemptions (block_hash, log_index, block_number, transaction_hash,
-                                        token_id, holder, reference, amount, remaining)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::numeric[],
-                             $6::bytea[], $7::bytea[], $8::int[], $9::int[])
-            ON CONFLICT DO NOTHING
-     RETURNING token_id
-        """,
-        *position_columns(facts),
-        [Decimal(fact.token_id) for fact in facts],
-        [fact.holder for fact in facts],
-        [fact.reference for fact in facts],
-        [fact.amount for fact in facts],
-        [fact.remaining for fact in facts],
-    )
-    return rows
-
-
-async def _insert_collections(
-    connection: Connection, facts: Sequence[CollectionFact]
-) -> list[asyncpg.Record]:
-    """One statement for each fact, since they are rare."""
-    return [
-        row
-        for fact in facts
-        for row in await connection.fetch(
-            """
-            INSERT INTO collection_facts (block_hash, log_index, block_number, transaction_hash,
-                                          collection_id, brand, payout, price, max_supply,
-                                          max_per_user, is_active, charges, requires_signature, uri)
-            VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-                ON CONFLICT (block_hash, log_index) DO NOTHING
-         RETURNING collection_id
-            """,
-            fact.position.block_hash,
-            fact.position.log_index,
-            fact.position.block_number,
-            fact.position.transaction_hash,
-            fact.collection_id,
-            *_columns(fact),
-        )
-    ]
 
 
 def _columns(fact: CollectionFact) -> tuple[object, ...]:

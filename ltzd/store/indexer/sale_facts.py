@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 from decimal import Decimal
 from typing import Final
 
-import asyncpg
-
 from ltzd.rules.indexer.contract_facts import ItemSet, Purchased, SaleFact
 from ltzd.store.database import Connection
 from ltzd.store.indexer.derived_rows import DerivedTable
@@ -19,8 +17,8 @@ from ltzd.store.indexer.fact_rows import (
     Corrections,
     FactRow,
     FactTable,
+    copy_facts,
     exchange,
-    position_columns,
 )
 
 TABLES: Final = ("item_settings", "purchases", "items")
@@ -69,16 +67,9 @@ _SUM_SECONDS = 600.0
 
 
 async def insert(connection: Connection, facts: Sequence[SaleFact]) -> None:
-    """Insert facts, and update the items of those facts that are new."""
-    if not facts:
-        return
-    settings = await _insert_settings(
-        connection, [fact for fact in facts if isinstance(fact, ItemSet)]
-    )
-    await _settle(connection, settings)
-    bought = await _insert_purchases(
-        connection, [fact for fact in facts if isinstance(fact, Purchased)]
-    )
+    """Writes new facts, and updates their items."""
+    await _settle(connection, await copy_facts(connection, SETTINGS, facts))
+    bought = await copy_facts(connection, PURCHASES, facts)
     await _move_sold(connection, ((row["item_id"], row["quantity"]) for row in bought))
 
 
@@ -184,60 +175,6 @@ async def _move_sold(connection: Connection, moves: Iterable[tuple[Decimal, int]
         list(deltas),
         list(deltas.values()),
     )
-
-
-async def _insert_settings(
-    connection: Connection, facts: Sequence[ItemSet]
-) -> list[asyncpg.Record]:
-    if not facts:
-        return []
-    rows: list[asyncpg.Record] = await connection.fetch(
-        """
-        INSERT INTO item_settings (block_hash, log_index, block_number, transaction_hash, item_id,
-                                   brand, payout, price, stock, max_per_order, is_active, burns,
-                                   metadata)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::numeric[],
-                             $6::bytea[], $7::bytea[], $8::numeric[], $9::bigint[], $10::int[],
-                             $11::boolean[], $12::boolean[], $13::bytea[])
-            ON CONFLICT (block_hash, log_index) DO NOTHING
-     RETURNING item_id
-        """,
-        *position_columns(facts),
-        [Decimal(fact.item_id) for fact in facts],
-        [fact.brand for fact in facts],
-        [fact.payout for fact in facts],
-        [Decimal(fact.price) for fact in facts],
-        [fact.stock for fact in facts],
-        [fact.max_per_order for fact in facts],
-        [fact.is_active for fact in facts],
-        [fact.burns for fact in facts],
-        [fact.metadata for fact in facts],
-    )
-    return rows
-
-
-async def _insert_purchases(
-    connection: Connection, facts: Sequence[Purchased]
-) -> list[asyncpg.Record]:
-    if not facts:
-        return []
-    rows: list[asyncpg.Record] = await connection.fetch(
-        """
-        INSERT INTO purchases (block_hash, log_index, block_number, transaction_hash, buyer,
-                               item_id, reference, quantity, paid)
-        SELECT * FROM unnest($1::bytea[], $2::int[], $3::bigint[], $4::bytea[], $5::bytea[],
-                             $6::numeric[], $7::bytea[], $8::bigint[], $9::numeric[])
-            ON CONFLICT DO NOTHING
-     RETURNING item_id, quantity
-        """,
-        *position_columns(facts),
-        [fact.buyer for fact in facts],
-        [Decimal(fact.item_id) for fact in facts],
-        [fact.reference for fact in facts],
-        [fact.quantity for fact in facts],
-        [Decimal(fact.paid) for fact in facts],
-    )
-    return rows
 
 
 DERIVED: Final = (

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ltzd.errors import ImpossibleFact
 from ltzd.rules.indexer.contract_facts import (
     ChargeRedeemed,
     Claimed,
@@ -31,6 +32,7 @@ from ltzd.rules.indexer.log_position import LogPosition
 from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.indexer import chains, collections, escrow_facts, perk_facts, sale_facts, tokens
 from ltzd.store.indexer.chains import BlockRow, ChainIdentity
+from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.values import ZERO_ADDRESS, Address
 from tests.support.rows import reorgs
 from tests.support.rows.core import a_hash, a_wallet, value
@@ -306,7 +308,6 @@ async def test_rows_equal_the_model_through_commits_and_undos(
                         model.act(action_number, target, actor)
                 new = [fact for block in model.blocks[first:] for fact in block]
                 await write(connection, headers, new)
-                await write(connection, [], new)  # Writing facts is idempotent.
         expected = model.tokens(), model.collections(), model.items(), model.deals()
         assert await stored(pool) == expected
         await claims_equal(pool, model)
@@ -326,6 +327,25 @@ async def claims_equal(pool: Pool, model: Model) -> None:
         collections.IndexedClaims(most[id_], claimed[user, id_]) if id_ in most else None
         for user, id_ in queries
     ]
+
+
+@pytest.mark.parametrize(
+    ("log_index", "stock"), [(0, 4), (1, 2**63)], ids=["known", "a number that no column holds"]
+)
+async def test_an_impossible_fact_is_refused_and_changes_nothing(
+    pool: Pool, log_index: int, stock: int
+) -> None:
+    place = LogPosition(1, a_hash("1"), 0, a_hash("t"))
+    item = ItemSet(place, 1, a_wallet(1), a_wallet(2), 3, 4, 0, 5, True, False, bytes(32))
+    async with transaction(pool) as connection:
+        await write(connection, [BlockRow(1, a_hash("1"), a_hash(""), BORN)], [item])
+    again = replace(item, position=replace(place, log_index=log_index), stock=stock)
+
+    with pytest.raises(ImpossibleFact), refused_as_impossible():
+        async with transaction(pool) as connection:
+            await write(connection, [], [again])
+    assert await value(pool, "SELECT count(*) FROM item_settings") == 1
+    assert await value(pool, "SELECT stock FROM items") == 4
 
 
 def a_claim(number: int = 1, collection: int = 7, holder: int = 1) -> list[AnyFact]:

@@ -55,6 +55,9 @@ class FakeIssuer:
     async def user_of(self, token: str) -> OidcUser:
         return self.users[token]
 
+    async def ping(self) -> bool:
+        return True
+
 
 class World:
     """The actions of one process; `clock` measures how old its settled migrations are."""

@@ -1,0 +1,62 @@
+"""While a node is away, a lane logs one line, and another one with counts when it is back."""
+
+from structlog.testing import capture_logs
+
+from tests.support.chain.mint_world import World
+from tests.support.waiting import until
+
+LINES = {
+    "lane.waits_for_node",
+    "lane.has_a_node",
+    "lane.term_over",
+    "lane.serving",
+    "monitor.node_unavailable",
+    "monitor.node_back",
+}
+
+
+def names(logs: list[dict[str, object]]) -> list[object]:
+    return [line["event"] for line in logs if line["event"] in LINES]
+
+
+async def calls(world: World, more: int) -> None:
+    """Wait until the node was asked `more` times."""
+    before = world.node.call_counts.total()
+
+    async def were_made() -> bool:
+        return world.node.call_counts.total() >= before + more
+
+    await until(were_made)
+
+
+async def test_a_node_that_goes_and_comes_back_is_two_lines(world: World) -> None:
+    world.node.mines_at_once = True
+    with capture_logs() as logs:
+        async with world.serving():
+            world.node.is_down = True
+            await calls(world, 10)
+            world.node.is_down = False
+            await world.queue()
+            await world.minted()
+    assert names([dict(line) for line in logs]) == [
+        *("lane.serving", "monitor.node_unavailable", "monitor.node_back"),
+    ]
+    (back,) = [line for line in logs if line["event"] == "monitor.node_back"]
+    assert back["failures"] > 1
+    assert back["kind"] == "mint"
+
+
+async def test_a_node_that_is_away_at_the_start_is_two_lines(world: World) -> None:
+    world.node.is_down = True
+    with capture_logs() as logs:
+        async with world.lane() as lane:
+            await calls(world, 10)
+            world.node.is_down = False
+
+            async def serves() -> bool:
+                return lane.is_serving
+
+            await until(serves)
+    assert names([dict(line) for line in logs]) == [
+        *("lane.waits_for_node", "lane.has_a_node", "lane.serving"),
+    ]
