@@ -156,6 +156,10 @@ class AdminHandlers:
         return json_reply(body, 503 if blocking else 200)
 
     async def status(self, _request: Request) -> Reply:
+        return json_reply(await self.read_status())
+
+    async def read_status(self) -> dict[str, object]:
+        """The answer of `/status`."""
         cluster = await _in_time(self._sources.cluster())
         facts = None if cluster is None else await _in_time(self._sources.facts())
         conditions = self._judge(cluster)
@@ -176,7 +180,7 @@ class AdminHandlers:
             if facts.chain is not None:
                 progress = self._progress(cluster, facts.chain)
                 body["chain"] = chain_json(facts.chain, progress)
-        return json_reply(body)
+        return body
 
     async def metrics(self, _request: Request) -> Reply:
         cluster = await _in_time(self._sources.cluster())
@@ -199,7 +203,7 @@ class AdminHandlers:
         """The rows, with this process's own in any case: it may not have reported yet."""
         me = self._sources.process
         rows = list(cluster.processes)
-        if me.id not in {row.identity.id for row in rows}:
+        if me.roles and me.id not in {row.identity.id for row in rows}:
             rows.append(ProcessFacts(me, started_seconds=0.0, seen_seconds=0.0))
         return [process_json(row, self._policy.conditions) for row in rows]
 
