@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check contracts mutants dev-chain-page slither bench campaign-nodes campaign-index lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page slither bench campaign-nodes campaign-index lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -42,7 +42,7 @@ test: setup ## Run the whole test suite: the contracts', then ltzd's
 test-fast: setup ## Run the tests of rules, store and surfaces, without chains, in a minute
 	@$(PYTEST) tests/rules tests/store tests/surfaces tests/concurrency $(ARGS)
 
-SLITHER = scripts/with-slither scripts/with-node npm run slither --silent
+SLITHER = scripts/with-environment slither scripts/with-node npm run slither --silent
 
 CHECKS = \
 	"ruff format --check --quiet --output-format concise ltzd tests benchmarks" \
@@ -51,9 +51,11 @@ CHECKS = \
 	"lint-imports" \
 	"scripts/with-node npm run verify --silent" \
 	"$(SLITHER)" \
+	"scripts/with-environment deploy scripts/audit" \
+	"scripts/with-environment deploy scripts/sbom" \
 	"python -m pytest --quiet tests/dev/test_house.py tests/dev/test_vocabulary.py"
 
-check: setup ## Check format, lint, types, import rules, compiled contracts, slither, house rules, vocabulary
+check: setup ## Check format, lint, types, import rules, compiled contracts, slither, audit, bills of materials, house rules, vocabulary
 	@status=0; export PATH="$(CURDIR)/.venv/bin:$$PATH"; \
 	for each in $(CHECKS); do echo "-- $$each"; $$each || { status=1; echo "-- FAILED: $$each"; }; done; \
 	exit $$status
@@ -75,6 +77,15 @@ mutants: ## Break the contracts on purpose; tests must notice (20 minutes); ARGS
 
 dev-chain-page: setup ## Ask both dev chains for the generated part of docs/dev-chain.md
 	@.venv/bin/python -m tests.support.clients.method_page
+
+wheel: setup ## Build the wheel of the last commit, with its lock, into dist/
+	@scripts/wheel
+
+audit: setup ## Ask the advisory databases of PyPI and npm about every locked package
+	@scripts/with-environment deploy scripts/audit
+
+sbom: setup ## Write bills of materials (CycloneDX) of the lock files into dist/
+	@scripts/with-environment deploy scripts/sbom
 
 slither: ## Compare what slither finds in the contracts with contracts/slither.md
 	@$(SLITHER)

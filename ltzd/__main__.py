@@ -2,4 +2,4 @@
 
 from ltzd.cli.main import app
 
-app()
+app(prog_name="ltzd")

@@ -1,6 +1,6 @@
 // Has slither read the four contracts, and compares what it finds with what slither.md accepts; exits with 1 when they differ.
 //
-// `make slither` installs slither and names it in SLITHER.
+// `make slither` installs slither and names its folder in ENVIRONMENT.
 
 import { spawnSync } from "node:child_process";
 import fs from "node:fs";
@@ -28,8 +28,8 @@ function toolsFor(root) {
 }
 
 function report(root) {
-  if (!process.env.SLITHER) throw new Error("SLITHER names no slither: run `make slither`");
-  const done = spawnSync(process.env.SLITHER, ARGS, {
+  if (!process.env.ENVIRONMENT) throw new Error("ENVIRONMENT names no folder with slither: run `make slither`");
+  const done = spawnSync(path.join(process.env.ENVIRONMENT, "slither"), ARGS, {
     cwd: root,
     env: toolsFor(root),
     encoding: "utf8",

@@ -5,6 +5,7 @@ Losing Redis makes limits looser and is never an error: a hit whose call fails i
 process's memory, and one caller at a time tries Redis again after a pause.
 """
 
+import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -103,6 +104,24 @@ class RateLimits:
                 await self._redis.close()
             except FAILURES as error:
                 log.info("redis.not_closed", reason=_reason(error))
+
+    @property
+    def is_redis_away(self) -> bool:
+        """Whether hits are counted in this process's memory because Redis does not answer."""
+        return self._retry_at is not None
+
+    async def watch(self, period_seconds: float = RETRY_SECONDS) -> None:
+        """Ping Redis until cancelled, so that its state is known without any request."""
+        while True:
+            await asyncio.sleep(period_seconds)
+            if self._redis is None:
+                continue
+            try:
+                await self._redis.ping()
+            except FAILURES as error:
+                self._note_failure(error)
+            else:
+                self._note_success()
 
     async def hit(self, limit: RateLimit, *key: str) -> RateLimitStatus:
         """Counts one hit of `key`. Refused hits count too, but do not lengthen the window."""

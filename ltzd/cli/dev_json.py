@@ -38,6 +38,14 @@ def read(data_dir: Path) -> DevInstance:
         raise _malformed(data_dir) from error
 
 
+def read_base_url(data_dir: Path) -> str:
+    """The URL of the public port. Raises Misconfigured like `read`."""
+    try:
+        return str(_content(data_dir)["baseUrl"])
+    except (KeyError, TypeError) as error:
+        raise _malformed(data_dir) from error
+
+
 def read_chain(data_dir: Path) -> DevContracts:
     """Raises Misconfigured like `read`."""
     content = _content(data_dir)
@@ -52,8 +60,8 @@ def _content(data_dir: Path) -> Any:
     path = data_dir / NAME
     if not path.exists():
         raise Misconfigured(
-            f"No dev instance runs in {data_dir}: start `ltzd dev` there first, "
-            "or name its data directory with --data-dir."
+            f"No dev instance runs in {data_dir}: give --config FILE, start `ltzd dev` there "
+            "first, or name its data directory with --data-dir."
         )
     try:
         return json.loads(read_secret(path))

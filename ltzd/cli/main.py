@@ -19,9 +19,10 @@ from ltzd.cli.index import commands as index_commands
 from ltzd.cli.key import commands as key_commands
 from ltzd.cli.lane import commands as lane_commands
 from ltzd.cli.offers.commands import OFFERS, offer_app
-from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, DataDir
+from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, ConfigInstead, DataDir
 from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
+from ltzd.cli.user import commands as user_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
@@ -40,17 +41,28 @@ class PlainErrors(TyperGroup):
             print(*(f"  {fault}" for fault in error.faults), sep="\n", file=sys.stderr)
         except (Misconfigured, Refused, Unavailable) as error:
             print(f"ltzd: {error.message}", file=sys.stderr)
+        except ModuleNotFoundError as error:
+            if (error.name or "ltzd").startswith("ltzd"):
+                raise
+            print(f"ltzd: {_not_installed(error.name)}", file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _not_installed(module: str | None) -> str:
+    return (
+        f"The package {module} is not installed. Commands of dev mode need ltzd[dev]; if another "
+        "command says this, install what requirements-run.lock lists."
+    )
 
 
 app = typer.Typer(
     cls=PlainErrors,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.add_typer(user_commands.app, name="user")
 app.add_typer(webhook_commands.app, name="webhooks")
 app.add_typer(wallet_commands.app, name="wallet")
 app.add_typer(wallets_commands.app, name="wallets")
@@ -65,7 +77,7 @@ app.command()(sign.sign)
 for offer in OFFERS:
     app.add_typer(offer_app(offer), name=offer.name)
 
-Port = Annotated[int, typer.Option(min=0, max=65_535)]
+Port = Annotated[int, typer.Option(min=0, max=65_535, help="The port to listen on.")]
 
 
 def _print_version(wanted: bool) -> None:
@@ -128,7 +140,9 @@ def check(
 @app.command()
 def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     port: Port = 8000,
-    admin_port: Port = 9464,
+    admin_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="The port of /status and /metrics.")
+    ] = 9464,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     chain: Annotated[
         Literal["auto", "tester", "anvil"],
@@ -231,23 +245,29 @@ def sandbox(
 
 @app.command()
 def migrate(
-    config: Config,
     complete: Annotated[
         bool,
-        typer.Option(help="Also convert large tables now, which a running indexer does otherwise."),
+        typer.Option(
+            "--complete",
+            help="Also convert large tables now, which a running indexer does otherwise.",
+        ),
     ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the revisions that are missing.")
+    ] = False,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Upgrade the database schema to this version."""
-    import asyncio
+    from ltzd.cli import migrate as schema_migration
+    from ltzd.cli.targets import resolve_target
 
-    from ltzd.daemon.settings.settings import read_settings
-    from ltzd.store import database
-    from ltzd.store.background_migrations import BackgroundMigrations
-
-    url = read_settings(config).database_url.get_secret_value()
-    asyncio.run(database.migrate(url))
-    if complete:
-        asyncio.run(BackgroundMigrations(url, lambda: True).run())
+    target = resolve_target(data_dir, config)
+    if dry_run:
+        schema_migration.preview(target, as_json=as_json)
+    else:
+        schema_migration.migrate(target, converts=complete, as_json=as_json)
 
 
 @app.command()
@@ -257,8 +277,10 @@ def status(
     ] = False,
     as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
     admin_url: Annotated[
-        str | None, typer.Option(help="The admin server's URL; replaces --data-dir.", metavar="URL")
+        str | None,
+        typer.Option(help="The admin server's URL; replaces that of the settings.", metavar="URL"),
     ] = None,
     admin_token_file: Annotated[
         Path | None, typer.Option(help="The admin server's token.", metavar="FILE")
@@ -270,16 +292,23 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show chain head, lag, lanes and queues of a running ltzd."""
+    """Show what is wrong, and the chain, processes, lanes and queues of the installation."""
     from ltzd.cli import dev_json, status
 
-    token = None
+    url, token, database_url = admin_url, None, None
+    if config is not None:
+        from ltzd.cli.admin_target import admin_target
+
+        target = admin_target(config)
+        url, token = admin_url or target.url, target.token
+        plain_http = plain_http or (admin_url is None and target.allows_plain_http)
+        database_url = target.database_url if admin_url is None else None
     if admin_token_file is not None:
         from ltzd.daemon.settings.section import secret_from_file
 
         token = secret_from_file(admin_token_file).get_secret_value()
-    url = admin_url or dev_json.read(data_dir).admin_url
-    status.status(url, follow, as_json, token, plain_http=plain_http)
+    url = url or dev_json.read(data_dir).admin_url
+    status.status(url, follow, as_json, token, plain_http=plain_http, database_url=database_url)
 
 
 @app.command()

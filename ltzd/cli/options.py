@@ -16,6 +16,9 @@ ConfigInstead = Annotated[
     typer.Option("--config", help="The settings file; replaces --data-dir.", metavar="FILE"),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+AlwaysJson = Annotated[
+    bool, typer.Option("--json", help="Print JSON, as this command does in any case.")
+]
 Brand = Annotated[str, typer.Argument(help="The brand's id or its exact name.", metavar="BRAND")]
 EventId = Annotated[str, typer.Argument(help="The event's id.", metavar="ID")]
 

@@ -38,6 +38,7 @@ from ltzd.daemon.chain_identity import chain_of
 from ltzd.daemon.fleet import FleetDependencies, build_fleet
 from ltzd.daemon.follower import build_follower, build_rebuilder, head_urls
 from ltzd.daemon.identity_provider import open_identity_provider
+from ltzd.daemon.process_state import ProcessState, ServiceWatch
 from ltzd.daemon.processes import this_process
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.site_services import LinkDependencies, build_site_services
@@ -49,6 +50,7 @@ from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.rebuild import Rebuilder
 from ltzd.operator.fleet.fleet import LaneFleet, SettingsWallet
+from ltzd.operator.fleet.wallet_rights import WalletRightsWatch
 from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
@@ -68,9 +70,14 @@ from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
+from ltzd.values import Address
 
 log = structlog.get_logger()
+
+IDENTITY = "identity"
+"""The identity provider among the services that are watched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +86,8 @@ class Daemon:
 
     settings: Settings
     process: ProcessIdentity
+    state: ProcessState
+    services: ServiceWatch
     pools: RolePools
     nodes: NodePool
     node_watch: NodeWatch
@@ -98,6 +107,7 @@ class Daemon:
     payments: Payments
     site: SiteServices
     fleet: LaneFleet | None
+    wallet_rights: WalletRightsWatch | None
     heads: NewHeads
     follower: Follower | None
     rebuilder: Rebuilder | None
@@ -128,6 +138,7 @@ async def open_daemon(
     if must_be_durable:
         await durability.require_at_start(url)
     await database.migrate(url)
+    erased = ErasedAddresses(sealer)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
             open_role_pools(
@@ -166,7 +177,7 @@ async def open_daemon(
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         context = _relay_context(settings, pool, node, chain, wakeups)
-        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity, erased))
         direct_lanes = DirectLanes()
         relayer = Relayer(
             context,
@@ -194,6 +205,8 @@ async def open_daemon(
         yield Daemon(
             settings=settings,
             process=this_process(settings.roles),
+            state=ProcessState(),
+            services=ServiceWatch({IDENTITY: (identity.ping, tokens.ping)}),
             pools=pools,
             nodes=nodes,
             node_watch=watch,
@@ -212,6 +225,7 @@ async def open_daemon(
                 signatures,
                 limits,
                 capacity,
+                erased=erased,
                 policy=event_policy,
             ),
             relay_context=context,
@@ -228,6 +242,7 @@ async def open_daemon(
                 hashes,
                 provider,
                 capacity,
+                erased,
             ),
             site=build_site_services(
                 settings.site,
@@ -235,12 +250,13 @@ async def open_daemon(
                 relayer,
                 brands,
                 identity,
-                LinkDependencies(users, sealer),
+                LinkDependencies(users, sealer, erased),
                 capacity,
                 stack,
                 allow_loopback=allow_loopback,
             ),
             fleet=fleet,
+            wallet_rights=_wallet_rights(settings, fleet, nodes),
             heads=heads,
             follower=(
                 build_follower(
@@ -269,7 +285,11 @@ async def open_daemon(
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
-            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            cleanup=(
+                Cleanup(pools.deliveries, erased, settings.retention.policy())
+                if "deliveries" in settings.roles
+                else None
+            ),
             chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
@@ -277,6 +297,25 @@ async def open_daemon(
                 else None
             ),
         )
+
+
+def _wallet_rights(
+    settings: Settings, fleet: LaneFleet | None, nodes: NodePool
+) -> WalletRightsWatch | None:
+    if fleet is None:
+        return None
+    contracts = settings.contracts
+    addresses = {
+        "LTZ": contracts.ltz,
+        "PerkNFT": contracts.perk_nft,
+        "PointsSale": contracts.points_sale,
+        "BusinessEscrow": contracts.business_escrow,
+    }
+
+    def held() -> list[tuple[Address, str]]:
+        return [(lane.wallet, lane.kind) for lane in fleet.lanes if lane.is_serving]
+
+    return WalletRightsWatch(Node(nodes.client("operator")), addresses, held)
 
 
 async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:

@@ -4,13 +4,16 @@ A source is a function of the daemon that returns conditions now; it neither wai
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from datetime import UTC, datetime
 
 from ltzd.chain.pool import health
-from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.assembly import IDENTITY, Daemon
 from ltzd.operator.policy import WATCHED
 from ltzd.rules.conditions.facts import LaneState, ProcessReport
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import judge_own_lanes
+from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.values import iso
 
 Source = Callable[[Daemon], Iterable[Condition]]
 
@@ -30,20 +33,46 @@ def own_report(daemon: Daemon) -> ProcessReport:
 
 def lane_states(daemon: Daemon) -> list[LaneState]:
     """A retired wallet that another process watches concerns this process no more."""
-    if daemon.fleet is None:
+    if daemon.fleet is None or daemon.wallet_rights is None:
         return []
     failures = daemon.fleet.failures
-    return [
-        LaneState(
-            lane.wallet,
-            lane.kind,
-            lane.is_serving,
-            lane.stopped or failures.get(lane.wallet),
-            lane.balance_wei,
+    floors = daemon.settings.operator.balance_floors()
+    states = []
+    for lane in daemon.fleet.lanes:
+        if not lane.is_serving and lane.kind == WATCHED:
+            continue
+        rights = daemon.wallet_rights.of(lane.wallet)
+        states.append(
+            LaneState(
+                lane.wallet,
+                lane.kind,
+                lane.is_serving,
+                lane.stopped or failures.get(lane.wallet),
+                lane.balance_wei,
+                floors.get(lane.kind, 0),
+                rights.missing_roles,
+                rights.mint_limit_is_zero,
+            )
         )
-        for lane in daemon.fleet.lanes
-        if lane.is_serving or lane.kind != WATCHED
-    ]
+    return states
+
+
+def _draining(daemon: Daemon) -> Iterable[Condition]:
+    if daemon.state.is_draining:
+        yield Condition(
+            ConditionKind.DRAINING,
+            f"Process {daemon.process.name} has been told to end, and finishes its requests",
+            daemon.process.name,
+            is_blocking=True,
+        )
+
+
+def _staging(daemon: Daemon) -> Iterable[Condition]:
+    if daemon.settings.staging:
+        yield Condition(
+            ConditionKind.STAGING,
+            "Outside services may be on this machine: staging is set, which is not for production",
+        )
 
 
 def _nodes(daemon: Daemon) -> Iterable[Condition]:
@@ -67,4 +96,67 @@ def _wallets(daemon: Daemon) -> Iterable[Condition]:
         )
 
 
-_SOURCES: Sequence[Source] = (_nodes, _lanes, _wallets)
+def _totals(daemon: Daemon) -> Iterable[Condition]:
+    totals = () if daemon.follower is None else daemon.follower.differing_totals
+    if totals:
+        yield Condition(
+            ConditionKind.INDEX_TOTALS_DIFFER,
+            f"The contracts' totals differ from the index, and no block explains it: "
+            f"{'; '.join(totals)}. `ltzd index check` compares it with the nodes",
+        )
+
+
+def _services(daemon: Daemon) -> Iterable[Condition]:
+    seconds = daemon.services.seconds_away(IDENTITY)
+    if seconds is not None:
+        yield Condition(
+            ConditionKind.IDENTITY_UNAVAILABLE,
+            f"The identity provider has not answered for {seconds:.0f} s: new users get no "
+            "wallets, and tokens of unknown keys are refused",
+        )
+    if daemon.limits.is_redis_away:
+        yield Condition(
+            ConditionKind.REDIS_UNAVAILABLE,
+            "Redis does not answer, so each process counts rate limits by itself",
+        )
+
+
+def _clock(daemon: Daemon) -> Iterable[Condition]:
+    offset, most = daemon.state.clock_offset_seconds, _POLICY.clock_seconds
+    if abs(offset) > most:
+        yield Condition(
+            ConditionKind.CLOCK_DIFFERS,
+            f"The clock of {daemon.process.host} is {abs(offset):.0f} s "
+            f"{'ahead of' if offset > 0 else 'behind'} the database's, so that signatures and "
+            "tokens are judged wrongly: set it by NTP",
+            daemon.process.host,
+        )
+
+
+def _certificates(daemon: Daemon) -> Iterable[Condition]:
+    certificates = daemon.state.certificates
+    for certificate in (certificates.public, certificates.admin):
+        if certificate is None:
+            continue
+        left = (certificate.expires_at - datetime.now(UTC)).total_seconds()
+        if left < _POLICY.certificate_seconds:
+            yield Condition(
+                ConditionKind.CERTIFICATE_EXPIRES,
+                f"The certificate of the {certificate.server} port of {daemon.process.host} "
+                f"expires at {iso(certificate.expires_at)}: renew it, and send SIGHUP",
+                f"{daemon.process.host} {certificate.server}",
+            )
+
+
+_POLICY = ConditionPolicy()
+_SOURCES: Sequence[Source] = (
+    _draining,
+    _staging,
+    _nodes,
+    _lanes,
+    _wallets,
+    _totals,
+    _services,
+    _clock,
+    _certificates,
+)

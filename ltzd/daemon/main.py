@@ -1,8 +1,8 @@
 """Runs the roles in one task group until a signal; if one fails, all stop with its error.
 
-On SIGTERM or SIGINT the servers stop accepting and finish their requests while the other roles
-still run, then the other roles end, then the connections close. SIGHUP reloads the servers'
-certificates.
+On SIGTERM or SIGINT readiness ends first. After `[http] drain_seconds` the servers stop accepting
+and finish their requests while the other roles still run, then the other roles end, then the
+connections close. SIGHUP reloads the servers' certificates.
 """
 
 import asyncio
@@ -146,14 +146,21 @@ async def run_roles(
         must_be_durable=must_be_durable,
         settings_wallets=settings_wallets,
     ) as daemon:
-        reporter = ProcessReporter(daemon.pools.admin, daemon.process, lambda: own_report(daemon))
+        daemon.state.serves_with(certificates)
+        reporter = ProcessReporter(
+            daemon.pools.admin,
+            daemon.process,
+            lambda: own_report(daemon),
+            on_clock=daemon.state.measured_clock,
+        )
+        closing = asyncio.Event()
         try:
             async with asyncio.TaskGroup() as group:
                 loops = [group.create_task(loop) for loop in [*_loops(daemon), reporter.run()]]
                 listening: list[asyncio.Event] = []
                 servers = [
                     group.create_task(server)
-                    for server in _servers(daemon, stop, listening, certificates, is_dev)
+                    for server in _servers(daemon, closing, listening, certificates, is_dev)
                 ]
                 for event in listening:
                     await event.wait()
@@ -164,6 +171,8 @@ async def run_roles(
                     warn_of_unbounded_gas(settings)
                 on_ready()
                 await stop.wait()
+                await _drain(daemon, reporter, 0.0 if is_dev else settings.http.drain_seconds)
+                closing.set()
                 log.info("ltzd.stopping")
                 await asyncio.gather(*servers)
                 for loop in loops:
@@ -172,6 +181,18 @@ async def run_roles(
         except BaseExceptionGroup as group_error:
             raise first_cause(group_error) from group_error
     log.info("ltzd.stopped")
+
+
+async def _drain(daemon: Daemon, reporter: ProcessReporter, seconds: float) -> None:
+    """Answer requests as before, but not ready, so that load balancers send no more of them.
+
+    A process without the role http has nothing to wait for.
+    """
+    daemon.state.begin_drain()
+    reporter.report_now()
+    if "http" in daemon.settings.roles and seconds > 0:
+        log.info("ltzd.draining", seconds=seconds)
+        await asyncio.sleep(seconds)
 
 
 def warn_of_unbounded_gas(settings: Settings) -> None:
@@ -228,22 +249,22 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
+        loops += [daemon.limits.watch(), daemon.services.run()]
     if daemon.fleet is not None:
         loops.append(daemon.fleet.run())
+    if daemon.wallet_rights is not None:
+        loops.append(daemon.wallet_rights.run())
     if daemon.follower is not None:
         loops += [daemon.follower.run(), daemon.heads.run()]
         loops.append(_migrations(daemon.settings, daemon.follower).run())
-    if daemon.rebuilder is not None:
-        loops.append(daemon.rebuilder.run())
-    if daemon.sender is not None:
-        loops.append(daemon.sender.run())
-    if daemon.cleanup is not None:
-        loops.append(daemon.cleanup.run())
-    if daemon.chat_recheck is not None:
-        loops.append(daemon.chat_recheck.run())
-    if daemon.redemption_recheck is not None:
-        loops.append(daemon.redemption_recheck.run())
-    return loops
+    optional = (
+        daemon.rebuilder,
+        daemon.sender,
+        daemon.cleanup,
+        daemon.chat_recheck,
+        daemon.redemption_recheck,
+    )
+    return loops + [component.run() for component in optional if component is not None]
 
 
 def _migrations(settings: Settings, follower: Follower) -> BackgroundMigrations:
@@ -269,9 +290,13 @@ def _servers(
     for app, listener, certificate in listeners:
         event = asyncio.Event()
         listening.append(event)
-        on_listening, tls = _setter(event), tls_context(certificate)
         servers.append(
-            serve(app, listener.host, listener.port, stop, on_listening=on_listening, tls=tls)
+            serve(
+                *(app, listener.host, listener.port, stop),
+                on_listening=_setter(event),
+                tls=tls_context(certificate),
+                draining=None if is_dev else daemon.state.draining,
+            )
         )
     return servers
 

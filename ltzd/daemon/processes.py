@@ -3,7 +3,9 @@
 import asyncio
 import os
 import socket
+import time
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import uuid4
 
 import structlog
@@ -19,6 +21,8 @@ log = structlog.get_logger()
 REPORT_SECONDS = 5.0
 _ATTEMPT_SECONDS = 10.0
 _ENDING_SECONDS = 1.0
+_CLOCK_SECONDS = 5.0
+"""A report that took longer tells nothing of this machine's clock."""
 
 
 def this_process(roles: tuple[str, ...]) -> ProcessIdentity:
@@ -27,7 +31,10 @@ def this_process(roles: tuple[str, ...]) -> ProcessIdentity:
 
 
 class ProcessReporter:
-    """`report` is called for each report; it must neither wait nor raise."""
+    """`report` is called for each report; it must neither wait nor raise.
+
+    `on_clock` gets the seconds that this machine's clock is ahead of the database's.
+    """
 
     def __init__(
         self,
@@ -35,22 +42,35 @@ class ProcessReporter:
         process: ProcessIdentity,
         report: Callable[[], ProcessReport],
         *,
+        on_clock: Callable[[float], None] = lambda _offset: None,
         period_seconds: float = REPORT_SECONDS,
     ) -> None:
         self._pool = pool
         self._process = process
         self._report = report
+        self._on_clock = on_clock
         self._period_seconds = period_seconds
+        self._due = asyncio.Event()
+
+    def report_now(self) -> None:
+        """End the pause between two reports."""
+        self._due.set()
 
     async def run(self) -> None:
         """Report until cancelled. While the database does not answer, nothing is reported."""
         while True:
+            self._due.clear()
             try:
                 async with asyncio.timeout(_ATTEMPT_SECONDS), session(self._pool) as connection:
-                    await processes.report(connection, self._process, self._report())
+                    begun = time.time()
+                    reported_at = await processes.report(connection, self._process, self._report())
+                    if 0 <= time.time() - begun < _CLOCK_SECONDS:  # else it was frozen meanwhile
+                        self._on_clock(time.time() - reported_at.timestamp())
             except (DatabaseUnavailable, TimeoutError) as error:
                 log.info("process.not_reported", reason=str(error))
-            await asyncio.sleep(self._period_seconds)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._period_seconds):
+                    await self._due.wait()
 
     async def forget(self) -> None:
         """Delete the row, at a clean end. Without a database the row stays for an hour."""

@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Awaitable
+from contextlib import suppress
 from dataclasses import replace
 
 import structlog
 
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
-from ltzd.daemon.assembly import Daemon
+from ltzd.daemon.assembly import IDENTITY, Daemon
 from ltzd.daemon.conditions import lane_states, own_conditions
 from ltzd.daemon.follower import DEV_CHAIN_IDS
 from ltzd.errors import LtzdError
@@ -17,16 +18,30 @@ from ltzd.http.app import build_app
 from ltzd.http.requests.client_address import Proxies
 from ltzd.http.sanic_app import App
 from ltzd.http.services import Health, HttpPolicy, Services
+from ltzd.rules.conditions import readiness
+from ltzd.rules.conditions.facts import ClusterFacts
+from ltzd.rules.conditions.judging import OwnView, judge
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.domains.names import is_authorized
 from ltzd.rules.explorers import explorer_of
+from ltzd.store.cluster import read_cluster
 from ltzd.store.database import session
-from ltzd.store.indexer import chains
 from ltzd.store.status import StatusFacts, read_status
 
 log = structlog.get_logger()
 
 _HEALTH_SECONDS = 2.0
+_OLD_INDEX = frozenset(
+    (
+        ConditionKind.INDEX_NOT_BEGUN,
+        ConditionKind.INDEX_STOPPED,
+        ConditionKind.INDEX_STANDS_STILL,
+        ConditionKind.INDEX_BEHIND,
+        ConditionKind.ROLE_ABSENT,
+    )
+)
+"""Reasons of an unready process for which answers are those of an old block."""
 _DEV_GRACE_SECONDS = 2.5
 """Shorter than in production: dev mode stops within 10 s, and its services stop after HTTP."""
 
@@ -84,6 +99,7 @@ def admin_app(daemon: Daemon) -> App:
     return build_admin_app(
         AdminSources(
             process=daemon.process,
+            cluster=lambda: _cluster(daemon),
             facts=lambda: _facts(daemon),
             lanes=lambda: lane_states(daemon),
             own=lambda: own_conditions(daemon),
@@ -93,11 +109,14 @@ def admin_app(daemon: Daemon) -> App:
         AdminPolicy(
             host=daemon.settings.admin.host,
             token=None if token is None else token.get_secret_value(),
-            conditions=ConditionPolicy(
-                mines_on_demand=daemon.relay_context.contracts.chain_id in DEV_CHAIN_IDS
-            ),
+            conditions=_condition_policy(daemon),
         ),
     )
+
+
+async def _cluster(daemon: Daemon) -> ClusterFacts:
+    async with session(daemon.pools.admin) as connection:
+        return await read_cluster(connection)
 
 
 async def _facts(daemon: Daemon) -> StatusFacts:
@@ -112,28 +131,36 @@ def _measure(daemon: Daemon) -> None:
 
 async def _health(daemon: Daemon) -> Health:
     """Takes two seconds at most, also if every node accepts requests and never answers."""
-    index_is_stopped, chain, identity = await asyncio.gather(
-        _index_is_stopped(daemon),
+    conditions, chain, identity = await asyncio.gather(
+        _judged(daemon),
         health.probe(daemon.nodes, _HEALTH_SECONDS),
         _within_time(daemon.identity.ping()),
     )
+    kinds = {condition.kind for condition in readiness.reasons(conditions)}
     return Health(
-        database=index_is_stopped is not None,
+        database=ConditionKind.DATABASE_UNAVAILABLE not in kinds,
         blockchain=chain is not ChainState.UNAVAILABLE,
-        identity_provider=identity,
+        identity_provider=identity and daemon.services.seconds_away(IDENTITY) is None,
         nodes_disagree=chain is ChainState.DEGRADED,
-        index_is_stopped=bool(index_is_stopped),
+        index_is_old=bool(kinds & _OLD_INDEX),
     )
 
 
-async def _index_is_stopped(daemon: Daemon) -> bool | None:
-    """Returns None if the database does not answer in time."""
+async def _judged(daemon: Daemon) -> tuple[Condition, ...]:
+    """The conditions, as the admin server tells them; within the time of the health endpoint."""
+    own = OwnView(
+        daemon.process, tuple(own_conditions(daemon)), health.height(daemon.nodes.reports())
+    )
+    cluster: ClusterFacts | None = None
+    with suppress(LtzdError, TimeoutError):
+        async with asyncio.timeout(_HEALTH_SECONDS):
+            cluster = await _cluster(daemon)
+    return judge(cluster, own, _condition_policy(daemon))
+
+
+def _condition_policy(daemon: Daemon) -> ConditionPolicy:
     chain_id = daemon.relay_context.contracts.chain_id
-    try:
-        async with asyncio.timeout(_HEALTH_SECONDS), session(daemon.pools.admin) as connection:
-            return await chains.stopped_reason(connection, chain_id) is not None
-    except (LtzdError, TimeoutError):
-        return None
+    return ConditionPolicy(mines_on_demand=chain_id in DEV_CHAIN_IDS)
 
 
 async def _within_time(ping: Awaitable[bool]) -> bool:

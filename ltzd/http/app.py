@@ -19,6 +19,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry
+from ltzd.concurrency.request_ids import begin_request
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
 from ltzd.http.errors import ErrorResponder, path_of
@@ -182,7 +183,7 @@ def install_middleware(
         context.begun = perf_counter()
         context.id = ids.of(request)
         # A connection serves its requests in one task, so each overwrites the id of the last.
-        structlog.contextvars.bind_contextvars(request_id=context.id)
+        begin_request(context.id)
         # Not a coroutine for events: creating one costs more than all of this.
         return admit_counted(request) if address_limit.applies_to(request) else admit(request)
 

@@ -45,7 +45,16 @@ def new_app(name: str, errors: ErrorResponder) -> App:
         request_class=AnswerableRequest,
         configure_logging=False,
     )
+    app.ctx.draining = None
+    app.register_middleware(_end_connection_while_draining, "request")
     return app
+
+
+def _end_connection_while_draining(request: Request) -> None:
+    draining = request.app.ctx.draining
+    if draining is not None and draining.is_set():
+        stream: Any = request.stream
+        stream.keep_alive = False
 
 
 class AnswerableRequest(Request):

@@ -7,17 +7,22 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from typing import Any
 
 from sanic import Sanic
+from sanic.http.constants import Stage
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
+from ltzd.http.last_connections import ignore_new_connections
 from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
 CLOSE_POLL_SECONDS = 0.02
+LAST_HANDSHAKE_SECONDS = 0.05
+QUIET_SECONDS = 0.25
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 
@@ -33,13 +38,19 @@ async def serve(
     on_listening: Callable[[int], None] | None = None,
     tls: ssl.SSLContext | None = None,
     tls_handshake_seconds: float = 10.0,
+    draining: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop` is set, then wait for requests in flight for at most the app's grace.
+
+    Once `draining` is set, each response ends its connection while new connections are still
+    accepted: set it some seconds before `stop`, and reverse proxies send nothing more on a
+    connection that `stop` closes.
 
     With `tls` the server accepts HTTPS only, and closes a connection whose handshake takes longer
     than `tls_handshake_seconds`. `on_listening` is called with the port, which the
     system chooses if `port` is 0. Raises Misconfigured if the address cannot be bound.
     """
+    app.ctx.draining = draining
     listener = listen(host, port)
     try:
         server = await _server(app, listener, tls, tls_handshake_seconds)
@@ -50,6 +61,9 @@ async def serve(
         if on_listening is not None:
             on_listening(listener.getsockname()[1])
         await stop.wait()
+        if draining is not None and draining.is_set():
+            await _take_last_connections(listener)
+            await _finish_quiet_connections(server.connections)
     finally:
         server.server.close()
         await _close_connections(server.connections, getattr(app.ctx, "grace_seconds", 0.0), stop)
@@ -109,6 +123,25 @@ def listen(host: str, port: int) -> socket.socket:
         ) from error
 
 
+async def _take_last_connections(listener: socket.socket) -> None:
+    with suppress(OSError):
+        ignore_new_connections(listener)
+        # One turn of the event loop accepts all that wait; handshakes under way need some more.
+        await asyncio.sleep(LAST_HANDSHAKE_SECONDS)
+
+
+async def _finish_quiet_connections(connections: Iterable[Any]) -> None:
+    """Wait until each connection is busy, or has been without a request for QUIET_SECONDS.
+
+    The request of a connection that has just been accepted may be on its way.
+    """
+    deadline = loop_time() + QUIET_SECONDS
+    while loop_time() < deadline:
+        if not any(_is_idle(connection) for connection in tuple(connections)):
+            return
+        await asyncio.sleep(CLOSE_POLL_SECONDS)
+
+
 async def _close_connections(
     connections: set[Any], grace_seconds: float, stop: asyncio.Event
 ) -> None:
@@ -130,5 +163,15 @@ async def _drain(connections: set[Any], grace_seconds: float) -> None:
 
 def _close_idle(connections: Iterable[Any]) -> None:
     for connection in connections:
-        if not connection.close_if_idle():
-            connection.http.keep_alive = False
+        if _is_idle(connection):
+            connection.close()
+        else:
+            http = connection.http
+            if http is not None:
+                http.keep_alive = False
+
+
+def _is_idle(connection: Any) -> bool:
+    """Sanic's own answer takes a request that has arrived, and was not read yet, for idleness."""
+    is_waiting = connection.http is None or connection.http.stage is Stage.IDLE
+    return is_waiting and not connection.recv_buffer

@@ -254,15 +254,15 @@ class SiteServices:
 class Health:
     """The services that answered a moment ago.
 
-    `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_stopped`:
-    the answers are those of an old block until a person acts.
+    `nodes_disagree`: each node that answers contradicts other nodes or itself. `index_is_old`:
+    the answers are those of an old block, or there is no block yet.
     """
 
     database: bool
     blockchain: bool
     identity_provider: bool
     nodes_disagree: bool = False
-    index_is_stopped: bool = False
+    index_is_old: bool = False
 
 
 @dataclass(frozen=True, slots=True)

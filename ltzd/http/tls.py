@@ -39,6 +39,15 @@ class ServerCertificate:
         self._newest = self.context = self._load()
         self.context.sni_callback = self._select_newest
 
+    @property
+    def server(self) -> str:
+        return self._server
+
+    @property
+    def expires_at(self) -> datetime:
+        """Of the certificate that new connections get."""
+        return self._expires_at
+
     def renew(self) -> None:
         """Load the files for new connections. Keeps the old certificate if they are not usable."""
         try:
@@ -68,6 +77,7 @@ class ServerCertificate:
                 )
             except (ssl.SSLError, OSError) as error:
                 raise self._refusal(error) from error
+        self._expires_at = expires_at
         self._report(expires_at)
         return context
 

@@ -128,6 +128,11 @@ class Follower:
         self._pause_without_node = policy.term_pause_seconds
         self._outage = Outage("indexer.term_over", "indexer.serves_again", clock)
 
+    @property
+    def differing_totals(self) -> tuple[str, ...]:
+        """Totals of the contracts that differ from the tables, and that nothing explains."""
+        return self._audit.differing_totals
+
     def listen_to(self, heads: HeadAnnouncements) -> None:
         """From now on an announced head ends the pause between two steps."""
         self._heads = heads
@@ -148,6 +153,8 @@ class Follower:
                     await self._wait_for_node()
             finally:
                 self.is_serving = False
+                self._branches.settle()
+                self._progress.end()
             await asyncio.sleep(self._policy.term_pause_seconds)
 
     async def _wait_for_node(self) -> None:
@@ -361,6 +368,7 @@ class Follower:
             if is_far:
                 events = sum(block_range.fact_counts().values())
                 self._progress.advance(cursor.number, settled, events)
+                self._audit.end_range()
             is_far = is_far and settled - cursor.number > self._policy.head_blocks
             if not is_far or self._clock() >= until:
                 break

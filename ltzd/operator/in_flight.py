@@ -34,6 +34,8 @@ from ltzd.values import LTZ
 
 log = structlog.get_logger()
 
+_LOGGED = (State.MINED, State.CONFIRMED)
+"""Other states have lines of their own, with reasons."""
 _IN_FLIGHT = (State.SIGNED, State.PUBLISHED)
 
 
@@ -281,7 +283,15 @@ class InFlightTransactions:
         for tx, effects in changes:
             self._update(tx, effects)
         self._set_gauges()
+        self._log(changes)
         self._outcomes.notify(changes)
+
+    def _log(self, changes: Sequence[StateChange]) -> None:
+        """One line for each state that transactions have come into."""
+        for state in _LOGGED:
+            ids = [tx.id for tx, _ in changes if tx.tx.state is state]
+            if ids:
+                log.info(f"{self._lane.kind}.{state.value}", transactions=ids)
 
     def _update(self, tx: OpenTransaction, effects: Sequence[Effect]) -> None:
         if tx.tx.state in _IN_FLIGHT:

@@ -13,6 +13,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
 from typing import Any, TypeAlias
@@ -336,19 +337,35 @@ async def migrate(url: str) -> None:
     Safe to run from several processes at once. Connections opened before it must be closed: asyncpg
     caches statements of the old schema.
     """
-    known = known_revisions()
-    current = await _schema_revision(url)
-    if current == known[-1]:
+    schema = await read_schema(url)
+    if not schema.pending:
         return
-    if current is not None and current not in known:
-        raise Misconfigured(
-            f"The database has schema revision {current}, which this ltzd does not know; "
-            "run the newer ltzd that made it, or use another database."
-        )
     # alembic and SQLAlchemy take half a second to import, and most starts find a current schema.
     from ltzd.store.migrations import upgrades  # noqa: PLC0415
 
     await asyncio.to_thread(upgrades.upgrade, url)
+
+
+@dataclass(frozen=True, slots=True)
+class Schema:
+    """The revision of a database's schema, None without one, and the revisions that it lacks."""
+
+    revision: str | None
+    pending: tuple[str, ...]
+
+
+async def read_schema(url: str) -> Schema:
+    """Raises Misconfigured for a schema of a newer version, and DatabaseUnavailable."""
+    known = known_revisions()
+    current = await _schema_revision(url)
+    if current is None:
+        return Schema(None, tuple(known))
+    if current not in known:
+        raise Misconfigured(
+            f"The database has schema revision {current}, which this ltzd does not know; "
+            "run the newer ltzd that made it, or use another database."
+        )
+    return Schema(current, tuple(known[known.index(current) + 1 :]))
 
 
 async def _schema_revision(url: str) -> str | None:

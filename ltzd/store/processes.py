@@ -3,6 +3,7 @@
 Times are the database's. A report's commit waits for no disk, since the next one replaces it.
 """
 
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -20,16 +21,19 @@ _MOST_CONDITIONS = 100
 _SENTENCE_CHARACTERS = 1_000
 
 
-async def report(connection: Connection, process: ProcessIdentity, facts: ProcessReport) -> None:
-    """Write the process's row, also if another process has deleted it meanwhile."""
+async def report(
+    connection: Connection, process: ProcessIdentity, facts: ProcessReport
+) -> datetime:
+    """Write the process's row, also if another process has deleted it; returns the time of it."""
     async with connection.transaction():
         await connection.execute("SET LOCAL synchronous_commit = off")
-        await connection.execute(
+        seen_at: datetime = await connection.fetchval(
             """
             INSERT INTO processes (id, host, pid, roles, version, report)
             VALUES ($1, $2, $3, $4::text[], $5, $6::text::jsonb)
                 ON CONFLICT (id) DO UPDATE
                SET seen_at = clock_timestamp(), report = excluded.report
+         RETURNING seen_at
             """,
             process.id,
             process.host,
@@ -42,6 +46,7 @@ async def report(connection: Connection, process: ProcessIdentity, facts: Proces
             "DELETE FROM processes WHERE seen_at < clock_timestamp() - make_interval(secs => $1)",
             KEPT_SECONDS,
         )
+    return seen_at
 
 
 async def forget(connection: Connection, process_id: UUID) -> None:
@@ -91,6 +96,7 @@ def _encoded(report: ProcessReport) -> str:
                 "isHeld": lane.is_held,
                 "stopped": lane.stopped,
                 "balanceWei": None if lane.balance_wei is None else str(lane.balance_wei),
+                "missingRoles": lane.missing_roles,
             }
             for lane in report.lanes
         ],
@@ -117,6 +123,7 @@ def _decoded(text: str) -> ProcessReport:
                 lane["isHeld"],
                 lane["stopped"],
                 None if lane["balanceWei"] is None else int(lane["balanceWei"]),
+                missing_roles=tuple(lane["missingRoles"]),
             )
             for lane in document["lanes"]
         ),

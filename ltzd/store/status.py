@@ -5,13 +5,13 @@ count of minted rewards becomes an estimate once it is large.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
 
-from ltzd.rules.conditions.facts import ChainFacts, ClusterFacts, ProcessFacts
-from ltzd.rules.indexer.block_times import BlockTimes, HeadTime
-from ltzd.store import background_migrations, processes
+from ltzd.rules.conditions.facts import ChainFacts
+from ltzd.store import background_migrations
 from ltzd.store.background_migrations import BackgroundMigration
+from ltzd.store.cluster import oldest_reward_seconds, read_chain
 from ltzd.store.database import Connection
 from ltzd.store.indexer.rebuild import orders
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
@@ -20,14 +20,10 @@ from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
 
-_MEASURED_BLOCKS = 32
-"""The newest blocks, whose times give the block time."""
-_FAR_BLOCKS = 128
-"""From this distance to the head on, the rate of following is measured."""
-_RATED_BLOCKS = 20_000
-_RATED_SECONDS = 60.0
 ESTIMATE_ABOVE = 500_000
 """Minted rewards; counting so many takes tens of milliseconds."""
+COUNTED_AT_MOST = 1_000_000
+"""Queued rewards and relays."""
 _BYTES_OF_A_MINT = 200
 """A row's, where PostgreSQL has no estimate of the rows yet."""
 
@@ -96,18 +92,11 @@ class StatusFacts:
     """Background migrations that are not finished."""
     rebuild: RebuildProgress | None = None
     """The open rebuild of the index."""
-    processes: tuple[ProcessFacts, ...] = ()
-
-    @property
-    def cluster(self) -> ClusterFacts:
-        """The part that conditions are judged from."""
-        holders = {lease.name: lease.process for lease in self.leases if lease.is_held}
-        return ClusterFacts(self.chain, self.processes, holders)
 
 
 async def read_status(connection: Connection) -> StatusFacts:
     return StatusFacts(
-        chain=await read_chain(connection),
+        chain=await read_chain(connection, rated=True),
         lanes=await _lanes(connection),
         rewards=await _rewards(connection),
         relays=await _relays(connection),
@@ -116,68 +105,7 @@ async def read_status(connection: Connection) -> StatusFacts:
         unserved=await wallet_work.count_unserved(connection),
         migrations=await background_migrations.list_pending(connection),
         rebuild=await orders.progress(connection),
-        processes=await processes.list_all(connection),
     )
-
-
-async def read_chain(connection: Connection) -> ChainFacts | None:
-    """Returns None while no chain is followed."""
-    row = await connection.fetchrow(
-        """
-        SELECT chain_id, ltz, head_number, cursor_number, final_number,
-               extract(epoch FROM now() - updated_at)::float8, stopped_reason, stopped_at,
-               audited_number, first_block
-          FROM chains
-         LIMIT 1
-        """
-    )
-    if row is None:
-        return None
-    *columns, reason, stopped_at, audited, first_block = row
-    facts = ChainFacts(*columns)
-    is_far = facts.head_number - facts.cursor_number > _FAR_BLOCKS
-    return replace(
-        facts,
-        first_block=first_block,
-        blocks_per_second=await _blocks_per_second(connection) if is_far else None,
-        block_seconds=await _block_seconds(connection),
-        stopped_reason=reason,
-        stopped_at=stopped_at,
-        audited_number=audited,
-    )
-
-
-async def _blocks_per_second(connection: Connection) -> float | None:
-    """The rate of the last minute's commits, from the blocks that they have written."""
-    rate: float | None = await connection.fetchval(
-        """
-        WITH recent AS (
-          SELECT number, seen_at
-            FROM blocks
-           WHERE number > (SELECT cursor_number FROM chains) - $1
-             AND seen_at > now() - make_interval(secs => $2)
-        )
-        SELECT ((max(number) - min(number))
-                / nullif(extract(epoch FROM max(seen_at) - min(seen_at)), 0))::float8
-          FROM recent
-        """,
-        _RATED_BLOCKS,
-        _RATED_SECONDS,
-    )
-    return rate
-
-
-async def _block_seconds(connection: Connection) -> float | None:
-    rows = await connection.fetch(
-        """
-        SELECT number, extract(epoch FROM mined_at)::bigint, extract(epoch FROM seen_at)::float8
-          FROM blocks
-         ORDER BY number DESC
-         LIMIT $1
-        """,
-        _MEASURED_BLOCKS,
-    )
-    return BlockTimes(tuple(HeadTime(*row) for row in reversed(rows))).seconds()
 
 
 async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
@@ -209,14 +137,16 @@ async def _lanes(connection: Connection) -> tuple[LaneFacts, ...]:
 async def _rewards(connection: Connection) -> RewardFacts:
     waiting = await connection.fetchrow(
         """
-        SELECT count(*),
-               extract(epoch FROM now() - min(created_at) FILTER (WHERE NOT above_limit))::float8,
-               count(*) FILTER (WHERE above_limit)
-          FROM rewards
-         WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
-        """
+        SELECT count(*), count(*) FILTER (WHERE above_limit)
+          FROM (SELECT above_limit
+                  FROM rewards
+                 WHERE transaction_id IS NULL AND failed_at IS NULL AND mint_block_hash IS NULL
+                 LIMIT $1) AS counted
+        """,
+        COUNTED_AT_MOST,
     )
     assert waiting is not None
+    seconds = await oldest_reward_seconds(connection)
     in_flight: int = await connection.fetchval(
         """
         SELECT count(*)
@@ -227,7 +157,7 @@ async def _rewards(connection: Connection) -> RewardFacts:
         """
     )
     minted, is_estimate = await _minted(connection)
-    return RewardFacts(waiting[0], waiting[1], in_flight, minted, is_estimate, waiting[2])
+    return RewardFacts(waiting[0], seconds, in_flight, minted, is_estimate, waiting[1])
 
 
 async def _relays(connection: Connection) -> RelayFacts:
@@ -236,9 +166,10 @@ async def _relays(connection: Connection) -> RelayFacts:
         SELECT count(*) FILTER (WHERE state = 'queued'),
                extract(epoch FROM now() - min(created_at) FILTER (WHERE state = 'queued'))::float8,
                count(*) FILTER (WHERE state = 'sent')
-          FROM relays
-         WHERE state IN ('queued', 'sent')
-        """
+          FROM (SELECT state, created_at FROM relays
+                 WHERE state IN ('queued', 'sent') LIMIT $1) AS counted
+        """,
+        COUNTED_AT_MOST,
     )
     assert row is not None
     return RelayFacts(*row)

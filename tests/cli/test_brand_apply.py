@@ -259,8 +259,8 @@ async def test_with_nothing_running_it_says_what_to_do(tmp_path: Path) -> None:
 
     assert (outcome.code, outcome.out) == (1, "")
     assert outcome.err == (
-        f"ltzd: No dev instance runs in {tmp_path / 'none'}: start `ltzd dev` there first, "
-        "or name its data directory with --data-dir.\n"
+        f"ltzd: No dev instance runs in {tmp_path / 'none'}: give --config FILE, start "
+        "`ltzd dev` there first, or name its data directory with --data-dir.\n"
     )
 
 

@@ -42,6 +42,7 @@ audience = "ltzd"
 minter_key_file = "{folder}/minter.key"
 relay_key_file = "{folder}/relay.key"
 [http]
+drain_seconds = 0
 port = {port}
 [admin]
 port = {admin_port}

@@ -129,6 +129,6 @@ async def test_a_command_without_an_instance_says_what_to_do(one_instance: Insta
     code, out, err = await ltzd(one_instance, "status", "--data-dir", nowhere)
     assert (code, out) == (1, "")
     assert err == (
-        f"ltzd: No dev instance runs in {nowhere}: start `ltzd dev` there first, "
-        "or name its data directory with --data-dir.\n"
+        f"ltzd: No dev instance runs in {nowhere}: give --config FILE, start `ltzd dev` there "
+        "first, or name its data directory with --data-dir.\n"
     )

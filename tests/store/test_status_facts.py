@@ -141,6 +141,9 @@ async def test_a_lane_counts_its_unsettled_transactions(connection: Connection) 
 
 
 async def test_a_reward_is_queued_then_in_flight_then_minted(connection: Connection) -> None:
+    await connection.execute(
+        "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'Demo', '{}', 1)", BRAND
+    )
     published = await a_transaction(connection, 0, "published")
     confirmed = await a_transaction(connection, 1, "confirmed")
     for _ in range(3):

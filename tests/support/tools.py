@@ -20,6 +20,18 @@ def php_path() -> Path:
     return _program("php-cli", ("php",))
 
 
+def nginx_path() -> Path:
+    return _program("nginx", ("nginx", "/usr/sbin/nginx"))
+
+
+def caddy_path() -> Path:
+    return _program("caddy", ("caddy",))
+
+
+def systemd_analyze_path() -> Path:
+    return _program("systemd", ("systemd-analyze",))
+
+
 def _program(package: str, names: tuple[str, ...]) -> Path:
     for name in names:
         path = shutil.which(name)

@@ -17,15 +17,19 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.rules.conditions.facts import (
     ChainFacts,
+    ClusterFacts,
     LaneState,
     ProcessFacts,
     ProcessIdentity,
+    ProcessReport,
+    WalletFacts,
 )
-from ltzd.rules.conditions.kinds import Condition
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
 from ltzd.values import Address, checksummed
+from tests.support.rows.core import a_wallet
 from tests.support.surfaces.http_surface import WALLET, serving
 
 CHAIN = ChainFacts(8453, Address(b"\x01" * 20), 12, 10, 5, 0.5, 2.0, audited_number=4)
@@ -44,8 +48,9 @@ FACTS = StatusFacts(
     RewardFacts(7, 1.25, 6, 100, False, 4),
     RelayFacts(2, 0.75, 3),
     9,
-    processes=(OTHERS,),
 )
+LEASED = ClusterFacts(lease_holders={"indexer/8453": "host-b/9"})
+RELAYING = WalletFacts(a_wallet(7), "relay", "host-b/9")
 HELD = LaneState(WALLET, "mint", True, None, 10**20)
 NODE = NodeReport(
     name="node.example:443",
@@ -74,6 +79,9 @@ HUNG = unfit(Unfit.HUNG, seconds_since_answer=31.0)
 @dataclass
 class Behind:
     facts: StatusFacts | None = FACTS
+    processes: Sequence[ProcessFacts] = (OTHERS,)
+    wallets: Sequence[WalletFacts] = (WalletFacts(WALLET, "mint", "host-a/4711"), RELAYING)
+    cluster: ClusterFacts = LEASED
     lanes: Sequence[LaneState] = field(default_factory=lambda: (HELD,))
     nodes: Sequence[NodeReport] = field(default_factory=lambda: (NODE,))
     roles: tuple[str, ...] = ("http", "operator")
@@ -87,6 +95,15 @@ class Behind:
         nodes = health.judge(self.nodes, self.roles)
         return [*self.own, *nodes, *judge_own_lanes(self.lanes)]
 
+    async def read_cluster(self) -> ClusterFacts:
+        chain = (await self.read()).chain
+        return replace(
+            self.cluster,
+            chain=chain,
+            processes=tuple(self.processes),
+            wallets=tuple(self.wallets),
+        )
+
     async def read(self) -> StatusFacts:
         if self.facts is None:
             raise DatabaseUnavailable("postgres://user:password@host is gone")
@@ -99,6 +116,7 @@ async def a_door(
 ) -> AsyncIterator[tuple[aiohttp.ClientSession, str]]:
     sources = AdminSources(
         behind.process,
+        behind.read_cluster,
         behind.read,
         lambda: behind.lanes,
         behind.conditions,
@@ -140,7 +158,9 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
             "wallet": checksummed(WALLET),
             "kind": "mint",
             "isHeld": True,
+            "holder": "host-a/4711",
             "stopped": None,
+            "missingRoles": [],
             "pausedFor": "mint_limit",
             "pausedSince": "2026-03-10T12:00:00.000Z",
             "pausedByHandReason": None,
@@ -167,6 +187,16 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
     assert (answer["ready"], answer["reasons"], answer["database"]) == (True, [], "connected")
 
 
+NOT_BEGUN = (
+    "The indexer has not begun to follow the chain: a process with the role indexer and a node "
+    "begins it"
+)
+STILL_90 = (
+    "The indexer has committed no block for 90 s: process host-b/9 follows the chain; its nodes or "
+    "its log tell why"
+)
+
+
 async def test_many_blocks_of_a_fast_chain_are_young() -> None:
     fast = replace(CHAIN, head_number=100, block_seconds=0.25)
     status, answer = await get(Behind(replace(FACTS, chain=fast)), "/status")
@@ -187,22 +217,22 @@ async def test_without_a_database_status_says_so_and_no_more() -> None:
     ("behind", "reason"),
     [
         (Behind(facts=None), "The database does not answer"),
-        (Behind(replace(FACTS, chain=None)), "The indexer has not begun to follow the chain"),
+        (Behind(replace(FACTS, chain=None)), NOT_BEGUN),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=100))),
             "The indexer is 90 blocks, about 180 s, behind the head",
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=90.0))),
-            "The indexer has committed no block for 90 s",
+            STILL_90,
         ),
         (
             Behind(replace(FACTS, chain=replace(CHAIN, head_number=10, idle_seconds=90.0))),
-            "The indexer has committed no block for 90 s",
+            STILL_90,
         ),
         (
             Behind(replace(FACTS, chain=QUIET), nodes=(replace(NODE, height=11),)),
-            "The indexer has committed no block for 86400 s",
+            STILL_90.replace("90", "86400"),
         ),
         (
             Behind(
@@ -355,6 +385,83 @@ async def test_metrics_tell_of_an_index_that_stands_still() -> None:
         assert f"ltzd_indexer_idle_seconds {idle_seconds}" in text
 
 
+# --- conditions -----------------------------------------------------------------------------------
+
+
+async def test_all_surfaces_show_the_same_conditions() -> None:
+    paused = (WalletFacts(WALLET, "mint", "host-a/4711", "fees", 61.0), RELAYING)
+    behind = Behind(wallets=paused)
+    async with a_door(behind) as (client, url):
+        async with client.get(url + "/status") as answer:
+            status = await answer.json()
+        async with client.get(url + "/readyz") as answer:
+            readiness = await answer.json()
+        async with client.get(url + "/metrics") as answer:
+            text = await answer.text()
+    (condition,) = status["conditions"]
+    assert condition == {
+        "kind": "fees_above_cap",
+        "severity": "page",
+        "subject": checksummed(WALLET),
+        "sentence": readiness["warnings"][0],
+        "seenBy": [],
+        "runbook": "docs/runbooks/lanes.md#fees-are-above-the-cap",
+    }
+    assert (readiness["ready"], status["warnings"]) == (True, readiness["warnings"])
+    assert 'ltzd_conditions{condition="fees_above_cap"} 1.0' in text
+    for kind in set(ConditionKind) - {ConditionKind.FEES_ABOVE_CAP}:
+        assert f'ltzd_conditions{{condition="{kind.value}"}} 0.0' in text
+
+
+async def test_status_tells_of_all_processes_and_their_lanes() -> None:
+    reported = LaneState(
+        RELAYING.wallet, "relay", True, None, 7, missing_roles=("PerkNFT.RELAYER",)
+    )
+    other = replace(OTHERS, report=ProcessReport(lanes=(reported,)))
+    killed = replace(
+        OTHERS, identity=replace(OTHERS.identity, id=UUID(int=3), pid=5), seen_seconds=77.0
+    )
+    lane = replace(LANE, wallet=RELAYING.wallet, kind="relay")
+    facts = replace(FACTS, lanes=(LANE, lane))
+    _, answer = await get(Behind(facts, processes=(other, killed)), "/status")
+    assert [(each["name"], each["isMissing"]) for each in answer["processes"]] == [
+        ("host-b/9", False),
+        ("host-b/5", True),
+        ("host-a/4711", False),
+    ]
+    assert [
+        (each["holder"], each["balanceWei"], each["missingRoles"]) for each in answer["lanes"]
+    ] == [
+        ("host-a/4711", str(10**20), []),
+        ("host-b/9", "7", ["PerkNFT.RELAYER"]),
+    ]
+
+
+async def test_a_load_balancer_goes_on_with_an_old_index_and_not_with_one_that_drains() -> None:
+    old = Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=344.0)))
+    assert (await get(old, "/readyz"))[0] == 503
+    assert (await get(old, "/readyz?role=http"))[0] == 200
+    ends = Condition(ConditionKind.DRAINING, "It ends", "host-a/4711", is_blocking=True)
+    assert (await get(Behind(own=(ends,)), "/readyz?role=http"))[0] == 503
+    assert (await get(Behind(facts=None), "/readyz?role=http"))[0] == 503
+    assert (await get(Behind(), "/readyz?role=operator"))[0] == 400
+
+
+async def test_a_figure_that_cannot_be_read_keeps_no_last_value() -> None:
+    behind = Behind()
+    async with a_door(behind) as (client, url):
+        for facts, lag, queued in (
+            (FACTS, "2.0", "7.0"),
+            (None, "NaN", "NaN"),
+            (FACTS, "2.0", "7.0"),
+        ):
+            behind.facts = facts
+            async with client.get(url + "/metrics") as answer:
+                text = await answer.text()
+            assert f"ltzd_indexer_head_lag_blocks {lag}" in text
+            assert f"ltzd_operator_queued_rewards {queued}" in text
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 
@@ -422,7 +529,7 @@ async def test_this_machines_names_are_accepted(host: str) -> None:
 
 
 async def test_without_a_token_only_this_machine_may_be_bound() -> None:
-    sources = AdminSources(Behind().process, Behind().read)
+    sources = AdminSources(Behind().process, Behind().read_cluster, Behind().read)
     for host in ("0.0.0.0", "::", "192.0.2.1", "ltzd.example"):
         with pytest.raises(Misconfigured, match="token_file"):
             build_admin_app(sources, AdminPolicy(host=host))
@@ -450,6 +557,18 @@ async def test_elsewhere_the_token_opens_everything(path: str) -> None:
             assert answer.status == 200
         async with client.get(url + "/healthz", headers={"Host": "a b"}) as answer:
             assert answer.status == 400
+
+
+async def test_a_probe_without_the_token_learns_whether_and_not_why() -> None:
+    policy = AdminPolicy(host="0.0.0.0", token="right token")
+    for behind, expected in (
+        (Behind(), (200, {"ready": True})),
+        (Behind(facts=None), (503, {"ready": False})),
+    ):
+        async with a_door(behind, policy) as (client, url):
+            for query in ("", "?role=http"):
+                async with client.get(f"{url}/readyz{query}") as answer:
+                    assert (answer.status, await answer.json()) == expected
 
 
 async def test_the_token_is_in_no_repr() -> None:

@@ -113,6 +113,7 @@ class PreparedEvent(msgspec.Struct, frozen=True):
     user: User
     is_known_user: bool
     check: EventCheck
+    request_id: str | None = None
 
 
 class RecordedEvent(msgspec.Struct, frozen=True):

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import structlog
 
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
+from ltzd.concurrency.request_ids import current_request_id
 from ltzd.errors import LaneLost, Refused
 from ltzd.rules.relayer.admission import Admission, Admitted, NewRelay, decide
 from ltzd.rules.relayer.gas_budgets import GasBudgets, GasLedger
@@ -35,6 +36,7 @@ class _Draft:
 
     relay: NewRelay
     usage: RelayUsage | None
+    request_id: str | None
 
     @property
     def user(self) -> Address:
@@ -67,7 +69,7 @@ class RelayAdmission:
         Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, DatabaseUnavailable, and
         ValidationFailed when the total gas budget is spent.
         """
-        return await self._writer.submit(_Draft(relay, usage))
+        return await self._writer.submit(_Draft(relay, usage, current_request_id()))
 
     async def _write(self, batch: Sequence[_Draft]) -> Sequence[_Outcome]:
         # Only the first relay of each user: the next one is decided on the rows it leaves behind.
@@ -213,9 +215,9 @@ def _decide(
 
 
 def _log_admitted(drafts: Sequence[_Draft], outcomes: Sequence[_Outcome]) -> None:
-    """Log one line for each commit: a line for each relay would take a twentieth of the time."""
+    """One line for each commit, with each relay's request: a line each takes 5 % of the time."""
     admitted = [
-        outcome.id
+        (outcome.id, draft.request_id)
         for draft, outcome in zip(drafts, outcomes, strict=True)
         if isinstance(outcome, Admitted) and outcome.is_new and draft.relay.failure is None
     ]

@@ -8,7 +8,7 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.rules.conditions.facts import ChainFacts
 from ltzd.rules.indexer.freshness import is_fresh
 from ltzd.rules.indexer.standstill import IndexProgress
-from ltzd.store import status
+from ltzd.store import cluster
 from ltzd.store.database import Pool, session
 
 
@@ -36,4 +36,4 @@ class IndexAge:
 
     async def _read(self) -> ChainFacts | None:
         async with session(self._pool) as connection:
-            return await status.read_chain(connection)
+            return await cluster.read_chain(connection)

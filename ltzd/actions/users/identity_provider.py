@@ -58,6 +58,10 @@ class IdentityProvider(Protocol):
 
 
 class TokenVerifier(Protocol):
+    async def ping(self) -> bool:
+        """Return whether the issuer of tokens answers; never raises."""
+        ...
+
     async def user_of(self, token: str) -> TokenUser:
         """Raises Unauthorized."""
         ...

@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from ltzd.cli.output import print_keys, print_message
 from ltzd.cli.targets import Target, open_connection, resolve_target
@@ -22,15 +23,16 @@ from ltzd.store.encryption.sealing import Sealer
 MAX_BYTES = 2**20
 
 
-def apply(file: Path, *, dry_run: bool, data_dir: Path, config: Path | None) -> None:
+def apply(file: Path, *, dry_run: bool, as_json: bool, data_dir: Path, config: Path | None) -> None:
     """Print the changes on standard output for a dry run, else the keys of a new brand.
 
-    Everything else is printed on standard error. Raises FileRejected, Misconfigured, Unavailable.
+    With `as_json` one object with both is printed. Everything else is printed on standard error.
+    Raises FileRejected, Misconfigured, Unavailable.
     """
     brand = parse_brand_file(_read_file(file), str(file))
     target = resolve_target(data_dir, config)
     _check_urls(target, brand)
-    asyncio.run(_apply(target, brand, dry_run=dry_run))
+    asyncio.run(_apply(target, brand, dry_run=dry_run, as_json=as_json))
 
 
 def _read_file(file: Path) -> str:
@@ -53,7 +55,7 @@ def _read_file(file: Path) -> str:
 
 def _check_urls(target: Target, brand: Brand) -> None:
     """Except in dev mode and for staging, requests to a loopback host are refused when made."""
-    if target.may_reach_this_machine:
+    if target.is_for_testing:
         return
     if brand.webhook_url is not None and is_loopback_host(url_host(brand.webhook_url)):
         raise Misconfigured(
@@ -69,35 +71,41 @@ def _check_urls(target: Target, brand: Brand) -> None:
             )
 
 
-async def _apply(target: Target, brand: Brand, *, dry_run: bool) -> None:
+async def _apply(target: Target, brand: Brand, *, dry_run: bool, as_json: bool) -> None:
     sealer = target.sealer()
     async with open_connection(target, "brand apply") as connection:
-        applied = await _show_and_apply(connection, brand, sealer, dry_run=dry_run)
+        shown_on = sys.stdout if dry_run and not as_json else sys.stderr
+        lines, applied = await _show_and_apply(connection, brand, sealer, shown_on, dry_run=dry_run)
         if applied is not None:
             await _print_switches(connection, brand)
     for warning in warnings(brand):
         print_message(f"Warning: {warning}")
-    if applied is not None and applied.keys is not None:
-        print_keys(applied.keys.as_json())
+    keys = None if applied is None or applied.keys is None else applied.keys.as_json()
+    if as_json:
+        is_applied = applied is not None
+        print_keys({"brandId": brand.id, "applied": is_applied, "changes": lines, "keys": keys})
+    elif keys is not None:
+        print_keys(keys)
+    if keys is not None:
         print_message("These keys are shown only this once: store them.")
 
 
 async def _show_and_apply(
-    connection: Connection, brand: Brand, sealer: Sealer, *, dry_run: bool
-) -> AppliedBrand | None:
+    connection: Connection, brand: Brand, sealer: Sealer, shown_on: TextIO, *, dry_run: bool
+) -> tuple[list[str], AppliedBrand | None]:
     """Apply exactly the changes that were shown; retry if another process changed the brand.
 
-    A dry run applies nothing and returns None.
+    Returns the changes. A dry run applies nothing and returns None beside them.
     """
     while True:
         revision = await brands.revision_of(connection, brand.address)
-        lines = changes(await _in_force(connection, brand), brand) or ["nothing changes"]
-        print(*lines, sep="\n", file=None if dry_run else sys.stderr, flush=True)
+        lines = changes(await _in_force(connection, brand), brand)
+        print(*(lines or ["nothing changes"]), sep="\n", file=shown_on, flush=True)
         if dry_run:
-            return None
+            return lines, None
         applied = await brands.apply_over(connection, revision, brand, sealer)
         if applied is not None:
-            return applied
+            return lines, applied
         print_message("The brand was changed by somebody else meanwhile. The changes are now:")
 
 

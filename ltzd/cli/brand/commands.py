@@ -18,13 +18,14 @@ def apply(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show what would change.")
     ] = False,
+    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
     """Replace the brand's configuration by a file; a new brand's keys are printed once, as JSON."""
     from ltzd.cli.brand import apply as brand_apply
 
-    brand_apply.apply(file, dry_run=dry_run, data_dir=data_dir, config=config)
+    brand_apply.apply(file, dry_run=dry_run, as_json=as_json, data_dir=data_dir, config=config)
 
 
 @app.command("list")
@@ -64,6 +65,7 @@ def rotate_key(
     revoke: Annotated[
         bool, typer.Option("--revoke", help="Revoke the old key at once instead of after 24 hours.")
     ] = False,
+    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
@@ -71,46 +73,65 @@ def rotate_key(
     from ltzd.cli.brand import rotation as brand_rotation
     from ltzd.cli.targets import resolve_target
 
-    brand_rotation.rotate(resolve_target(data_dir, config), brand, key, revoke=revoke)
+    target = resolve_target(data_dir, config)
+    brand_rotation.rotate(target, brand, key, revoke=revoke, as_json=as_json)
 
 
 @app.command()
 def disable(
-    brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+    brand: Brand,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Treat a brand as unknown on every surface; its queued rewards are still minted."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.set_switch(resolve_target(data_dir, config), brand, "disabled", on=True)
+    target = resolve_target(data_dir, config)
+    brand_switches.set_switch(target, brand, "disabled", on=True, as_json=as_json)
 
 
 @app.command()
 def enable(
-    brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+    brand: Brand,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Undo `disable`."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.set_switch(resolve_target(data_dir, config), brand, "disabled", on=False)
+    target = resolve_target(data_dir, config)
+    brand_switches.set_switch(target, brand, "disabled", on=False, as_json=as_json)
 
 
 @app.command()
-def pause(brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None) -> None:
+def pause(
+    brand: Brand,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
+) -> None:
     """Accept a brand's events, but sign none of its mints."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.set_switch(resolve_target(data_dir, config), brand, "paused", on=True)
+    target = resolve_target(data_dir, config)
+    brand_switches.set_switch(target, brand, "paused", on=True, as_json=as_json)
 
 
 @app.command()
 def resume(
-    brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+    brand: Brand,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Undo `pause`: mint the queued rewards."""
     from ltzd.cli.brand import switches as brand_switches
     from ltzd.cli.targets import resolve_target
 
-    brand_switches.set_switch(resolve_target(data_dir, config), brand, "paused", on=False)
+    target = resolve_target(data_dir, config)
+    brand_switches.set_switch(target, brand, "paused", on=False, as_json=as_json)

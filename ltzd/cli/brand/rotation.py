@@ -10,18 +10,19 @@ from ltzd.store.brands.keys import FIELDS, KeyName, Rotation
 from ltzd.values import hex_of, iso
 
 
-def rotate(target: Target, brand: str, key: KeyName, *, revoke: bool) -> None:
-    asyncio.run(_rotate(target, brand, key, revoke=revoke))
+def rotate(target: Target, brand: str, key: KeyName, *, revoke: bool, as_json: bool) -> None:
+    """Print the new key as JSON; with `as_json` also what became of the previous key."""
+    asyncio.run(_rotate(target, brand, key, revoke=revoke, as_json=as_json))
 
 
-async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool) -> None:
+async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool, as_json: bool) -> None:
     sealer = target.sealer()
     async with open_connection(target, "brand rotate-key") as connection:
         record = await find_brand(connection, brand)
         rotation = await brand_keys.rotate(connection, record.id, key, sealer, revoke=revoke)
     # Printed after the commit: a key that is not in force must not be given away.
     shown = {"brandId": hex_of(record.id), FIELDS[key]: rotation.key}
-    print_keys(shown)
+    print_keys(shown | _fate_of_previous(rotation) if as_json else shown)
     print_message(
         f"{describe_brand(record)} has a new {key}, in force within a second. "
         f"{_end_of_old(rotation)}"
@@ -31,6 +32,14 @@ async def _rotate(target: Target, brand: str, key: KeyName, *, revoke: bool) -> 
         from ltzd.dev.demo import rotated_keys  # noqa: PLC0415 - only for a dev instance
 
         rotated_keys.keep(target.data_dir, shown)
+
+
+def _fate_of_previous(rotation: Rotation) -> dict[str, str | None]:
+    until = rotation.previous_until
+    return {
+        "previousValidUntil": None if until is None else iso(until),
+        "previousLost": rotation.lost,
+    }
 
 
 def _end_of_old(rotation: Rotation) -> str:

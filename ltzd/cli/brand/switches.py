@@ -3,11 +3,11 @@
 import asyncio
 
 from ltzd.cli.brand.lookup import describe_brand, find_brand
-from ltzd.cli.output import print_message
+from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.store.brands import records as brand_records
-from ltzd.store.brands.records import Switch
-from ltzd.values import iso
+from ltzd.store.brands.records import BrandRecord, Switch
+from ltzd.values import hex_of, iso
 
 OUTCOMES = {
     ("disabled", True): "is disabled: within a second every surface treats it as unknown. "
@@ -19,20 +19,34 @@ OUTCOMES = {
 }
 
 
-def set_switch(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
-    asyncio.run(_set_switch(target, brand, switch, on=on))
+def set_switch(target: Target, brand: str, switch: Switch, *, on: bool, as_json: bool) -> None:
+    """Print the outcome as a message, or the brand's state as JSON."""
+    changed, record = asyncio.run(_set_switch(target, brand, switch, on=on))
+    if as_json:
+        print_json(
+            {
+                "brandId": hex_of(record.id),
+                "name": record.name,
+                "state": record.state,
+                "changed": changed,
+            }
+        )
+    elif changed:
+        print_message(f"{describe_brand(record)} {OUTCOMES[switch, on]}")
+    else:
+        print_message(f"{describe_brand(record)} {_unchanged(record, switch)}: nothing changes.")
 
 
-async def _set_switch(target: Target, brand: str, switch: Switch, *, on: bool) -> None:
+async def _set_switch(
+    target: Target, brand: str, switch: Switch, *, on: bool
+) -> tuple[bool, BrandRecord]:
+    """Whether this call changed the switch, and the brand as it is now."""
     async with open_connection(target, f"brand {switch}") as connection:
         record = await find_brand(connection, brand)
-        if await brand_records.switch(connection, record.id, switch, on=on):
-            print_message(f"{describe_brand(record)} {OUTCOMES[switch, on]}")
-            return
-        record = await find_brand(connection, brand)
+        changed = await brand_records.switch(connection, record.id, switch, on=on)
+        return changed, await find_brand(connection, brand)
+
+
+def _unchanged(record: BrandRecord, switch: Switch) -> str:
     since = record.since(switch)
-    print_message(
-        f"{describe_brand(record)} is not {switch}: nothing changes."
-        if since is None
-        else f"{describe_brand(record)} is {switch} already, since {iso(since)}: nothing changes."
-    )
+    return f"is not {switch}" if since is None else f"is {switch} already, since {iso(since)}"

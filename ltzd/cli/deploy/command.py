@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ltzd.cli.options import Config
+from ltzd.cli.options import AsJson, Config
 
 _TWO_DAYS = 172_800
 _DAY = 86_400
@@ -80,6 +80,7 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the steps that are missing.")
     ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Deploy the four contracts, grant their roles and check them.
 
@@ -103,5 +104,11 @@ def deploy(  # noqa: PLR0913, PLR0917 - one parameter per option
         config, out or config.with_name("contracts.json"), chain_id
     )
     deployment.deploy(
-        target, roles, key, password_file, max_fee_gwei=max_fee_gwei, is_dry_run=dry_run
+        target,
+        roles,
+        key,
+        password_file,
+        max_fee_gwei=max_fee_gwei,
+        is_dry_run=dry_run,
+        as_json=as_json,
     )

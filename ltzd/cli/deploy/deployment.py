@@ -118,13 +118,17 @@ def deploy(
     *,
     max_fee_gwei: str,
     is_dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Raises Misconfigured, Unavailable."""
+    """Print the deployment as JSON; for a dry run its missing steps, as JSON only with `as_json`.
+
+    Raises Misconfigured, Unavailable.
+    """
     signer = Signer(read_key(key_file, password_file))
     terms = roles.terms(signer.address)
     urls = read_node(target.config).plain_urls()
     send_mode = SendMode(fees=FeePolicy(cap=_parse_max_fee(max_fee_gwei)))
-    asyncio.run(_deploy(target, urls, signer, terms, send_mode, is_dry_run))
+    asyncio.run(_deploy(target, urls, signer, terms, send_mode, is_dry_run, as_json))
 
 
 async def _deploy(
@@ -134,6 +138,7 @@ async def _deploy(
     terms: DeploymentTerms,
     send_mode: SendMode,
     is_dry_run: bool,
+    as_json: bool,
 ) -> None:
     async with first_answering(urls) as rpc:
         before = await _read_progress(target, Node(rpc), signer.address)
@@ -150,7 +155,10 @@ async def _deploy(
             print_message(
                 "Nothing was sent. These steps are missing:" if steps else "Nothing is missing."
             )
-            print(*steps, sep="\n", flush=True)
+            if as_json:
+                print_json({"missingSteps": list(steps)})
+            else:
+                print(*steps, sep="\n", flush=True)
             return
         done = await executor.run(before)
     _print_next_steps(target, terms, done)
@@ -192,8 +200,7 @@ def _print_next_steps(target: DeploymentTarget, terms: DeploymentTerms, done: De
             f"{checksummed(terms.heir)} becomes admin by calling acceptDefaultAdminTransfer() "
             f"on each contract, at least {terms.admin_delay_seconds} seconds after the offer."
         )
-    print_message("In the settings:")
-    print_message("[contracts]")
+    print_message(f'In the settings, section [contracts]: file = "{target.out.resolve()}", or')
     names = {
         "ltz": "LTZ",
         "perk_nft": "PerkNFT",

@@ -63,6 +63,7 @@ def _whole(event: EventHistory) -> dict[str, Any]:
 
 def _transaction(transaction: TransactionFacts) -> dict[str, Any]:
     return {
+        "id": transaction.id,
         "chainId": transaction.chain_id,
         "wallet": checksummed(transaction.wallet),
         "nonce": transaction.nonce,
@@ -130,7 +131,8 @@ def _reward_lines(event: EventHistory) -> Iterator[tuple[str, str]]:
 
 
 def _transaction_lines(transaction: TransactionFacts) -> Iterator[tuple[str, str]]:
-    yield "transaction", f"nonce {transaction.nonce} of {checksummed(transaction.wallet)}"
+    yield "transaction", str(transaction.id)
+    yield "", f"nonce {transaction.nonce} of {checksummed(transaction.wallet)}"
     block = "" if transaction.block_number is None else f" in block {transaction.block_number}"
     yield "", f"{transaction.state}{block}"
     for attempt in transaction.attempts:

@@ -17,6 +17,7 @@ import typer
 
 from ltzd.cli.options import (
     DEFAULT_DATA_DIR,
+    AlwaysJson,
     AsJson,
     ConfigInstead,
     DataDir,
@@ -72,6 +73,7 @@ SIGNING = (
     _parameter("password_file", PasswordFile, default=None),
     _parameter("unsigned", Unsigned, default=False),
     _parameter("sender", Sender, default=None),
+    _parameter("as_json", AlwaysJson, default=False),
 )
 TARGET = (
     _parameter("data_dir", DataDir, default=DEFAULT_DATA_DIR),
@@ -197,6 +199,7 @@ def _change_command(change: ChangeCommand) -> Callable[..., None]:
         password_file: Path | None,
         unsigned: bool,
         sender: str | None,
+        as_json: bool,
         data_dir: Path,
         config: Path | None,
         **values: object,

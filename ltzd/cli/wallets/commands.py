@@ -43,6 +43,7 @@ def rotate_master_key(
             "--new-key-file", help="The new master key: the first one in FILE.", metavar="FILE"
         ),
     ],
+    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
@@ -50,4 +51,4 @@ def rotate_master_key(
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.wallets import master_key
 
-    master_key.rotate(resolve_target(data_dir, config), new_key_file)
+    master_key.rotate(resolve_target(data_dir, config), new_key_file, as_json=as_json)

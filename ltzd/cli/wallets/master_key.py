@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from pathlib import Path
 
-from ltzd.cli.output import print_message
+from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import Misconfigured
 from ltzd.store.encryption import rotation as master_key_rotation
@@ -16,15 +16,19 @@ from ltzd.store.encryption.rotation import Count
 from ltzd.store.encryption.sealing import Sealer
 
 
-def rotate(target: Target, new_key_file: Path) -> None:
+def rotate(target: Target, new_key_file: Path, *, as_json: bool) -> None:
+    """Print the sealed rows of each table. Raises Misconfigured for rows that stay as they are."""
     known, key_id = target.sealer(), Sealer.from_file(new_key_file).key_id
     if key_id not in known.key_ids:
         raise Misconfigured(_unknown(target, new_key_file))
     counts = asyncio.run(_rotate(target, known.sealing_with(key_id)))
-    for name, count in counts.items():
-        print(
-            f"{name}: {count.rows} sealed rows, {count.resealed} of them sealed again", flush=True
-        )
+    if as_json:
+        rows = {name: {"rows": c.rows, "resealed": c.resealed} for name, c in counts.items()}
+        print_json({"keyId": key_id, "tables": rows})
+    else:
+        for name, count in counts.items():
+            resealed = f"{count.resealed} of them sealed again"
+            print(f"{name}: {count.rows} sealed rows, {resealed}", flush=True)
     _refuse_faults(counts)
     print_message(f"Every row can be opened with master key {key_id} alone.")
     print_message(_next_step(target, is_in_use=known.key_id == key_id))

@@ -47,6 +47,7 @@ def replay(
         typer.Option(help="Webhooks written since this time, UTC by default.", metavar="TIME"),
     ] = None,
     state: InState = None,
+    as_json: AsJson = False,
     data_dir: DataDir = DEFAULT_DATA_DIR,
     config: ConfigInstead = None,
 ) -> None:
@@ -54,15 +55,19 @@ def replay(
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 
-    webhook_replay.replay(resolve_target(data_dir, config), ids or [], brand, since, state)
+    target = resolve_target(data_dir, config)
+    webhook_replay.replay(target, ids or [], brand, since, state, as_json=as_json)
 
 
 @app.command()
 def enable(
-    brand: Brand, data_dir: DataDir = DEFAULT_DATA_DIR, config: ConfigInstead = None
+    brand: Brand,
+    as_json: AsJson = False,
+    data_dir: DataDir = DEFAULT_DATA_DIR,
+    config: ConfigInstead = None,
 ) -> None:
     """Enable a brand's disabled endpoint and send the waiting webhooks."""
     from ltzd.cli.targets import resolve_target
     from ltzd.cli.webhooks import replay as webhook_replay
 
-    webhook_replay.enable(resolve_target(data_dir, config), brand)
+    webhook_replay.enable(resolve_target(data_dir, config), brand, as_json=as_json)

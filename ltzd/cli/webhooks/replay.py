@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from ltzd.cli.brand.lookup import describe_brand, find_brand
-from ltzd.cli.output import print_message
+from ltzd.cli.output import print_json, print_message
 from ltzd.cli.targets import Target, open_connection
 from ltzd.errors import NotFound, Refused
 from ltzd.store.database import Connection
 from ltzd.store.webhooks import records as webhook_records
 from ltzd.store.webhooks.queue import WebhookState
-from ltzd.values import iso
+from ltzd.values import hex_of, iso
 
 _ID = re.compile(r"msg_[0-9a-f]{32}")
 
@@ -24,24 +24,33 @@ def replay(
     brand: str | None,
     since: str | None,
     state: WebhookState | None,
+    *,
+    as_json: bool,
 ) -> None:
+    """Print how many webhooks are due now. Raises Refused and NotFound."""
+    prefix = ""
     if ids and (brand, since, state) == (None, None, None):
-        asyncio.run(_replay(target, list(dict.fromkeys(map(_parse_id, ids)))))
+        count = asyncio.run(_replay(target, list(dict.fromkeys(map(_parse_id, ids)))))
     elif not ids and brand is not None and since is not None:
-        asyncio.run(_replay_since(target, brand, _parse_time(since), state))
+        at = _parse_time(since)
+        count = asyncio.run(_replay_since(target, brand, at, state))
+        prefix = f"Since {iso(at)}: "
     else:
         raise Refused("Give either the webhooks' ids, or --brand and --since.")
+    if as_json:
+        print_json({"due": count})
+    else:
+        print_message(prefix + _due_message(count))
 
 
-def enable(target: Target, brand: str) -> None:
-    asyncio.run(_enable(target, brand))
+def enable(target: Target, brand: str, *, as_json: bool) -> None:
+    asyncio.run(_enable(target, brand, as_json=as_json))
 
 
-async def _replay(target: Target, ids: Sequence[UUID]) -> None:
+async def _replay(target: Target, ids: Sequence[UUID]) -> int:
     async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         await _require_replayable(connection, ids)
-        count = len(await webhook_records.replay(connection, ids))
-    print_message(_due_message(count))
+        return len(await webhook_records.replay(connection, ids))
 
 
 async def _require_replayable(connection: Connection, ids: Sequence[UUID]) -> None:
@@ -59,19 +68,21 @@ async def _require_replayable(connection: Connection, ids: Sequence[UUID]) -> No
 
 async def _replay_since(
     target: Target, text: str, since: datetime, state: WebhookState | None
-) -> None:
+) -> int:
     async with open_connection(target, "webhooks replay") as connection, connection.transaction():
         brand = await find_brand(connection, text)
-        count = await webhook_records.replay_since(connection, brand.id, since, state)
-    print_message(f"Since {iso(since)}: {_due_message(count)}")
+        return await webhook_records.replay_since(connection, brand.id, since, state)
 
 
-async def _enable(target: Target, text: str) -> None:
+async def _enable(target: Target, text: str, *, as_json: bool) -> None:
     async with open_connection(target, "webhooks enable") as connection:
         brand = await find_brand(connection, text)
         count = await webhook_records.enable(connection, brand.id)
     if count is None:
         raise Refused(f"The endpoint of {describe_brand(brand)} is not disabled. Nothing changed.")
+    if as_json:
+        print_json({"brandId": hex_of(brand.id), "due": count})
+        return
     print_message(f"The endpoint of {describe_brand(brand)} is enabled. {_due_message(count)}")
     print_message("Exhausted webhooks are sent again only by `ltzd webhooks replay`.")
 

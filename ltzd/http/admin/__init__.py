@@ -1,4 +1,4 @@
 """The admin server, on a port of its own: liveness, readiness, status and metrics.
 
-All of it is in `handlers.py`.
+`handlers.py` has the endpoints, `answers.py` their JSON, and `measuring.py` the gauges.
 """

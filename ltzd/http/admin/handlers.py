@@ -1,17 +1,17 @@
 """The admin server, on a port of its own: /healthz, /readyz, /status and /metrics.
 
 On a loopback address it refuses a foreign Host or Origin, so that a web page cannot reach it
-through a browser (DNS rebinding). On another address, or with a token, every path but /healthz
-requires `Authorization: Bearer`. The settings require TLS for such an address.
+through a browser (DNS rebinding). On another address, or with a token, every path but /healthz and
+the bare answer of /readyz requires `Authorization: Bearer`. The settings require TLS for such an
+address.
 """
 
 import asyncio
 import hmac
-from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from sanic.exceptions import BadRequest
@@ -21,6 +21,16 @@ from ltzd import __version__, telemetry
 from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unauthorized
+from ltzd.http.admin.answers import (
+    chain_json,
+    condition_json,
+    figures_json,
+    lane_json,
+    node_json,
+    process_json,
+    readiness_json,
+)
+from ltzd.http.admin.measuring import count_conditions, measure_index, measure_queues
 from ltzd.http.errors import ErrorResponder, RequestError, path_of
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.relayer import errors as relayer_errors
@@ -38,20 +48,20 @@ from ltzd.rules.conditions.facts import (
 )
 from ltzd.rules.conditions.index import progress_of
 from ltzd.rules.conditions.judging import OwnView, judge
-from ltzd.rules.conditions.kinds import Condition, ConditionKind, Severity
+from ltzd.rules.conditions.kinds import Condition
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.rules.conditions.processes import live
 from ltzd.rules.indexer.standstill import IndexProgress, stands_still
-from ltzd.store.background_migrations import BackgroundMigration
-from ltzd.store.indexer.rebuild.orders import RebuildProgress
-from ltzd.store.operator.leases import LeaseFacts
-from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
-from ltzd.values import Address, checksummed, iso
+from ltzd.store.status import StatusFacts
+from ltzd.values import iso
 
 FACTS_TIMEOUT_SECONDS = 5.0
-_DETAIL_CHARACTERS = 200
+_Facts = TypeVar("_Facts")
+
 OPEN_PATH = "/healthz"
 """The path that needs no token."""
+READY_PATH = "/readyz"
+"""Without a token it answers whether, not why: the probes of Kubernetes carry no secret."""
 
 
 class ForeignHost(RequestError):
@@ -73,12 +83,14 @@ class AdminPolicy:
 
 @dataclass(frozen=True, slots=True)
 class AdminSources:
-    """`facts` raises DatabaseUnavailable; `measure` sets gauges before they are read.
+    """Conditions are judged from `cluster`, whose queries are bounded; `facts` has the figures.
 
-    `own` has the conditions that only this process can see.
+    Both raise DatabaseUnavailable. `own` has the conditions that only this process can see, and
+    `measure` sets gauges before they are read.
     """
 
     process: ProcessIdentity
+    cluster: Callable[[], Awaitable[ClusterFacts]]
     facts: Callable[[], Awaitable[StatusFacts]]
     lanes: Callable[[], Sequence[LaneState]] = tuple
     own: Callable[[], Sequence[Condition]] = tuple
@@ -98,7 +110,7 @@ def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
     app.on_request(handlers.authorize)
     for handler, path in (
         (handlers.healthz, OPEN_PATH),
-        (handlers.readyz, "/readyz"),
+        (handlers.readyz, READY_PATH),
         (handlers.status, "/status"),
         (handlers.metrics, "/metrics"),
     ):
@@ -117,7 +129,9 @@ class AdminHandlers:
         if self._is_local:
             _refuse_foreign_host(request)
         refuse_bad_host(request)
-        if self._policy.token is not None and path_of(request) != OPEN_PATH:
+        if self._policy.token is None or path_of(request) == OPEN_PATH:
+            return
+        if path_of(request) != READY_PATH or _has_credential(request):
             _require_token(self._policy.token, request)
 
     async def healthz(self, _request: Request) -> Reply:
@@ -127,69 +141,88 @@ class AdminHandlers:
     async def readyz(self, request: Request) -> Reply:
         """503 with the reasons while the process is not ready.
 
-        With `?role=http` a fault that another process must mend counts for nothing.
+        With `?role=http` a fault that another process must mend counts for nothing. A probe without
+        the port's token learns no reason.
         """
         role = request.args.get("role")
         if role not in {None, "http"}:
             raise BadRequest("The only role that readiness can be asked for is http")
-        conditions = self._judge(await self._facts())
+        conditions = self._judge(await _in_time(self._sources.cluster()))
         blocking = readiness.reasons(conditions, for_http=role == "http")
-        body = _readiness(conditions, blocking)
+        if self._policy.token is None or _has_credential(request):
+            body = readiness_json(conditions, blocking)
+        else:
+            body = {"ready": not blocking}
         return json_reply(body, 503 if blocking else 200)
 
     async def status(self, _request: Request) -> Reply:
-        facts = await self._facts()
-        conditions = self._judge(facts)
+        return json_reply(await self.read_status())
+
+    async def read_status(self) -> dict[str, object]:
+        """The answer of `/status`."""
+        cluster = await _in_time(self._sources.cluster())
+        facts = None if cluster is None else await _in_time(self._sources.facts())
+        conditions = self._judge(cluster)
         body: dict[str, object] = {
             "version": __version__,
             "process": self._sources.process.name,
             "roles": list(self._sources.process.roles),
             "timestamp": iso(datetime.now(UTC)),
-            **_readiness(conditions, readiness.reasons(conditions)),
-            "conditions": [_condition(condition) for condition in conditions],
-            "database": "unavailable" if facts is None else "connected",
-            "nodes": [_node_status(report) for report in self._sources.nodes()],
+            **readiness_json(conditions, readiness.reasons(conditions)),
+            "conditions": [condition_json(condition) for condition in conditions],
+            "database": "unavailable" if cluster is None else "connected",
+            "nodes": [node_json(report) for report in self._sources.nodes()],
         }
-        if facts is not None:
-            body |= _status(facts, {lane.wallet: lane for lane in self._sources.lanes()})
+        if cluster is not None:
+            body["processes"] = self._processes(cluster)
+        if cluster is not None and facts is not None:
+            body |= figures_json(facts, self._lanes(cluster, facts))
             if facts.chain is not None:
-                progress = self._progress(facts.cluster, facts.chain)
-                body["chain"] = _chain_status(facts.chain, progress)
-        return json_reply(body)
+                progress = self._progress(cluster, facts.chain)
+                body["chain"] = chain_json(facts.chain, progress)
+        return body
 
     async def metrics(self, _request: Request) -> Reply:
-        facts = await self._facts()
+        cluster = await _in_time(self._sources.cluster())
+        facts = None if cluster is None else await _in_time(self._sources.facts())
         self._sources.measure()
-        _count(self._judge(facts))
-        if facts is not None:
-            self._measure_index(facts)
-            telemetry.QUEUED_REWARDS.set(facts.rewards.queued)
-            telemetry.QUEUED_RELAYS.set(facts.relays.queued)
-            telemetry.REWARDS_ABOVE_LIMIT.set(facts.rewards.above_limit)
-            telemetry.BACKGROUND_MIGRATIONS.set(len(facts.migrations))
-            for kind, count in facts.unserved.items():
-                telemetry.WALLETS_UNSERVED.labels(kind).set(count)
+        count_conditions(self._judge(cluster))
+        self._measure_index(cluster)
+        measure_queues(facts)
         return Reply(telemetry.exposition(), 200, None, CONTENT_TYPE_LATEST)
 
-    def _measure_index(self, facts: StatusFacts) -> None:
-        if facts.chain is not None:
-            progress = self._progress(facts.cluster, facts.chain)
-            is_still = stands_still(progress, self._policy.conditions.standstill)
-            telemetry.INDEX_STANDS_STILL.set(is_still)
-            telemetry.INDEX_IDLE_SECONDS.set(facts.chain.idle_seconds)
-            telemetry.INDEX_STOPPED.set(facts.chain.stopped_reason is not None)
+    def _measure_index(self, cluster: ClusterFacts | None) -> None:
+        if cluster is None or cluster.chain is None:
+            measure_index(None, None, is_still=False)
+            return
+        progress = self._progress(cluster, cluster.chain)
+        is_still = stands_still(progress, self._policy.conditions.standstill)
+        measure_index(cluster.chain, progress, is_still=is_still)
 
-    async def _facts(self) -> StatusFacts | None:
-        """Returns None while the database does not answer."""
-        try:
-            async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
-                return await self._sources.facts()
-        except (DatabaseUnavailable, TimeoutError):
-            return None
+    def _processes(self, cluster: ClusterFacts) -> list[dict[str, Any]]:
+        """The rows, with this process's own in any case: it may not have reported yet."""
+        me = self._sources.process
+        rows = list(cluster.processes)
+        if me.roles and me.id not in {row.identity.id for row in rows}:
+            rows.append(ProcessFacts(me, started_seconds=0.0, seen_seconds=0.0))
+        return [process_json(row, self._policy.conditions) for row in rows]
 
-    def _judge(self, facts: StatusFacts | None) -> tuple[Condition, ...]:
+    def _lanes(self, cluster: ClusterFacts, facts: StatusFacts) -> list[dict[str, Any]]:
+        """The lanes with their holders, and with what the holders tell of them."""
+        holders = {wallet.wallet: wallet.holder for wallet in cluster.wallets}
+        states = {lane.wallet: lane for lane in self._sources.lanes()}
+        for process in live(cluster, self._sources.process, self._policy.conditions):
+            for lane in process.report.lanes:
+                if lane.is_held or lane.wallet not in states:
+                    states[lane.wallet] = lane
+        return [
+            lane_json(lane, holders.get(lane.wallet), states.get(lane.wallet))
+            for lane in facts.lanes
+        ]
+
+    def _judge(self, cluster: ClusterFacts | None) -> tuple[Condition, ...]:
         own = OwnView(self._sources.process, tuple(self._sources.own()), self._height())
-        return judge(None if facts is None else facts.cluster, own, self._policy.conditions)
+        return judge(cluster, own, self._policy.conditions)
 
     def _height(self) -> int | None:
         """The highest block that a trusted node has shown to this process."""
@@ -201,37 +234,13 @@ class AdminHandlers:
         return progress_of(chain, heights, self._policy.conditions)
 
 
-def _readiness(conditions: Sequence[Condition], blocking: Sequence[Condition]) -> dict[str, object]:
-    """`warnings` are the other faults that need a person."""
-    warnings = [
-        condition
-        for condition in conditions
-        if condition not in blocking and condition.kind.facts.severity is not Severity.NOTICE
-    ]
-    return {
-        "ready": not blocking,
-        "reasons": [condition.sentence for condition in blocking],
-        "warnings": [condition.sentence for condition in warnings],
-    }
-
-
-def _condition(condition: Condition) -> dict[str, object]:
-    facts = condition.kind.facts
-    return {
-        "kind": condition.kind.value,
-        "severity": facts.severity.value,
-        "subject": condition.subject,
-        "sentence": condition.sentence,
-        "seenBy": list(condition.seen_by),
-        "runbook": f"docs/runbooks/{facts.runbook}",
-    }
-
-
-def _count(conditions: Sequence[Condition]) -> None:
-    """Set `ltzd_conditions`, also to 0 for every kind without a condition."""
-    counts = Counter(condition.kind for condition in conditions)
-    for kind in ConditionKind:
-        telemetry.CONDITIONS.labels(kind.value).set(counts[kind])
+async def _in_time(reading: Awaitable[_Facts]) -> _Facts | None:
+    """Returns None while the database does not answer."""
+    try:
+        async with asyncio.timeout(FACTS_TIMEOUT_SECONDS):
+            return await reading
+    except (DatabaseUnavailable, TimeoutError):
+        return None
 
 
 def _refuse_foreign_host(request: Request) -> None:
@@ -242,167 +251,12 @@ def _refuse_foreign_host(request: Request) -> None:
         raise ForeignHost("This port accepts no requests from web pages of other machines")
 
 
+def _has_credential(request: Request) -> bool:
+    return "authorization" in request.headers
+
+
 def _require_token(token: str, request: Request) -> None:
     scheme, _, credential = request.headers.getone("authorization", "").partition(" ")
     is_right = hmac.compare_digest(credential.strip().encode(errors="replace"), token.encode())
     if scheme.lower() != "bearer" or not is_right:
         raise Unauthorized("The admin token is missing or wrong")
-
-
-def _status(facts: StatusFacts, lanes: dict[Address, LaneState]) -> dict[str, object]:
-    return {
-        "chain": None,
-        "lanes": [_lane_status(lane, lanes.get(lane.wallet)) for lane in facts.lanes],
-        "processes": [_process_status(process) for process in facts.processes],
-        "leases": [_lease_status(lease) for lease in facts.leases],
-        "rewards": _reward_status(facts.rewards),
-        "relays": _relay_status(facts.relays),
-        "eventsLastMinute": facts.events_last_minute,
-        "migrations": [_migration_status(migration) for migration in facts.migrations],
-        "rebuild": None if facts.rebuild is None else _rebuild_status(facts.rebuild),
-    }
-
-
-def _chain_status(chain: ChainFacts, progress: IndexProgress) -> dict[str, Any]:
-    """`lagSeconds` is None for a chain without a block time."""
-    return {
-        "chainId": chain.chain_id,
-        "ltz": checksummed(chain.ltz),
-        "head": progress.head_number,
-        "cursor": chain.cursor_number,
-        "lagBlocks": progress.lag_blocks,
-        "lagSeconds": _rounded(progress.lag_seconds),
-        "final": chain.final_number,
-        "finalLagSeconds": _rounded(_final_lag_seconds(chain, progress)),
-        "audited": chain.audited_number,
-        "idleSeconds": round(chain.idle_seconds, 1),
-        "blockSeconds": _rounded(progress.block_seconds),
-        "blocksPerSecond": _rounded(chain.blocks_per_second),
-        "secondsLeft": _rounded(_seconds_left(chain, progress)),
-        "firstBlock": chain.first_block,
-        "stopped": chain.stopped_reason,
-        "stoppedAt": None if chain.stopped_at is None else iso(chain.stopped_at),
-    }
-
-
-def _seconds_left(chain: ChainFacts, progress: IndexProgress) -> float | None:
-    """Until the cursor is at the head at the rate of the last minute, or None near the head."""
-    if not chain.blocks_per_second:
-        return None
-    return progress.lag_blocks / chain.blocks_per_second
-
-
-def _final_lag_seconds(chain: ChainFacts, progress: IndexProgress) -> float | None:
-    """The age of the newest final block against the head, or None without a block time."""
-    if progress.block_seconds is None:
-        return None
-    return max(0, progress.head_number - chain.final_number) * progress.block_seconds
-
-
-def _node_status(report: NodeReport) -> dict[str, Any]:
-    """The node as this process sees it; `detail` is its newest fault in words."""
-    latency = report.latency_seconds
-    return {
-        "name": report.name,
-        "isUsable": report.is_usable,
-        "inUse": report.is_preferred,
-        "reason": None if report.reason is None else report.reason.value,
-        "detail": report.detail[:_DETAIL_CHARACTERS] or None,
-        "height": report.height,
-        "latencySeconds": None if latency is None else round(latency, 4),
-        "secondsSinceAnswer": _rounded(report.seconds_since_answer),
-        "inFlight": report.in_flight,
-        "errors": dict(report.errors),
-    }
-
-
-def _lane_status(lane: LaneFacts, state: LaneState | None) -> dict[str, Any]:
-    """`isHeld`, `stopped` and the balance are this process's own.
-
-    The balance is in wei, as text: JavaScript does not read such numbers exactly.
-    """
-    balance = None if state is None else state.balance_wei
-    return {
-        "wallet": checksummed(lane.wallet),
-        "kind": lane.kind,
-        "isHeld": state is not None and state.is_held,
-        "stopped": None if state is None else state.stopped,
-        "pausedFor": lane.paused_for,
-        "pausedSince": None if lane.paused_since is None else iso(lane.paused_since),
-        "pausedByHandReason": lane.by_hand_reason,
-        "epoch": lane.epoch,
-        "nextNonce": lane.next_nonce,
-        "signed": lane.signed,
-        "published": lane.published,
-        "mined": lane.mined,
-        "inFlight": lane.in_flight,
-        "oldestSeconds": _rounded(lane.oldest_seconds),
-        "balanceWei": None if balance is None else str(balance),
-    }
-
-
-def _migration_status(migration: BackgroundMigration) -> dict[str, Any]:
-    """`progress` is the part of the step that is done, where PostgreSQL tells it."""
-    progress = migration.progress
-    return {
-        "name": migration.name,
-        "step": migration.step,
-        "progress": None if progress is None else round(progress, 3),
-        "startedSeconds": _rounded(migration.started_seconds),
-        "error": migration.error,
-    }
-
-
-def _rebuild_status(rebuild: RebuildProgress) -> dict[str, Any]:
-    return {
-        "id": rebuild.id,
-        "reason": rebuild.reason,
-        "fromBlock": rebuild.from_block,
-        "state": rebuild.state,
-        "block": rebuild.block,
-        "head": rebuild.head_number,
-        "orderedSeconds": _rounded(rebuild.ordered_seconds),
-        "error": rebuild.error,
-    }
-
-
-def _process_status(process: ProcessFacts) -> dict[str, Any]:
-    return {
-        "name": process.identity.name,
-        "roles": list(process.identity.roles),
-        "version": process.identity.version,
-        "startedSeconds": _rounded(process.started_seconds),
-        "seenSecondsAgo": _rounded(process.seen_seconds),
-    }
-
-
-def _lease_status(lease: LeaseFacts) -> dict[str, Any]:
-    return {
-        "name": lease.name,
-        "holder": lease.process,
-        "heldSeconds": _rounded(lease.held_seconds),
-        "renewedSecondsAgo": _rounded(lease.renewed_seconds_ago),
-    }
-
-
-def _reward_status(rewards: RewardFacts) -> dict[str, Any]:
-    return {
-        "queued": rewards.queued,
-        "oldestQueuedSeconds": _rounded(rewards.oldest_queued_seconds),
-        "inFlight": rewards.in_flight,
-        "minted": rewards.minted,
-        "mintedIsEstimate": rewards.minted_is_estimate,
-        "aboveMintLimit": rewards.above_limit,
-    }
-
-
-def _relay_status(relays: RelayFacts) -> dict[str, Any]:
-    return {
-        "queued": relays.queued,
-        "oldestQueuedSeconds": _rounded(relays.oldest_queued_seconds),
-        "inFlight": relays.in_flight,
-    }
-
-
-def _rounded(seconds: float | None) -> float | None:
-    return None if seconds is None else round(seconds, 1)

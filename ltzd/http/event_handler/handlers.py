@@ -191,7 +191,7 @@ def _status(health: Health) -> str:
 
 
 def _chain_is_degraded(health: Health) -> bool:
-    return health.nodes_disagree or health.index_is_stopped
+    return health.nodes_disagree or health.index_is_old
 
 
 def _states(health: Health) -> models.ServiceStates:

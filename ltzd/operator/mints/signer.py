@@ -210,7 +210,15 @@ class MintSigner:
             return []
         cost_wei = _call(mint).max_cost_wei(fees, self._signer.l1_costs)
         with self._in_flight.reserving(cost_wei):
-            self._in_flight.add(await self._store(mint, fees, reserved_wei))
+            tx = await self._store(mint, fees, reserved_wei)
+            self._in_flight.add(tx)
+        log.info(
+            "mint.signed",
+            transaction=tx.id,
+            nonce=tx.nonce,
+            hash=tx.hashes[0],
+            rewards=list(map(str, tx.rewards)),
+        )
         self._guard.resume()
         telemetry.BATCH_REWARDS.observe(len(planned.batch))
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc()

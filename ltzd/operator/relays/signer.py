@@ -101,7 +101,7 @@ class RelaySigner:
             with self._in_flight.reserving(cost_wei):
                 attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
                 sent = await self._insert(relays[: len(calls)], attempts)
-            self._add([relay.transaction for relay in sent])
+            self._add([(relay.id, relay.transaction) for relay in sent])
         self._wakeups.notify(RELAYS)
         ids: list[int | None] = [relay.id for relay in sent]
         return ids + [None] * (len(calls) - len(sent))
@@ -193,7 +193,7 @@ class RelaySigner:
                 signed = await claims.store_signed(
                     connection, self._context.lane, sendable, attempts, self._next_nonce
                 )
-        self._add(signed)
+        self._add([(relay.id, tx) for relay, tx in zip(sendable, signed, strict=False)])
         if len(signed) < len(sendable):
             log.info("relay.claim_lost", relay=sendable[len(signed)].id)
             return len(signed) + 1
@@ -204,11 +204,14 @@ class RelaySigner:
             self._resume()
         return len(signed)
 
-    def _add(self, signed: Sequence[OpenTransaction]) -> None:
-        """Call it after the commit: a transaction without a row must not be published."""
+    def _add(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:
+        """Call it after the commit, with each relay's id: what has no row must not be published."""
         self._next_nonce += len(signed)
-        for tx in signed:
+        for _, tx in signed:
             self._in_flight.add(tx)
+        if signed:
+            transactions = [(relay, tx.id, tx.nonce) for relay, tx in signed]
+            log.info("relays.signed", relays_transactions_nonces=transactions)
         telemetry.TRANSACTIONS_CREATED.labels(self._context.lane.kind).inc(len(signed))
 
     def _max_cost_wei(self, calls: Sequence[TransactionCall], fees: Fees) -> int:

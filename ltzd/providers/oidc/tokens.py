@@ -88,6 +88,14 @@ class OidcTokens(AsyncCloseable):
         await self._keys.close()
         await self._documents.close()
 
+    async def ping(self) -> bool:
+        """Return whether the issuer's key set can be read; never raises."""
+        try:
+            await self._keys.fetch_keys()
+        except IdentityUnavailable:
+            return False
+        return True
+
     async def user_of(self, token: str) -> OidcUser:
         header = self._header_of(token)
         try:

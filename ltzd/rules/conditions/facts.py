@@ -30,13 +30,21 @@ class ProcessIdentity:
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """A lane that a process serves or waits for. `stopped` is the reason that it stopped."""
+    """A lane that a process serves or waits for.
+
+    `stopped` is the reason that it stopped. `floor_wei` is the balance below which the wallet needs
+    gas money, 0 for none. `missing_roles` are contract roles that the wallet should have and has
+    not, such as `LTZ.MINTER`. `mint_limit_is_zero` is about a mint wallet.
+    """
 
     wallet: Address
     kind: str
     is_held: bool
     stopped: str | None = None
     balance_wei: int | None = None
+    floor_wei: int = 0
+    missing_roles: tuple[str, ...] = ()
+    mint_limit_is_zero: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +88,50 @@ class ChainFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class WalletFacts:
+    """A wallet of the registry that is not retired, or that a person must look at.
+
+    `holder` is the process that holds its lane. `paused_for` is why the lane signs nothing, as its
+    holder reported within the last minute; `by_hand_reason` is the reason of a person.
+    """
+
+    wallet: Address
+    kind: str
+    holder: str | None
+    paused_for: str | None = None
+    paused_seconds: float | None = None
+    by_hand_reason: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFacts:
+    """Work that waits, counted up to a bound.
+
+    The ages are of the oldest reward that could be minted now, of the oldest queued relay, and the
+    time since the oldest webhook became due, or None without such a row. Rewards above the mint
+    limit's capacity, of paused brands, and webhooks of disabled endpoints do not count for them.
+    `disabled_endpoints` pairs brands with the reason.
+    """
+
+    reward_seconds: float | None = None
+    rewards_above_limit: int = 0
+    relay_seconds: float | None = None
+    webhook_seconds: float | None = None
+    disabled_endpoints: tuple[tuple[Address, str], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterFacts:
-    """`lease_holders` has the process of every lease that is held, by the lease's name."""
+    """`lease_holders` has the process of every lease that is held, by the lease's name.
+
+    `rebuild` is the state of the open rebuild of the index. `migrations` names the background
+    migrations that are not finished.
+    """
 
     chain: ChainFacts | None = None
     processes: tuple[ProcessFacts, ...] = ()
     lease_holders: Mapping[str, str] = field(default_factory=dict)
+    wallets: tuple[WalletFacts, ...] = ()
+    queues: QueueFacts = QueueFacts()
+    rebuild: str | None = None
+    migrations: tuple[str, ...] = ()

@@ -26,25 +26,50 @@ def progress_of(
 def judge_index(
     facts: ClusterFacts, heights: Sequence[int | None], policy: ConditionPolicy
 ) -> Iterator[Condition]:
-    if facts.chain is None:
+    yield from _background_work(facts)
+    chain = facts.chain
+    if chain is None:
         yield Condition(
-            ConditionKind.INDEX_NOT_BEGUN, "The indexer has not begun to follow the chain"
+            ConditionKind.INDEX_NOT_BEGUN,
+            "The indexer has not begun to follow the chain: a process with the role indexer and a "
+            "node begins it",
         )
         return
-    progress = progress_of(facts.chain, heights, policy)
-    if facts.chain.stopped_reason is not None:
+    progress = progress_of(chain, heights, policy)
+    if chain.stopped_reason is not None:
         yield Condition(
             ConditionKind.INDEX_STOPPED,
             f"The index is stopped, and the newest block was indexed {progress.idle_seconds:.0f} s "
-            f"ago: {facts.chain.stopped_reason}",
+            f"ago: {chain.stopped_reason}",
         )
     elif stands_still(progress, policy.standstill):
         yield Condition(
             ConditionKind.INDEX_STANDS_STILL,
-            f"The indexer has committed no block for {progress.idle_seconds:.0f} s",
+            f"The indexer has committed no block for {progress.idle_seconds:.0f} s: "
+            f"{_holder(facts, chain)}",
         )
     else:
         yield from _behind(progress, policy)
+
+
+def _holder(facts: ClusterFacts, chain: ChainFacts) -> str:
+    holder = facts.lease_holders.get(f"indexer/{chain.chain_id}")
+    if holder is None:
+        return "no process follows the chain"
+    return f"process {holder} follows the chain; its nodes or its log tell why"
+
+
+def _background_work(facts: ClusterFacts) -> Iterator[Condition]:
+    if facts.rebuild is not None:
+        yield Condition(
+            ConditionKind.INDEX_REBUILDS,
+            f"A rebuild of the index is open ({facts.rebuild}); `ltzd index rebuild` tells more",
+        )
+    if facts.migrations:
+        yield Condition(
+            ConditionKind.TABLES_UNCONVERTED,
+            f"The indexer converts tables in the background: {', '.join(facts.migrations)}",
+        )
 
 
 def _behind(progress: IndexProgress, policy: ConditionPolicy) -> Iterator[Condition]:

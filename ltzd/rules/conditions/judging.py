@@ -9,8 +9,11 @@ from dataclasses import dataclass, replace
 from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
 from ltzd.rules.conditions.index import judge_index
 from ltzd.rules.conditions.kinds import Condition, ConditionKind, Severity
+from ltzd.rules.conditions.lanes import judge_wallets
 from ltzd.rules.conditions.policy import ConditionPolicy
-from ltzd.rules.conditions.processes import judge_processes, live
+from ltzd.rules.conditions.processes import judge_processes, live, roles_present
+from ltzd.rules.conditions.queues import judge_queues
+from ltzd.values import checksummed
 
 _ORDER = {severity: number for number, severity in enumerate(Severity)}
 _KIND_ORDER = {kind: number for number, kind in enumerate(ConditionKind)}
@@ -42,7 +45,10 @@ def judge(
     heights = [own.height, *(process.report.height for process in others)]
     conditions += judge_index(facts, heights, policy)
     conditions += judge_processes(facts, own.process, policy)
-    return _sorted(_merged(conditions))
+    has_operator = "operator" in roles_present(facts, own.process, policy)
+    conditions += judge_wallets(facts, has_operator=has_operator)
+    conditions += judge_queues(facts.queues, policy)
+    return _sorted(_without_repeats(_merged(conditions), facts))
 
 
 def _merged(conditions: Iterable[Condition]) -> list[Condition]:
@@ -55,6 +61,22 @@ def _merged(conditions: Iterable[Condition]) -> list[Condition]:
             seen_by = dict.fromkeys((*first.seen_by, *condition.seen_by))
             merged[key] = replace(first, seen_by=tuple(seen_by))
     return list(merged.values())
+
+
+def _without_repeats(conditions: Sequence[Condition], facts: ClusterFacts) -> list[Condition]:
+    """Leaves out what another condition says better.
+
+    A wallet that one process cannot serve and another one holds lacks a standby only.
+    """
+    empty = {each.subject for each in conditions if each.kind is ConditionKind.WALLET_OUT_OF_FUNDS}
+    held = {checksummed(wallet.wallet) for wallet in facts.wallets if wallet.holder is not None}
+    return [
+        replace(each, kind=ConditionKind.STANDBY_MISSING)
+        if each.kind is ConditionKind.WALLET_UNSERVED and each.subject in held
+        else each
+        for each in conditions
+        if not (each.kind is ConditionKind.WALLET_LOW and each.subject in empty)
+    ]
 
 
 def _sorted(conditions: Sequence[Condition]) -> tuple[Condition, ...]:

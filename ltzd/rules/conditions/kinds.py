@@ -49,6 +49,7 @@ class ConditionKind(StrEnum):
     WALLET_LOW = "wallet_low"
     WALLET_UNSERVED = "wallet_unserved"
     WALLET_WITHOUT_ROLE = "wallet_without_role"
+    STANDBY_MISSING = "standby_missing"
     SIGNER_UNAVAILABLE = "signer_unavailable"
 
     REWARDS_OVERDUE = "rewards_overdue"
@@ -105,6 +106,7 @@ _FACTS = {
     ConditionKind.WALLET_LOW: KindFacts(_TICKET, "lanes.md#a-wallet-is-low"),
     ConditionKind.WALLET_UNSERVED: KindFacts(_PAGE, "lanes.md#no-process-serves-a-wallet"),
     ConditionKind.WALLET_WITHOUT_ROLE: KindFacts(_PAGE, "lanes.md#a-wallet-has-lost-its-role"),
+    ConditionKind.STANDBY_MISSING: KindFacts(_TICKET, "lanes.md#a-process-cannot-serve-a-wallet"),
     ConditionKind.SIGNER_UNAVAILABLE: KindFacts(_PAGE, "lanes.md#a-signer-does-not-answer"),
     ConditionKind.REWARDS_OVERDUE: KindFacts(_PAGE, "lanes.md#rewards-are-overdue"),
     ConditionKind.REWARDS_ABOVE_LIMIT: KindFacts(

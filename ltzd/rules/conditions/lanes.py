@@ -1,20 +1,130 @@
 """Conditions of the operator's lanes and wallets."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
-from ltzd.rules.conditions.facts import LaneState
+from ltzd.rules.conditions.facts import ClusterFacts, LaneState, WalletFacts
 from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.values import checksummed
+
+PAUSE_KINDS = {
+    "fees": ConditionKind.FEES_ABOVE_CAP,
+    "funds": ConditionKind.WALLET_OUT_OF_FUNDS,
+    "mint_limit": ConditionKind.MINT_LIMIT_SPENT,
+    "signer": ConditionKind.SIGNER_UNAVAILABLE,
+    "by_hand": ConditionKind.LANE_PAUSED_BY_HAND,
+}
+"""The reasons of a pause that have a kind of their own; the others are LANE_PAUSED."""
+PAUSE_SENTENCES = {
+    "fees": "fees are above [operator] max_fee_gwei; it goes on once they fall, or with a higher "
+    "maximum",
+    "funds": "the wallet cannot pay for its work: send it gas money",
+    "mint_limit": "the wallet's mint limit on chain is spent or zero: it refills with time, and "
+    "`ltzd wallet grant` raises it",
+    "signer": "the signer of its key does not answer",
+    "by_hand": "a person has paused it; `ltzd lane resume` ends that",
+    "would_revert": "LTZ would refuse all queued rewards: look at their errors in the log",
+    "node": "no node answers",
+    "refused": "nodes refuse its transactions for good: `ltzd tx list` shows them",
+    "publication": "nodes neither take its transactions nor refuse them for good",
+    "receipts": "nodes disagree about the receipts of its transactions",
+    "key_gone": "the wallet is retired, its oldest transaction is not mined, and no key can "
+    "replace it",
+    "day_spent": "its top-ups of this day have reached max_wei_per_day",
+    "comparing": "the database may lack its last commits, and is compared with the chain",
+    "foreign_use": "something else signs with the wallet's key: see `ltzd lane adopt`",
+}
+INTENDED = frozenset(("draining", "retired"))
+"""Reasons that a person has chosen and that end by themselves."""
+_DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 
 
 def judge_own_lanes(lanes: Iterable[LaneState]) -> Iterator[Condition]:
     """The faults of lanes that only the process that runs them knows."""
     for lane in lanes:
+        name = checksummed(lane.wallet)
         if lane.stopped is not None:
-            name = checksummed(lane.wallet)
             yield Condition(
                 ConditionKind.LANE_STOPPED,
                 f"Lane {lane.kind} {name} stopped: {lane.stopped}",
                 name,
                 is_blocking=True,
             )
+        if lane.is_held:
+            yield from _own_wallet(lane, name)
+
+
+def _own_wallet(lane: LaneState, name: str) -> Iterator[Condition]:
+    grant = f"`ltzd wallet grant {name} --kind {lane.kind}`"
+    if lane.missing_roles:
+        yield Condition(
+            ConditionKind.WALLET_WITHOUT_ROLE,
+            f"Wallet {lane.kind} {name} lacks {', '.join(lane.missing_roles)} on chain, so its "
+            f"transactions would revert: {grant} grants what is missing",
+            name,
+        )
+    elif lane.mint_limit_is_zero:
+        yield Condition(
+            ConditionKind.MINT_LIMIT_SPENT,
+            f"Wallet {lane.kind} {name} has a mint limit of 0 on chain, so it mints nothing: "
+            f"{grant} sets it",
+            name,
+        )
+    if lane.balance_wei is not None and lane.balance_wei < lane.floor_wei:
+        yield Condition(
+            ConditionKind.WALLET_LOW,
+            f"Wallet {lane.kind} {name} has {_coins(lane.balance_wei)} of the native coin, below "
+            f"its floor of {_coins(lane.floor_wei)}: send it gas money",
+            name,
+        )
+
+
+def _coins(wei: int) -> str:
+    return f"{wei / 10**18:.6g}"
+
+
+def judge_wallets(facts: ClusterFacts, *, has_operator: bool) -> Iterator[Condition]:
+    """`has_operator` says whether any process has the role operator."""
+    for wallet in facts.wallets:
+        if wallet.paused_for is not None and wallet.paused_for not in INTENDED:
+            yield _pause(wallet)
+    if not has_operator:
+        return  # ROLE_ABSENT says it.
+    for kind, consequence in _DUTIES.items():
+        wallets = [wallet for wallet in facts.wallets if wallet.kind == kind]
+        if any(wallet.holder is not None for wallet in wallets):
+            continue
+        known = ", ".join(checksummed(wallet.wallet) for wallet in wallets[:3])
+        cause = f"none of its wallets ({known}) is held" if wallets else "no wallet has this kind"
+        yield Condition(
+            ConditionKind.LANE_UNHELD,
+            f"No process holds a {kind} lane, so {consequence}: {cause}",
+            kind,
+        )
+    yield from _unserved(facts.wallets)
+
+
+def _unserved(wallets: Collection[WalletFacts]) -> Iterator[Condition]:
+    held_kinds = {wallet.kind for wallet in wallets if wallet.holder is not None}
+    for wallet in wallets:
+        is_told = wallet.kind in _DUTIES and wallet.kind not in held_kinds
+        if wallet.holder is None and not is_told:
+            name = checksummed(wallet.wallet)
+            yield Condition(
+                ConditionKind.WALLET_UNSERVED,
+                f"No process serves the {wallet.kind} wallet {name}: give a process its key, or "
+                f"retire it with `ltzd wallet retire {name}`",
+                name,
+            )
+
+
+def _pause(wallet: WalletFacts) -> Condition:
+    assert wallet.paused_for is not None
+    name = checksummed(wallet.wallet)
+    since = "" if wallet.paused_seconds is None else f" for {wallet.paused_seconds:.0f} s"
+    reason = PAUSE_SENTENCES.get(wallet.paused_for, wallet.paused_for)
+    by_hand = "" if wallet.by_hand_reason is None else f" ({wallet.by_hand_reason})"
+    return Condition(
+        PAUSE_KINDS.get(wallet.paused_for, ConditionKind.LANE_PAUSED),
+        f"Lane {wallet.kind} {name} has been paused{since}: {reason}{by_hand}",
+        name,
+    )

@@ -13,5 +13,14 @@ class ConditionPolicy:
     standstill: StandstillPolicy = field(default_factory=StandstillPolicy)
     mines_on_demand: bool = False
     """A dev chain, whose blocks may stop to come at any time."""
+    reward_seconds: float = 300.0
+    relay_seconds: float = 120.0
+    webhook_seconds: float = 60.0
+    """Queued rewards, queued relays and due webhooks that are older are overdue."""
+    absent_seconds: float = 20.0
+    """Without an indexer the index counts as old so long after its last commit."""
+    clock_seconds: float = 30.0
+    certificate_seconds: float = 14 * 86_400.0
+    """Certificates closer to their expiry have not been renewed in time."""
     missing_after_seconds: float = 20.0
     """A process without a report for so long is missing. Processes report every five seconds."""

@@ -30,22 +30,32 @@ def judge_processes(
     facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
 ) -> Iterator[Condition]:
     others = live(facts, me, policy)
-    yield from _absent_roles(facts, [me, *(process.identity for process in others)])
+    yield from _absent_roles(facts, roles_present(facts, me, policy), policy)
     yield from _missing(facts, me, policy)
-    yield from _versions([me, *(process.identity for process in others)])
+    yield from _versions([each for each in [me, *(p.identity for p in others)] if each.roles])
 
 
-def _absent_roles(facts: ClusterFacts, running: Sequence[ProcessIdentity]) -> Iterator[Condition]:
-    """A held lease shows a role, too: a process of an older version reports nothing."""
-    present = {role for process in running for role in process.roles}
+def roles_present(
+    facts: ClusterFacts, me: ProcessIdentity, policy: ConditionPolicy
+) -> frozenset[str]:
+    """The roles that any process has. A held lease shows one, too, also of an older version."""
+    running = [me, *(process.identity for process in live(facts, me, policy))]
     kinds = {name.partition("/")[0] for name in facts.lease_holders}
-    present |= {role for kind, role in (("lane", "operator"), ("indexer",) * 2) if kind in kinds}
+    leased = {role for kind, role in (("lane", "operator"), ("indexer",) * 2) if kind in kinds}
+    return frozenset(leased.union(*(process.roles for process in running)))
+
+
+def _absent_roles(
+    facts: ClusterFacts, present: frozenset[str], policy: ConditionPolicy
+) -> Iterator[Condition]:
+    is_old = facts.chain is not None and facts.chain.idle_seconds > policy.absent_seconds
     for role, consequence in _DUTIES.items():
         if role not in present:
             yield Condition(
                 ConditionKind.ROLE_ABSENT,
                 f"No process has the role {role}, so {consequence}: start one",
                 role,
+                is_blocking=role == "indexer" and is_old,
             )
 
 

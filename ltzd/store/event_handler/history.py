@@ -32,6 +32,7 @@ class AttemptFacts:
 class TransactionFacts:
     """The intent that carries the reward now; `attempts` are oldest first."""
 
+    id: int
     chain_id: int
     wallet: Address
     nonce: int
@@ -175,6 +176,7 @@ def _transaction(
     if row["transaction_id"] is None:
         return None
     return TransactionFacts(
+        id=row["transaction_id"],
         chain_id=row["chain_id"],
         wallet=Address(row["signer"]),
         nonce=row["nonce"],

@@ -100,6 +100,30 @@ async def backlog(connection: Connection) -> WebhookFacts:
     return WebhookFacts(*row)
 
 
+async def overdue_seconds(connection: Connection) -> float | None:
+    """The time since a pending webhook of an enabled endpoint became due; None if none is due.
+
+    Reads one webhook of each brand.
+    """
+    seconds: float | None = await connection.fetchval(
+        """
+        SELECT extract(epoch FROM now() - min(first.next_at))::float8
+          FROM brands
+          LEFT JOIN webhook_endpoints e ON e.brand_id = brands.id
+         CROSS JOIN LATERAL (
+               SELECT next_at FROM webhooks
+                WHERE brand_id BETWEEN brands.id AND brands.id AND state = 'pending'
+                ORDER BY brand_id, next_at
+                LIMIT 1) AS first
+         WHERE brands.disabled_at IS NULL
+           AND brands.configuration ->> 'webhook_url' IS NOT NULL
+           AND e.disabled_url IS DISTINCT FROM brands.configuration ->> 'webhook_url'
+           AND first.next_at < now()
+        """
+    )
+    return seconds
+
+
 async def list_webhooks(
     connection: Connection, brand: Address | None, state: WebhookState | None, limit: int
 ) -> list[WebhookRecord]:

@@ -7,8 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from ltzd.actions.relayer.admission import RelayAdmission
+from ltzd.concurrency.request_ids import begin_request
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.admission import Admission, Admitted, Conflict, NewRelay
@@ -328,3 +330,16 @@ async def test_a_repeated_call_conflicts_with_the_first_until_that_settles(pool:
         assert isinstance(other, Admitted)
         await mine(pool)
         assert isinstance(await admission.admit(a_draft(plan=plan)), Admitted)
+
+
+async def test_each_relay_is_logged_with_the_request_that_asked_for_it(pool: Pool) -> None:
+    async def admitted(admission: RelayAdmission, number: int) -> Admission:
+        begin_request(f"r-{number}")
+        return await admission.admit(a_draft(bytes([number])))
+
+    with capture_logs() as logs:
+        async with admitting(pool) as admission:
+            outcomes = await asyncio.gather(*(admitted(admission, number) for number in (1, 2)))
+    pairs = [pair for line in logs if line["event"] == "relays.written" for pair in line["relays"]]
+    ids = [outcome.id for outcome in outcomes if isinstance(outcome, Admitted)]
+    assert sorted(pairs) == sorted(zip(ids, ("r-1", "r-2"), strict=True))

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from structlog.testing import capture_logs
 
 from ltzd.chain.signing import Signer
 from ltzd.operator.policy import LanePolicy
@@ -56,6 +57,16 @@ async def working(world: RelayWorld) -> list[Address]:
 
 
 # --- relays without faults --------------------------------------------------------------------
+
+
+async def test_the_log_names_the_relay_of_each_transaction(world: RelayWorld) -> None:
+    with capture_logs() as logs:
+        async with world.relaying():
+            (relay,) = await world.ask()
+            await world.settled("published")
+    id_ = await value(world.observer, "SELECT id FROM transactions")
+    (line,) = [line for line in logs if line["event"] == "relays.signed"]
+    assert line["relays_transactions_nonces"] == [(relay, id_, 0)]
 
 
 async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_stored(

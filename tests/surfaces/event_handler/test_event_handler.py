@@ -697,7 +697,7 @@ async def test_custom_events_and_fractions_are_shown_as_configured(
         (Health(True, True, True), 200, "healthy"),
         (Health(True, False, True), 200, "degraded"),
         (Health(True, True, False), 200, "degraded"),
-        (Health(True, True, True, index_is_stopped=True), 200, "degraded"),
+        (Health(True, True, True, index_is_old=True), 200, "degraded"),
         (Health(False, True, True), 503, "unavailable"),
     ],
 )
@@ -710,7 +710,7 @@ async def test_health_is_503_only_without_a_database(
         "blockchain": "connected" if health.blockchain else "unavailable",
         "identity-provider": "connected" if health.identity_provider else "unavailable",
     }
-    if health.index_is_stopped:
+    if health.index_is_old:
         states["blockchain"] = "degraded"
     status, answer, _ = await get(surface, "/service-api/health")
     assert (status, answer["status"], answer["services"]) == (code, word, states)

@@ -130,6 +130,7 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
             "failure": None,
         },
         "transaction": {
+            "id": event.transaction.id,
             "chainId": lane.chain_id,
             "wallet": checksummed(MINTER.address),
             "nonce": 7,

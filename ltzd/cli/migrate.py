@@ -1,0 +1,89 @@
+"""`ltzd migrate`: upgrades the schema, or shows the upgrade that is missing."""
+
+import asyncio
+from typing import Any
+
+from ltzd.cli.output import print_json, print_message
+from ltzd.cli.targets import Target, open_connection
+from ltzd.store import background_migrations, database
+from ltzd.store.background_migrations import BackgroundMigration, BackgroundMigrations
+from ltzd.store.database import Schema
+from ltzd.store.migrations import describe_revision, known_revisions
+
+
+def migrate(target: Target, *, converts: bool, as_json: bool) -> None:
+    """Upgrade the schema; with `converts` also convert large tables, however long it takes.
+
+    Raises Misconfigured and DatabaseUnavailable.
+    """
+    before = asyncio.run(database.read_schema(target.database_url))
+    asyncio.run(database.migrate(target.database_url))
+    if converts:
+        asyncio.run(BackgroundMigrations(target.database_url, lambda: True).run())
+    left = asyncio.run(_unconverted(target))
+    if as_json:
+        print_json(_as_json(before, left, applied=True))
+        return
+    count = len(before.pending)
+    print_message(
+        f"The schema has revision {known_revisions()[-1]}; {count} "
+        f"{'revision was' if count == 1 else 'revisions were'} new."
+    )
+    _print_unconverted(left)
+
+
+def preview(target: Target, *, as_json: bool) -> None:
+    """Print the revisions that the database lacks, and change nothing.
+
+    Raises Misconfigured and DatabaseUnavailable.
+    """
+    schema = asyncio.run(database.read_schema(target.database_url))
+    left = [] if schema.revision is None else asyncio.run(_unconverted(target))
+    if as_json:
+        print_json(_as_json(schema, left, applied=False))
+        return
+    print_message(_heading(schema))
+    for revision in schema.pending:
+        print(f"{revision}  {describe_revision(revision)}", flush=True)
+    _print_unconverted(left)
+
+
+async def _unconverted(target: Target) -> list[BackgroundMigration]:
+    async with open_connection(target, "migrate") as connection:
+        if await connection.fetchval("SELECT to_regclass('background_migrations')") is None:
+            return []
+        return list(await background_migrations.list_pending(connection))
+
+
+def _heading(schema: Schema) -> str:
+    newest = known_revisions()[-1]
+    if not schema.pending:
+        return f"The schema has revision {newest} of this version: nothing would change."
+    if schema.revision is None:
+        return f"The database has no schema: `ltzd migrate` would make revision {newest}:"
+    return (
+        f"The schema has revision {schema.revision}, this version's is {newest}. `ltzd migrate` "
+        "would run:"
+    )
+
+
+def _print_unconverted(left: list[BackgroundMigration]) -> None:
+    if left:
+        tables = ", ".join(sorted({migration.table for migration in left}))
+        print_message(
+            f"A running indexer converts these tables in the background: {tables}. "
+            "`ltzd migrate --complete` converts them now."
+        )
+
+
+def _as_json(schema: Schema, left: list[BackgroundMigration], *, applied: bool) -> dict[str, Any]:
+    return {
+        "revision": known_revisions()[-1] if applied else schema.revision,
+        "newest": known_revisions()[-1],
+        "applied": applied,
+        "revisions": [
+            {"revision": revision, "meaning": describe_revision(revision)}
+            for revision in schema.pending
+        ],
+        "unconvertedTables": sorted({migration.table for migration in left}),
+    }

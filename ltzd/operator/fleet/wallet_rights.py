@@ -1,0 +1,98 @@
+"""Reads from the chain whether the wallets of this process's lanes have the roles that they need.
+
+A lane does not notice a role that was revoked before its next transaction, whose simulation fails.
+An answer that lacks a wallet's facts, or no answer, leaves the last facts as they were.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import structlog
+
+from ltzd.chain.contracts import abi_words, ltz
+from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.node.node import Node, Revert
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.policy import MINT, RELAY
+from ltzd.values import Address, keccak
+
+log = structlog.get_logger()
+
+PERIOD_SECONDS = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class WalletRights:
+    """`missing_roles` has names such as `LTZ.MINTER`; `mint_limit_is_zero` is of a mint wallet."""
+
+    missing_roles: tuple[str, ...] = ()
+    mint_limit_is_zero: bool = False
+
+
+NO_FAULTS = WalletRights()
+
+
+class WalletRightsWatch:
+    """`held` returns wallet and kind of the lanes that this process holds now.
+
+    `contracts` has the addresses by the contracts' names.
+    """
+
+    def __init__(
+        self,
+        node: Node,
+        contracts: Mapping[str, Address],
+        held: Callable[[], Sequence[tuple[Address, str]]],
+        *,
+        period_seconds: float = PERIOD_SECONDS,
+    ) -> None:
+        self._node = node
+        self._contracts = contracts
+        self._held = held
+        self._period_seconds = period_seconds
+        self._rights: dict[Address, WalletRights] = {}
+
+    def of(self, wallet: Address) -> WalletRights:
+        """The wallet's rights as last read; without a fault before they were read."""
+        return self._rights.get(wallet, NO_FAULTS)
+
+    async def run(self) -> None:
+        """Read until cancelled; a new lane's wallet within a second."""
+        while True:
+            held = list(self._held())
+            try:
+                self._rights = {wallet: await self._read(wallet, kind) for wallet, kind in held}
+            except (NodeUnavailable, ValueError) as error:
+                log.info("wallet_rights.not_read", reason=str(error))
+            for _ in range(max(1, int(self._period_seconds))):
+                await asyncio.sleep(min(1.0, self._period_seconds))
+                if {wallet for wallet, _ in self._held()} - {wallet for wallet, _ in held}:
+                    break
+
+    async def _read(self, wallet: Address, kind: str) -> WalletRights:
+        """Raises NodeUnavailable, and ValueError for an answer of another form."""
+        if kind not in {MINT, RELAY}:
+            return NO_FAULTS
+        roles = [
+            (contract, role)
+            for contract, names in HOT_ROLES.items()
+            for role in names
+            if (role == "MINTER") == (kind == MINT)
+        ]
+        calls = [(self._contracts[name], has_role_call(role, wallet)) for name, role in roles]
+        if kind == MINT:
+            calls.append((self._contracts["LTZ"], ltz.mint_limit_call(wallet)))
+        answers = await self._node.view_outcomes(calls)
+        missing = tuple(
+            f"{contract}.{role}"
+            for (contract, role), answer in zip(roles, answers, strict=False)
+            if not isinstance(answer, Revert) and not ltz.decode_is_minter(answer)
+        )
+        limit = answers[-1] if kind == MINT else None
+        is_zero = isinstance(limit, bytes) and ltz.decode_mint_limit(limit)[0] == 0
+        return WalletRights(missing, is_zero)
+
+
+def has_role_call(role: str, wallet: Address) -> bytes:
+    return ltz.HAS_ROLE + keccak(f"{role}_ROLE".encode()) + abi_words.encode_address(wallet)

@@ -1,0 +1,109 @@
+"""The whole tree of commands: where each finds its instance, and how each prints facts."""
+
+import asyncio
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer.main
+
+from ltzd.cli.main import app
+from tests.support.commands import Outcome, ltzd, ltzd_apart
+
+RUNNING = {"run", "dev", "chain", "sandbox"}
+"""Commands that run until a signal: what they have to say are their logs."""
+WITHOUT_AN_INSTANCE = {"dev", "chain", "sandbox", "init", "sign", "key new", "key address"} | {
+    "key import"
+}
+"""Commands that need neither a database nor settings."""
+WITHOUT_A_DEV_INSTANCE = {"run", "deploy", "check", "doctor"}
+"""Commands that are for a settings file; `ltzd dev` does their work itself."""
+ASKS_A_PERSON = {"init"}
+
+
+def commands(group: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Every command that can be run, with its whole name."""
+    below = getattr(group, "commands", None)
+    if below is None or group.invoke_without_command:
+        yield " ".join(path), group
+    for name, command in (below or {}).items():
+        yield from commands(command, (*path, name))
+
+
+COMMANDS = dict(commands(typer.main.get_command(app)))
+
+
+def options_of(command: Any) -> set[str]:
+    return {option for parameter in command.params for option in parameter.opts}
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - WITHOUT_AN_INSTANCE))
+def test_a_command_for_an_instance_takes_its_settings_or_its_data_directory(name: str) -> None:
+    options = options_of(COMMANDS[name])
+
+    assert "--config" in options
+    assert "--data-dir" in options or name in WITHOUT_A_DEV_INSTANCE
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS.keys() - RUNNING - ASKS_A_PERSON))
+def test_a_command_that_prints_facts_prints_them_as_json_too(name: str) -> None:
+    assert "--json" in options_of(COMMANDS[name])
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_every_command_and_option_says_what_it_is_for(name: str) -> None:
+    command = COMMANDS[name]
+
+    assert command.help
+    nameless = [
+        parameter.name
+        for parameter in command.params
+        if parameter.opts[0].startswith("-") and not parameter.help
+    ]
+    assert nameless == []
+
+
+async def test_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    for name in COMMANDS:
+        shown = await ltzd(*name.split(), "--help")
+        assert shown.code == 0
+        assert max(map(len, shown.out.splitlines())) <= 80, name
+
+
+async def completed(words: str, shell: str) -> Outcome:
+    """The shell proposes these completions for the last of these words."""
+    variables = {
+        "_LTZD_COMPLETE": f"complete_{shell}",
+        "COMP_WORDS": words,
+        "COMP_CWORD": str(len(words.split(" ")) - 1),
+        "_TYPER_COMPLETE_ARGS": words,
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
+    }
+    return await ltzd_apart(**variables)
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+async def test_shells_complete_commands_and_options(shell: str) -> None:
+    groups = await completed("ltzd web", shell)
+    options = await completed("ltzd event show --da", shell)
+
+    assert "webhooks" in groups.out
+    assert "wallets" not in groups.out
+    assert "--data-dir" in options.out
+    assert "--json" not in options.out
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="apt-get install bash")
+async def test_the_script_for_bash_is_valid(tmp_path: Path) -> None:
+    shown = await ltzd_apart(
+        "--show-completion", "bash", _TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION="1"
+    )
+    script = tmp_path / "ltzd.bash"
+    script.write_text(shown.out)
+
+    assert "complete -o default" in shown.out
+    checking = await asyncio.create_subprocess_exec("bash", "-n", script)
+    assert await checking.wait() == 0
