@@ -33,8 +33,8 @@ _TEXT_LIMIT = 8_192
 
 def faults_of(text: str, secrets: Iterable[str] = KEYS) -> list[str]:
     """The parts of a log that must not be there."""
-    found = [match[0] for form in FORMS for match in form.finditer(text)]
-    return found + [secret for secret in secrets if secret in text]
+    matches = [match[0] for form in FORMS for match in form.finditer(text)]
+    return matches + [secret for secret in secrets if secret in text]
 
 
 def secrets_in(folder: Path) -> set[str]:
