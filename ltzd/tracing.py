@@ -25,7 +25,7 @@ _SPAN_ID_MASK = (1 << 64) - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SpanIds:
     """Names a span: its trace's 128 bits and its own 64."""
 
     trace_id: int
@@ -37,12 +37,12 @@ class Span:
     """A span that is over. `parent` is None for the root of a trace."""
 
     name: str
-    place: Place
-    parent: Place | None
+    ids: SpanIds
+    parent: SpanIds | None
     begun_at: int
     ended_at: int
     attributes: Attributes
-    links: Sequence[Place] = ()
+    links: Sequence[SpanIds] = ()
     is_request: bool = False
     has_failed: bool = False
 
@@ -84,9 +84,9 @@ def now() -> int:
     return 0 if _sink is None else time_ns()
 
 
-def root_of(event: UUID) -> Place:
+def root_of(event: UUID) -> SpanIds:
     """The root span of the event's trace."""
-    return Place(event.int, event.int & _SPAN_ID_MASK)
+    return SpanIds(event.int, event.int & _SPAN_ID_MASK)
 
 
 # Requests
@@ -115,18 +115,18 @@ def end_request(attributes: Attributes, *, has_failed: bool) -> None:
     _request.set(None)
     ended_at = time_ns()
     roots = [root_of(event) for event in request.events]
-    place = roots[0] if len(roots) == 1 else Place(secrets.randbits(128), _new_span_id())
+    ids = roots[0] if len(roots) == 1 else SpanIds(secrets.randbits(128), _new_span_id())
     links = () if len(roots) == 1 else roots
     name = f"{attributes['http.request.method']} {attributes['http.route']}"
     _sink.record(
         Span(
-            *(name, place, None, request.begun_at, ended_at, attributes, links),
+            *(name, ids, None, request.begun_at, ended_at, attributes, links),
             is_request=True,
             has_failed=has_failed,
         )
     )
     for root in links:
-        _sink.record(Span("event", root, None, request.begun_at, ended_at, {}, (place,)))
+        _sink.record(Span("event", root, None, request.begun_at, ended_at, {}, (ids,)))
 
 
 # Steps of events
@@ -139,8 +139,8 @@ def step(name: str, events: Iterable[UUID], begun_at: int, attributes: Attribute
     ended_at = time_ns()
     for event in events:
         root = root_of(event)
-        place = Place(root.trace_id, _new_span_id())
-        _sink.record(Span(name, place, root, begun_at or ended_at, ended_at, attributes))
+        ids = SpanIds(root.trace_id, _new_span_id())
+        _sink.record(Span(name, ids, root, begun_at or ended_at, ended_at, attributes))
 
 
 def _new_span_id() -> int:

@@ -1,7 +1,8 @@
 """Exports spans to an OpenTelemetry collector (OTLP over HTTP), if the settings name one.
 
 The packages of OpenTelemetry are an extra of ltzd, imported only then. A thread of its own sends
-the spans in batches. Spans that the collector does not take in time are lost, and nothing waits for it.
+the spans in batches. Spans that the collector does not take in time are lost, and nothing waits for
+it.
 """
 
 import asyncio
@@ -19,7 +20,7 @@ from ltzd import __version__, tracing
 from ltzd.concurrency.outages import Outage
 from ltzd.daemon.settings.tracing import TracingSettings
 from ltzd.errors import Misconfigured
-from ltzd.tracing import Place, Span
+from ltzd.tracing import Span, SpanIds
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -81,7 +82,7 @@ class OpenTelemetrySink:
         self._bound = int(settings.ratio * (1 << _RATIO_BITS))
 
     def record(self, span: Span) -> None:
-        if span.place.trace_id & ((1 << _RATIO_BITS) - 1) < self._bound:
+        if span.ids.trace_id & ((1 << _RATIO_BITS) - 1) < self._bound:
             self._processor.on_end(self._readable(span))
 
     def _readable(self, span: Span) -> "ReadableSpan":
@@ -90,11 +91,11 @@ class OpenTelemetrySink:
 
         return ReadableSpan(
             span.name,
-            context=_context(span.place),
+            context=_context(span.ids),
             parent=None if span.parent is None else _context(span.parent),
             resource=self._resource,
             attributes=span.attributes,
-            links=[Link(_context(place)) for place in span.links],
+            links=[Link(_context(ids)) for ids in span.links],
             kind=SpanKind.SERVER if span.is_request else SpanKind.INTERNAL,
             status=Status(StatusCode.ERROR if span.has_failed else StatusCode.UNSET),
             start_time=span.begun_at,
@@ -109,11 +110,11 @@ class OpenTelemetrySink:
         await asyncio.to_thread(ending.join, _LAST_EXPORT_SECONDS)
 
 
-def _context(place: Place) -> "SpanContext":
+def _context(ids: SpanIds) -> "SpanContext":
     from opentelemetry.trace import SpanContext, TraceFlags  # noqa: PLC0415
 
     sampled = TraceFlags(TraceFlags.SAMPLED)
-    return SpanContext(place.trace_id, place.span_id, is_remote=False, trace_flags=sampled)
+    return SpanContext(ids.trace_id, ids.span_id, is_remote=False, trace_flags=sampled)
 
 
 def _told_once(exporter: "SpanExporter") -> "SpanExporter":

@@ -48,10 +48,8 @@ async def a_collector() -> AsyncIterator[Collector]:
     app.router.add_post(PATH, collector.take)
     runner = web.AppRunner(app)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    assert site._server is not None
-    port = site._server.sockets[0].getsockname()[1]
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
     collector.url = f"http://127.0.0.1:{port}{PATH}"
     try:
         yield collector
