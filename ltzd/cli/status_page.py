@@ -39,6 +39,7 @@ def _heading(facts: dict[str, Any]) -> Text:
     count = f"  {running} process{'' if running == 1 else 'es'}" if processes else ""
     return Text.assemble(
         (f"ltzd {facts['version']}  ", "bold"),
+        "no process answers; the database says " if "readFrom" in facts else "",
         f"{facts['process']} is " if "process" in facts else "",
         ("ready" if facts["ready"] else "not ready", style),
         f"  database {facts['database']}{count}{f', {missing} missing' if missing else ''}",

@@ -71,27 +71,27 @@ async def test_a_process_reports_until_it_ends_and_measures_its_clock(database_u
     )
     running = asyncio.create_task(reporter.run())
 
-    async def told() -> list[ConditionKind]:
+    async def kinds() -> list[ConditionKind]:
         async with session(pool) as connection:
             rows = await processes.list_all(connection)
         return [condition.kind for row in rows for condition in row.report.conditions]
 
     conditions.append(Condition(ConditionKind.REDIS_UNAVAILABLE, "Redis is away"))
-    await until(told)
-    assert await told() == [ConditionKind.REDIS_UNAVAILABLE]
+    await until(kinds)
+    assert await kinds() == [ConditionKind.REDIS_UNAVAILABLE]
     async with session(pool) as connection:
         await processes.forget(connection, me.id)
-    await until(told)  # A row that another process has deleted comes back.
+    await until(kinds)  # A row that another process has deleted comes back.
     conditions[:] = [replace(conditions[0], kind=ConditionKind.CLOCK_DIFFERS)]
 
     async def is_renewed() -> bool:
-        return await told() == [ConditionKind.CLOCK_DIFFERS]
+        return await kinds() == [ConditionKind.CLOCK_DIFFERS]
 
     await until(is_renewed)
     assert abs(offsets[-1]) < 30
     running.cancel()
     await asyncio.wait({running})
     await reporter.forget()
-    assert await told() == []
+    assert await kinds() == []
     pool.terminate()
     await reporter.forget()  # Without a database nothing is raised.

@@ -559,5 +559,17 @@ async def test_elsewhere_the_token_opens_everything(path: str) -> None:
             assert answer.status == 400
 
 
+async def test_a_probe_without_the_token_learns_whether_and_not_why() -> None:
+    policy = AdminPolicy(host="0.0.0.0", token="right token")
+    for behind, expected in (
+        (Behind(), (200, {"ready": True})),
+        (Behind(facts=None), (503, {"ready": False})),
+    ):
+        async with a_door(behind, policy) as (client, url):
+            for query in ("", "?role=http"):
+                async with client.get(f"{url}/readyz{query}") as answer:
+                    assert (answer.status, await answer.json()) == expected
+
+
 async def test_the_token_is_in_no_repr() -> None:
     assert "right token" not in repr(AdminPolicy(token="right token"))
