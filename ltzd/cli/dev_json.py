@@ -38,6 +38,14 @@ def read(data_dir: Path) -> DevInstance:
         raise _malformed(data_dir) from error
 
 
+def read_base_url(data_dir: Path) -> str:
+    """The URL of the public port. Raises Misconfigured like `read`."""
+    try:
+        return str(_content(data_dir)["baseUrl"])
+    except (KeyError, TypeError) as error:
+        raise _malformed(data_dir) from error
+
+
 def read_chain(data_dir: Path) -> DevContracts:
     """Raises Misconfigured like `read`."""
     content = _content(data_dir)

@@ -26,8 +26,9 @@ class Target:
     master_key_file: Path
     data_dir: Path | None = None
     old_master_key_files: tuple[Path, ...] = ()
-    may_reach_this_machine: bool = False
-    """Whether ltzd sends requests of brands to its own machine: in dev mode and for staging."""
+    is_for_testing: bool = False
+    """A dev instance, or settings with `staging`: its LTZ have no value, and it sends requests of
+    brands to its own machine."""
 
     def sealer(self) -> Sealer:
         """Raises Misconfigured."""
@@ -41,13 +42,13 @@ def resolve_target(data_dir: Path, config: Path | None) -> Target:
     """
     if config is None:
         url = dev_json.read(data_dir).database_url
-        return Target(url, data_dir / MASTER_KEY_NAME, data_dir, may_reach_this_machine=True)
+        return Target(url, data_dir / MASTER_KEY_NAME, data_dir, is_for_testing=True)
     settings = read_settings(config)
     return Target(
         settings.database_url.get_secret_value(),
         settings.master_key_file,
         old_master_key_files=settings.old_master_key_files,
-        may_reach_this_machine=settings.staging,
+        is_for_testing=settings.staging,
     )
 
 

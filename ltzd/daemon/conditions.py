@@ -67,6 +67,14 @@ def _draining(daemon: Daemon) -> Iterable[Condition]:
         )
 
 
+def _staging(daemon: Daemon) -> Iterable[Condition]:
+    if daemon.settings.staging:
+        yield Condition(
+            ConditionKind.STAGING,
+            "Outside services may be on this machine: staging is set, which is not for production",
+        )
+
+
 def _nodes(daemon: Daemon) -> Iterable[Condition]:
     return health.judge(daemon.nodes.reports(), daemon.settings.roles)
 
@@ -143,6 +151,7 @@ def _certificates(daemon: Daemon) -> Iterable[Condition]:
 _POLICY = ConditionPolicy()
 _SOURCES: Sequence[Source] = (
     _draining,
+    _staging,
     _nodes,
     _lanes,
     _wallets,

@@ -258,9 +258,13 @@ def _servers(
     for app, listener, certificate in listeners:
         event = asyncio.Event()
         listening.append(event)
-        on_listening, tls = _setter(event), tls_context(certificate)
         servers.append(
-            serve(app, listener.host, listener.port, stop, on_listening=on_listening, tls=tls)
+            serve(
+                *(app, listener.host, listener.port, stop),
+                on_listening=_setter(event),
+                tls=tls_context(certificate),
+                draining=None if is_dev else daemon.state.draining,
+            )
         )
     return servers
 

@@ -1,16 +1,19 @@
 """Reads settled blocks a second time, in the background, and compares them with the tables.
 
 Another node than the one in use is asked where there is one. A single node's word is compared with
-its receipts, block by block, wherever the bloom does not exclude a log. Now and then the contracts'
-own totals are compared with the tables; if they differ, blocks are compared from the newest one
-down until the totals agree. Facts that differ are mended (`indexer/repair.py`).
+its receipts, block by block, wherever the bloom does not exclude a log. At the end of each range of
+a backfill, and now and then at the head, the contracts' own totals are compared with the tables; if
+they differ, blocks are compared from the newest one down until the totals agree. Facts that differ
+are mended (`indexer/repair.py`).
 
-The audit waits while blocks are backfilled, and takes a small part of a node's time.
+Blocks are not read again while others are backfilled. The audit takes a small part of a node's
+time: a range that ends while it rests is compared together with the next one.
 """
 
 import asyncio
 import secrets
 from collections.abc import Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -61,6 +64,10 @@ class Audit:
         self._clock = clock
         self._compared_at: float | None = None
         """When the totals were last compared."""
+        self._range_end = asyncio.Event()
+        """Set at the end of a backfill's range, until the next step."""
+        self._has_state = True
+        """Whether a node knew the totals at the last comparison: a range's end may be too old."""
         self._searched_number = 0
         """Up to here the totals agreed, or all blocks were compared in vain."""
         self._unexplained: frozenset[TotalDifference] = frozenset()
@@ -80,11 +87,12 @@ class Audit:
             self._note_differences(frozenset())  # Another process compares from now on.
 
     async def _run(self, epoch: int) -> None:
-        has_worked = False
+        await asyncio.sleep(self._policy.idle_seconds)
+        has_worked = True
         outage = Outage("index.audit_waits", "index.audit_continues", self._clock)
         while True:
             if not has_worked:
-                await asyncio.sleep(self._policy.idle_seconds)
+                await self._idle()
             begun = self._clock()
             try:
                 has_worked = await self.step(epoch)
@@ -100,17 +108,23 @@ class Audit:
             if has_worked:
                 await self._rest(begun)
 
+    def end_range(self) -> None:
+        """Has the totals compared soon: a range of settled blocks was just committed."""
+        self._range_end.set()
+
     async def step(self, epoch: int) -> bool:
         """Compares the totals if that is due, or the next range.
 
         Returns whether more may be left to do. Raises Unavailable, LaneLost if the term is over,
         and Broken if what was found cannot be mended.
         """
+        is_range_end = self._range_end.is_set()
+        self._range_end.clear()
         state = await self._progress()
         telemetry.AUDITED_BLOCK.set(state.audited_number)
         if state.is_stopped:
             return False
-        if self._are_totals_due():
+        if (is_range_end and self._has_state) or self._are_totals_due():
             self._compared_at = self._clock()
             await self._compare_totals(epoch, state)
             return True
@@ -196,6 +210,7 @@ class Audit:
     async def _compare_totals(self, epoch: int, state: AuditProgress) -> None:
         node = self._node.pinned()
         check = await self._differing_totals(node)
+        self._has_state = check is not None
         if check is None:
             return
         assert check.differences is not None
@@ -280,6 +295,12 @@ class Audit:
     async def _progress(self) -> AuditProgress:
         async with session(self._pool) as connection:
             return await audits.progress(connection, self._chain_id)
+
+    async def _idle(self) -> None:
+        """Waits for the end of a range, but not longer than until blocks may be final."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._policy.idle_seconds):
+                await self._range_end.wait()
 
     async def _rest(self, begun: float) -> None:
         """Pauses in proportion to the work since `begun`."""

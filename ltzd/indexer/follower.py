@@ -368,6 +368,7 @@ class Follower:
             if is_far:
                 events = sum(block_range.fact_counts().values())
                 self._progress.advance(cursor.number, settled, events)
+                self._audit.end_range()
             is_far = is_far and settled - cursor.number > self._policy.head_blocks
             if not is_far or self._clock() >= until:
                 break

@@ -39,7 +39,7 @@ class AuditPolicy:
     idle_seconds: float = 10.0
     """The pause after all settled blocks were audited."""
     totals_seconds: float = 30.0
-    """Between two comparisons of the totals."""
+    """Between two comparisons of the totals at the head; a backfill's ranges end with one."""
     second_look_seconds: float = 2.0
     """Before totals that differ are read again."""
 

@@ -15,6 +15,7 @@ from rich.console import Console
 from ltzd.chain.pool import health
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.cli import status as command
+from ltzd.cli import status_page
 from ltzd.errors import DatabaseUnavailable, Misconfigured, Unavailable
 from ltzd.http.admin.handlers import AdminPolicy, AdminSources, build_admin_app
 from ltzd.http.server import listen
@@ -73,7 +74,7 @@ async def test_the_table_shows_chain_lanes_and_queues() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
     console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     text = console.export_text()
     for expected in (
         "ready",
@@ -97,7 +98,7 @@ async def test_the_page_shows_how_far_and_how_fast_the_backfill_is() -> None:
     facts["chain"] |= {"head": 1_010, "cursor": 260, "firstBlock": 10}
     facts["chain"] |= {"blocksPerSecond": 1_500.0, "secondsLeft": 75.0}
     console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     assert "25%, 1,500 blocks/s, 0:01:15 left" in console.export_text()
 
 
@@ -129,7 +130,7 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
     console = Console(file=io.StringIO(), width=120, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     lines = [" ".join(line.split()) for line in console.export_text().splitlines()]
 
     assert "a.example:443 yes 12 12 ms 0 s ago -" in lines
@@ -139,9 +140,9 @@ async def test_the_page_shows_each_node_and_why_it_is_not_used() -> None:
     assert "e.example:443 last 7 500 ms 31 s ago disagrees rate_limited 1, timeout 4" in lines
     assert "f.example:443 yes 12 12 ms 0 s ago rate_limited" in lines
     assert (
-        "Node b.example:443 accepts requests and does not answer (its last answer was 31 s ago)"
-        in lines
-    )
+        "ticket Node b.example:443 accepts requests and does not answer (its last answer was 31 s "
+        "ago) → docs/runbooks/nodes.md#a-node-is-not-used"
+    ) in " ".join(lines)
 
 
 async def test_nodes_are_shown_while_the_database_is_away() -> None:
@@ -158,26 +159,30 @@ async def test_nodes_are_shown_while_the_database_is_away() -> None:
     async with serving(app) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
     console = Console(file=io.StringIO(), width=120, record=True)
-    console.print(command.page(facts))
-    assert "a.example:443" in console.export_text()
+    console.print(status_page.page(facts))
+    text = console.export_text()
+    assert "a.example:443" in text
+    assert "The database does not answer" in text
 
 
 async def test_a_server_that_tells_of_no_nodes_is_shown_without_them() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
-    del facts["nodes"], facts["warnings"], facts["leases"], facts["migrations"]
+    for newer in ("nodes", "warnings", "leases", "migrations", "conditions", "processes"):
+        del facts[newer]
     console = Console(file=io.StringIO(), width=120, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     assert "9 in the last minute" in console.export_text()
 
 
 async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
+    del facts["conditions"]  # an older server's
     facts["lanes"][0] |= {"pausedFor": "mint_limit", "pausedSince": "2026-03-10T12:00:00Z"}
     facts["rewards"]["aboveMintLimit"] = 3
     console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     text = console.export_text()
 
     assert "The mint lane is paused: mint_limit, since 2026-03-10T12:00:00Z" in text
@@ -187,13 +192,14 @@ async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds()
 async def test_the_page_tells_why_a_person_has_paused_a_lane() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         facts = await command.fetch(client, url)
+    del facts["conditions"]  # an older server's
     facts["lanes"][0] |= {
         "pausedFor": "by_hand",
         "pausedSince": "2026-03-10T12:00:00Z",
         "pausedByHandReason": "incident 41",
     }
     console = Console(file=io.StringIO(), width=160, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
 
     assert "by_hand, since 2026-03-10T12:00:00Z (incident 41)" in console.export_text()
 
@@ -203,10 +209,10 @@ async def test_a_narrow_terminal_cuts_no_number_short() -> None:
         facts = await command.fetch(client, url)
     facts["lanes"][0] |= {"balanceWei": "199991049746080736434", "nextNonce": 1_234_567}
     console = Console(file=io.StringIO(), width=80, record=True)
-    console.print(command.page(facts))
+    console.print(status_page.page(facts))
     text = console.export_text()
     row = text.splitlines()[-1].split()
-    assert row == ["mint", row[1], "yes", "1234567", "1", "2", "3", "4", "s", "199.9910"]
+    assert row == ["mint", row[1], "host-a/4711", "1234567", "1", "2", "3", "4", "s", "199.9910"]
     assert CHECKSUMMED_WALLET.startswith(row[1].removesuffix("…"))
 
 
@@ -221,7 +227,9 @@ async def test_following_into_a_pipe_prints_page_after_page(
         return printed.count("9 in the last minute") >= 2
 
     async with serving(an_admin_app()) as url:
-        following = asyncio.create_task(command._show(url, True, False, None, 0.01))
+        following = asyncio.create_task(
+            command._show(command.StatusSource(url), True, False, None, 0.01)
+        )
         try:
             await until(has_two_pages)
         finally:
@@ -276,3 +284,34 @@ async def test_another_server_is_not_taken_for_ours() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         with pytest.raises(Unavailable, match="is not an ltzd admin server"):
             await command.fetch(client, url + "/healthz")
+
+
+async def test_the_database_tells_the_status_while_no_process_answers(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = "http://127.0.0.1:9"
+    await asyncio.to_thread(command.status, nowhere, False, True, database_url=database_url)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["readFrom"], facts["processes"], facts["lanes"]) == ("database", [], [])
+    kinds = [condition["kind"] for condition in facts["conditions"]]
+    assert kinds == ["role_absent"] * 4 + ["index_not_begun"]
+    await asyncio.to_thread(command.status, nowhere, False, False, database_url=database_url)
+    page = capsys.readouterr().out
+    assert "no process answers; the database says not ready" in page
+    for url in (None, "postgresql://x@127.0.0.1:9/x"):
+        with pytest.raises(Unavailable, match="Nothing answers at"):
+            await asyncio.to_thread(command.status, nowhere, False, False, database_url=url)
+
+
+async def test_the_page_shows_the_worst_first_with_its_runbook_at_80_columns() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(status_page.page(facts))
+    lines = console.export_text().splitlines()
+    assert lines[0].startswith("ltzd ")
+    assert "host-a/4711 is ready" in lines[0]
+    text = " ".join(" ".join(lines).split())
+    assert text.index("page No process has the role operator") < text.index("host-a/4711 http")
+    assert "→ docs/runbooks/processes.md#no-process-has-a-role" in text
+    assert max(map(len, lines)) <= 80

@@ -1,6 +1,7 @@
 """Rules that every file of the project follows, and the set-up scripts of clones and CI."""
 
 import ast
+import json
 import re
 import shutil
 import subprocess
@@ -75,11 +76,14 @@ def test_a_lock_holds_no_address(lock: Path) -> None:
     assert not re.search(r"://|@ |--(index|extra-index|find-links)", lock.read_text())
 
 
-@pytest.mark.parametrize("folder", ["contracts", "tests/clients"])
-def test_an_npm_lock_names_no_place_to_download_from(folder: str) -> None:
+@pytest.mark.parametrize("folder", ["benchmarks/peers/ponder", "contracts", "tests/clients"])
+def test_an_npm_lock_has_a_hash_of_every_package_and_no_place_to_download_from(
+    folder: str,
+) -> None:
     lock = (ROOT / folder / "package-lock.json").read_text()
     assert '"resolved"' not in lock
-    assert '"integrity"' in lock
+    packages = json.loads(lock)["packages"]
+    assert [path for path, package in packages.items() if path and "integrity" not in package] == []
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=named)

@@ -7,18 +7,14 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import web3_contracts
-from ltzd.chain.node.node import Header
-from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.store.database import Pool, session, transaction
-from ltzd.store.indexer import chains, collections, tokens
-from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.operator.leases import Leases
-from ltzd.store.wakeups import WakeupHub
+from ltzd.store.database import Pool, session
+from ltzd.store.indexer import collections, tokens
 from ltzd.values import LTZ, ZERO_ADDRESS, hex_of
 from tests.support.chain.contracts import HOUR, Party, a_reference, deployed_contracts
 from tests.support.chain.contracts import Contracts as Deployed
+from tests.support.rows.followers import a_follower
 
 URI = "https://perks.example/"
 
@@ -32,25 +28,8 @@ async def deployed() -> AsyncIterator[Deployed]:
 @pytest.fixture
 async def follower(pool: Pool, database_url: str, deployed: Deployed) -> Follower:
     """A follower that reads the chain from its beginning, deployment included."""
-    genesis = await deployed.node.block(0)
-    assert isinstance(genesis, Header)
-    at = deployed.at
-    chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], 1)
-    base = BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp)
-    async with transaction(pool) as connection:
-        await chains.start_following(connection, chain, base)
-    contracts = indexed_contracts(
-        {
-            "ltz": at["LTZ"],
-            "perk_nft": at["PerkNFT"],
-            "points_sale": at["PointsSale"],
-            "business_escrow": at["BusinessEscrow"],
-        }
-    )
     policy = IndexerPolicy(head_blocks=1_000, follows_deep_reorgs=True)
-    follower = Follower(
-        pool, Leases(database_url), deployed.node, chain, contracts, WakeupHub(""), policy
-    )
+    follower = await a_follower(pool, database_url, deployed, policy)
     await follower.begin_term()
     return follower
 

@@ -6,18 +6,13 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.contracts import web3_contracts
-from ltzd.chain.node.node import Header
 from ltzd.dev.services.chain import Kind
-from ltzd.indexer.contracts import indexed_contracts
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
-from ltzd.store.database import Pool, transaction
-from ltzd.store.indexer import chains
-from ltzd.store.indexer.chains import BlockRow, ChainIdentity
-from ltzd.store.operator.leases import Leases
-from ltzd.store.wakeups import WakeupHub
+from ltzd.store.database import Pool
 from ltzd.values import LTZ, hex_of
 from tests.support.chain.contracts import Contracts, Party, a_reference, deployed_contracts
+from tests.support.rows.followers import a_follower
 from tests.support.rows.index_readers import IndexReader, IndexState
 
 DEPTHS = (1, 2, 3, 5, 9, 17, 33, 64)
@@ -28,28 +23,6 @@ async def deployed(request: pytest.FixtureRequest) -> AsyncIterator[Contracts]:
     kind: Kind = request.param
     async with deployed_contracts(kind) as contracts:
         yield contracts
-
-
-async def a_follower(pool: Pool, url: str, deployed: Contracts) -> Follower:
-    genesis = await deployed.node.block(0)
-    assert isinstance(genesis, Header)
-    at = deployed.at
-    chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], 1)
-    base = BlockRow(0, genesis.hash, genesis.parent_hash, genesis.timestamp)
-    async with transaction(pool) as connection:
-        await chains.start_following(connection, chain, base)
-    contracts = indexed_contracts(
-        {
-            "ltz": at["LTZ"],
-            "perk_nft": at["PerkNFT"],
-            "points_sale": at["PointsSale"],
-            "business_escrow": at["BusinessEscrow"],
-        }
-    )
-    policy = IndexerPolicy(follows_deep_reorgs=True)
-    follower = Follower(pool, Leases(url), deployed.node, chain, contracts, WakeupHub(""), policy)
-    await follower.begin_term()
-    return follower
 
 
 async def head_hash(deployed: Contracts) -> bytes:
@@ -79,7 +52,9 @@ async def test_reorgs_of_one_to_sixty_four_blocks_leave_no_gap(
     pool: Pool, database_url: str, deployed: Contracts
 ) -> None:
     """Each reorg keeps half of the mints that it moves, all in its first block."""
-    follower = await a_follower(pool, database_url, deployed)
+    policy = IndexerPolicy(follows_deep_reorgs=True)
+    follower = await a_follower(pool, database_url, deployed, policy)
+    await follower.begin_term()
     reader = IndexReader(pool)
     user = Party()
     for depth in DEPTHS:

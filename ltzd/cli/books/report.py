@@ -8,6 +8,7 @@ from ltzd.chain.contracts import ltz_state
 from ltzd.chain.contracts.ltz_state import LtzState
 from ltzd.chain.node.node import Node
 from ltzd.cli.books import views as books_views
+from ltzd.cli.books.progress import BeginStep, step_progress
 from ltzd.cli.books.views import BrandFigures, Report
 from ltzd.cli.brand.lookup import find_brand
 from ltzd.cli.chain_targets import resolve_chain_target
@@ -33,6 +34,8 @@ from ltzd.store.brands.records import BrandRecord
 from ltzd.store.database import Connection
 from ltzd.values import ZERO_ADDRESS, Address
 
+_OTHER_STEPS = 2
+"""The amounts by brand, and the chain."""
 NAMED_ROWS = 20
 """The most rows named for each kind of disagreement; the others are only counted."""
 
@@ -62,22 +65,27 @@ async def read_report(
     at_most: int = NAMED_ROWS,
 ) -> Report:
     """The report, with up to `at_most` rows of each disagreement."""
-    async with open_connection(target, "books") as connection:
-        async with books.snapshot(connection):
-            report = await _read(connection, brand, period, at_most)
-        if brand is None and report.indexed is not None:
-            report = await _with_chain(connection, report, data_dir, config, at_most)
-        return report
+    with step_progress(len(reconciliation.CHECKS) + _OTHER_STEPS) as begin:
+        async with open_connection(target, "books") as connection:
+            async with books.snapshot(connection):
+                report = await _read(connection, brand, period, at_most, begin)
+            if brand is None and report.indexed is not None:
+                begin("the chain")
+                report = await _with_chain(connection, report, data_dir, config, at_most)
+            return report
 
 
-async def _read(connection: Connection, brand: str | None, period: Period, at_most: int) -> Report:
+async def _read(
+    connection: Connection, brand: str | None, period: Period, at_most: int, begin: BeginStep
+) -> Report:
     known = (
         await brand_records.list_all(connection)
         if brand is None
         else [await find_brand(connection, brand)]
     )
     only = None if brand is None else known[0].id
-    differences, acknowledged = await reconciliation.reconcile_all(connection, at_most, only)
+    differences, acknowledged = await reconciliation.reconcile_all(connection, at_most, only, begin)
+    begin("amounts by brand")
     above = await reconciliation.count_above_index(connection)
     return Report(
         period=period,

@@ -8,7 +8,7 @@ until the index has caught up.
 
 import json
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 
 from ltzd.rules import books
@@ -29,12 +29,19 @@ async def reconcile(
 
 
 async def reconcile_all(
-    connection: Connection, at_most: int, brand: Address | None = None
+    connection: Connection,
+    at_most: int,
+    brand: Address | None = None,
+    begin_check: Callable[[str], None] = lambda _kind: None,
 ) -> tuple[list[Disagreement], list[Disagreement]]:
-    """The discrepancies, and beside them the rows that a person has acknowledged."""
+    """The discrepancies, and beside them the rows that a person has acknowledged.
+
+    `begin_check` is called with the kind of each check when it begins.
+    """
     reasons = reasons_by_kind(await acknowledgements.list_all(connection))
     unexplained, acknowledged = [], []
     for check in CHECKS:
+        begin_check(check.kind)
         explained = reasons.get(check.kind, {})
         # Acknowledged rows may be the first ones, and are named beside the others.
         difference = await _ask(connection, check, at_most if not explained else None, brand)

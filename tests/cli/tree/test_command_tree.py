@@ -74,7 +74,7 @@ async def test_help_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def completed(words: str, shell: str) -> Outcome:
-    """What the shell proposes for the last of these words."""
+    """The shell proposes these completions for the last of these words."""
     variables = {
         "_LTZD_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": words,

@@ -1,7 +1,9 @@
 """The audit reads settled blocks a second time, and what the index lacks is mended."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -106,6 +108,9 @@ class Audited:
         query = "SELECT coalesce(sum(amount), 0) FROM balances WHERE wallet = $1"
         return int(await value(self.pool, query, wallet))
 
+    async def balance_is(self, wallet: Address, amount: int) -> bool:
+        return await self.balance(wallet) == amount
+
 
 @pytest.fixture
 async def audited(pool: Pool, database_url: str) -> Audited:
@@ -126,6 +131,10 @@ def omit(node: FakeNode, is_omitted: Callable[[dict[str, Any]], bool]) -> Callab
         node._methods["eth_getLogs"] = answered
 
     return end
+
+
+def refuse(*_asked: object) -> None:
+    raise RpcError(-32601, "the method is not available")
 
 
 async def test_a_true_index_is_audited_to_the_final_block_and_not_changed(audited: Audited) -> None:
@@ -194,9 +203,6 @@ async def test_a_second_node_without_logs_does_not_hold_the_audit_up(
     audited.nodes.share(0)
     await audited.index()
 
-    def refuse(_where: object) -> None:
-        raise RpcError(-32601, "the method eth_getLogs is not available")
-
     audited.nodes.nodes[1]._methods["eth_getLogs"] = refuse
     with pytest.raises(NodeUnavailable):
         await audited.audit_all()
@@ -217,6 +223,42 @@ async def test_totals_that_differ_make_the_audit_find_the_block_above_the_final_
     await audited.compare_totals()
     assert await audited.balance(BOB) == 7
     assert await audited.rows("transfers") == 2
+
+
+async def test_totals_are_compared_at_the_end_of_each_range_of_a_backfill(
+    audited: Audited,
+) -> None:
+    """Blocks are not audited: the head is too far away. The first comparison is due anyway."""
+    omit(audited.node, lambda entry: int(entry["logIndex"], 16) == 1)
+    far = replace(POLICY, audit=replace(QUICK, nearby_blocks=-1))
+
+    async with running(audited.another_follower(far).run()):
+        for amount in (7, 14, 21):
+            audited.node.mine(20, logs=[given_to(ANN, 5), given_to(BOB, 7)])
+            await until(partial(audited.balance_is, BOB, amount))
+    assert await audited.audited() is None
+
+
+async def test_a_range_whose_state_is_pruned_is_compared_later_on(audited: Audited) -> None:
+    audited.node.mine(9, logs=[given_to(ANN, 5)])
+    await audited.index()
+    answered = audited.node._methods["eth_call"]
+    audited.node._methods["eth_call"] = refuse
+    compared = []
+    for _ in range(2):
+        audited.audit.end_range()
+        before = audited.node.call_counts["eth_call"]
+        with suppress(NodeUnavailable):
+            await audited.audit.step(audited.follower._epoch)
+        compared.append(audited.node.call_counts["eth_call"] > before)
+    assert compared == [True, False]
+
+    audited.node._methods["eth_call"] = answered
+    await audited.compare_totals()
+    audited.audit.end_range()
+    before = audited.node.call_counts["eth_call"]
+    await audited.audit.step(audited.follower._epoch)
+    assert audited.node.call_counts["eth_call"] > before
 
 
 async def test_totals_that_no_block_explains_are_searched_for_once(audited: Audited) -> None:

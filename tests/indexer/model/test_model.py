@@ -1,17 +1,18 @@
 """After every step the index equals a model of the chain at the cursor's block.
 
 Random blocks with the logs of all contracts, reorgs of 1 to 64 blocks, nodes that lag, double and
-omit, restarts, processes that die in the middle of a step, and two indexers on one database.
+omit, restarts, processes that die in the middle of a step, rebuilds, and two indexers on one
+database.
 """
 
 from typing import Any
 
-from hypothesis import HealthCheck, given, note, settings
+from hypothesis import HealthCheck, example, given, note, settings
 from hypothesis import strategies as st
 
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
-from tests.support.index_model.campaign import EXAMPLES
+from tests.support.index_model.campaign import CAMPAIGN, EXAMPLES
 from tests.support.index_model.chain import ModelChain
 from tests.support.index_model.index import FAR, NEAR, ModelIndex
 from tests.support.index_model.node import LogFaultsNode
@@ -27,11 +28,30 @@ happenings = st.lists(
         st.tuples(st.just("restart"), st.just(0)),
         st.tuples(st.just("die"), st.integers(1, 40)),
         st.tuples(st.just("other"), st.integers(0, 1)),
+        *([st.tuples(st.just("rebuild"), st.integers(0, 90))] if CAMPAIGN else []),
     ),
     max_size=20,
 )
+"""Rebuilds take half a second each: `make test` has one example of them."""
+
+REBUILDS = [
+    ("mine", 40),
+    ("steps", 4),
+    ("reorg", 3),
+    ("rebuild", 20),
+    ("mine", 3),
+    ("steps", 2),
+    ("double", 1),
+    ("reorg", 4),
+    ("other", 1),
+    ("rebuild", 0),
+    ("reorg", 2),
+    ("die", 12),
+]
 
 
+@example(REBUILDS, 21, NEAR, 4)
+@example(REBUILDS, 22, FAR, 4)
 @given(happenings, st.integers(0, 2**32), st.sampled_from([NEAR, FAR]), st.sampled_from([4, 64]))
 @settings(
     max_examples=EXAMPLES,

@@ -8,9 +8,11 @@ from ltzd.errors import DatabaseUnavailable, LaneLost, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.store.database import Pool, session
+from ltzd.store.indexer.rebuild import fresh_tables
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CONTRACTS
+from tests.support.chain.rebuilding import is_over, order, rebuilding
 from tests.support.index_model.chain import REWARDS, ModelChain
 from tests.support.index_model.node import LogFaultsNode
 from tests.support.index_model.tables import DERIVED, FACTS, differences, insert_rewards
@@ -24,6 +26,7 @@ FAR = replace(
 )
 """Commits of 20 blocks each, however few facts they hold."""
 """Reads final blocks by ranges."""
+_REBUILD_SECONDS = 60.0
 
 
 class ModelIndex:
@@ -40,7 +43,8 @@ class ModelIndex:
     async def start(self) -> None:
         async with session(self.pool) as connection:
             tables = ", ".join((*FACTS, *DERIVED, "blocks", "chains", "rewards", "leases"))
-            await connection.execute(f"TRUNCATE {tables} CASCADE")
+            await connection.execute(f"TRUNCATE {tables}, rebuilds CASCADE")
+            await fresh_tables.drop_fresh(connection)
         await insert_rewards(self.pool, REWARDS)
         self._identity = await follow(self.pool, self.chain.node)
         self._followers = [self._a_follower(), self._a_follower()]
@@ -78,6 +82,8 @@ class ModelIndex:
                 await self._die_in_a_step(count)
             case "other":
                 self._in_use = count
+            case "rebuild":
+                await self._rebuild(count)
         node.lag = min(node.lag, node.head.number)
 
     def _fail(self, node: LogFaultsNode, what: str, count: int) -> None:
@@ -93,15 +99,18 @@ class ModelIndex:
 
     async def step(self) -> bool:
         """A step of the follower in use; one whose term is over begins another."""
-        try:
-            goes_on = await self._followers[self._in_use].step()
-        except NodeUnavailable:
-            goes_on = True
-        except LaneLost:
-            await self._followers[self._in_use].begin_term()
-            goes_on = True
+        goes_on = await self._take_step()
         await self.compare()
         return goes_on
+
+    async def _take_step(self) -> bool:
+        try:
+            return await self._followers[self._in_use].step()
+        except NodeUnavailable:
+            return True
+        except LaneLost:
+            await self._followers[self._in_use].begin_term()
+            return True
 
     async def _replace_follower(self) -> None:
         self._followers[self._in_use] = self._a_follower()
@@ -119,6 +128,22 @@ class ModelIndex:
         with suppress(asyncio.CancelledError, NodeUnavailable, LaneLost):
             await step
         await self._replace_follower()
+
+    async def _rebuild(self, from_block: int) -> None:
+        """A rebuild from this block on, beside the follower in use, until it is over.
+
+        The node answers without faults from now on: fresh tables never hold less than the live
+        ones. A comparison within the rebuild could read old tables and new ones.
+        """
+        node = self.chain.node
+        assert isinstance(node, LogFaultsNode)
+        node.lag = node.omitted_contracts = node.empty_answers = 0
+        await order(self.pool, from_block)
+        async with rebuilding(self.pool, self.url, node), asyncio.timeout(_REBUILD_SECONDS):
+            while not await is_over(self.pool):
+                await self._take_step()
+                await asyncio.sleep(0.01)
+        await self.compare()
 
     async def catch_up_over(self, pool: Pool) -> None:
         """Follows the chain over another pool, whose connections may end at any moment."""

@@ -18,11 +18,9 @@ from ltzd.actions.site_plugin.redemptions import RedeemedPerk, SiteRedemptions
 from ltzd.actions.users.custodial_signing import ltz_permits
 from ltzd.actions.users.custodial_wallets import CustodialWallets
 from ltzd.actions.users.token_auth import TokenAuthenticator
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Node
 from ltzd.chain.relayer.calls import RelayContracts
 from ltzd.errors import RedemptionRefused, Unavailable, ValidationFailed
-from ltzd.indexer.contracts import indexed_contracts
-from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.operator.policy import RELAY
 from ltzd.operator.relays.lane import RelayLane
@@ -30,10 +28,8 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, Perk, Site
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.site_plugin.redemptions import ALPHABET
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Pool, session
 from ltzd.store.encryption.sealing import Sealer
-from ltzd.store.indexer import chains
-from ltzd.store.indexer.chains import BlockRow, ChainIdentity
 from ltzd.store.operator import lanes
 from ltzd.store.operator.leases import Leases
 from ltzd.store.site_plugin.members import Member
@@ -43,6 +39,7 @@ from tests.support.chain.contracts import Contracts as Deployed
 from tests.support.chain.contracts import Party
 from tests.support.chain.mint_world import POLICY, true
 from tests.support.rows.core import BRAND, running, value
+from tests.support.rows.followers import a_follower
 from tests.support.sites.members import insert_earnings, insert_member
 from tests.support.waiting import until
 
@@ -284,28 +281,6 @@ class Sites:
         return await self.deployed.node.nonce(self.deployed.relay.address, "pending")
 
 
-async def a_follower(url: str, pool: Pool, deployed: Deployed, wakeups: WakeupHub) -> Follower:
-    """Returns a follower of a chain that the database adopts at its head."""
-    head, _ = await deployed.node.head_and_final()
-    genesis = await deployed.node.block(0)
-    assert isinstance(genesis, Header)
-    at = deployed.at
-    chain = ChainIdentity(deployed.chain_id, genesis.hash, at["LTZ"], head.number + 1)
-    base = BlockRow(head.number, head.hash, head.parent_hash, head.timestamp)
-    async with transaction(pool) as connection:
-        await chains.start_following(connection, chain, base)
-    contracts = indexed_contracts(
-        {
-            "ltz": at["LTZ"],
-            "perk_nft": at["PerkNFT"],
-            "points_sale": at["PointsSale"],
-            "business_escrow": at["BusinessEscrow"],
-        }
-    )
-    policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
-    return Follower(pool, Leases(url), deployed.node, chain, contracts, wakeups, policy)
-
-
 @asynccontextmanager
 async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[Sites]:
     wallets = Wallets(
@@ -313,7 +288,8 @@ async def some_sites(url: str, pool: Pool, deployed: Deployed) -> AsyncIterator[
     )
     async with AsyncExitStack() as stack:
         sites = Sites(pool, url, deployed, WakeupHub(url), wallets, stack)
-        follower = await a_follower(url, pool, deployed, sites.wakeups)
+        policy = IndexerPolicy(poll_seconds=0.01, follows_deep_reorgs=True)
+        follower = await a_follower(pool, url, deployed, policy, sites.wakeups, from_head=True)
         await stack.enter_async_context(running(follower.run()))
         sites.first = await sites.process()
         yield sites

@@ -348,7 +348,7 @@ async def test_a_chain_that_cannot_be_asked_is_said_and_no_failure(
         ]
     done = await cli.books()
     assert done.code == 0
-    assert done.err.startswith(f"{NO_NODE}The node does not answer")
+    assert done.err.startswith(f"{NO_NODE}No connection to the node")
 
 
 async def test_books_agree_at_every_moment_of_a_busy_instance(one_instance: Instance) -> None:

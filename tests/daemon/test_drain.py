@@ -1,0 +1,63 @@
+"""A process of `ltzd run` that is told to end: readiness goes first, then the ports."""
+
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest_asyncio
+
+from ltzd.store import database, processes
+from ltzd.store.database import migrate
+from tests.support.chain.fake_node import FakeNode
+from tests.support.instances.run_process import Deployment
+from tests.support.services.postgres import Databases, a_postgres
+from tests.support.surfaces.event_surface import a_served_node
+from tests.support.waiting import until
+
+
+@pytest_asyncio.fixture(scope="session")
+async def databases() -> AsyncIterator[Databases]:
+    """A server that loses nothing in a power failure: `ltzd run` refuses another one."""
+    async with a_postgres(prepare=migrate, settings={}) as databases:
+        yield databases
+
+
+async def test_readiness_ends_before_the_ports_and_the_row_goes_with_a_clean_end(
+    tmp_path: Path, database_url: str
+) -> None:
+    node = FakeNode()
+    node.mine()
+    connection = await database.connect(database_url, "test")
+    async with (
+        a_served_node(node) as node_url,
+        Deployment(tmp_path, database_url, node_url).running("drain_seconds = 2") as process,
+        aiohttp.ClientSession() as client,
+    ):
+        admin_url = f"http://127.0.0.1:{process.admin_port}"
+        public_url = f"http://127.0.0.1:{process.port}"
+
+        async def ready(query: str) -> dict[str, Any]:
+            async with client.get(f"{admin_url}/readyz{query}") as answer:
+                body: dict[str, Any] = await answer.json()
+                return body
+
+        async def is_reported() -> bool:
+            rows = await processes.list_all(connection)
+            return [row.identity.pid for row in rows] == [process.process.pid]
+
+        await until(is_reported)
+        assert not any("told to end" in reason for reason in (await ready(""))["reasons"])
+        process.process.send_signal(signal.SIGTERM)
+
+        async def drains() -> bool:
+            reasons = (await ready("?role=http"))["reasons"]
+            return any("has been told to end" in reason for reason in reasons)
+
+        await until(drains)
+        async with client.get(f"{public_url}/service-api/debug") as answer:
+            assert answer.status == 200
+        await process.process.wait()
+    assert await processes.list_all(connection) == ()
+    await connection.close()
