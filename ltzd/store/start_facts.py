@@ -93,7 +93,7 @@ async def sealing_key_ids(connection: Connection) -> set[str]:
 async def wallets_with_transactions(
     connection: Connection, wallets: Sequence[Address]
 ) -> set[Address]:
-    """Those of the wallets that have sent a transaction of this database; needs a schema."""
+    """The wallets among these that have sent a transaction of this database; needs a schema."""
     rows = await connection.fetch(
         """
         SELECT named.wallet

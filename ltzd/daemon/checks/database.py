@@ -25,7 +25,7 @@ class DatabaseExamination:
     findings: list[Finding] = field(default_factory=list)
     chain: ChainIdentity | None = None
     has_worked: set[Address] = field(default_factory=set)
-    """Those of the given wallets that have sent a transaction."""
+    """The given wallets that have sent a transaction."""
 
 
 async def examine(
@@ -56,18 +56,18 @@ async def _examine(
     sealer: Sealer | None,
     wallets: list[Address],
 ) -> None:
-    found = examination.findings
+    findings = examination.findings
     reason = durability.fault(await durability.read(connection))
-    found.append(
+    findings.append(
         ok("durability", "Confirmed commits survive a crash of PostgreSQL.")
         if reason is None
         else fault("durability", reason)
     )
     facts = await start_facts.read(connection)
-    found.append(clocks.judge_database(time.time(), facts.now.timestamp()))
-    found.append(_schema(facts, settings))
+    findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
+    findings.append(_schema(facts, settings))
     if sealer is not None:
-        found.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
+        findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
     if facts.revision is not None:
         examination.chain = await chains.identity(connection)
         examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
