@@ -10,10 +10,11 @@ import pytest_asyncio
 from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.event_handler.listing import EventSelection, list_events
+from ltzd.values import Address
 from tests.store.test_cluster import Explained
 
 EVENTS = 20_000
-BRANDS = (b"\xaa" * 20, b"\xbb" * 20)
+BRANDS = (Address(b"\xaa" * 20), Address(b"\xbb" * 20))
 
 
 @pytest_asyncio.fixture
