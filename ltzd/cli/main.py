@@ -22,6 +22,7 @@ from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, ConfigInstead, DataDir
 from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
+from ltzd.cli.user import commands as user_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
@@ -61,6 +62,7 @@ app = typer.Typer(
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.add_typer(user_commands.app, name="user")
 app.add_typer(webhook_commands.app, name="webhooks")
 app.add_typer(wallet_commands.app, name="wallet")
 app.add_typer(wallets_commands.app, name="wallets")

@@ -5,6 +5,7 @@ import json
 import os
 import re
 import shlex
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -13,13 +14,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
+import asyncpg
+import pytest
 import pytest_asyncio
+from sqlalchemy.exc import DBAPIError
 
 from ltzd.dev.services import ports, postgres
 from ltzd.dev.services.chain import DevChain
+from ltzd.errors import Misconfigured
+from ltzd.store.database import migrate
 from tests.support.chain.chains import anvil_chain
 from tests.support.chain.tester import ETHER
 from tests.support.folders import a_data_directory
+from tests.support.services.postgres import Databases
 from tests.support.waiting import until
 
 __all__ = ["anvil_chain"]
@@ -126,7 +133,7 @@ class Server:
 
     @asynccontextmanager
     async def running(self, role: str, admin_port: int) -> AsyncIterator[None]:
-        """What systemd runs for ltzd@ROLE, with an admin port that is free here."""
+        """The process of ltzd@ROLE as systemd runs it, with an admin port that is free here."""
         unit = (self.units / "ltzd@.service").read_text()
         (command,) = re.findall(r"^ExecStart=(.*)$", unit, re.MULTILINE)
         (file,) = re.findall(r"^EnvironmentFile=(.*)$", unit, re.MULTILINE)
@@ -243,3 +250,51 @@ async def test_eight_blocks_lead_from_nothing_to_the_first_mint(server: Server) 
         await until(is_minted)
         assert [path.name for path in server.etc.iterdir() if path.stat().st_mode & 0o077] == []
         await until(are_ready)
+
+
+@pytest.mark.parametrize("page", sorted(path.name for path in PAGES.glob("*.md")))
+def test_every_block_is_a_script_that_a_shell_can_read(page: str) -> None:
+    for block in blocks_of(page):
+        done = subprocess.run(
+            ["bash", "-n"], input=block, capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_every_link_leads_to_a_page_and_a_heading() -> None:
+    broken = []
+    for page in sorted(PAGES.glob("*.md")):
+        for place in re.findall(r"\]\((?!https?:)([^)]+)\)", page.read_text()):
+            name, _, anchor = place.partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if not target.exists() or (anchor and anchor not in anchors_of(target)):
+                broken.append(f"{page.name}: {place}")
+    assert broken == []
+
+
+def anchors_of(page: Path) -> set[str]:
+    headings = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+async def test_the_grants_let_ltzd_make_its_tables_in_the_database_of_another_user(
+    databases: Databases,
+) -> None:
+    _, grants = re.findall(r"```sql\n(.*?)```", (PAGES / "production.md").read_text(), re.DOTALL)
+    url = urlsplit(databases.url_of("postgres"))
+    owner = await asyncpg.connect(url.geturl())
+    try:
+        await owner.execute("CREATE ROLE guest LOGIN PASSWORD 'secret'")
+        await owner.execute("CREATE DATABASE of_another")
+        guest = url._replace(netloc=f"guest:secret@{url.hostname}:{url.port}", path="/of_another")
+        with pytest.raises((Misconfigured, DBAPIError), match="public"):
+            await migrate(guest.geturl())
+        inside = await asyncpg.connect(url._replace(path="/of_another").geturl())
+        here = grants.replace("DATABASE ltzd", "DATABASE of_another")
+        await inside.execute(here.replace("TO ltzd", "TO guest"))
+        await inside.close()
+        await migrate(guest.geturl())
+    finally:
+        await owner.execute("DROP DATABASE IF EXISTS of_another WITH (FORCE)")
+        await owner.execute("DROP ROLE IF EXISTS guest")
+        await owner.close()

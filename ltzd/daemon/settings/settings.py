@@ -30,6 +30,7 @@ from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.log import LogSettings
+from ltzd.daemon.settings.retention import RetentionSettings
 from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
 from ltzd.daemon.settings.value_types import (
     ROLES,
@@ -336,6 +337,7 @@ class Settings(Section):
     accounts: AccountSettings = AccountSettings()
     site: SiteSettings = SiteSettings()
     log: LogSettings = LogSettings()
+    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:
