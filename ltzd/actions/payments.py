@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,7 +26,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.payments import CheckoutPage, PaymentProvider
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
@@ -50,6 +51,9 @@ from ltzd.store.operator import rewards
 from ltzd.store.payments import PaymentOutcome, ReversalRow
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import Address, Hash32, hex_of
+
+if TYPE_CHECKING:
+    from ltzd.providers.payments import PaymentProvider
 
 log = structlog.get_logger()
 
@@ -91,7 +95,7 @@ class Payments:
         brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
-        provider: PaymentProvider | None,
+        provider: "PaymentProvider | None",
         capacity: MintCapacity,
         *,
         hash_wait_seconds: float = 5.0,
@@ -137,7 +141,7 @@ class Payments:
         )
         return await provider.open_session(order, _key(request))
 
-    def _configured(self) -> PaymentProvider:
+    def _configured(self) -> "PaymentProvider":
         if self._provider is None:
             raise PaymentsUnavailable("No payment provider is configured")
         return self._provider
