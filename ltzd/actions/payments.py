@@ -49,6 +49,7 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
 from ltzd.store.payments import PaymentOutcome, ReversalRow
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import Address, Hash32, hex_of
 
@@ -88,7 +89,7 @@ class Payments:
     Payments).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (one parameter per collaborator)
         self,
         pool: Pool,
         wakeups: WakeupHub,
@@ -97,13 +98,14 @@ class Payments:
         hashes: MintHashWaiters,
         provider: "PaymentProvider | None",
         capacity: MintCapacity,
+        erased: ErasedAddresses,
         *,
         hash_wait_seconds: float = 5.0,
     ) -> None:
         self._pool = pool
         self._wakeups = wakeups
         self._brands = brands
-        self._newcomers = UserRegistration(pool, identity)
+        self._newcomers = UserRegistration(pool, identity, erased)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity

@@ -71,6 +71,7 @@ from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 
@@ -139,6 +140,7 @@ async def open_daemon(
     if must_be_durable:
         await durability.require_at_start(url)
     await database.migrate(url)
+    erased = ErasedAddresses(sealer)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
             open_role_pools(
@@ -177,7 +179,7 @@ async def open_daemon(
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         context = _relay_context(settings, pool, node, chain, wakeups)
-        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity, erased))
         direct_lanes = DirectLanes()
         relayer = Relayer(
             context,
@@ -224,6 +226,7 @@ async def open_daemon(
                 signatures,
                 limits,
                 capacity,
+                erased=erased,
                 policy=event_policy,
             ),
             relay_context=context,
@@ -240,6 +243,7 @@ async def open_daemon(
                 hashes,
                 provider,
                 capacity,
+                erased,
             ),
             site=build_site_services(
                 settings.site,
@@ -247,7 +251,7 @@ async def open_daemon(
                 relayer,
                 brands,
                 identity,
-                LinkDependencies(users, sealer),
+                LinkDependencies(users, sealer, erased),
                 capacity,
                 stack,
                 allow_loopback=allow_loopback,
@@ -282,7 +286,11 @@ async def open_daemon(
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
-            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            cleanup=(
+                Cleanup(pools.deliveries, erased, settings.retention.policy())
+                if "deliveries" in settings.roles
+                else None
+            ),
             chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
