@@ -4,7 +4,7 @@ Each role of a process has a pool of database connections and a client of the po
 roles share one set of wakeups.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -50,7 +50,7 @@ from ltzd.deliveries.sender import Sender
 from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.rebuild import Rebuilder
-from ltzd.operator.fleet.fleet import LaneFleet
+from ltzd.operator.fleet.fleet import LaneFleet, SettingsWallet
 from ltzd.operator.fleet.wallet_rights import WalletRightsWatch
 from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
@@ -128,11 +128,13 @@ async def open_daemon(
     is_dev: bool = False,
     must_be_durable: bool = False,
     event_policy: EventPolicy = DEFAULT_POLICY,
+    settings_wallets: Sequence[SettingsWallet] | None = None,
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
     With `is_dev`, and with the setting `staging`, outgoing requests may go to this machine. With
-    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused.
+    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused. `settings_wallets`
+    are the settings' wallets if the caller has opened them.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
@@ -202,6 +204,7 @@ async def open_daemon(
                 is_dev=is_dev,
             ),
             stack,
+            settings_wallets,
         )
         yield Daemon(
             settings=settings,
