@@ -27,6 +27,7 @@ from ltzd.daemon.processes import ProcessReporter
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
+from ltzd.daemon.tracing import exported_spans
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
@@ -109,7 +110,10 @@ async def run_roles(
     `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
-    async with open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon:
+    async with (
+        exported_spans(settings.tracing),
+        open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon,
+    ):
         daemon.state.serves_with(certificates)
         reporter = ProcessReporter(
             daemon.pools.admin,

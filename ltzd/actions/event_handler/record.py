@@ -20,7 +20,7 @@ import msgspec
 from cachetools import LRUCache
 from msgspec import structs
 
-from ltzd import telemetry
+from ltzd import telemetry, tracing
 from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
@@ -256,6 +256,7 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
+        tracing.note_event(event.id)
         return PreparedEvent(event, user, is_known, check, current_request_id())
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:

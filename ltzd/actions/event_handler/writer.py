@@ -12,6 +12,7 @@ from uuid import UUID
 
 import structlog
 
+from ltzd import tracing
 from ltzd.actions.event_handler.batch_decision import (
     INSERTED,
     Decision,
@@ -74,6 +75,7 @@ class EventWriter:
         return await self._writer.submit(prepared)
 
     async def _write(self, batch: Sequence[PreparedEvent]) -> list[Outcome]:
+        begun_at = tracing.now()
         try:
             snapshot = await self._read_snapshot(batch)
         except DatabaseUnavailable as error:
@@ -105,7 +107,7 @@ class EventWriter:
                 else outcome
                 for prepared, outcome in zip(batch, outcomes, strict=True)
             ]
-        _log_recorded(batch, outcomes)
+        _report_recorded(batch, outcomes, begun_at)
         for prepared, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, Retry):
                 self._unknown_outcomes.pop(prepared.event.id, None)
@@ -188,12 +190,17 @@ class EventWriter:
         return final
 
 
-def _log_recorded(batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome]) -> None:
+def _report_recorded(
+    batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome], begun_at: int
+) -> None:
     """One line for each commit, with the request of each event: a line each would take longer."""
     recorded = [
-        (str(prepared.event.id), prepared.request_id)
+        prepared
         for prepared, outcome in zip(batch, outcomes, strict=True)
         if isinstance(outcome, RecordedEvent)
     ]
     if recorded:
-        log.info("events.written", events=recorded)
+        pairs = [(str(prepared.event.id), prepared.request_id) for prepared in recorded]
+        log.info("events.written", events=pairs)
+        ids = [prepared.event.id for prepared in recorded]
+        tracing.step("database commit", ids, begun_at, {"ltzd.batch_size": len(batch)})

@@ -32,6 +32,7 @@ from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.log import LogSettings
 from ltzd.daemon.settings.retention import RetentionSettings
 from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
+from ltzd.daemon.settings.tracing import TracingSettings
 from ltzd.daemon.settings.value_types import (
     ROLES,
     DatabaseUrl,
@@ -337,6 +338,7 @@ class Settings(Section):
     accounts: AccountSettings = AccountSettings()
     site: SiteSettings = SiteSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings | None = None
     retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")

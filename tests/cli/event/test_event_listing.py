@@ -45,7 +45,7 @@ async def an_event(
     failure: str | None = None,
 ) -> UUID:
     id_, user = uuid4(), uuid4()
-    at = NOW - timedelta(minutes=minutes_ago)
+    at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
     await db.execute(
         "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, 'x', $3)",
         *(user, EMAIL + str(user), a_wallet(7)),
@@ -132,7 +132,7 @@ async def test_a_time_or_brand_that_is_wrong_is_refused(data_dir: Path) -> None:
 async def test_the_tail_has_each_event_once(db: Connection, database_url: str) -> None:
     await an_event(db, minutes_ago=10)
     early = await an_event(db, minutes_ago=5)
-    since = EventSelection(since=NOW - timedelta(minutes=6))
+    since = EventSelection(since=datetime.now(UTC) - timedelta(minutes=6))
     seen: list[UUID] = []
 
     async def follow() -> None:
@@ -140,8 +140,8 @@ async def test_the_tail_has_each_event_once(db: Connection, database_url: str) -
             seen.append(event.id)
             if len(seen) == 1:
                 # A transaction that began earlier commits after a younger one.
-                seen_after.append(await an_event(db, OTHER, minutes_ago=-0.1))
-                seen_after.append(await an_event(db, minutes_ago=-0.05))
+                seen_after.append(await an_event(db, OTHER))
+                seen_after.append(await an_event(db, minutes_ago=0.05))
             if len(seen) == 3:
                 return
 
