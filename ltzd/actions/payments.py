@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,7 +26,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.payments import CheckoutPage, PaymentProvider
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
@@ -51,6 +52,9 @@ from ltzd.store.payments import PaymentOutcome, ReversalRow
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import Address, Hash32, hex_of
+
+if TYPE_CHECKING:
+    from ltzd.providers.payments import PaymentProvider
 
 log = structlog.get_logger()
 
@@ -92,7 +96,7 @@ class Payments:
         brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
-        provider: PaymentProvider | None,
+        provider: "PaymentProvider | None",
         capacity: MintCapacity,
         erased: ErasedAddresses,
         *,
@@ -139,7 +143,7 @@ class Payments:
         )
         return await provider.open_session(order, _key(request))
 
-    def _configured(self) -> PaymentProvider:
+    def _configured(self) -> "PaymentProvider":
         if self._provider is None:
             raise PaymentsUnavailable("No payment provider is configured")
         return self._provider

@@ -115,12 +115,34 @@ def run(
         from ltzd.daemon.settings.settings import read_settings
 
         settings = read_settings(config, roles)
-        settings.refuse_dev_providers()
         from ltzd.daemon import main
 
         main.run(settings)
     finally:
         gc.enable()
+
+
+@app.command()
+def check(
+    config: Config,
+    roles: Annotated[
+        str | None,
+        typer.Option(help="Check for these roles only, such as http,operator.", metavar="LIST"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make all checks of a start without starting; change nothing; exit with 1 on a fault."""
+    from ltzd.cli.checks import check
+
+    check.check(config, roles, as_json=as_json)
+
+
+@app.command()
+def doctor(config: Config, as_json: AsJson = False) -> None:
+    """Check a running installation: backups, budgets, versions, disk; change nothing."""
+    from ltzd.cli.checks import check
+
+    check.check(config, None, as_json=as_json, also_running=True)
 
 
 @app.command()
