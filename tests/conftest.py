@@ -5,7 +5,7 @@ that use the shared instances run first, so that these can end. Files that take 
 the others, so that no worker still runs one of them when the others are done.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest_asyncio
 from ltzd.store.database import migrate
 from tests.support.instances import shared
 from tests.support.instances.shared import instance, instances, one_instance
+from tests.support.log_watch import LogWatch
 from tests.support.services.postgres import Databases, a_postgres
 
 __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
@@ -61,6 +62,21 @@ async def no_idle_instances(request: pytest.FixtureRequest) -> None:
     """Ends the shared instances before a file that does not use them."""
     if request.path not in request.config.stash[USES_INSTANCES]:
         await shared.end_shared()
+
+
+@pytest.fixture(scope="session")
+def log_watch() -> LogWatch:
+    """Reads all log lines of this process, also those that a test captures."""
+    watch = LogWatch()
+    watch.install()
+    return watch
+
+
+@pytest.fixture(autouse=True)
+def nothing_secret_is_logged(log_watch: LogWatch) -> Iterator[None]:
+    """Fails a test during which a key, a token or an e-mail address was logged."""
+    yield
+    assert log_watch.take() == []
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -9,6 +9,7 @@ import hashlib
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -25,7 +26,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.payments import CheckoutPage, PaymentProvider
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
@@ -48,8 +49,12 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.operator import rewards
 from ltzd.store.payments import PaymentOutcome, ReversalRow
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import Address, Hash32, hex_of
+
+if TYPE_CHECKING:
+    from ltzd.providers.payments import PaymentProvider
 
 log = structlog.get_logger()
 
@@ -84,22 +89,23 @@ class Payments:
     Payments).
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 (one parameter per collaborator)
         self,
         pool: Pool,
         wakeups: WakeupHub,
         brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
-        provider: PaymentProvider | None,
+        provider: "PaymentProvider | None",
         capacity: MintCapacity,
+        erased: ErasedAddresses,
         *,
         hash_wait_seconds: float = 5.0,
     ) -> None:
         self._pool = pool
         self._wakeups = wakeups
         self._brands = brands
-        self._newcomers = UserRegistration(pool, identity)
+        self._newcomers = UserRegistration(pool, identity, erased)
         self._hashes = hashes
         self._provider = provider
         self._capacity = capacity
@@ -137,7 +143,7 @@ class Payments:
         )
         return await provider.open_session(order, _key(request))
 
-    def _configured(self) -> PaymentProvider:
+    def _configured(self) -> "PaymentProvider":
         if self._provider is None:
             raise PaymentsUnavailable("No payment provider is configured")
         return self._provider

@@ -16,14 +16,19 @@ class AdminTarget:
     url: str
     token: str | None = field(repr=False)
     allows_plain_http: bool
+    database_url: str = field(repr=False)
 
 
 def admin_target(config: Path) -> AdminTarget:
     """Raises Misconfigured."""
-    admin = read_settings(config).admin
+    settings = read_settings(config)
+    admin = settings.admin
     token = admin.token()
     return AdminTarget(
-        url_of(admin), None if token is None else token.get_secret_value(), admin.plain_http
+        url_of(admin),
+        None if token is None else token.get_secret_value(),
+        admin.plain_http,
+        settings.database_url.get_secret_value(),
     )
 
 

@@ -22,6 +22,7 @@ from ltzd.cli.offers.commands import OFFERS, offer_app
 from ltzd.cli.options import DEFAULT_DATA_DIR, AsJson, Config, ConfigInstead, DataDir
 from ltzd.cli.restore import commands as restore_commands
 from ltzd.cli.tx import commands as tx_commands
+from ltzd.cli.user import commands as user_commands
 from ltzd.cli.wallet import commands as wallet_commands
 from ltzd.cli.wallets import commands as wallets_commands
 from ltzd.cli.webhooks import commands as webhook_commands
@@ -61,6 +62,7 @@ app = typer.Typer(
 )
 app.add_typer(brand_commands.app, name="brand")
 app.add_typer(event_commands.app, name="event")
+app.add_typer(user_commands.app, name="user")
 app.add_typer(webhook_commands.app, name="webhooks")
 app.add_typer(wallet_commands.app, name="wallet")
 app.add_typer(wallets_commands.app, name="wallets")
@@ -113,12 +115,26 @@ def run(
         from ltzd.daemon.settings.settings import read_settings
 
         settings = read_settings(config, roles)
-        settings.refuse_dev_providers()
         from ltzd.daemon import main
 
         main.run(settings)
     finally:
         gc.enable()
+
+
+@app.command()
+def check(
+    config: Config,
+    roles: Annotated[
+        str | None,
+        typer.Option(help="Check for these roles only, such as http,operator.", metavar="LIST"),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make all checks of a start without starting; change nothing; exit with 1 on a fault."""
+    from ltzd.cli.checks import check
+
+    check.check(config, roles, as_json=as_json)
 
 
 @app.command()
@@ -276,22 +292,23 @@ def status(
         ),
     ] = False,
 ) -> None:
-    """Show chain head, lag, lanes and queues of a running ltzd."""
+    """Show what is wrong, and the chain, processes, lanes and queues of the installation."""
     from ltzd.cli import dev_json, status
 
-    url, token = admin_url, None
+    url, token, database_url = admin_url, None, None
     if config is not None:
         from ltzd.cli.admin_target import admin_target
 
         target = admin_target(config)
         url, token = admin_url or target.url, target.token
         plain_http = plain_http or (admin_url is None and target.allows_plain_http)
+        database_url = target.database_url if admin_url is None else None
     if admin_token_file is not None:
         from ltzd.daemon.settings.section import secret_from_file
 
         token = secret_from_file(admin_token_file).get_secret_value()
     url = url or dev_json.read(data_dir).admin_url
-    status.status(url, follow, as_json, token, plain_http=plain_http)
+    status.status(url, follow, as_json, token, plain_http=plain_http, database_url=database_url)
 
 
 @app.command()

@@ -1,5 +1,6 @@
 """Printing: standard output carries data, standard error carries messages to a person."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -10,6 +11,7 @@ import structlog
 from rich.console import Console, RenderableType
 from rich.text import Text
 
+from ltzd.cli.tables import fitted
 from ltzd.secret_files import make_private
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
@@ -31,6 +33,17 @@ def only_errors_logged() -> Iterator[None]:
         structlog.configure(**before)
 
 
+def print_line(line: str) -> bool:
+    """Print at once. Returns False after the reader of the pipe has gone."""
+    try:
+        print(line, flush=True)
+    except BrokenPipeError:
+        # Python would report the broken pipe again when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return False
+    return True
+
+
 def print_message(sentence: str) -> None:
     print(sentence, file=sys.stderr)
 
@@ -49,8 +62,12 @@ def print_keys(value: Any) -> None:
 
 
 def print_page(page: RenderableType) -> None:
-    """Lines wrap at the terminal's width; in a pipe or a file they are up to 240 columns long."""
-    Console(width=page_width()).print(page)
+    """Print for the terminal's width; in a pipe or a file lines are up to 240 columns long.
+
+    A table that is too wide for a terminal is printed as a block for each row.
+    """
+    width = page_width()
+    Console(width=width).print(fitted(page, width))
 
 
 def page_width() -> int:

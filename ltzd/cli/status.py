@@ -3,6 +3,7 @@
 import asyncio
 import sys
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -26,16 +27,19 @@ def status(
     token: str | None = None,
     *,
     plain_http: bool = False,
+    database_url: str | None = None,
     period_seconds: float = 1.0,
 ) -> None:
     """Print the status; with `follow` every `period_seconds` until Ctrl-C.
 
+    With `database_url` the database tells it while no admin server answers.
     Raises Unavailable, Misconfigured.
     """
     if token is not None and not plain_http:
         _require_encryption(admin_url)
     with suppress(KeyboardInterrupt):
-        asyncio.run(_show(admin_url.rstrip("/"), follow, as_json, token, period_seconds))
+        source = StatusSource(admin_url.rstrip("/"), database_url)
+        asyncio.run(_show(source, follow, as_json, token, period_seconds))
 
 
 def _require_encryption(admin_url: str) -> None:
@@ -46,19 +50,42 @@ def _require_encryption(admin_url: str) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class StatusSource:
+    """An admin server, and the database to read from if this server does not answer."""
+
+    admin_url: str
+    database_url: str | None = field(default=None, repr=False)
+
+    async def read(self, session: aiohttp.ClientSession) -> dict[str, Any]:
+        """Raises Unavailable, Misconfigured."""
+        try:
+            return await fetch(session, self.admin_url)
+        except Unavailable as error:
+            if self.database_url is None:
+                raise
+            # Importing the HTTP server takes half a second.
+            from ltzd.cli import status_of_database  # noqa: PLC0415
+
+            try:
+                return await status_of_database.read(self.database_url)
+            except Unavailable as second:
+                raise Unavailable(f"{error.message} {second.message}") from second
+
+
 async def _show(
-    admin_url: str, follow: bool, as_json: bool, token: str | None, period_seconds: float
+    source: StatusSource, follow: bool, as_json: bool, token: str | None, period_seconds: float
 ) -> None:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     timeout = aiohttp.ClientTimeout(total=TIMEOUT_SECONDS)
     async with aiohttp.ClientSession(headers=headers, timeout=timeout) as session:
-        facts = await fetch(session, admin_url)
+        facts = await source.read(session)
         if as_json:
-            await _print_lines(session, admin_url, facts, period_seconds if follow else None)
+            await _print_lines(session, source, facts, period_seconds if follow else None)
         elif follow and sys.stdout.isatty():
-            await _refresh(session, admin_url, facts, period_seconds)
+            await _refresh(session, source, facts, period_seconds)
         elif follow:
-            await _print_pages(session, admin_url, facts, period_seconds)
+            await _print_pages(session, source, facts, period_seconds)
         else:
             Console().print(page(facts))
 
@@ -89,7 +116,7 @@ async def fetch(session: aiohttp.ClientSession, admin_url: str) -> dict[str, Any
 
 async def _print_lines(
     session: aiohttp.ClientSession,
-    admin_url: str,
+    source: StatusSource,
     facts: dict[str, Any],
     period_seconds: float | None,
 ) -> None:
@@ -99,11 +126,14 @@ async def _print_lines(
         if period_seconds is None:
             return
         await asyncio.sleep(period_seconds)
-        facts = await fetch(session, admin_url)
+        facts = await source.read(session)
 
 
 async def _print_pages(
-    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], period_seconds: float
+    session: aiohttp.ClientSession,
+    source: StatusSource,
+    facts: dict[str, Any],
+    period_seconds: float,
 ) -> None:
     """Print one page after the other, for a pipe or a file that cannot be redrawn."""
     console = Console()
@@ -111,18 +141,21 @@ async def _print_pages(
         console.print(page(facts), "")
         sys.stdout.flush()
         await asyncio.sleep(period_seconds)
-        facts = await fetch(session, admin_url)
+        facts = await source.read(session)
 
 
 async def _refresh(
-    session: aiohttp.ClientSession, admin_url: str, facts: dict[str, Any], period_seconds: float
+    session: aiohttp.ClientSession,
+    source: StatusSource,
+    facts: dict[str, Any],
+    period_seconds: float,
 ) -> None:
     """Redraw the page every period, also while the server restarts."""
     with Live(page(facts), console=Console(file=sys.stdout), auto_refresh=False) as live:
         while True:
             await asyncio.sleep(period_seconds)
             try:
-                facts = await fetch(session, admin_url)
+                facts = await source.read(session)
                 live.update(page(facts), refresh=True)
             except Unavailable as error:
                 live.update(Group(page(facts), Text(error.message, style="red")), refresh=True)

@@ -35,9 +35,11 @@ def _heading(facts: dict[str, Any]) -> Text:
     style = "bold green" if facts["ready"] else "bold red"
     processes = facts.get("processes", [])
     missing = sum(1 for process in processes if process["isMissing"])
-    count = f"  {len(processes) - missing} processes" if processes else ""
+    running = len(processes) - missing
+    count = f"  {running} process{'' if running == 1 else 'es'}" if processes else ""
     return Text.assemble(
         (f"ltzd {facts['version']}  ", "bold"),
+        "no process answers; the database says " if "readFrom" in facts else "",
         f"{facts['process']} is " if "process" in facts else "",
         ("ready" if facts["ready"] else "not ready", style),
         f"  database {facts['database']}{count}{f', {missing} missing' if missing else ''}",

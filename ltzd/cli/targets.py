@@ -11,6 +11,7 @@ from ltzd.cli import dev_json
 from ltzd.daemon.settings.settings import read_settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 
@@ -73,7 +74,7 @@ async def open_connection(target: Target, command: str) -> AsyncIterator[Connect
         ) from error
     except database.LOST as error:
         raise DatabaseUnavailable(
-            f"The database connection was lost or timed out ({type(error).__name__}): check "
+            f"The database connection was lost or timed out ({reason_of(error)}): check "
             "whether the change was made before you repeat the command."
         ) from error
     finally:

@@ -4,10 +4,11 @@ Each role of a process has a pool of database connections and a client of the po
 roles share one set of wakeups.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import structlog
 
@@ -49,17 +50,17 @@ from ltzd.deliveries.sender import Sender
 from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.rebuild import Rebuilder
-from ltzd.operator.fleet.fleet import LaneFleet
+from ltzd.operator.fleet.fleet import LaneFleet, SettingsWallet
 from ltzd.operator.fleet.wallet_rights import WalletRightsWatch
 from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
+from ltzd.providers.checkouts import PaymentsPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
 from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
-from ltzd.providers.payments import PaymentProvider, PaymentsPolicy
 from ltzd.rules.conditions.facts import ProcessIdentity
 from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
@@ -70,8 +71,12 @@ from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
+
+if TYPE_CHECKING:
+    from ltzd.providers.payments import PaymentProvider
 
 log = structlog.get_logger()
 
@@ -123,11 +128,13 @@ async def open_daemon(
     is_dev: bool = False,
     must_be_durable: bool = False,
     event_policy: EventPolicy = DEFAULT_POLICY,
+    settings_wallets: Sequence[SettingsWallet] | None = None,
 ) -> AsyncIterator[Daemon]:
     """Migrate the schema, connect, check the chain, and build the components.
 
     With `is_dev`, and with the setting `staging`, outgoing requests may go to this machine. With
-    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused.
+    `must_be_durable` a PostgreSQL that may lose confirmed commits is refused. `settings_wallets`
+    are the settings' wallets if the caller has opened them.
     Raises Misconfigured, DatabaseUnavailable.
     """
     url = settings.database_url.get_secret_value()
@@ -135,6 +142,7 @@ async def open_daemon(
     if must_be_durable:
         await durability.require_at_start(url)
     await database.migrate(url)
+    erased = ErasedAddresses(sealer)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
             open_role_pools(
@@ -173,7 +181,7 @@ async def open_daemon(
         stack.push_async_callback(pregeneration.close)
         capacity = MintCapacity(pool, node, chain.chain_id, chain.ltz)
         context = _relay_context(settings, pool, node, chain, wakeups)
-        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity, erased))
         direct_lanes = DirectLanes()
         relayer = Relayer(
             context,
@@ -196,6 +204,7 @@ async def open_daemon(
                 is_dev=is_dev,
             ),
             stack,
+            settings_wallets,
         )
         yield Daemon(
             settings=settings,
@@ -220,6 +229,7 @@ async def open_daemon(
                 signatures,
                 limits,
                 capacity,
+                erased=erased,
                 policy=event_policy,
             ),
             relay_context=context,
@@ -236,6 +246,7 @@ async def open_daemon(
                 hashes,
                 provider,
                 capacity,
+                erased,
             ),
             site=build_site_services(
                 settings.site,
@@ -243,7 +254,7 @@ async def open_daemon(
                 relayer,
                 brands,
                 identity,
-                LinkDependencies(users, sealer),
+                LinkDependencies(users, sealer, erased),
                 capacity,
                 stack,
                 allow_loopback=allow_loopback,
@@ -278,7 +289,11 @@ async def open_daemon(
                 else None
             ),
             sender=_sender(settings, pools.deliveries, wakeups, sealer, stack, allow_loopback),
-            cleanup=Cleanup(pools.deliveries) if "deliveries" in settings.roles else None,
+            cleanup=(
+                Cleanup(pools.deliveries, erased, settings.retention.policy())
+                if "deliveries" in settings.roles
+                else None
+            ),
             chat_recheck=_chat_recheck(settings, pools.deliveries, leases, platform),
             redemption_recheck=(
                 RedemptionRecheck(pools.deliveries, wakeups)
@@ -357,7 +372,7 @@ def _txt_records(settings: Settings) -> TxtResolver:
     return TxtResolver(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
 
 
-async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> PaymentProvider | None:
+async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> "PaymentProvider | None":
     account = settings.payments
     if account is None or "http" not in settings.roles:
         return None
@@ -366,6 +381,8 @@ async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> Paymen
         secret_key=account.key().get_secret_value(),
         signing_secret=account.events_secret().get_secret_value(),
     )
+    from ltzd.providers.payments import PaymentProvider  # noqa: PLC0415 - takes 16 MiB
+
     return await stack.enter_async_context(PaymentProvider(policy))
 
 

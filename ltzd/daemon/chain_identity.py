@@ -2,7 +2,8 @@
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeAlias
 
 import structlog
 
@@ -24,10 +25,31 @@ _ANSWER_SECONDS = 4.0
 
 @dataclass(frozen=True, slots=True)
 class NodeChain:
-    """The chain of one node, and the block before the one in which LTZ was deployed."""
+    """The chain of one node, and the block before the one in which LTZ was deployed.
+
+    `codes` holds the contracts' code by the setting's name.
+    """
 
     identity: ChainIdentity
     base: BlockRow
+    codes: Mapping[str, bytes] = field(default_factory=dict, repr=False, compare=False)
+
+
+Answers: TypeAlias = Mapping[str, NodeChain | LtzdError]
+"""By the node's name: its chain, or why it has none for ltzd."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The chain to follow.
+
+    `base` is None if the database follows the chain already. `unavailable` says why no node could
+    confirm that, and is None if one has.
+    """
+
+    chain: ChainIdentity
+    base: BlockRow | None = None
+    unavailable: str | None = None
 
 
 async def chain_of(
@@ -41,35 +63,52 @@ async def chain_of(
     """
     async with database.session(pool) as connection:
         known = await chains.identity(connection)
-    answers = await _ask_all(settings, nodes, known, answer_seconds)
+    agreement = agree(settings, known, await ask_nodes(settings, nodes, known, answer_seconds))
+    if agreement.base is not None:
+        async with database.transaction(pool) as connection:
+            await chains.start_following(connection, agreement.chain, agreement.base)
+    if agreement.unavailable is not None:
+        log.warning("node.unavailable_at_start", reason=agreement.unavailable)
+    return agreement.chain
+
+
+def agree(settings: Settings, known: ChainIdentity | None, answers: Answers) -> Agreement:
+    """The chain that database, settings and nodes agree on. Raises Misconfigured."""
     node_chains = {
         name: answer for name, answer in answers.items() if isinstance(answer, NodeChain)
     }
     if known is None:
-        return await _adopt(pool, answers, node_chains)
+        return _of_new_database(answers, node_chains)
     if any(chain.identity == known for chain in node_chains.values()):
-        return known
-    for chain in node_chains.values():
+        return Agreement(known)
+    _refuse_other_settings(settings, known)
+    for name, chain in node_chains.items():
         raise Misconfigured(
-            f"The database follows {_described(known)}, but node and settings say "
+            f"The database follows {_described(known)}, but the node {name} is on "
             f"{_described(chain.identity)}: use that chain's node and contracts, or another "
             "database."
         )
     _raise_misconfigured(answers)
+    return Agreement(known, unavailable=_faults(answers))
+
+
+def _refuse_other_settings(settings: Settings, known: ChainIdentity) -> None:
+    """Raises Misconfigured if the settings' contracts are not those of the database."""
     contracts = settings.contracts
-    if (known.ltz, known.first_block) != (contracts.ltz, contracts.first_block):
+    if known.ltz != contracts.ltz:
         raise Misconfigured(
-            f"The database follows LTZ {hex_of(known.ltz)} from block {known.first_block} on, "
-            f"but contracts says {hex_of(contracts.ltz)} from {contracts.first_block} on: "
-            "correct contracts, or use another database."
+            f"The database follows LTZ {hex_of(known.ltz)}, but contracts.ltz is "
+            f"{hex_of(contracts.ltz)}: correct contracts, or use another database."
         )
-    log.warning("node.unavailable_at_start", reason=_faults(answers))
-    return known
+    if known.first_block != contracts.first_block:
+        raise Misconfigured(
+            f"The database follows the chain from block {known.first_block} on, but "
+            f"contracts.first_block is {contracts.first_block}: set contracts.first_block = "
+            f"{known.first_block}, or use another database."
+        )
 
 
-async def _adopt(
-    pool: Pool, answers: Mapping[str, NodeChain | LtzdError], node_chains: Mapping[str, NodeChain]
-) -> ChainIdentity:
+def _of_new_database(answers: Answers, node_chains: Mapping[str, NodeChain]) -> Agreement:
     if not node_chains:
         _raise_misconfigured(answers)
         raise Misconfigured(
@@ -86,18 +125,16 @@ async def _adopt(
             "new: name only nodes of the chain to follow."
         )
     _raise_misconfigured(answers)
-    async with database.transaction(pool) as connection:
-        await chains.start_following(connection, first.identity, first.base)
-    return first.identity
+    return Agreement(first.identity, first.base)
 
 
-def _raise_misconfigured(answers: Mapping[str, NodeChain | LtzdError]) -> None:
+def _raise_misconfigured(answers: Answers) -> None:
     for answer in answers.values():
         if isinstance(answer, Misconfigured):
             raise answer
 
 
-def _faults(answers: Mapping[str, NodeChain | LtzdError]) -> str:
+def _faults(answers: Answers) -> str:
     return "; ".join(
         f"{name}: {answer.message}"
         for name, answer in answers.items()
@@ -105,9 +142,9 @@ def _faults(answers: Mapping[str, NodeChain | LtzdError]) -> str:
     )
 
 
-async def _ask_all(
+async def ask_nodes(
     settings: Settings, nodes: NodePool, known: ChainIdentity | None, seconds: float
-) -> dict[str, NodeChain | LtzdError]:
+) -> Answers:
     """The chain of each node by the node's name, or why it has none for us.
 
     The first node of the chain `known` ends the wait for the others, and so do `seconds`. Without
@@ -168,14 +205,22 @@ async def _read(settings: Settings, name: str, node: Node) -> NodeChain:
     base = await node.block(max(0, contracts.first_block - 1))
     if genesis is None or base is None:
         raise NodeUnavailable("the node has not reached the block in which LTZ was deployed")
-    for setting, address in contracts.addresses().items():
-        if not await node.code(address):
-            raise Misconfigured(
-                f"There is no contract at contracts.{setting} {hex_of(address)} on the chain of "
-                f"the node {name}; correct the address, or use that chain's node."
-            )
+    addresses = contracts.addresses()
+    codes = await asyncio.gather(*(node.code(address) for address in addresses.values()))
+    missing = [
+        f"contracts.{setting} {hex_of(address)}"
+        for (setting, address), code in zip(addresses.items(), codes, strict=True)
+        if not code
+    ]
+    if missing:
+        raise Misconfigured(
+            f"There is no contract at {' and '.join(missing)} on the chain of the node {name}; "
+            f"correct the {'address' if len(missing) == 1 else 'addresses'}, or use that chain's "
+            "node."
+        )
     identity = ChainIdentity(chain_id, genesis.hash, contracts.ltz, contracts.first_block)
-    return NodeChain(identity, BlockRow(base.number, base.hash, base.parent_hash, base.timestamp))
+    block = BlockRow(base.number, base.hash, base.parent_hash, base.timestamp)
+    return NodeChain(identity, block, dict(zip(addresses, codes, strict=True)))
 
 
 def _described(chain: ChainIdentity) -> str:

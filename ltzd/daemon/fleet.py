@@ -47,17 +47,21 @@ class FleetDependencies:
 
 
 async def build_fleet(
-    settings: Settings, dependencies: FleetDependencies, stack: AsyncExitStack
+    settings: Settings,
+    dependencies: FleetDependencies,
+    stack: AsyncExitStack,
+    wallets: Sequence[SettingsWallet] | None = None,
 ) -> LaneFleet | None:
     """The fleet, or None without the role operator. `stack` closes the signers.
 
-    Raises Misconfigured for a key that a person must correct. The fleet opens a remote signer that
-    is away later.
+    `wallets` are those of `open_wallets`, if the caller has opened them. Raises Misconfigured for a
+    key that a person must correct. The fleet opens a remote signer that is away later.
     """
     if "operator" not in settings.roles:
         return None
     pool, chain, wakeups = dependencies.pool, dependencies.chain, dependencies.wakeups
-    wallets = await open_wallets(settings.operator, stack)
+    if wallets is None:
+        wallets = await open_wallets(settings.operator, stack)
     policy = LanePolicy(
         max_in_flight=settings.operator.max_in_flight,
         fees=settings.operator.fees(),
@@ -97,9 +101,32 @@ async def open_wallets(settings: OperatorSettings, stack: AsyncExitStack) -> lis
 
     Decrypting a keystore takes about a second, so all are opened at once.
     """
-    wallets = await asyncio.gather(*(_opened(wallet, stack) for wallet in settings.named_wallets()))
-    _refuse_doubles(wallets)
+    wallets, faults = await try_wallets(settings, stack)
+    if faults:
+        raise Misconfigured(faults[0])
     return wallets
+
+
+async def try_wallets(
+    settings: OperatorSettings, stack: AsyncExitStack
+) -> tuple[list[SettingsWallet], list[str]]:
+    """As `open_wallets`, but returns the wallets that opened, and a sentence for each fault."""
+    results = await asyncio.gather(
+        *(_opened(wallet, stack) for wallet in settings.named_wallets()), return_exceptions=True
+    )
+    wallets, faults = [], []
+    for result in results:
+        if isinstance(result, SettingsWallet):
+            wallets.append(result)
+        elif isinstance(result, Misconfigured):
+            faults.append(result.message)
+        else:
+            raise result
+    try:
+        _refuse_doubles(wallets)
+    except Misconfigured as error:
+        faults.append(error.message)
+    return wallets, faults
 
 
 async def _opened(wallet: NamedWallet, stack: AsyncExitStack) -> SettingsWallet:

@@ -8,9 +8,9 @@ connections close. SIGHUP reloads the servers' certificates.
 import asyncio
 import gc
 import signal
-from collections.abc import Callable, Coroutine, Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from typing import Any, TypeAlias
 
 import structlog
 import uvloop
@@ -21,17 +21,20 @@ from ltzd.concurrency.outages import Outage
 from ltzd.daemon import logs
 from ltzd.daemon.assembly import Daemon, open_daemon
 from ltzd.daemon.certificates import NO_CERTIFICATES, Certificates, tls_context
+from ltzd.daemon.checks.installation import require_at_start
 from ltzd.daemon.conditions import own_report
 from ltzd.daemon.plain_connections import warn_of_plain_connections
 from ltzd.daemon.processes import ProcessReporter
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.surfaces import admin_app, http_app
+from ltzd.daemon.tracing import exported_spans
 from ltzd.errors import DatabaseUnavailable, LtzdError, Misconfigured
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.tls import ServerCertificate
 from ltzd.indexer.follower import Follower
+from ltzd.operator.fleet.fleet import SettingsWallet
 from ltzd.rules.relayer import gas_budgets
 from ltzd.store.background_migrations import BackgroundMigrations
 from ltzd.store.database import session
@@ -39,6 +42,8 @@ from ltzd.store.relayer import gas_budgets as gas_spending
 from ltzd.store.wakeups import BRANDS
 
 log = structlog.get_logger()
+
+Wallets: TypeAlias = Sequence[SettingsWallet]
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _READY_TIMEOUT_SECONDS = 5.0
@@ -51,7 +56,7 @@ def run(settings: Settings) -> None:
     warn_of_plain_connections(settings)
     warn_of_staging(settings)
     with signals_blocked():
-        uvloop.run(_until_signal(settings, Certificates.of(settings)))
+        uvloop.run(_until_signal(settings))
 
 
 def warn_of_staging(settings: Settings) -> None:
@@ -63,10 +68,36 @@ def warn_of_staging(settings: Settings) -> None:
         )
 
 
-async def _until_signal(settings: Settings, certificates: Certificates) -> None:
-    stop = asyncio.Event()
-    stop_on_signals(stop, on_hangup=certificates.renew)
-    await run_roles(settings, stop, must_be_durable=True, certificates=certificates)
+async def _until_signal(settings: Settings) -> None:
+    """Make the checks of a start, then run; a signal also ends the checks."""
+    stop, certificates = asyncio.Event(), NO_CERTIFICATES
+    stop_on_signals(stop, on_hangup=lambda: certificates.renew())  # noqa: PLW0108 - read when called
+    async with AsyncExitStack() as stack:
+        wallets = await _unless_stopped(require_at_start(settings, stack), stop)
+        if wallets is None:
+            return
+        certificates = Certificates.of(settings)
+        await run_roles(
+            settings,
+            stop,
+            must_be_durable=True,
+            certificates=certificates,
+            settings_wallets=wallets,
+        )
+
+
+async def _unless_stopped(
+    checks: Coroutine[Any, Any, Wallets], stop: asyncio.Event
+) -> Wallets | None:
+    """The checks' result, or None if a signal has ended them."""
+    checking, stopping = asyncio.create_task(checks), asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait((checking, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return checking.result() if checking.done() else None
+    finally:
+        checking.cancel()
+        stopping.cancel()
+        await asyncio.wait((checking, stopping))
 
 
 @contextmanager
@@ -103,13 +134,22 @@ async def run_roles(
     must_be_durable: bool = False,
     on_ready: Callable[[], None] = lambda: None,
     certificates: Certificates = NO_CERTIFICATES,
+    settings_wallets: Wallets | None = None,
 ) -> None:
-    """Run all roles until `stop` is set.
+    """Run all roles until `stop` is set; `settings_wallets` as `open_daemon` takes them.
 
     `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
-    async with open_daemon(settings, is_dev=is_dev, must_be_durable=must_be_durable) as daemon:
+    async with (
+        exported_spans(settings.tracing),
+        open_daemon(
+            settings,
+            is_dev=is_dev,
+            must_be_durable=must_be_durable,
+            settings_wallets=settings_wallets,
+        ) as daemon,
+    ):
         daemon.state.serves_with(certificates)
         reporter = ProcessReporter(
             daemon.pools.admin,
@@ -254,9 +294,13 @@ def _servers(
     for app, listener, certificate in listeners:
         event = asyncio.Event()
         listening.append(event)
-        on_listening, tls = _setter(event), tls_context(certificate)
         servers.append(
-            serve(app, listener.host, listener.port, stop, on_listening=on_listening, tls=tls)
+            serve(
+                *(app, listener.host, listener.port, stop),
+                on_listening=_setter(event),
+                tls=tls_context(certificate),
+                draining=None if is_dev else daemon.state.draining,
+            )
         )
     return servers
 

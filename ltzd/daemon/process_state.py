@@ -19,14 +19,14 @@ _FAILURES = 2
 
 class ProcessState:
     def __init__(self) -> None:
-        self._is_draining = False
+        self.draining = asyncio.Event()
+        """Set once the process has been told to end; requests are still answered then."""
         self._certificates = NO_CERTIFICATES
         self._clock_offset_seconds = 0.0
 
     @property
     def is_draining(self) -> bool:
-        """Whether the process has been told to end and still answers requests."""
-        return self._is_draining
+        return self.draining.is_set()
 
     @property
     def certificates(self) -> Certificates:
@@ -38,7 +38,7 @@ class ProcessState:
         return self._clock_offset_seconds
 
     def begin_drain(self) -> None:
-        self._is_draining = True
+        self.draining.set()
 
     def serves_with(self, certificates: Certificates) -> None:
         self._certificates = certificates

@@ -20,6 +20,7 @@ from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users.erased_addresses import ErasedAddresses
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class LinkDependencies:
 
     users: TokenAuthenticator
     sealer: Sealer
+    erased: ErasedAddresses
 
 
 def build_site_services(  # noqa: PLR0913 (a call of its own for each service would name them twice)
@@ -46,7 +48,7 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
     stack.push_async_callback(host_site.close)
     policy = SitePolicy(settings.base_url, settings.rest_prefix)
     members = SiteMembers(
-        desk.pool, brands, UserRegistration(desk.pool, identity), host_site, policy
+        desk.pool, brands, UserRegistration(desk.pool, identity, owners.erased), host_site, policy
     )
     return SiteServices(
         members=members,

@@ -1,4 +1,4 @@
-"""Deletes rows that have expired, so that their tables stay small.
+"""Deletes rows that have expired, so that their tables stay small, and erases old addresses.
 
 Several processes may do this at once: each statement deletes only rows that no process needs any
 more, and a row that another process has deleted is passed over.
@@ -7,6 +7,9 @@ more, and a row that another process has deleted is passed over.
 import asyncio
 from collections.abc import Awaitable, Callable
 
+import asyncpg
+import structlog
+
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.constraints import chat_claims
@@ -14,9 +17,15 @@ from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.retention.expiry import KEEP_ALL, RetentionPolicy, expire
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.webhooks import queue as webhooks
 
+log = structlog.get_logger()
+
 PERIOD_SECONDS = 60.0
+RETENTION_PERIOD_SECONDS = 60.0
+"""A page of users is looked at in each period; the rest is erased at once."""
 WEBHOOKS_PERIOD_SECONDS = 3600.0
 """Webhooks are kept for weeks and deleted from large tables."""
 
@@ -35,8 +44,16 @@ results, and reservations of claims that never came."""
 
 
 class Cleanup:
-    def __init__(self, pool: Pool, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        erased: ErasedAddresses,
+        policy: RetentionPolicy = KEEP_ALL,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
         self._pool = pool
+        self._erased = erased
+        self._policy = policy
         self._sleep = sleep
 
     async def run(self) -> None:
@@ -44,6 +61,18 @@ class Cleanup:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._repeat(SHORT_LIVED, PERIOD_SECONDS))
             tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
+            tasks.create_task(self._repeat((self._erase_expired,), RETENTION_PERIOD_SECONDS))
+
+    async def _erase_expired(self, connection: Connection) -> None:
+        """Erase in batches until nothing is left, or until writers of events are too busy."""
+        erased = 0
+        try:
+            while count := await expire(connection, self._policy, self._erased):
+                erased += count
+        except asyncpg.LockNotAvailableError:
+            log.info("retention.waits", reason="events were being written for more than a second")
+        if erased:
+            log.info("retention.erased", rows=erased)
 
     async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
         outage = Outage("cleanup.failed", "cleanup.works_again")

@@ -18,7 +18,7 @@ from sanic.compat import Header
 from sanic.request import Request
 from sanic.response import HTTPResponse
 
-from ltzd import telemetry
+from ltzd import telemetry, tracing
 from ltzd.concurrency.request_ids import begin_request
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
@@ -142,6 +142,18 @@ def _log_request(request: Request, response: HTTPResponse) -> None:
     )
 
 
+def _end_trace(request: Request, response: HTTPResponse) -> None:
+    tracing.end_request(
+        {
+            "http.request.method": request.method,
+            "http.route": _route_of(request),
+            "http.response.status_code": response.status,
+            "ltzd.request_id": getattr(request.ctx, "id", ""),
+        },
+        has_failed=response.status >= 500,
+    )
+
+
 def _route_of(request: Request) -> str:
     return "unknown" if request.route is None else request.route.path
 
@@ -184,6 +196,7 @@ def install_middleware(
         context.id = ids.of(request)
         # A connection serves its requests in one task, so each overwrites the id of the last.
         begin_request(context.id)
+        tracing.begin_request()
         # Not a coroutine for events: creating one costs more than all of this.
         return admit_counted(request) if address_limit.applies_to(request) else admit(request)
 
@@ -216,6 +229,8 @@ def install_middleware(
             durations.observe(request, response.status, perf_counter() - context.begun)
         if policy.logs_requests:
             _log_request(request, response)
+        if tracing.is_on():
+            _end_trace(request, response)
 
     app.register_middleware(begin, "request")
     app.register_middleware(cast("Any", end), "response")  # Sanic's type requires a return value

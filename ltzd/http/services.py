@@ -19,9 +19,9 @@ from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
 from ltzd.errors import Refused
 from ltzd.http.requests.client_address import NO_PROXIES, Proxies
 from ltzd.http.requests.rate_limits import PER_CLIENT, PerClientLimits
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import CheckoutPage
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayWindow

@@ -12,9 +12,9 @@ SLOWEST_POLL_SECONDS = 2.0
 class BackfillPolicy:
     """How far ahead of the cursor settled blocks are read, and how many events commit together."""
 
-    concurrency: int = 4
+    concurrency: int = 3
     """Ranges that are read at once."""
-    held_bytes: int = 48 * 1024 * 1024
+    held_bytes: int = 24 * 1024 * 1024
     """Of ranges that are being read or wait for their commit: no new one begins above it."""
     first_blocks: int = 64
     """Blocks of the first ranges, before any answer has shown how much a block holds."""

@@ -35,6 +35,7 @@ from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower
 from ltzd.rules.indexer.rebuilds import may_swap
 from ltzd.store import background_migrations, database
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
@@ -138,8 +139,8 @@ class Rebuilder:
                 await self._note(rebuild, error.message)
                 raise
             except (asyncpg.PostgresError, *database.LOST) as error:
-                await self._note(rebuild, f"The database refuses ({type(error).__name__})")
-                raise DatabaseUnavailable(f"A rebuild failed: {type(error).__name__}") from error
+                await self._note(rebuild, f"The database refuses: {reason_of(error)}")
+                raise DatabaseUnavailable(f"A rebuild failed: {reason_of(error)}") from error
             rebuild = await self._open_rebuild()
 
     async def _note(self, rebuild: Rebuild, error: str | None) -> None:

@@ -12,10 +12,11 @@ from datetime import UTC, datetime
 
 import structlog
 
-from ltzd import telemetry
+from ltzd import telemetry, tracing
 from ltzd.operator.fleet import lane_gauges
 from ltzd.operator.lane_work import OutcomeSink, StateChange
 from ltzd.operator.policy import FEES
+from ltzd.operator.traced_steps import TracedSteps
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.rules.operator.transactions import (
     Accepted,
@@ -26,7 +27,7 @@ from ltzd.rules.operator.transactions import (
     advance,
 )
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.operator import transactions
+from ltzd.store.operator import rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.wakeups import Wakeup
@@ -61,18 +62,24 @@ class InFlightTransactions:
         self._rejected: set[int] = set()
         self._blocked: dict[int, str] = {}
         self._held_reason: str | None = None
+        self._steps = TracedSteps()
         self._to_mark: list[OpenTransaction] = []
         self._marks = Wakeup()
 
     async def load(self) -> None:
         """Read the transactions that an earlier term left in flight; all are published again."""
         async with session(self._pool) as connection:
-            for tx in await transactions.in_flight(connection, self._lane):
-                self.add(tx)
+            resumed = await transactions.in_flight(connection, self._lane)
+            if tracing.is_on():
+                ids = [tx.id for tx in resumed]
+                self._steps.resume(await rewards.of_transactions(connection, ids))
+        for tx in resumed:
+            self.add(tx)
 
     def add(self, tx: OpenTransaction) -> None:
         self._put(tx)
         self._due[tx.nonce] = None
+        self._steps.signed(tx)
         self._set_gauges()
 
     def set_l1_costs(self, l1_costs: L1Costs) -> None:
@@ -243,6 +250,7 @@ class InFlightTransactions:
         if current is not None:
             if current.tx.state is State.SIGNED:
                 self._observe_age(current, State.PUBLISHED)
+                self._steps.published(current)
             accepted, _ = advance(current.tx, Accepted())
             self._put(replace(current, tx=accepted))
 
@@ -297,6 +305,9 @@ class InFlightTransactions:
         if tx.tx.state in _IN_FLIGHT:
             self._put(tx)
         else:
+            if tx.tx.state is State.MINED:
+                self._steps.mined(tx)
+            self._steps.forget(tx)
             self._remove(tx.nonce)
             self._due.pop(tx.nonce, None)
             self._forget_refusals(tx.nonce)

@@ -10,7 +10,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 import aiohttp
@@ -19,6 +18,7 @@ import structlog
 
 from ltzd import telemetry
 from ltzd.errors import IdempotencyKeyReused, InvalidFields, PaymentRefused, PaymentsUnavailable
+from ltzd.providers.checkouts import CheckoutPage, PaymentsPolicy
 from ltzd.providers.outbound.http_client import AsyncCloseable
 from ltzd.providers.outbound.json_bodies import InvalidJsonError, decode_json
 from ltzd.rules.payments import (
@@ -59,25 +59,6 @@ own."""
 
 _Refusal: TypeAlias = stripe.InvalidRequestError | stripe.IdempotencyError
 Answer = TypeVar("Answer")
-
-
-@dataclass(frozen=True, slots=True)
-class PaymentsPolicy:
-    """`timeout_seconds` bounds one call with its repeats, `attempt_seconds` one request."""
-
-    base_url: str
-    secret_key: str = field(repr=False)
-    signing_secret: str = field(repr=False)
-    attempt_seconds: float = 8.0
-    timeout_seconds: float = 20.0
-
-
-@dataclass(frozen=True, slots=True)
-class CheckoutPage:
-    """The page on which the customer of a checkout session pays."""
-
-    id: str
-    url: str
 
 
 class PaymentProvider(AsyncCloseable):

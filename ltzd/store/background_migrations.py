@@ -21,6 +21,7 @@ import structlog
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
 from ltzd.store.migrations import empty_balances, partitioning
 from ltzd.store.role_pools import SESSION_SETTINGS
@@ -110,7 +111,7 @@ class BackgroundMigrations:
                 except DatabaseUnavailable as error:
                     outage.failed(error.message)
                 except database.LOST as error:
-                    outage.failed(type(error).__name__)
+                    outage.failed(reason_of(error))
             await self._sleep(_BUSY_SECONDS)
 
     async def _run_on_one_connection(self) -> bool:

@@ -25,6 +25,7 @@ import msgspec
 
 from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 
 Connection: TypeAlias = asyncpg.Connection
@@ -67,9 +68,11 @@ LOST: tuple[type[BaseException], ...] = (
 _REFUSALS = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
     ValueError,
 )
-"""asyncpg's errors for a malformed URL, and for an unknown user or database."""
+"""asyncpg's errors for a malformed URL, and for a user or database that is unknown or not granted.
+"""
 
 _CONNECT_SECONDS = 10.0
 _COMMAND_SECONDS = 30.0
@@ -235,9 +238,9 @@ async def open_pool(
     try:
         await pool
     except _REFUSALS as error:
-        raise _refused(error) from error
+        raise Misconfigured(refusal_of(error, url)) from error
     except LOST as error:
-        raise _no_answer(error) from error
+        raise DatabaseUnavailable(no_answer(error, url)) from error
     return pool
 
 
@@ -271,22 +274,10 @@ async def connect(
                 connection.terminate()
                 raise
     except _REFUSALS as error:
-        raise _refused(error) from error
+        raise Misconfigured(refusal_of(error, url)) from error
     except LOST as error:
-        raise _no_answer(error) from error
+        raise DatabaseUnavailable(no_answer(error, url)) from error
     return connection
-
-
-def _no_answer(error: BaseException) -> DatabaseUnavailable:
-    return DatabaseUnavailable(f"The database does not answer: {type(error).__name__}")
-
-
-def _refused(error: BaseException) -> Misconfigured:
-    """The server answers and refuses: a wrong password, user, database or URL."""
-    kind = getattr(error, "sqlstate", None) or type(error).__name__
-    return Misconfigured(
-        f"The database refuses the connection ({kind}); correct database_url: user, password, name."
-    )
 
 
 @asynccontextmanager
@@ -325,7 +316,7 @@ async def session(pool: Pool) -> AsyncIterator[Connection]:
         finally:
             await pool.give_back(connection)
     except LOST as error:
-        raise DatabaseUnavailable(f"The database was lost: {type(error).__name__}") from error
+        raise DatabaseUnavailable(f"The database was lost: {reason_of(error)}") from error
 
 
 async def connections_allowed(connection: Connection) -> int:

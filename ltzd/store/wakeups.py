@@ -13,6 +13,7 @@ from typing import Final
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store import database
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
 
 REWARDS: Final = "ltzd_rewards"
@@ -107,7 +108,7 @@ class WakeupHub:
                 await self._listen_once(outage)
                 pause = _FIRST_PAUSE_SECONDS
             except _CONNECTION_ERRORS as error:
-                outage.failed(type(error).__name__)
+                outage.failed(reason_of(error))
             await asyncio.sleep(pause)
             pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 

@@ -43,6 +43,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.payments import RecordedPayment
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import REWARDS, WEBHOOKS, WakeupHub
 from ltzd.values import LTZ, Hash32, address_of, checksummed
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
@@ -158,6 +159,7 @@ async def a_world(
             world.hashes,
             provider,
             MintCapacity(pool, node.node, CHAIN_ID, LTZ_AT, world.clock),
+            ErasedAddresses(SEALER),
             hash_wait_seconds=hash_wait_seconds,
         )
         await stack.enter_async_context(running(world.hashes.run(), world.lane()))

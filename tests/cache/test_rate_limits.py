@@ -531,3 +531,19 @@ async def test_redis_is_reached_over_a_unix_socket(redis: RedisServer, tmp_path:
             assert (await limits.hit(TEN, "x")).is_within
         await client.select(3)
         assert await client.dbsize() == 1
+
+
+async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServer) -> None:
+    async with RateLimits(redis.url, timeout_seconds=SOON) as limits:
+        watching = asyncio.create_task(limits.watch(SOON))
+
+        async def is_away() -> bool:
+            return limits.is_redis_away and value("ltzd_cache_redis_unavailable") == 1
+
+        async def is_back() -> bool:
+            return not limits.is_redis_away and value("ltzd_cache_redis_unavailable") == 0
+
+        with redis.hanging():
+            await until(is_away)
+        await until(is_back)
+        watching.cancel()

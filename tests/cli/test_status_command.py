@@ -227,7 +227,9 @@ async def test_following_into_a_pipe_prints_page_after_page(
         return printed.count("9 in the last minute") >= 2
 
     async with serving(an_admin_app()) as url:
-        following = asyncio.create_task(command._show(url, True, False, None, 0.01))
+        following = asyncio.create_task(
+            command._show(command.StatusSource(url), True, False, None, 0.01)
+        )
         try:
             await until(has_two_pages)
         finally:
@@ -282,3 +284,34 @@ async def test_another_server_is_not_taken_for_ours() -> None:
     async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
         with pytest.raises(Unavailable, match="is not an ltzd admin server"):
             await command.fetch(client, url + "/healthz")
+
+
+async def test_the_database_tells_the_status_while_no_process_answers(
+    database_url: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nowhere = "http://127.0.0.1:9"
+    await asyncio.to_thread(command.status, nowhere, False, True, database_url=database_url)
+    facts = json.loads(capsys.readouterr().out)
+    assert (facts["readFrom"], facts["processes"], facts["lanes"]) == ("database", [], [])
+    kinds = [condition["kind"] for condition in facts["conditions"]]
+    assert kinds == ["role_absent"] * 4 + ["index_not_begun"]
+    await asyncio.to_thread(command.status, nowhere, False, False, database_url=database_url)
+    page = capsys.readouterr().out
+    assert "no process answers; the database says not ready" in page
+    for url in (None, "postgresql://x@127.0.0.1:9/x"):
+        with pytest.raises(Unavailable, match="Nothing answers at"):
+            await asyncio.to_thread(command.status, nowhere, False, False, database_url=url)
+
+
+async def test_the_page_shows_the_worst_first_with_its_runbook_at_80_columns() -> None:
+    async with serving(an_admin_app()) as url, aiohttp.ClientSession() as client:
+        facts = await command.fetch(client, url)
+    console = Console(file=io.StringIO(), width=80, record=True)
+    console.print(status_page.page(facts))
+    lines = console.export_text().splitlines()
+    assert lines[0].startswith("ltzd ")
+    assert "host-a/4711 is ready" in lines[0]
+    text = " ".join(" ".join(lines).split())
+    assert text.index("page No process has the role operator") < text.index("host-a/4711 http")
+    assert "→ docs/runbooks/processes.md#no-process-has-a-role" in text
+    assert max(map(len, lines)) <= 80

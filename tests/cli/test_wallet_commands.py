@@ -145,6 +145,7 @@ async def test_everything_is_sealed_anew_and_says_the_same(
             "brand_secrets: 6 sealed rows, 6 of them sealed again",
             "retired_secrets: 2 sealed rows, 2 of them sealed again",
             f"custodial_users: {USERS} sealed rows, {USERS} of them sealed again",
+            "erasure_keys: 0 sealed rows, 0 of them sealed again",
         ],
     )
     assert f"can be opened with master key {keys.new.key_id} alone" in done.err
@@ -171,7 +172,7 @@ async def test_a_second_rotation_changes_nothing(db: Connection, config: Path, k
 async def test_an_empty_database_is_rotated_at_once(config: Path, keys: Keys) -> None:
     done = await ltzd(*rotation(config, keys))
 
-    assert (done.code, done.out.count("0 sealed rows, 0 of them sealed again")) == (0, 3)
+    assert (done.code, done.out.count("0 sealed rows, 0 of them sealed again")) == (0, 4)
 
 
 # --- killed half-way ----------------------------------------------------------------------------

@@ -18,9 +18,10 @@ def lines() -> Iterator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = list(root.handlers), root.level
     stream = io.StringIO()
+    before = structlog.get_config()
     configure("INFO", stream)
     yield stream
-    structlog.reset_defaults()
+    structlog.configure(**before)
     structlog.contextvars.clear_contextvars()
     logging.captureWarnings(False)
     root.handlers[:] = handlers

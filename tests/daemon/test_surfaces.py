@@ -14,6 +14,7 @@ from structlog.testing import capture_logs
 from ltzd.actions.users.identity_provider import IdentityProvider
 from ltzd.cache.rate_limits import RateLimit, RateLimits
 from ltzd.daemon.assembly import Daemon, _limits
+from ltzd.daemon.settings.log import LogSettings
 from ltzd.daemon.settings.settings import HttpSettings, Settings, SiteSettings
 from ltzd.daemon.surfaces import _health, http_app
 from tests.support.services.redis import a_redis_server
@@ -38,7 +39,7 @@ BEHIND_US = HttpSettings.model_validate({"proxies_count": 1, "trusted_proxies": 
 
 def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
     """A daemon with the components that the public application uses."""
-    settings = SimpleNamespace(http=http, explorer_url=None, site=SiteSettings())
+    settings = SimpleNamespace(http=http, explorer_url=None, site=SiteSettings(), log=LogSettings())
     parts = {"events": FakeEvents(), "relayer": FakeRelays(), "limits": RateLimits()}
     parts |= {"perk_charges": FakePerkCharges(), "constraints": FakeConstraints()}
     contracts = SimpleNamespace(chain_id=chain_id)

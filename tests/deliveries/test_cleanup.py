@@ -10,7 +10,9 @@ import pytest
 from ltzd.deliveries.cleanup import PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS, Cleanup
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool, session
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.surfaces.event_action import SEALER
 from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.waiting import until
 
@@ -79,22 +81,22 @@ async def counts(pool: Pool) -> dict[str, int]:
 async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(pool: Pool) -> None:
     await insert_rows(pool)
     pauses = Pauses()
-    async with running(Cleanup(pool, pauses).run()):
-        await pauses.until_begun(2)
+    async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
+        await pauses.until_begun(3)
 
     assert await counts(pool) == dict.fromkeys(OLD_AND_NEW, 1)
 
 
 async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool) -> None:
     pauses = Pauses()
-    async with running(Cleanup(pool, pauses).run()):
-        await pauses.until_begun(2)
+    async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
+        await pauses.until_begun(3)
         await insert_rows(pool)
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(4)
+        await pauses.until_begun(6)
 
-    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 2 + [WEBHOOKS_PERIOD_SECONDS] * 2
+    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 4 + [WEBHOOKS_PERIOD_SECONDS] * 2
     assert (PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS) == (60, 3600)
     assert set((await counts(pool)).values()) == {1}
 
@@ -106,12 +108,12 @@ async def test_cleanup_continues_after_a_database_outage(
     pauses = Pauses()
     with monkeypatch.context() as patched:
         patched.setattr("ltzd.deliveries.cleanup.session", no_session)
-        task = asyncio.create_task(Cleanup(pool, pauses).run())
-        await pauses.until_begun(2)
+        task = asyncio.create_task(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run())
+        await pauses.until_begun(3)
     async with running(ended_by_cancellation(task)):
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(4)
+        await pauses.until_begun(6)
 
     assert set((await counts(pool)).values()) == {1}
 

@@ -1,4 +1,4 @@
-"""What an operator installs: the wheel with its lock, units, the image, compose file, manifests."""
+"""The packages of an operator: wheel and lock, units, image, compose file, manifests."""
 
 import asyncio
 import os

@@ -104,5 +104,5 @@ async def test_ltzd_run_refuses_a_server_without_fsync_with_a_sentence(
     text = SETTINGS.replace("{url}", database_url).replace("{folder}", str(tmp_path))
     done = await ltzd_apart("run", "--config", write_secret(tmp_path / "ltzd.toml", text))
     assert done.code == 1
-    assert "ltzd: PostgreSQL runs with fsync = off: " in done.err
+    assert "PostgreSQL runs with fsync = off: " in done.err
     assert "Set fsync = on." in done.err

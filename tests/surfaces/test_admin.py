@@ -21,9 +21,10 @@ from ltzd.rules.conditions.facts import (
     LaneState,
     ProcessFacts,
     ProcessIdentity,
+    ProcessReport,
     WalletFacts,
 )
-from ltzd.rules.conditions.kinds import Condition
+from ltzd.rules.conditions.kinds import Condition, ConditionKind
 from ltzd.rules.conditions.lanes import judge_own_lanes
 from ltzd.rules.conditions.policy import ConditionPolicy
 from ltzd.store.status import LaneFacts, RelayFacts, RewardFacts, StatusFacts
@@ -384,6 +385,83 @@ async def test_metrics_tell_of_an_index_that_stands_still() -> None:
         assert f"ltzd_indexer_idle_seconds {idle_seconds}" in text
 
 
+# --- conditions -----------------------------------------------------------------------------------
+
+
+async def test_all_surfaces_show_the_same_conditions() -> None:
+    paused = (WalletFacts(WALLET, "mint", "host-a/4711", "fees", 61.0), RELAYING)
+    behind = Behind(wallets=paused)
+    async with a_door(behind) as (client, url):
+        async with client.get(url + "/status") as answer:
+            status = await answer.json()
+        async with client.get(url + "/readyz") as answer:
+            readiness = await answer.json()
+        async with client.get(url + "/metrics") as answer:
+            text = await answer.text()
+    (condition,) = status["conditions"]
+    assert condition == {
+        "kind": "fees_above_cap",
+        "severity": "page",
+        "subject": checksummed(WALLET),
+        "sentence": readiness["warnings"][0],
+        "seenBy": [],
+        "runbook": "docs/runbooks/lanes.md#fees-are-above-the-cap",
+    }
+    assert (readiness["ready"], status["warnings"]) == (True, readiness["warnings"])
+    assert 'ltzd_conditions{condition="fees_above_cap"} 1.0' in text
+    for kind in set(ConditionKind) - {ConditionKind.FEES_ABOVE_CAP}:
+        assert f'ltzd_conditions{{condition="{kind.value}"}} 0.0' in text
+
+
+async def test_status_tells_of_all_processes_and_their_lanes() -> None:
+    reported = LaneState(
+        RELAYING.wallet, "relay", True, None, 7, missing_roles=("PerkNFT.RELAYER",)
+    )
+    other = replace(OTHERS, report=ProcessReport(lanes=(reported,)))
+    killed = replace(
+        OTHERS, identity=replace(OTHERS.identity, id=UUID(int=3), pid=5), seen_seconds=77.0
+    )
+    lane = replace(LANE, wallet=RELAYING.wallet, kind="relay")
+    facts = replace(FACTS, lanes=(LANE, lane))
+    _, answer = await get(Behind(facts, processes=(other, killed)), "/status")
+    assert [(each["name"], each["isMissing"]) for each in answer["processes"]] == [
+        ("host-b/9", False),
+        ("host-b/5", True),
+        ("host-a/4711", False),
+    ]
+    assert [
+        (each["holder"], each["balanceWei"], each["missingRoles"]) for each in answer["lanes"]
+    ] == [
+        ("host-a/4711", str(10**20), []),
+        ("host-b/9", "7", ["PerkNFT.RELAYER"]),
+    ]
+
+
+async def test_a_load_balancer_goes_on_with_an_old_index_and_not_with_one_that_drains() -> None:
+    old = Behind(replace(FACTS, chain=replace(CHAIN, idle_seconds=344.0)))
+    assert (await get(old, "/readyz"))[0] == 503
+    assert (await get(old, "/readyz?role=http"))[0] == 200
+    ends = Condition(ConditionKind.DRAINING, "It ends", "host-a/4711", is_blocking=True)
+    assert (await get(Behind(own=(ends,)), "/readyz?role=http"))[0] == 503
+    assert (await get(Behind(facts=None), "/readyz?role=http"))[0] == 503
+    assert (await get(Behind(), "/readyz?role=operator"))[0] == 400
+
+
+async def test_a_figure_that_cannot_be_read_keeps_no_last_value() -> None:
+    behind = Behind()
+    async with a_door(behind) as (client, url):
+        for facts, lag, queued in (
+            (FACTS, "2.0", "7.0"),
+            (None, "NaN", "NaN"),
+            (FACTS, "2.0", "7.0"),
+        ):
+            behind.facts = facts
+            async with client.get(url + "/metrics") as answer:
+                text = await answer.text()
+            assert f"ltzd_indexer_head_lag_blocks {lag}" in text
+            assert f"ltzd_operator_queued_rewards {queued}" in text
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 
@@ -479,6 +557,18 @@ async def test_elsewhere_the_token_opens_everything(path: str) -> None:
             assert answer.status == 200
         async with client.get(url + "/healthz", headers={"Host": "a b"}) as answer:
             assert answer.status == 400
+
+
+async def test_a_probe_without_the_token_learns_whether_and_not_why() -> None:
+    policy = AdminPolicy(host="0.0.0.0", token="right token")
+    for behind, expected in (
+        (Behind(), (200, {"ready": True})),
+        (Behind(facts=None), (503, {"ready": False})),
+    ):
+        async with a_door(behind, policy) as (client, url):
+            for query in ("", "?role=http"):
+                async with client.get(f"{url}/readyz{query}") as answer:
+                    assert (answer.status, await answer.json()) == expected
 
 
 async def test_the_token_is_in_no_repr() -> None:

@@ -20,12 +20,12 @@ import msgspec
 from cachetools import LRUCache
 from msgspec import structs
 
-from ltzd import telemetry
+from ltzd import telemetry, tracing
 from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.hash_waiter import MintHashWaiters
 from ltzd.actions.event_handler.ids import event_ids
 from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
-from ltzd.actions.event_handler.writer import EventWriter
+from ltzd.actions.event_handler.writer import AddressErased, EventWriter
 from ltzd.actions.mint_capacity import MintCapacity
 from ltzd.actions.request_signatures import RequestSignatures
 from ltzd.actions.users.identity_provider import IdentityProvider
@@ -54,6 +54,7 @@ from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address, Hash32, hex_of
@@ -62,6 +63,7 @@ _KNOWN_USERS = 100_000
 _RECORDED = telemetry.EVENTS.labels("recorded")
 _QUEUED = telemetry.REWARDS_QUEUED.labels("event")
 _MINUTE_SECONDS = 60
+_MOST_REPETITIONS = 10
 _PENDING_WALLET_SECONDS = 30.0
 """Longer than the identity provider and a commit can take together."""
 
@@ -113,6 +115,7 @@ class EventHandler:
         limits: RateLimits,
         capacity: MintCapacity,
         *,
+        erased: ErasedAddresses,
         policy: EventPolicy = DEFAULT_POLICY,
     ) -> None:
         self._pool = pool
@@ -123,6 +126,7 @@ class EventHandler:
         self._signatures = signatures
         self._limits = limits
         self._capacity = capacity
+        self._erased = erased
         self._ids = event_ids()
         self._known: LRUCache[str, User] = LRUCache(_KNOWN_USERS)
         self._pending_wallets = _PendingWallets()
@@ -136,7 +140,7 @@ class EventHandler:
         """Raises the narrowest Refused or Unavailable; nothing is recorded then."""
         try:
             prepared = await self._prepare(request)
-            recorded = await self._write(prepared)
+            recorded = await self._write(request, prepared)
         except Refused as refusal:
             telemetry.EVENTS.labels(type(refusal).__name__).inc()
             raise
@@ -153,7 +157,8 @@ class EventHandler:
         """
         prepared = await self._prepare_all(requests)
         recorded = await _gather(
-            event if isinstance(event, BaseException) else self._write(event) for event in prepared
+            event if isinstance(event, BaseException) else self._write_one(request, event)
+            for request, event in zip(requests, prepared, strict=True)
         )
         for outcome in recorded:
             if isinstance(outcome, Refused):
@@ -237,7 +242,7 @@ class EventHandler:
             skips_cooldown=is_trusted and request.metadata.get("skip_cooldown") is True,
             signed=signed,
         )
-        user, is_known = await self._find_user(request, check)
+        user, is_known, check = await self._find_user(request, check)
         event = EventRow(
             id=next(self._ids),
             brand_id=request.brand_id,
@@ -251,6 +256,7 @@ class EventHandler:
             ltz=ltz,
             wallet=user.wallet,
         )
+        tracing.note_event(event.id)
         return PreparedEvent(event, user, is_known, check, current_request_id())
 
     async def _signed(self, request: EventRequest, brand: Brand) -> SignedRequest | None:
@@ -263,26 +269,30 @@ class EventHandler:
         await self._signatures.check(request.signed, request.brand_id)
         return request.signed
 
-    async def _find_user(self, request: EventRequest, check: EventCheck) -> tuple[User, bool]:
+    async def _find_user(
+        self, request: EventRequest, check: EventCheck
+    ) -> tuple[User, bool, EventCheck]:
         """Return the event's user, from the cache, the database or the identity provider.
 
-        Also returns whether the user has a row. An event that would be refused now is refused
+        Also returns whether the user has a row, and the check with the user's key, which is another
+        one if the address was erased. An event that would be refused now is refused
         before a wallet is created for it, and before it counts for its IP address.
         """
         email_key = check.key[2]
         user = self._known.get(email_key)
         if user is not None and not check.brand.events_per_minute_per_ip:
-            return user, True
+            return user, True, _check_of(user, check)
         async with session(self._pool) as connection:
+            user = user or await self._erased.find_user(connection, email_key)
+            check = check if user is None else _check_of(user, check)
             snapshot = await events.read_snapshot(connection, [check.query()])
-            user = user or await users.find(connection, email_key)
         pending = self._pending_wallets.others(check)
         check.decide(snapshot, is_new_user=user is None, pending_wallets=pending)
         if user is None:
-            return await self._create_user(request, check), False
+            return await self._create_user(request, check), False, check
         await self._count(request, check.brand)
         self._known[email_key] = user
-        return user, True
+        return user, True, check
 
     async def _create_user(self, request: EventRequest, check: EventCheck) -> User:
         # Counted before the first await: the next event is decided with this wallet counted.
@@ -298,7 +308,27 @@ class EventHandler:
         id_ = users.user_id(wallet.subject, email_key)
         return User(id_, email_key, wallet.subject, wallet.wallet)
 
-    async def _write(self, prepared: PreparedEvent) -> RecordedEvent:
+    async def _write_one(
+        self, request: EventRequest | Refused, prepared: PreparedEvent
+    ) -> RecordedEvent:
+        assert isinstance(request, EventRequest), "a refused request is not prepared"
+        return await self._write(request, prepared)
+
+    async def _write(self, request: EventRequest, prepared: PreparedEvent) -> RecordedEvent:
+        """Write the event; prepare it again if the user's address was erased meanwhile.
+
+        Requests that had found the user before may put the former key back into the cache, so more
+        than one repetition may be needed.
+        """
+        for _ in range(_MOST_REPETITIONS):
+            try:
+                return await self._write_prepared(prepared)
+            except AddressErased:
+                self._known.pop(users.email_key(request.email), None)
+                prepared = await self._prepare(request)
+        return await self._write_prepared(prepared)
+
+    async def _write_prepared(self, prepared: PreparedEvent) -> RecordedEvent:
         try:
             return await self._writer.write(prepared)
         finally:
@@ -326,6 +356,14 @@ class EventHandler:
         if hash_ is None:
             return recorded
         return structs.replace(recorded, transaction_hash=hash_, status="published")
+
+
+def _check_of(user: User, check: EventCheck) -> EventCheck:
+    """The check with the key under which the user's claims are counted."""
+    brand_id, event_type, email_key = check.key
+    if user.email_key == email_key:
+        return check
+    return structs.replace(check, key=(brand_id, event_type, user.email_key))
 
 
 class _PendingWallets:

@@ -6,13 +6,16 @@ once it is back: their claims then show whether they were.
 
 import asyncio
 from collections.abc import Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from uuid import UUID
 
 import structlog
 
+from ltzd import tracing
 from ltzd.actions.event_handler.batch_decision import (
     INSERTED,
+    Decision,
     PreparedEvent,
     RecordedEvent,
     decide_all,
@@ -21,10 +24,11 @@ from ltzd.actions.event_handler.batch_decision import (
 from ltzd.actions.event_handler.policy import DEFAULT_POLICY, EventPolicy
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.concurrency.clock import Clock, loop_time
-from ltzd.errors import DatabaseUnavailable
+from ltzd.errors import DatabaseUnavailable, Unavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import ClaimKey, ClaimSnapshot, EventRow, NewEvent
+from ltzd.store.users import users
 from ltzd.store.users.users import User
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address
@@ -32,6 +36,10 @@ from ltzd.values import Address
 log = structlog.get_logger()
 
 Outcome = RecordedEvent | Exception | Retry
+
+
+class AddressErased(Unavailable):
+    """The known user's address was erased after the event was prepared: prepare it again."""
 
 
 class EventWriter:
@@ -67,6 +75,7 @@ class EventWriter:
         return await self._writer.submit(prepared)
 
     async def _write(self, batch: Sequence[PreparedEvent]) -> list[Outcome]:
+        begun_at = tracing.now()
         try:
             snapshot = await self._read_snapshot(batch)
         except DatabaseUnavailable as error:
@@ -86,11 +95,19 @@ class EventWriter:
         if accepted and not inserted and len(batch) > 1:
             # One event met a limit that another process has used up; it must not stop the rest.
             return [outcome for prepared in batch for outcome in await self._write([prepared])]
+        erased = await self._erased_since(batch, decisions, inserted)
         self._remember_users(batch, inserted)
         if inserted:
             self._wakeups.notify(REWARDS)
         outcomes = outcomes_of(batch, decisions, inserted, reward_wallets)
-        _log_recorded(batch, outcomes)
+        if erased:
+            outcomes = [
+                AddressErased("The user's address was erased")
+                if prepared.user.email_key in erased and not isinstance(outcome, RecordedEvent)
+                else outcome
+                for prepared, outcome in zip(batch, outcomes, strict=True)
+            ]
+        _report_recorded(batch, outcomes, begun_at)
         for prepared, outcome in zip(batch, outcomes, strict=True):
             if not isinstance(outcome, Retry):
                 self._unknown_outcomes.pop(prepared.event.id, None)
@@ -122,6 +139,27 @@ class EventWriter:
                 self._unknown_outcomes.setdefault(new.event.id, deadline)
             raise
 
+    async def _erased_since(
+        self,
+        batch: Sequence[PreparedEvent],
+        decisions: Sequence[Decision],
+        inserted: Mapping[ClaimKey, EventRow],
+    ) -> set[str]:
+        """Of the keys of known users whose events were left out, those that no user has now."""
+        left_out = {
+            prepared.user.email_key
+            for prepared, decision in zip(batch, decisions, strict=True)
+            if isinstance(decision, NewEvent)
+            and decision.key not in inserted
+            and prepared.is_known_user
+        }
+        if left_out:
+            # Without an answer the events are decided again, and left out again.
+            with suppress(DatabaseUnavailable):
+                async with session(self._pool) as connection:
+                    return await users.without_rows(connection, left_out)
+        return set()
+
     def _remember_users(
         self, batch: Sequence[PreparedEvent], inserted: Mapping[ClaimKey, EventRow]
     ) -> None:
@@ -152,12 +190,17 @@ class EventWriter:
         return final
 
 
-def _log_recorded(batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome]) -> None:
+def _report_recorded(
+    batch: Sequence[PreparedEvent], outcomes: Sequence[Outcome], begun_at: int
+) -> None:
     """One line for each commit, with the request of each event: a line each would take longer."""
     recorded = [
-        (str(prepared.event.id), prepared.request_id)
+        prepared
         for prepared, outcome in zip(batch, outcomes, strict=True)
         if isinstance(outcome, RecordedEvent)
     ]
     if recorded:
-        log.info("events.written", events=recorded)
+        pairs = [(str(prepared.event.id), prepared.request_id) for prepared in recorded]
+        log.info("events.written", events=pairs)
+        ids = [prepared.event.id for prepared in recorded]
+        tracing.step("database commit", ids, begun_at, {"ltzd.batch_size": len(batch)})

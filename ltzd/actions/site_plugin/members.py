@@ -130,7 +130,7 @@ class SiteMembers:
             raise no_email() from refusal
         met = Member(brand.address, host, site_user_id, username, user.id, user.wallet, None)
         async with session(self._pool) as connection:
-            member = await site_members.save(connection, met, user.email_key)
+            member = await site_members.save(connection, met, users.email_key(email))
         _log("member.met", member)
         return member
 

@@ -26,6 +26,7 @@ from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import AccountName, NameOwnership, SealedUser
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import Address, hex_of
 
 log = structlog.get_logger()
@@ -39,6 +40,7 @@ class CustodialWallets:
     ) -> None:
         self._pool = pool
         self._sealer = sealer
+        self._erased = ErasedAddresses(sealer)
         self._issuer = issuer
         self._signed_here = tuple(signed_here)
         self._under_way = 0
@@ -103,6 +105,7 @@ class CustodialWallets:
         """
         names = self._names_in(user)
         async with session(self._pool) as connection:
+            names = [await self._present_name(connection, name) for name in names]
             login, *others = await custodial_users.read_ownership(connection, names)
             if login.user is not None and not _open(others):
                 return await custodial_users.wallets_of(connection, login.user)
@@ -120,6 +123,16 @@ class CustodialWallets:
         emails = [] if user.email is None else [AccountName("email", user.email)]
         return [self._login(user.subject), *emails, *accounts]
 
+    async def _present_name(self, connection: Connection, name: AccountName) -> AccountName:
+        """The erased key of an address that was erased, and otherwise the name itself."""
+        if name.kind != "email" or await custodial_users.find(connection, name) is not None:
+            return name
+        key = await self._erased.key_of(connection, name.text)
+        hidden = None if key is None else AccountName("email", key)
+        if hidden is None or await custodial_users.find(connection, hidden) is None:
+            return name
+        return hidden
+
     async def _user_called(self, connection: Connection, subject: str) -> str | None:
         """No issuer's subjects begin with ltzd's prefix (`providers/oidc/claims.py`)."""
         if subject.startswith(RESERVED_SUBJECT_PREFIX):
@@ -130,6 +143,7 @@ class CustodialWallets:
         self._under_way += 1
         try:
             async with session(self._pool) as connection:
+                name = await self._present_name(connection, name)
                 user = await custodial_users.find(connection, name)
                 if user is None:
                     new = self._new_user()

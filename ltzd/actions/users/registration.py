@@ -10,19 +10,21 @@ from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_more_wall
 from ltzd.store import payments
 from ltzd.store.database import Pool, session
 from ltzd.store.users import users
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.users.users import User
 
 
 class UserRegistration:
-    def __init__(self, pool: Pool, identity: IdentityProvider) -> None:
+    def __init__(self, pool: Pool, identity: IdentityProvider, erased: ErasedAddresses) -> None:
         self._pool = pool
+        self._erased = erased
         self._identity = identity
 
     async def user_of(self, email: str, brand: Brand) -> User:
         """Raises RateLimited, InvalidFields, and Unavailable while the wallet cannot be found."""
         key = users.email_key(email)
         async with session(self._pool) as connection:
-            known = await users.find(connection, key)
+            known = await self._erased.find_user(connection, key)
             if known is not None:
                 return known
             made, now = await payments.wallets_this_hour(connection, brand.address)
@@ -32,7 +34,7 @@ class UserRegistration:
         user = User(users.user_id(identity.subject, key), key, identity.subject, identity.wallet)
         async with session(self._pool) as connection:
             is_met = await payments.insert_user(connection, user, brand.address, quota)
-            kept = await users.find(connection, key)
+            kept = await self._erased.find_user(connection, key)
         if quota is not None and not is_met:
             raise rate_limited("new wallets an hour", quota.maximum, quota.seconds_left(now))
         # A concurrent request may have created the user under another subject and wallet.

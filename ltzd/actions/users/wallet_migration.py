@@ -18,6 +18,7 @@ from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.store.database import Pool, session
 from ltzd.store.users import users
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import hex_of
 
 log = structlog.get_logger()
@@ -28,8 +29,15 @@ _MOST_USERS = 20_000
 
 
 class WalletMigration:
-    def __init__(self, pool: Pool, identity: IdentityProvider, clock: Clock = monotonic) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        identity: IdentityProvider,
+        erased: ErasedAddresses,
+        clock: Clock = monotonic,
+    ) -> None:
         self._pool = pool
+        self._erased = erased
         self._identity = identity
         self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
 
@@ -56,8 +64,9 @@ class WalletMigration:
         emails = person.emails if user.emails is None else user.emails
         home = person.home
         async with session(self._pool) as connection:
+            keys = await self._erased.keys_of(connection, emails)
             migrated = await users.migrate_wallets(
-                connection, person.id, emails, home.subject, home.wallet
+                connection, person.id, keys, home.subject, home.wallet
             )
         for user_row in migrated:
             telemetry.WALLET_MIGRATIONS.labels("moved").inc()
@@ -73,4 +82,5 @@ class WalletMigration:
         if not emails:
             return False
         async with session(self._pool) as connection:
-            return await users.needs_migration(connection, subject, emails)
+            keys = await self._erased.keys_of(connection, emails)
+            return await users.needs_migration(connection, subject, keys)

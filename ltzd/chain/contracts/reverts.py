@@ -5,12 +5,10 @@ Any contract may have produced the data, so the text is made printable and bound
 cannot be decoded is shown in hex.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
-
-from eth_abi.abi import decode as abi_decode
-from eth_abi.exceptions import DecodingError
 
 from ltzd.chain.contracts.artifacts import CONTRACTS, artifact, canonical_type, signature
 from ltzd.values import keccak
@@ -66,28 +64,40 @@ def describe(data: bytes) -> str:
         return "reverted without a reason"
     try:
         return _decoded(data[:4], data[4:]) or _bounded("0x" + data.hex())
-    except (DecodingError, ValueError, OverflowError):
+    except (ValueError, OverflowError):
         return _bounded(f"{error_name(data)} with malformed arguments 0x{data[4:].hex()}")
 
 
 def _decoded(selector: bytes, body: bytes) -> str | None:
     """Returns None for an unknown selector.
 
-    Raises DecodingError, ValueError or OverflowError for malformed arguments.
+    Raises ValueError or OverflowError for malformed arguments.
     """
     if selector == ERROR:
-        return _sentence(abi_decode(["bytes"], body)[0])
+        return _sentence(_abi_decode(["bytes"], body)[0])
     if selector == PANIC:
-        code = abi_decode(["uint256"], body)[0]
+        code = _abi_decode(["uint256"], body)[0]
         return f"Panic: {_PANICS.get(code, f'code 0x{code:x}')}"
     known = _custom_errors().get(selector)
     if known is None:
         return None
-    values = abi_decode(list(known.types), body)
+    values = _abi_decode(list(known.types), body)
     arguments = (
         f"{field}: {_shown(value)}" for field, value in zip(known.fields, values, strict=True)
     )
     return f"{known.name}({_bounded(', '.join(arguments))})"
+
+
+def _abi_decode(types: Sequence[str], body: bytes) -> tuple[Any, ...]:
+    """Raises ValueError or OverflowError for malformed values."""
+    # The library takes 16 MiB, and most processes never see a revert with arguments.
+    from eth_abi.abi import decode  # noqa: PLC0415
+    from eth_abi.exceptions import DecodingError  # noqa: PLC0415
+
+    try:
+        return decode(types, body)
+    except DecodingError as error:
+        raise ValueError("the values do not fit their types") from error
 
 
 def _sentence(text: bytes) -> str:

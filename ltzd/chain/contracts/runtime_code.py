@@ -4,6 +4,7 @@ The contracts are compiled without metadata, so their creation code ends with th
 immutables are words of zeros behind PUSH32, which the constructor fills in.
 """
 
+from collections.abc import Container
 from functools import cache
 
 from ltzd.chain.contracts import artifacts
@@ -19,10 +20,19 @@ _START = bytes.fromhex("6080604052")
 
 def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: Address) -> bool:
     """Whether `code` is `contract`, deployed at `at` on this chain and paid in `ltz`."""
+    return _matches(contract, code, _immutables(contract, chain_id, at, ltz))
+
+
+def build_of(code: bytes) -> str | None:
+    """The contract that `code` was compiled from, whatever its immutables; None for other code."""
+    return next((name for name in artifacts.CONTRACTS if _matches(name, code, None)), None)
+
+
+def _matches(contract: str, code: bytes, expected: Container[bytes] | None) -> bool:
+    """Compares the code; `expected` are the words that immutables may hold, None for any."""
     template = _template(contract)
     if len(code) != len(template):
         return False
-    expected = _immutables(contract, chain_id, at, ltz)
     index = 0
     while index < len(code):
         operation = template[index]
@@ -33,7 +43,7 @@ def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: 
             if (
                 not is_immutable
                 or code[index] != operation
-                or code[index + 1 : end] not in expected
+                or (expected is not None and code[index + 1 : end] not in expected)
             ):
                 return False
         index = end

@@ -37,12 +37,12 @@ class StepLines:
     def __init__(
         self,
         steps: int,
-        tell: Callable[[str], None] = print_message,
+        print_line: Callable[[str], None] = print_message,
         clock: Callable[[], float] = monotonic,
         every_seconds: float = _LINE_SECONDS,
     ) -> None:
         self._steps = steps
-        self._tell = tell
+        self._print_line = print_line
         self._clock = clock
         self._every_seconds = every_seconds
         self._begun = 0
@@ -53,4 +53,4 @@ class StepLines:
         now = self._clock()
         if now - self._told_at >= self._every_seconds:
             self._told_at = now
-            self._tell(f"Step {self._begun} of {self._steps}: {step}.")
+            self._print_line(f"Step {self._begun} of {self._steps}: {step}.")

@@ -200,8 +200,7 @@ def _print_next_steps(target: DeploymentTarget, terms: DeploymentTerms, done: De
             f"{checksummed(terms.heir)} becomes admin by calling acceptDefaultAdminTransfer() "
             f"on each contract, at least {terms.admin_delay_seconds} seconds after the offer."
         )
-    print_message("In the settings:")
-    print_message("[contracts]")
+    print_message(f'In the settings, section [contracts]: file = "{target.out.resolve()}", or')
     names = {
         "ltz": "LTZ",
         "perk_nft": "PerkNFT",

@@ -13,7 +13,15 @@ from rich.table import Column, Table
 from rich.text import Text
 
 from ltzd.cli.brand.lookup import find_brand
-from ltzd.cli.output import cut_text, page_width, plain_text, print_json, print_message, print_page
+from ltzd.cli.output import (
+    cut_text,
+    page_width,
+    plain_text,
+    print_json,
+    print_line,
+    print_message,
+    print_page,
+)
 from ltzd.cli.targets import Target, open_connection
 from ltzd.cli.times import parse_moment
 from ltzd.store.database import Connection
@@ -74,7 +82,7 @@ async def _list(target: Target, given: EventFilter) -> list[ListedEvent]:
 
 
 def tail(target: Target, given: EventFilter, *, as_json: bool) -> None:
-    """Print a line for each event that is accepted from now on, until Ctrl-C."""
+    """Print a line for each event that is accepted from now on, until Ctrl-C or a closed pipe."""
     with suppress(KeyboardInterrupt):
         asyncio.run(_tail(target, given, as_json=as_json))
 
@@ -84,10 +92,9 @@ async def _tail(target: Target, given: EventFilter, *, as_json: bool) -> None:
         selection = await given.selection(connection)
         print_message("Waiting for events; Ctrl-C ends this.")
         async for event in new_events(connection, selection):
-            if as_json:
-                print(msgspec.json.encode(event_object(event)).decode(), flush=True)
-            else:
-                print(line_of(event), flush=True)
+            line = msgspec.json.encode(event_object(event)).decode() if as_json else line_of(event)
+            if not print_line(line):
+                return
 
 
 async def new_events(

@@ -111,7 +111,17 @@ async def _post(url: str, body: bytes, headers: dict[str, str]) -> dict[str, Any
             session.post(url, data=body, headers=headers) as reply,
         ):
             status, text = reply.status, await reply.read()
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+    except TimeoutError as error:
+        raise Unavailable(
+            f"{url} gave no answer within {_ANSWER_SECONDS:.0f} s, and may have recorded the "
+            "event: see `ltzd event list` before you repeat it."
+        ) from error
+    except aiohttp.ClientConnectorCertificateError as error:
+        raise Misconfigured(
+            f"The certificate of {url} is not trusted, or names another host: give --url with the "
+            "host of the certificate."
+        ) from error
+    except (aiohttp.ClientError, OSError, ValueError) as error:
         raise Unavailable(
             f"Nothing answers at {url}. Check that ltzd runs with the role http, or give --url."
         ) from error

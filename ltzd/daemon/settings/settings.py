@@ -25,14 +25,16 @@ from pydantic_settings import (
 )
 
 from ltzd.daemon.settings.accounts import AccountSettings
+from ltzd.daemon.settings.contracts import ContractSettings
 from ltzd.daemon.settings.identity import IdentitySettings
 from ltzd.daemon.settings.inline_secrets import inline_secrets
 from ltzd.daemon.settings.listener import ListenerSettings
 from ltzd.daemon.settings.log import LogSettings
+from ltzd.daemon.settings.retention import RetentionSettings
 from ltzd.daemon.settings.section import Section, resolve_secret, secret_from_file
+from ltzd.daemon.settings.tracing import TracingSettings
 from ltzd.daemon.settings.value_types import (
     ROLES,
-    ContractAddress,
     DatabaseUrl,
     IpAddresses,
     LevelsUrl,
@@ -64,7 +66,6 @@ from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
-from ltzd.values import Address
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
@@ -177,29 +178,6 @@ class AdminSettings(ListenerSettings):
 
     def token(self) -> SecretStr | None:
         return None if self.token_file is None else secret_from_file(self.token_file)
-
-
-class ContractSettings(Section):
-    ltz: ContractAddress
-    perk_nft: ContractAddress
-    points_sale: ContractAddress
-    business_escrow: ContractAddress
-    first_block: Annotated[int, Field(ge=0)]
-
-    def addresses(self) -> dict[str, Address]:
-        """By the setting's name."""
-        return {
-            "ltz": self.ltz,
-            "perk_nft": self.perk_nft,
-            "points_sale": self.points_sale,
-            "business_escrow": self.business_escrow,
-        }
-
-    @model_validator(mode="after")
-    def _are_four(self) -> Self:
-        if len(set(self.addresses().values())) < len(self.addresses()):
-            raise ValueError("two contracts cannot have one address")
-        return self
 
 
 class OperatorSettings(Section):
@@ -360,6 +338,8 @@ class Settings(Section):
     accounts: AccountSettings = AccountSettings()
     site: SiteSettings = SiteSettings()
     log: LogSettings = LogSettings()
+    tracing: TracingSettings | None = None
+    retention: RetentionSettings = RetentionSettings()
 
     @model_validator(mode="after")
     def _roles_have_what_they_need(self) -> Self:

@@ -39,10 +39,10 @@ from ltzd.dev.sandbox.webhooks.inbox import CONTROL_PATH as INBOX_CONTROL
 from ltzd.dev.sandbox.webhooks.inbox import PREFIX as INBOX_PREFIX
 from ltzd.dev.sandbox.webhooks.inbox import WebhookInbox
 from ltzd.errors import Misconfigured
+from ltzd.providers.checkouts import PaymentsPolicy
 from ltzd.providers.dns_txt import DnsPolicy
 from ltzd.providers.identity.client import IdentityPolicy
 from ltzd.providers.oauth.policy import AccountLookupPolicy
-from ltzd.providers.payments import PaymentsPolicy
 from ltzd.values import Address
 
 _HOST = "127.0.0.1"

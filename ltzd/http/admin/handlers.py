@@ -1,8 +1,9 @@
 """The admin server, on a port of its own: /healthz, /readyz, /status and /metrics.
 
 On a loopback address it refuses a foreign Host or Origin, so that a web page cannot reach it
-through a browser (DNS rebinding). On another address, or with a token, every path but /healthz
-requires `Authorization: Bearer`. The settings require TLS for such an address.
+through a browser (DNS rebinding). On another address, or with a token, every path but /healthz and
+the bare answer of /readyz requires `Authorization: Bearer`. The settings require TLS for such an
+address.
 """
 
 import asyncio
@@ -59,6 +60,8 @@ _Facts = TypeVar("_Facts")
 
 OPEN_PATH = "/healthz"
 """The path that needs no token."""
+READY_PATH = "/readyz"
+"""Without a token it answers whether, not why: the probes of Kubernetes carry no secret."""
 
 
 class ForeignHost(RequestError):
@@ -107,7 +110,7 @@ def build_admin_app(sources: AdminSources, policy: AdminPolicy) -> App:
     app.on_request(handlers.authorize)
     for handler, path in (
         (handlers.healthz, OPEN_PATH),
-        (handlers.readyz, "/readyz"),
+        (handlers.readyz, READY_PATH),
         (handlers.status, "/status"),
         (handlers.metrics, "/metrics"),
     ):
@@ -126,7 +129,9 @@ class AdminHandlers:
         if self._is_local:
             _refuse_foreign_host(request)
         refuse_bad_host(request)
-        if self._policy.token is not None and path_of(request) != OPEN_PATH:
+        if self._policy.token is None or path_of(request) == OPEN_PATH:
+            return
+        if path_of(request) != READY_PATH or _has_credential(request):
             _require_token(self._policy.token, request)
 
     async def healthz(self, _request: Request) -> Reply:
@@ -136,17 +141,25 @@ class AdminHandlers:
     async def readyz(self, request: Request) -> Reply:
         """503 with the reasons while the process is not ready.
 
-        With `?role=http` a fault that another process must mend counts for nothing.
+        With `?role=http` a fault that another process must mend counts for nothing. A probe without
+        the port's token learns no reason.
         """
         role = request.args.get("role")
         if role not in {None, "http"}:
             raise BadRequest("The only role that readiness can be asked for is http")
         conditions = self._judge(await _in_time(self._sources.cluster()))
         blocking = readiness.reasons(conditions, for_http=role == "http")
-        body = readiness_json(conditions, blocking)
+        if self._policy.token is None or _has_credential(request):
+            body = readiness_json(conditions, blocking)
+        else:
+            body = {"ready": not blocking}
         return json_reply(body, 503 if blocking else 200)
 
     async def status(self, _request: Request) -> Reply:
+        return json_reply(await self.read_status())
+
+    async def read_status(self) -> dict[str, object]:
+        """The answer of `/status`."""
         cluster = await _in_time(self._sources.cluster())
         facts = None if cluster is None else await _in_time(self._sources.facts())
         conditions = self._judge(cluster)
@@ -167,7 +180,7 @@ class AdminHandlers:
             if facts.chain is not None:
                 progress = self._progress(cluster, facts.chain)
                 body["chain"] = chain_json(facts.chain, progress)
-        return json_reply(body)
+        return body
 
     async def metrics(self, _request: Request) -> Reply:
         cluster = await _in_time(self._sources.cluster())
@@ -190,7 +203,7 @@ class AdminHandlers:
         """The rows, with this process's own in any case: it may not have reported yet."""
         me = self._sources.process
         rows = list(cluster.processes)
-        if me.id not in {row.identity.id for row in rows}:
+        if me.roles and me.id not in {row.identity.id for row in rows}:
             rows.append(ProcessFacts(me, started_seconds=0.0, seen_seconds=0.0))
         return [process_json(row, self._policy.conditions) for row in rows]
 
@@ -236,6 +249,10 @@ def _refuse_foreign_host(request: Request) -> None:
     origin = request.headers.getone("origin", None)
     if origin is not None and not is_loopback(host_of(origin.partition("://")[2])):
         raise ForeignHost("This port accepts no requests from web pages of other machines")
+
+
+def _has_credential(request: Request) -> bool:
+    return "authorization" in request.headers
 
 
 def _require_token(token: str, request: Request) -> None:

@@ -10,7 +10,7 @@ from ltzd.errors import InvalidFields
 from ltzd.http.models import RequestModel, ResponseModel
 from ltzd.http.requests.fields import BrandId, Email, SourceUrl, faults_in, field_error
 from ltzd.http.requests.idempotency_key import key_faults
-from ltzd.providers.payments import CheckoutPage
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import CURRENCY, LEAST_CENTS, MOST_CENTS, SESSION_ID
 from ltzd.values import address_of, checksummed, hex_of
 

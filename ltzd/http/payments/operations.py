@@ -31,7 +31,7 @@ from ltzd.http.payments.models import (
     PaymentWebhookResponse,
 )
 from ltzd.http.requests.rate_limits import PER_CLIENT
-from ltzd.providers.payments import CheckoutPage
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.rules.payments import LEAST_CENTS, MOST_CENTS, Payment, not_found, refused_refund
 from ltzd.values import Hash32, address_of
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from ltzd import telemetry
+from ltzd import telemetry, tracing
 from ltzd.chain.contracts import ltz
 from ltzd.chain.node.view import ChainView
 from ltzd.errors import DatabaseUnavailable, LaneLost, Unavailable
@@ -196,6 +196,7 @@ class MintSigner:
 
     async def _mint(self, claimed: Sequence[QueuedReward], fees: Fees) -> Sequence[QueuedReward]:
         """Sign and store the claimed rewards that LTZ would mint now; return these."""
+        begun_at = tracing.now()
         await self._take_word(fresh_count(claimed))
         percent = gas_percent_after(claimed[0].out_of_gas)
         planned = await self._simulator.plan(MintBatch(claimed, self._references, percent))
@@ -218,6 +219,12 @@ class MintSigner:
             nonce=tx.nonce,
             hash=tx.hashes[0],
             rewards=list(map(str, tx.rewards)),
+        )
+        tracing.step(
+            "mint signed",
+            tx.rewards,
+            begun_at,
+            {"ltzd.transaction": tx.id, "ltzd.nonce": tx.nonce, "ltzd.batch_size": len(tx.rewards)},
         )
         self._guard.resume()
         telemetry.BATCH_REWARDS.observe(len(planned.batch))

@@ -32,7 +32,7 @@ def judge_processes(
     others = live(facts, me, policy)
     yield from _absent_roles(facts, roles_present(facts, me, policy), policy)
     yield from _missing(facts, me, policy)
-    yield from _versions([me, *(process.identity for process in others)])
+    yield from _versions([each for each in [me, *(p.identity for p in others)] if each.roles])
 
 
 def roles_present(

@@ -7,7 +7,7 @@ the last answer, and grows fourfold at most.
 from dataclasses import dataclass, replace
 from typing import Final
 
-TARGET_BYTES: Final = 2 * 1024 * 1024
+TARGET_BYTES: Final = 1024 * 1024
 """Decoding an answer of this size takes some milliseconds, during which no other task runs."""
 FIRST_BLOCKS: Final = 64
 _LARGEST_GROWTH: Final = 4

@@ -115,6 +115,14 @@ def _seal_wallet_key(row: _Row, content: bytes, sealer: Sealer) -> bytes:
     return sealer.seal_wallet_key(content, row["subject"], row["wallet"])
 
 
+def _open_erasure_key(row: _Row, sealer: Sealer) -> bytes:
+    return sealer.open_erasure_key(row["sealed"], row["key_id"], row["name"])
+
+
+def _seal_erasure_key(row: _Row, content: bytes, sealer: Sealer) -> bytes:
+    return sealer.seal_erasure_key(content, row["name"])
+
+
 # API keys are stored as hashes, which no key has sealed.
 _TABLES: Final = (
     _Table(
@@ -176,5 +184,25 @@ _TABLES: Final = (
         """,
         _open_wallet_key,
         _seal_wallet_key,
+    ),
+    _Table(
+        "erasure_keys",
+        ("name",),
+        ("",),
+        """
+        SELECT name, key_id, sealed
+          FROM erasure_keys
+         WHERE name > $1
+         ORDER BY name
+         LIMIT $2
+        """,
+        """
+        UPDATE erasure_keys
+           SET key_id = $3, sealed = $4
+         WHERE name = $1 AND key_id = $2
+     RETURNING true
+        """,
+        _open_erasure_key,
+        _seal_erasure_key,
     ),
 )

@@ -84,6 +84,19 @@ class Sealer:
                 f"{what} was changed or moved in the database; restore the row from a backup."
             ) from error
 
+    def seal_erasure_key(self, secret: bytes, name: str) -> bytes:
+        return self._seal(secret, _erasure_place(name))
+
+    def open_erasure_key(self, sealed: bytes, key_id: str, name: str) -> bytes:
+        """Raises Misconfigured as `open` does."""
+        what = f"The erasure key of {name}"
+        try:
+            return self._open(sealed, key_id, _erasure_place(name), what)
+        except (InvalidTag, ValueError) as error:
+            raise Misconfigured(
+                f"{what} was changed or moved in the database; restore the row from a backup."
+            ) from error
+
     def keyed_hash(self, text: bytes) -> bytes:
         """An HMAC that only a holder of the sealing key can compute, for texts too short for a
         plain hash.
@@ -127,6 +140,10 @@ def _wallet_place(subject: str, wallet: Address) -> bytes:
     places are equal; its old table name stays, since sealed rows depend on it.
     """
     return b"ltzd local_users.sealed " + wallet + subject.encode()
+
+
+def _erasure_place(name: str) -> bytes:
+    return b"ltzd erasure_keys " + name.encode()
 
 
 def _keys_in(path: Path) -> list[bytes]:

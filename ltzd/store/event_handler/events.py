@@ -214,9 +214,10 @@ _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
 async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[ClaimKey, EventRow]:
     """Insert events, with their claims, users, rewards, totals and wake-up, in one statement.
 
-    Returns the claims that were inserted. An event whose claim has changed since it was read, or
-    whose nonce another request has used, is left out. If a concurrent writer has brought a count to
-    its limit, nothing is inserted and the answer is empty.
+    Returns the claims that were inserted. An event is left out if its claim has changed since it
+    was read, if another request has used its nonce, or if its known user's address was erased. If
+    a concurrent writer has brought a count to its limit, nothing is inserted and the answer is
+    empty.
     """
     ordered = sorted(events, key=lambda new: new.key)
     try:
@@ -320,8 +321,9 @@ WITH new AS MATERIALIZED (
   INSERT INTO event_claims (brand_id, event_type, email_key, claims, last_event_id, last_event_at)
   SELECT brand_id, event_type, email_key, claims, id, at
     FROM new
-   WHERE nonce IS NULL
-      OR EXISTS (SELECT FROM signed s WHERE s.brand_id = new.brand_id AND s.nonce = new.nonce)
+   WHERE (nonce IS NULL
+          OR EXISTS (SELECT FROM signed s WHERE s.brand_id = new.brand_id AND s.nonce = new.nonce))
+     AND (subject IS NOT NULL OR EXISTS (SELECT FROM users u WHERE u.email_key = new.email_key))
    ORDER BY brand_id, event_type, email_key
       ON CONFLICT (brand_id, event_type, email_key) DO UPDATE
      SET claims = excluded.claims, last_event_id = excluded.last_event_id,

@@ -71,6 +71,7 @@ async def database_time(connection: Connection) -> datetime:
     return now
 
 
+# Bounds of the index also in a generic plan, which an OR would not give.
 _LIST = """
 WITH newest AS (
   SELECT e.*, b.name AS brand_name
@@ -79,8 +80,8 @@ WITH newest AS (
          SELECT id, brand_id, event_type, domain, ltz, created_at
            FROM events
           WHERE brand_id = b.id
-            AND ($2::timestamptz IS NULL OR created_at >= $2)
-            AND ($3::timestamptz IS NULL OR created_at < $3)
+            AND created_at >= coalesce($2::timestamptz, '-infinity')
+            AND created_at < coalesce($3::timestamptz, 'infinity')
             AND ($4::text IS NULL OR event_type = $4)
           ORDER BY created_at DESC
           LIMIT $5

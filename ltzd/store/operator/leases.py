@@ -22,6 +22,7 @@ from ltzd import telemetry
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import DatabaseUnavailable, LaneLost, Misconfigured
 from ltzd.store import database, stuck_sessions
+from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
 from ltzd.store.wakeups import Wakeup
 from ltzd.values import Address, hex_of
@@ -227,7 +228,7 @@ class Leases:
                 try:
                     await self._keep_connected()
                 except _CONNECTION_ERRORS as error:
-                    log.warning("leases.connection_lost", reason=type(error).__name__)
+                    log.warning("leases.connection_lost", reason=reason_of(error))
                     self._refuse_waiting(error)
                     if self._held:
                         await asyncio.sleep(self._policy.retry)
@@ -243,7 +244,7 @@ class Leases:
         for term in waiting:
             if not term.is_begun.done():
                 is_lost = isinstance(error, _CONNECTION_ERRORS)
-                reason = f"The database was lost: {type(error).__name__}"
+                reason = f"The database was lost: {reason_of(error)}"
                 term.is_begun.set_exception(DatabaseUnavailable(reason) if is_lost else error)
         ended, self._ended = self._ended, []
         for term in ended:

@@ -423,6 +423,22 @@ async def unminted_of(connection: Connection, transaction_id: int) -> list[UUID]
     return [row[0] for row in rows]
 
 
+async def of_transactions(
+    connection: Connection, transaction_ids: Collection[int]
+) -> dict[int, list[UUID]]:
+    """The rewards that each of the transactions mints."""
+    rows = await connection.fetch(
+        """
+        SELECT transaction_id, array_agg(id) AS ids
+          FROM rewards
+         WHERE transaction_id = ANY($1::bigint[])
+         GROUP BY transaction_id
+        """,
+        list(transaction_ids),
+    )
+    return {row["transaction_id"]: row["ids"] for row in rows}
+
+
 async def requeue(
     connection: Connection,
     transaction_id: int,

@@ -5,7 +5,7 @@ never changes, nor do earlier grants, and the wallet that the address left stays
 user's. Of several people who prove an address the first one keeps it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from uuid import UUID, uuid5
 
@@ -47,6 +47,19 @@ async def find(connection: Connection, key: str) -> User | None:
         "SELECT id, email_key, identity_subject, wallet FROM users WHERE email_key = $1", key
     )
     return User(*row) if row else None
+
+
+async def without_rows(connection: Connection, keys: Collection[str]) -> set[str]:
+    """The keys that no user has; a user's former key is among them once the address was erased."""
+    rows = await connection.fetch(
+        """
+        SELECT email_key
+          FROM unnest($1::text[]) AS given (email_key)
+         WHERE NOT EXISTS (SELECT FROM users u WHERE u.email_key = given.email_key)
+        """,
+        list(keys),
+    )
+    return {row["email_key"] for row in rows}
 
 
 async def needs_migration(connection: Connection, person: str, keys: Sequence[str]) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from ltzd.rules.amounts import ltz_of
 from ltzd.store.database import Connection
+from ltzd.store.users.erased_addresses import shown_address
 from ltzd.store.webhooks.queue import DueWebhook, WebhookKind
 from ltzd.values import checksummed, hex_of
 
@@ -53,7 +54,7 @@ def _distributed(due: DueWebhook, reward: asyncpg.Record) -> Body:
         "event": due.kind,
         "brandId": hex_of(due.brand_id),
         "userId": str(reward["user_id"]),
-        "email": reward["email"],
+        "email": shown_address(reward["email"]),
         "walletAddress": checksummed(reward["wallet"]),
         "ltzAmount": reward["ltz"],
         "transactionHash": None if due.transaction_hash is None else hex_of(due.transaction_hash),

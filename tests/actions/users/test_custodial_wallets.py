@@ -21,10 +21,12 @@ from ltzd.providers.oidc.claims import OidcUser
 from ltzd.providers.oidc.policy import OidcPolicy
 from ltzd.providers.oidc.tokens import OidcTokens
 from ltzd.rules.oauth.accounts import OAuthAccount
-from ltzd.store.database import Connection, Pool, open_pool
+from ltzd.store.database import Connection, Pool, open_pool, session
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.retention import erasure
 from ltzd.store.users import custodial_users
 from ltzd.store.users.custodial_users import CustodialUser
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import Address, checksummed, hex_of
 from tests.support.rows.core import a_wallet
 from tests.support.services.identity import as_json
@@ -76,6 +78,11 @@ def wallets(pool: Pool) -> CustodialWallets:
     return CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
 
 
+async def hide(pool: Pool, email: str) -> None:
+    async with session(pool) as connection:
+        await erasure.hide_addresses(connection, ErasedAddresses(SEALER), [email])
+
+
 def vouched(subject: str = "user-7", *accounts: OAuthAccount, email: str | None = None) -> OidcUser:
     return OidcUser(subject, None, accounts, email)
 
@@ -106,6 +113,20 @@ async def test_a_name_always_has_the_same_wallet(wallets: CustodialWallets, pool
     assert await wallets.wallets_of(ann.subject) == (ann.wallet,)
     again = CustodialWallets(pool, SEALER, ISSUER, SIGNED_HERE)
     assert await again.wallet_of_email(EMAIL) == ann, "the wallet is read from the database"
+
+
+async def test_an_erased_address_keeps_its_wallet_and_its_owner(
+    wallets: CustodialWallets, pool: Pool
+) -> None:
+    ann = await wallets.wallet_of_email(EMAIL)
+    await hide(pool, EMAIL)
+
+    assert await wallets.wallet_of_email(EMAIL) == ann
+    assert await wallets.link(vouched(email=EMAIL)) == (ann.wallet,)
+    assert await wallets.link(vouched("another-user", email=EMAIL)) != (ann.wallet,)
+    assert (
+        await pool.fetchval("SELECT count(*) FROM custodial_accounts WHERE name = $1", EMAIL) == 0
+    )
 
 
 async def test_fifty_concurrent_requests_get_one_wallet(pool: Pool) -> None:

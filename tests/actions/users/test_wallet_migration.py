@@ -24,6 +24,7 @@ from ltzd.store.database import open_pool, session
 from ltzd.store.site_plugin import members as site_members
 from ltzd.store.site_plugin.members import Member
 from ltzd.store.users import users
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import Address, address_of, hex_of
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.services.identity import Provider, a_provider
@@ -35,7 +36,7 @@ from tests.support.sites.one_person import (
     a_local_world,
     a_vendor_world,
 )
-from tests.support.surfaces.event_action import a_request
+from tests.support.surfaces.event_action import SEALER, a_request
 from tests.support.waiting import until
 
 EMAIL = "ann@shop.example"
@@ -407,7 +408,7 @@ async def test_an_unavailable_provider_fails_no_request_and_is_asked_again_later
     policy = replace(provider.policy, max_attempts=1)
     provider.break_down()
     async with IdentityClient(policy) as hasty:
-        following = WalletMigration(vendor.pool, hasty, vendor.clock)
+        following = WalletMigration(vendor.pool, hasty, ErasedAddresses(SEALER), vendor.clock)
         token_users = TokenAuthenticator(vendor.tokens, hasty, following)
         for _ in range(2):
             assert await token_users.wallets_of(user) == (address_of(given["walletAddress"]),)
@@ -441,7 +442,12 @@ def a_person(id_: str, number: int, *emails: str) -> UserProfile:
 
 def following_of(world: World, *persons: UserProfile) -> tuple[WalletMigration, ScriptedProfiles]:
     identities = ScriptedProfiles(*persons)
-    return WalletMigration(world.pool, identities, world.clock), identities  # type: ignore[arg-type]
+    return WalletMigration(
+        world.pool,
+        identities,  # type: ignore[arg-type]
+        ErasedAddresses(SEALER),
+        world.clock,
+    ), identities
 
 
 async def test_of_two_concurrent_proofs_of_an_address_one_succeeds(local: LocalWorld) -> None:

@@ -1,6 +1,10 @@
 """`ltzd event list` and `ltzd event tail`: the newest events, without their users."""
 
 import asyncio
+import json
+import os
+import signal
+import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -16,7 +20,7 @@ from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.event_handler.listing import EventSelection, ListedEvent
 from ltzd.values import hex_of
-from tests.support.commands import ltzd
+from tests.support.commands import begin_ltzd, ltzd
 from tests.support.rows.core import a_wallet
 
 DEMO = Brand(id="0x" + "aa" * 20, name="Demo", domains=("a.example",))
@@ -41,7 +45,7 @@ async def an_event(
     failure: str | None = None,
 ) -> UUID:
     id_, user = uuid4(), uuid4()
-    at = NOW - timedelta(minutes=minutes_ago)
+    at = datetime.now(UTC) - timedelta(minutes=minutes_ago)
     await db.execute(
         "INSERT INTO users (id, email_key, identity_subject, wallet) VALUES ($1, $2, 'x', $3)",
         *(user, EMAIL + str(user), a_wallet(7)),
@@ -128,7 +132,7 @@ async def test_a_time_or_brand_that_is_wrong_is_refused(data_dir: Path) -> None:
 async def test_the_tail_has_each_event_once(db: Connection, database_url: str) -> None:
     await an_event(db, minutes_ago=10)
     early = await an_event(db, minutes_ago=5)
-    since = EventSelection(since=NOW - timedelta(minutes=6))
+    since = EventSelection(since=datetime.now(UTC) - timedelta(minutes=6))
     seen: list[UUID] = []
 
     async def follow() -> None:
@@ -136,8 +140,8 @@ async def test_the_tail_has_each_event_once(db: Connection, database_url: str) -
             seen.append(event.id)
             if len(seen) == 1:
                 # A transaction that began earlier commits after a younger one.
-                seen_after.append(await an_event(db, OTHER, minutes_ago=-0.1))
-                seen_after.append(await an_event(db, minutes_ago=-0.05))
+                seen_after.append(await an_event(db, OTHER))
+                seen_after.append(await an_event(db, minutes_ago=0.05))
             if len(seen) == 3:
                 return
 
@@ -180,3 +184,32 @@ def test_a_table_of_80_columns_keeps_ids_states_and_amounts_whole(
     assert ("A brand" in lines[1]) == has_brand
     short = line_of(a_listed_event(ltz=100, event_type="form_submit", brand_name="Demo"))
     assert len(short) <= 80
+
+
+async def test_the_tail_ends_quietly_when_its_pipe_is_closed_or_at_ctrl_c(
+    db: Connection, data_dir: Path
+) -> None:
+    id_ = await an_event(db)
+    process = await begin_ltzd("event", "tail", "--since", "1h", "--json", "--data-dir", data_dir)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    line = await asyncio.wait_for(process.stdout.readline(), 60)
+    process.send_signal(signal.SIGINT)
+    await asyncio.wait_for(process.wait(), 60)
+    errors = (await process.stderr.read()).decode()
+
+    assert json.loads(line)["eventId"] == str(id_)
+    assert process.returncode == 0
+    assert errors == "Waiting for events; Ctrl-C ends this.\n"
+
+    reading, writing = os.pipe()
+    os.close(reading)
+    with os.fdopen(writing, "w") as closed:
+        broken = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "ltzd", "event", "tail", "--since", "1h"),
+            *("--data-dir", str(data_dir)),
+            stdout=closed,
+            stderr=asyncio.subprocess.PIPE,
+        )
+    _, message = await asyncio.wait_for(broken.communicate(), 60)
+    assert (broken.returncode, message.decode()) == (0, errors)

@@ -54,7 +54,9 @@ async def trigger(data_dir: Path, *arguments: object) -> Outcome:
 async def test_the_event_is_signed_and_recorded(
     surface: EventSurface, data_dir: Path, db: Connection
 ) -> None:
-    answer = (await trigger(data_dir, "--json", "--metadata", '{"page": 7}')).json
+    shown = await trigger(data_dir, "--json", "--metadata", '{"page": 7}')
+    assert shown.code == 0, shown.err
+    answer = json.loads(shown.out[shown.out.index("{\n") :])  # after the surface's log
     row = await db.fetchrow("SELECT id, ltz, domain, metadata FROM events")
     repeated = await trigger(data_dir)
 

@@ -133,7 +133,7 @@ def omit(node: FakeNode, is_omitted: Callable[[dict[str, Any]], bool]) -> Callab
     return end
 
 
-def refuse(*_asked: object) -> None:
+def refuse(*_parameters: object) -> None:
     raise RpcError(-32601, "the method is not available")
 
 

@@ -153,10 +153,20 @@ async def test_a_new_user_of_two_events_in_one_batch_is_inserted_once(pool: Pool
 
 async def test_a_user_whose_claim_was_lost_is_not_inserted(pool: Pool) -> None:
     snapshot = await read_snapshot(pool, KEY)
-    await write(pool, structs.replace(a_new_event(snapshot), identity_subject=None))
+    await write(pool, a_new_event(snapshot))
+    async with session(pool) as connection:
+        await connection.execute("DELETE FROM users")
 
     assert await write(pool, a_new_event(snapshot)) == {}
     assert await counts(pool) == (1, 1, 0, 1)
+
+
+async def test_an_event_of_a_known_user_without_a_row_is_not_written(pool: Pool) -> None:
+    """The user's address was erased after the event was prepared."""
+    known = structs.replace(a_new_event(await read_snapshot(pool, KEY)), identity_subject=None)
+
+    assert await write(pool, known) == {}
+    assert await counts(pool) == (0, 0, 0, 0)
 
 
 async def test_only_the_next_version_of_a_claim_is_written(pool: Pool) -> None:

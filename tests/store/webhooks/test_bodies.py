@@ -9,6 +9,7 @@ import pytest_asyncio
 
 from ltzd.rules.brands.configuration import Brand
 from ltzd.store.database import Pool, session
+from ltzd.store.users.erased_addresses import PREFIX
 from ltzd.store.webhooks import bodies as webhook_bodies
 from ltzd.store.webhooks import queue as webhooks
 from ltzd.values import Address
@@ -23,7 +24,7 @@ async def world(database_url: str, pool: Pool) -> World:
     return World(database_url, pool, Receiver("https://shop.example"))
 
 
-async def named(world: World, brand: Brand) -> tuple[str, str] | None:
+async def named(world: World, brand: Brand) -> tuple[str, str | None] | None:
     """Returns user id and e-mail address of the one webhook, or nothing if it has no body."""
     now = datetime.now(UTC)
     async with session(world.pool) as connection:
@@ -96,3 +97,22 @@ async def test_a_reward_without_a_user_has_no_webhook_body(world: World) -> None
     await world.mint(reward)
 
     assert await named(world, brand) is None
+
+
+async def test_an_erased_address_is_null_in_webhooks(world: World) -> None:
+    """Of an event whose address has expired, and of a check-in of an erased user."""
+    brand = await world.brand("/hooks")
+    reward = await world.owed(brand)
+    await value(world.pool, "UPDATE events SET email = NULL")
+    await world.mint(reward)
+    event = await named(world, brand)
+    assert event is not None
+    assert event[1] is None
+
+    other = await world.brand("/other")
+    reward = await world.owed(other, kind=CHECK_IN, event=False)
+    await value(world.pool, "UPDATE users SET email_key = $1 || id", PREFIX)
+    await world.mint(reward)
+    check_in = await named(world, other)
+    assert check_in is not None
+    assert check_in[1] is None

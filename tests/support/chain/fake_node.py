@@ -27,6 +27,7 @@ from ltzd.indexer.contracts import indexed_contracts
 from ltzd.rules.operator.fees import GWEI
 from ltzd.rules.operator.sendable import min_gas_limit
 from ltzd.values import Address, Hash32, address_of, bytes_of, hash_of, hex_of
+from tests.support.chain.compiled_code import code_at
 
 CHAIN_ID: Final = 31337
 LTZ_AT: Final = Address(b"\x17" * 20)
@@ -35,6 +36,13 @@ OTHERS_AT: Final = tuple(Address(bytes((byte,)) * 20) for byte in (0x71, 0x72, 0
 ADDRESSES: Final = dict(
     zip(("ltz", "perk_nft", "points_sale", "business_escrow"), (LTZ_AT, *OTHERS_AT), strict=True)
 )
+CODES: Final = {
+    at: code_at(name, at)
+    for name, at in zip(
+        ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"), ADDRESSES.values(), strict=True
+    )
+}
+"""The code at each contract's address."""
 CONTRACTS: Final = indexed_contracts(ADDRESSES)
 ETHER: Final = 10**18
 
@@ -230,6 +238,9 @@ class Block:
 class FakeNode(Rpc):
     """Mines on `mine`, or at once with `mines_at_once`; tests set its faults as attributes."""
 
+    chain_id = CHAIN_ID
+    block_zero_time = 1_700_000_000
+    """The time of block 0; a block comes every second."""
     simulated = 0
     is_down = False
     is_hung = False
@@ -326,6 +337,7 @@ class FakeNode(Rpc):
         """The block that each call was run after."""
         self.before: dict[str, Callable[[], object]] = {}
         """Callbacks by method, called once just before the next answer."""
+        self.codes = dict(CODES)
         self._methods = self._answered()
 
     def _answered(self) -> dict[str, Callable[..., Any]]:
@@ -545,9 +557,9 @@ class FakeNode(Rpc):
     def block_json(self, block: Block, *, full: bool = False) -> dict[str, Any]:
         """A block with its transactions, or with their hashes."""
         if not full:
-            return _header(block)
+            return self._dated(block)
         transactions = [self.transaction_json(block, done) for done in block.transactions]
-        return _header(block) | {"transactions": transactions}
+        return self._dated(block) | {"transactions": transactions}
 
     def transaction_json(self, block: Block, done: Done) -> dict[str, Any]:
         return _transaction_fields(done.sent, block)
@@ -632,7 +644,7 @@ class FakeNode(Rpc):
         return next((block for block in self._seen() if block.hash == hash_of(block_hash)), None)
 
     def _chain_id(self) -> str:
-        return hex(CHAIN_ID)
+        return hex(self.chain_id)
 
     def _block_by_number(self, tag: str, full: bool) -> Any:
         block = self._at(tag)
@@ -705,10 +717,13 @@ class FakeNode(Rpc):
         return hex(self.balances.get(address_of(wallet), self.balance))
 
     def _code(self, address: str, _tag: str) -> str:
-        return "0x60" if address_of(address) in {LTZ_AT, *OTHERS_AT} else "0x"
+        return hex_of(self.codes.get(address_of(address), b""))
 
     def _max_priority_fee_per_gas(self) -> str:
         return hex(self.tip)
+
+    def _dated(self, block: Block) -> dict[str, Any]:
+        return _header(block, self.block_zero_time)
 
     def _call(self, call: dict[str, str], tag: str | dict[str, Any] = "latest") -> str:
         data = bytes_of(call["data"])
@@ -911,7 +926,7 @@ def _bloom_of(value: bytes) -> int:
     return int(BloomFilter.from_iterable([value]))
 
 
-def _header(block: Block) -> dict[str, Any]:
+def _header(block: Block, block_zero_time: int) -> dict[str, Any]:
     bloom = 0
     for value in {value for _, log in block.logs() for value in (log.address, *log.topics)}:
         bloom |= _bloom_of(value)
@@ -919,7 +934,7 @@ def _header(block: Block) -> dict[str, Any]:
         "number": hex(block.number),
         "hash": hex_of(block.hash),
         "parentHash": hex_of(block.parent_hash),
-        "timestamp": hex(1_700_000_000 + block.number),
+        "timestamp": hex(block_zero_time + block.number),
         "logsBloom": f"0x{bloom:0512x}",
         "baseFeePerGas": hex(block.base_fee),
         "gasLimit": hex(block.gas_limit),

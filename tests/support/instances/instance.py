@@ -31,6 +31,7 @@ from tests.support.chain.tester import Rpc
 from tests.support.folders import data_parent
 from tests.support.instances import fork_server
 from tests.support.instances.fork_server import ForkedProcess
+from tests.support.log_watch import KEYS, faults_of, secrets_in
 from tests.support.waiting import until
 
 START_SECONDS = 60.0
@@ -215,6 +216,18 @@ class Instance:
         left = self.processes()
         assert not left, f"left behind: {left}"
 
+    def assert_nothing_secret_logged(self) -> None:
+        """Reads the output of all processes that this instance has had.
+
+        What `ltzd dev` prints beside its log has an example with an e-mail address.
+        """
+        out = self.folder / "out"
+        text = out.read_text(errors="replace") if out.exists() else ""
+        secrets = {*KEYS, *secrets_in(self.data_dir)}
+        lines = "\n".join(line for line in text.splitlines() if line.startswith("{"))
+        faults = faults_of(lines, ()) + [secret for secret in secrets if secret in text]
+        assert not faults, f"in the log: {faults}"
+
     def processes(self) -> dict[int, str]:
         """The ids and command lines of all live processes of the folder."""
         return processes_of(self.folder)
@@ -325,6 +338,7 @@ async def an_instance(
                 yield instance
                 if instance.is_running:
                     await instance.stop()
+                instance.assert_nothing_secret_logged()
             finally:
                 await _end(instance)
 

@@ -16,7 +16,7 @@ from typing import Any
 import stripe
 from aiohttp import web
 
-from ltzd.providers.payments import PaymentsPolicy
+from ltzd.providers.checkouts import PaymentsPolicy
 from tests.support.services.web_servers import served_at
 
 SECRET_KEY = "sk_test_of_this_machine"

@@ -24,6 +24,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, transaction
 from ltzd.store.site_plugin.members import Member
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from tests.support.rows.core import value
 from tests.support.sites.host_sites import FakeSite, a_fake_site, a_log_in
 from tests.support.surfaces.event_action import SEALER, a_brand
@@ -86,8 +87,10 @@ async def a_world(pool: Pool, sandbox: Sandbox) -> AsyncIterator[World]:
         sites = HostSiteClient(GuardPolicy(allow_loopback=True))
         stack.push_async_callback(sites.close)
         policy = SitePolicy(world.site.base + "/{host}", "api")
-        registration = UserRegistration(pool, identity)
+        registration = UserRegistration(pool, identity, ErasedAddresses(SEALER))
         world.members = SiteMembers(pool, world.book, registration, sites, policy)
-        world.users = TokenAuthenticator(tokens, identity, WalletMigration(pool, identity))
+        world.users = TokenAuthenticator(
+            tokens, identity, WalletMigration(pool, identity, ErasedAddresses(SEALER))
+        )
         world.links = SiteLinks(pool, world.members, world.users, SEALER)
         yield world

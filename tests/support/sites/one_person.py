@@ -28,6 +28,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
@@ -80,7 +81,9 @@ class World:
                 await cache.refresh(connection)
             limits = await stack.enter_async_context(RateLimits())
             wakeups = WakeupHub(self.url)
-            self.following = WalletMigration(self.pool, self.identity, self.clock)
+            self.following = WalletMigration(
+                self.pool, self.identity, ErasedAddresses(SEALER), self.clock
+            )
             self.users = TokenAuthenticator(self.tokens, self.identity, self.following)
             signatures = RequestSignatures(self.pool, SEALER, cache)
             self.pregeneration = Pregeneration(
@@ -98,6 +101,7 @@ class World:
                 signatures,
                 limits,
                 capacity,
+                erased=ErasedAddresses(SEALER),
                 policy=NO_HASH_WAIT,
             )
             await stack.enter_async_context(running(self.events.run()))

@@ -24,6 +24,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.rows.core import BRAND, running
@@ -91,6 +92,7 @@ async def a_handler(
             RequestSignatures(pool, SEALER, book),
             await stack.enter_async_context(RateLimits()),
             capacity or MintCapacity(pool, FakeNode().node, CHAIN_ID, LTZ_AT),
+            erased=ErasedAddresses(SEALER),
             policy=policy,
         )
         await stack.enter_async_context(running(handler.run()))

@@ -46,9 +46,9 @@ from ltzd.http.app import build_app
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
 from ltzd.http.services import Health, HttpPolicy, Services, SiteServices
+from ltzd.providers.checkouts import CheckoutPage
 from ltzd.providers.host_sites import HostCredentials
 from ltzd.providers.identity.tokens import TokenUser
-from ltzd.providers.payments import CheckoutPage
 from ltzd.rules import perk_charges
 from ltzd.rules.brands.configuration import Brand, EventRule, Perk
 from ltzd.rules.payments import Payment, not_found

@@ -28,6 +28,7 @@ from ltzd.http.site_plugin.errors import SitePluginError
 from ltzd.http.site_plugin.operations import operations
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.providers.identity.tokens import IdentityTokens
+from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.values import address_of
 from tests.support.sites.host_sites import SHORT
 from tests.support.surfaces.event_action import SEALER
@@ -169,13 +170,15 @@ async def running(event_surface: EventSurface) -> AsyncIterator[str]:
         members = SiteMembers(
             daemon.pools.http,
             daemon.brands,
-            UserRegistration(daemon.pools.http, daemon.identity),
+            UserRegistration(daemon.pools.http, daemon.identity, ErasedAddresses(SEALER)),
             sites,
             SitePolicy(sandbox.site_url),
         )
         tokens = await stack.enter_async_context(IdentityTokens(sandbox.identity_policy()))
         owners = TokenAuthenticator(
-            tokens, daemon.identity, WalletMigration(daemon.pools.http, daemon.identity)
+            tokens,
+            daemon.identity,
+            WalletMigration(daemon.pools.http, daemon.identity, ErasedAddresses(SEALER)),
         )
         links = SiteLinks(daemon.pools.http, members, owners, SEALER)
         site = replace(daemon.site, members=members, links=links)

@@ -18,7 +18,7 @@ from ltzd.dev.sandbox.payments.operations import PaymentOperations
 from ltzd.dev.sandbox.payments.pages import PayPages
 from ltzd.dev.sandbox.payments.sessions import SessionStore
 from ltzd.errors import Misconfigured
-from ltzd.providers.payments import PaymentsPolicy
+from ltzd.providers.checkouts import PaymentsPolicy
 
 CONTROL_PATH = "/doors/pay"
 

@@ -1,0 +1,49 @@
+"""The status as the database alone tells it, for the moment when no process answers."""
+
+import os
+import socket
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+
+from ltzd import __version__
+from ltzd.daemon.follower import DEV_CHAIN_IDS
+from ltzd.errors import Misconfigured
+from ltzd.http.admin.handlers import AdminHandlers, AdminPolicy, AdminSources
+from ltzd.rules.conditions.facts import ClusterFacts, ProcessIdentity
+from ltzd.rules.conditions.policy import ConditionPolicy
+from ltzd.store import database
+from ltzd.store.cluster import read_cluster
+from ltzd.store.status import StatusFacts, read_status
+
+
+async def read(database_url: str) -> dict[str, Any]:
+    """The answer of `/status`, with `readFrom` in place of `process`.
+
+    Raises DatabaseUnavailable, Misconfigured.
+    """
+    connection = await database.connect(database_url, "status")
+    try:
+        cluster = await read_cluster(connection)
+
+        async def read_again() -> ClusterFacts:
+            return cluster
+
+        async def figures() -> StatusFacts:
+            return await read_status(connection)
+
+        command = ProcessIdentity(uuid4(), socket.gethostname(), os.getpid(), (), __version__)
+        is_dev_chain = cluster.chain is not None and cluster.chain.chain_id in DEV_CHAIN_IDS
+        policy = AdminPolicy(conditions=ConditionPolicy(mines_on_demand=is_dev_chain))
+        answer = await AdminHandlers(
+            AdminSources(command, read_again, figures), policy
+        ).read_status()
+    except asyncpg.UndefinedTableError as error:
+        raise Misconfigured(
+            "The database has not this version's schema: `ltzd migrate` upgrades it."
+        ) from error
+    finally:
+        await connection.close()
+    del answer["process"]
+    return answer | {"readFrom": "database"}

@@ -1,0 +1,128 @@
+"""Checks which contracts are at the settings' addresses, and what the wallets may do there."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from ltzd.chain.contracts import abi_words, ltz
+from ltzd.chain.contracts.runtime_code import build_of, matches_source
+from ltzd.chain.deployment.plan import HOT_ROLES
+from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.fleet.fleet import SettingsWallet
+from ltzd.operator.policy import MINT, TREASURY
+from ltzd.rules.checks.findings import Finding, fault, ok, warning
+from ltzd.values import Address, checksummed, hex_of, keccak
+
+NAMES: Final = {
+    "ltz": "LTZ",
+    "perk_nft": "PerkNFT",
+    "points_sale": "PointsSale",
+    "business_escrow": "BusinessEscrow",
+}
+"""The contract of each setting of `[contracts]`."""
+
+
+def judge_codes(
+    addresses: Mapping[str, Address], codes: Mapping[str, bytes], chain_id: int
+) -> list[Finding]:
+    """Compares the code at each address with the compiled contracts, immutables included."""
+    faults = [
+        fault("contracts", sentence)
+        for setting, address in addresses.items()
+        if (sentence := _code_fault(setting, address, codes[setting], chain_id, addresses["ltz"]))
+    ]
+    return faults or [ok("contracts", "The four contracts are those of this version.")]
+
+
+def _code_fault(
+    setting: str, address: Address, code: bytes, chain_id: int, token: Address
+) -> str | None:
+    wanted = NAMES[setting]
+    if matches_source(wanted, code, chain_id, address, token):
+        return None
+    place, actual = f"contracts.{setting} is {hex_of(address)}", build_of(code)
+    if actual is None:
+        return (
+            f"{place}, whose code is not this version's {wanted}: give the address of a {wanted} "
+            "that this version of `ltzd deploy` has deployed, or run the version that deployed it."
+        )
+    if actual != wanted:
+        return f"{place}, which holds {actual}: give the address of {wanted}."
+    return (
+        f"{place}, which holds the {wanted} of another deployment, for another LTZ or another "
+        "chain: take all addresses from one run of `ltzd deploy`."
+    )
+
+
+async def wallet_findings(
+    node: Node,
+    contracts: Mapping[str, Address],
+    wallets: Sequence[SettingsWallet],
+    has_worked: set[Address],
+) -> list[Finding]:
+    """The roles and the mint limits of wallets; `has_worked` are those that have sent before.
+
+    A wallet that has sent before has lost its role on purpose, for example by a guardian: it must
+    not keep the rest of ltzd from starting, so that is a warning.
+    """
+    findings: list[Finding] = []
+    for wallet in wallets:
+        if wallet.address is None or wallet.kind == TREASURY:
+            continue
+        try:
+            sentence = await _wallet_fault(node, contracts, wallet, wallet.address)
+        except (NodeUnavailable, RpcError, ValueError):
+            reason = f"The roles of {wallet.place} could not be read: the node does not answer."
+            findings.append(warning("roles", reason))
+            continue
+        if sentence is not None:
+            level = warning if wallet.address in has_worked else fault
+            findings.append(level("roles", sentence))
+    return findings or [ok("roles", "Every wallet of the settings has its roles.")]
+
+
+async def _wallet_fault(
+    node: Node, contracts: Mapping[str, Address], wallet: SettingsWallet, address: Address
+) -> str | None:
+    """Raises NodeUnavailable, RpcError, ValueError."""
+    is_mint = wallet.kind == MINT
+    roles = list(_roles(is_mint=is_mint))
+    calls = [(contracts[setting], _has_role_call(role, address)) for setting, _, role in roles]
+    if is_mint:
+        calls.append((contracts["ltz"], ltz.mint_limit_call(address)))
+    answers = await node.views(calls)
+    missing = [
+        f"{contract}.{role}"
+        for (_, contract, role), answer in zip(roles, answers, strict=False)
+        if not ltz.decode_is_minter(answer)
+    ]
+    who = f"{wallet.place} is the wallet {checksummed(address)}"
+    if missing:
+        return (
+            f"{who}, which lacks {', '.join(missing)}, so that its transactions would revert; run: "
+            f"{_grant(address, is_mint=is_mint)}"
+        )
+    if is_mint and ltz.decode_mint_limit(answers[-1])[0] == 0:
+        return (
+            f"{who}, whose mint limit is 0, so that it mints nothing; run: "
+            f"{_grant(address, is_mint=True)}"
+        )
+    return None
+
+
+def _roles(*, is_mint: bool) -> Iterator[tuple[str, str, str]]:
+    """Setting, contract and role of each role that a wallet needs."""
+    for setting, contract in NAMES.items():
+        for role in HOT_ROLES[contract]:
+            if (role == "MINTER") == is_mint:
+                yield setting, contract, role
+
+
+def _has_role_call(role: str, wallet: Address) -> bytes:
+    return ltz.HAS_ROLE + keccak(f"{role}_ROLE".encode()) + abi_words.encode_address(wallet)
+
+
+def _grant(address: Address, *, is_mint: bool) -> str:
+    options = "--kind mint --mint-limit LTZ" if is_mint else "--kind relay"
+    return f"ltzd wallet grant {checksummed(address)} {options} --key FILE --config FILE"

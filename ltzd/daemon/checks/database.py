@@ -1,0 +1,136 @@
+"""Checks the database: that it answers, its durability, schema and clock, and the master key."""
+
+import time
+from dataclasses import dataclass, field
+
+from ltzd.daemon.settings.settings import Settings
+from ltzd.errors import DatabaseUnavailable, Misconfigured
+from ltzd.rules.checks import clocks
+from ltzd.rules.checks.findings import Finding, fault, ok, warning
+from ltzd.store import database, durability, start_facts
+from ltzd.store.connection_errors import reason_of, server_of
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.indexer import chains
+from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.migrations import known_revisions
+from ltzd.store.start_facts import DatabaseFacts
+from ltzd.values import Address
+
+
+@dataclass(slots=True)
+class DatabaseExamination:
+    """`chain` is the chain that the database follows, None for a new or absent database."""
+
+    findings: list[Finding] = field(default_factory=list)
+    chain: ChainIdentity | None = None
+    has_worked: set[Address] = field(default_factory=set)
+    """The given wallets that have sent a transaction."""
+
+
+async def examine(
+    settings: Settings, sealer: Sealer | None, wallets: list[Address]
+) -> DatabaseExamination:
+    """Reads only; `sealer` is None if the master key's file is itself at fault."""
+    examination = DatabaseExamination()
+    url = settings.database_url.get_secret_value()
+    try:
+        connection = await database.connect(url, "check")
+    except (Misconfigured, DatabaseUnavailable) as error:
+        examination.findings.append(fault("database", error.message))
+        return examination
+    try:
+        await _examine(connection, examination, settings, sealer, wallets)
+    except database.LOST as error:
+        sentence = f"The connection to {server_of(url)} broke: {reason_of(error)}."
+        examination.findings.append(fault("database", sentence))
+    finally:
+        connection.terminate()
+    return examination
+
+
+async def _examine(
+    connection: Connection,
+    examination: DatabaseExamination,
+    settings: Settings,
+    sealer: Sealer | None,
+    wallets: list[Address],
+) -> None:
+    findings = examination.findings
+    reason = durability.fault(await durability.read(connection))
+    findings.append(
+        ok("durability", "Confirmed commits survive a crash of PostgreSQL.")
+        if reason is None
+        else fault("durability", reason)
+    )
+    facts = await start_facts.read(connection)
+    findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
+    findings.append(_schema(facts, settings))
+    if sealer is not None:
+        findings.append(_master_key(await start_facts.sealing_key_ids(connection), sealer))
+    if facts.revision is not None:
+        examination.chain = await chains.identity(connection)
+        examination.has_worked = await start_facts.wallets_with_transactions(connection, wallets)
+
+
+def _schema(facts: DatabaseFacts, settings: Settings) -> Finding:
+    known = known_revisions()
+    if facts.revision == known[-1]:
+        if "indexer" in settings.roles and not facts.may_create_tables:
+            return fault("schema", f"The indexer makes new partitions. {_grants(facts)}")
+        return ok("schema", f"The schema has this version's revision, {known[-1]}.")
+    if facts.revision is not None and facts.revision not in known:
+        return fault(
+            "schema",
+            f"The database has schema revision {facts.revision}, which this ltzd does not know; "
+            "run the newer ltzd that made it, or use another database.",
+        )
+    if not (facts.may_create_tables and facts.may_create_schemas):
+        return fault("schema", _grants(facts))
+    if not facts.owns_tables:
+        return fault(
+            "schema",
+            f"The user {facts.user} may not change the tables of database {facts.name}: start ltzd "
+            "once, or run `ltzd migrate`, as the user that owns them.",
+        )
+    at = "no schema yet" if facts.revision is None else f"the older revision {facts.revision}"
+    return ok("schema", f"The database has {at}: the start brings it to {known[-1]}.")
+
+
+def _grants(facts: DatabaseFacts) -> str:
+    """PostgreSQL 15 and later let only the database's owner create tables in `public`."""
+    user, name, schema = (_quoted(text) for text in (facts.user, facts.name, facts.schema or ""))
+    statements = []
+    if not facts.may_create_schemas:
+        statements.append(f"GRANT CREATE ON DATABASE {name} TO {user};")
+    if facts.schema is None:
+        statements.append(f"CREATE SCHEMA {user} AUTHORIZATION {user};")
+    elif not facts.may_create_tables:
+        statements.append(f"GRANT USAGE, CREATE ON SCHEMA {schema} TO {user};")
+    return (
+        f"The user {facts.user} may not create ltzd's schema in the database {facts.name}. Run "
+        f"there as its owner or a superuser: {' '.join(statements)}"
+    )
+
+
+def _quoted(name: str) -> str:
+    escaped = name.replace('"', '""')
+    return f'"{escaped}"'
+
+
+def _master_key(sealed_with: set[str], sealer: Sealer) -> Finding:
+    foreign = sorted(sealed_with - sealer.key_ids)
+    if foreign:
+        return fault(
+            "master_key",
+            f"master_key_file does not open what this database holds, which was sealed with master "
+            f"key {', '.join(foreign)} (this file's is {sealer.key_id}): give the file of that "
+            "key, or add its file to old_master_key_files.",
+        )
+    if sealed_with - {sealer.key_id}:
+        return warning(
+            "master_key",
+            "Some rows are sealed with an old master key: run `ltzd wallets rotate-master-key` "
+            "before you take its file out of old_master_key_files.",
+        )
+    return ok("master_key", "The master key opens what the database holds.")

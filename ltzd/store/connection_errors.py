@@ -1,0 +1,113 @@
+"""Says in words why a connection to PostgreSQL failed, and which server it was for.
+
+The texts hold no password and no row: a server's own text is used only for errors of connections.
+"""
+
+import os
+import socket
+import ssl
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import asyncpg
+
+from ltzd.errors import LtzdError
+
+_DEFAULT_PORT = 5432
+_ANY_DATABASE = "the database"
+
+
+def server_of(url: str) -> str:
+    """`the database ltzd at db.internal:5432`, as far as the URL tells."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return _ANY_DATABASE
+    name = unquote(parts.path.lstrip("/"))
+    named = f"{_ANY_DATABASE} {name}" if name else _ANY_DATABASE
+    hosts = parse_qs(parts.query).get("host", [])
+    if hosts:
+        return f"{named} at {hosts[0]}"
+    return f"{named} at {_netloc(host, port)}" if host else f"{named} of this machine"
+
+
+def user_of(url: str) -> str | None:
+    try:
+        name = urlsplit(url).username
+    except ValueError:
+        return None
+    return unquote(name) if name else None
+
+
+def _netloc(host: str, port: int | None) -> str:
+    return f"{f'[{host}]' if ':' in host else host}:{port or _DEFAULT_PORT}"
+
+
+def reason_of(error: BaseException) -> str:
+    """The end of a sentence, such as `the connection was refused`."""
+    if isinstance(error, LtzdError):
+        return error.message
+    if isinstance(error, asyncpg.PostgresError):
+        return _reason_of_server(error)
+    if isinstance(error, ConnectionRefusedError):
+        return "the connection was refused"
+    if isinstance(error, TimeoutError):
+        return "it did not answer in time"
+    if isinstance(error, socket.gaierror):
+        return "its name cannot be resolved"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed ({error.reason or 'no certificate was accepted'})"
+    if isinstance(error, FileNotFoundError) and error.filename:
+        return f"there is no {error.filename}"
+    if isinstance(error, OSError):
+        return _reason_of_system(error)
+    return "the connection was closed"
+
+
+def _reason_of_server(error: asyncpg.PostgresError) -> str:
+    if isinstance(error, asyncpg.TransactionRollbackError):
+        return f"a conflict with another transaction ({error.sqlstate})"
+    text = str(getattr(error, "message", None) or error).partition("\n")[0].rstrip(".")
+    return f"{text} ({error.sqlstate})" if error.sqlstate else text
+
+
+def _reason_of_system(error: OSError) -> str:
+    if error.errno is not None:
+        return os.strerror(error.errno).lower()
+    # asyncio raises one error for all addresses of a host, with their texts.
+    return "the connection was refused" if "Multiple" in str(error) else "the connection broke"
+
+
+def refusal_of(error: BaseException, url: str) -> str:
+    """The sentence for a server that answers and refuses, or for a malformed URL."""
+    server, user = server_of(url), user_of(url) or "of the process"
+    if isinstance(error, asyncpg.InvalidCatalogNameError):
+        name = unquote(urlsplit(url).path.lstrip("/"))
+        return (
+            f"{_capital(server)} does not exist (3D000): create it (CREATE DATABASE "
+            f'"{name}" OWNER "{user}"), or correct database_url.'
+        )
+    if isinstance(error, asyncpg.InvalidPasswordError):
+        return (
+            f"{_capital(server)} refuses the password of the user {user} (28P01): correct "
+            "database_url, or the file that its passfile= names."
+        )
+    if isinstance(error, asyncpg.InvalidAuthorizationSpecificationError):
+        return (
+            f"{_capital(server)} refuses the user {user} (28000): create the user (CREATE ROLE), "
+            "admit it in pg_hba.conf, or correct database_url."
+        )
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return (
+            f"{_capital(server)} refuses the user {user} (42501): run GRANT CONNECT ON DATABASE, "
+            "or correct database_url."
+        )
+    return "database_url cannot be used: it must be a URL as libpq takes it; correct it."
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
+
+
+def no_answer(error: BaseException, url: str) -> str:
+    return f"{_capital(server_of(url))} does not answer: {reason_of(error)}"

@@ -1,0 +1,206 @@
+"""Erases what is older than the settings allow, a bounded batch of it with each call.
+
+Several processes may do so at once: each statement passes over what another has done. Progress is
+recorded by rule and brand, so that each call begins where the last one ended.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from ltzd.store.database import Connection
+from ltzd.store.retention import erasure
+from ltzd.store.users.erased_addresses import ErasedAddresses
+
+BATCH: Final = 500
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """The age at which each kind of data is erased, or None to keep it."""
+
+    event_addresses: timedelta | None = None
+    """Since the event: its address, identifier and metadata."""
+    user_addresses: timedelta | None = None
+    """Since the user's last event and last visit at a site: the address in all tables."""
+    pregeneration_requests: timedelta | None = None
+    """Since the request: the request, and the name at the OAuth provider."""
+
+
+KEEP_ALL: Final = RetentionPolicy()
+
+
+async def expire(
+    connection: Connection,
+    policy: RetentionPolicy,
+    erased: ErasedAddresses,
+    batch: int = BATCH,
+) -> int:
+    """Erase up to `batch` rows of each kind and brand; returns how many were erased or passed over.
+
+    0 says that nothing is left to do for now.
+    """
+    done = 0
+    if policy.event_addresses is not None:
+        done += await _for_each_brand(connection, _clear_events, policy.event_addresses, batch)
+    if policy.pregeneration_requests is not None:
+        after = policy.pregeneration_requests
+        done += await _for_each_brand(connection, _delete_requests, after, batch)
+    if policy.user_addresses is not None:
+        done += await _hide_users(connection, erased, policy.user_addresses, batch)
+        done += await _hide_accounts(connection, erased, policy.user_addresses, batch)
+    return done
+
+
+_Clear = Callable[[Connection, bytes, timedelta, int], Awaitable[int]]
+
+
+async def _for_each_brand(
+    connection: Connection, clear: _Clear, after: timedelta, batch: int
+) -> int:
+    brands = await connection.fetch("SELECT id FROM brands ORDER BY id")
+    return sum([await clear(connection, row["id"], after, batch) for row in brands])
+
+
+async def _clear_events(connection: Connection, brand: bytes, after: timedelta, batch: int) -> int:
+    """Events of one moment are cleared together, so no event is older than the progress."""
+    cleared: int = await connection.fetchval(
+        """
+        WITH due AS MATERIALIZED (
+          SELECT e.id, e.created_at
+            FROM events e
+           WHERE e.brand_id = $1
+             AND e.created_at >= coalesce((SELECT done_to FROM retention_progress
+                                            WHERE rule = 'event_addresses' AND brand_id = $1),
+                                          '-infinity')
+             AND e.created_at < now() - $2::interval
+             AND num_nonnulls(e.email, e.user_identifier, e.metadata) > 0
+           ORDER BY e.created_at
+           LIMIT $3
+        ), cleared AS (
+          UPDATE events e SET email = NULL, user_identifier = NULL, metadata = NULL
+            FROM due WHERE e.id = due.id
+        ), progress AS (
+          INSERT INTO retention_progress AS p (rule, brand_id, done_to)
+          SELECT 'event_addresses', $1, max(created_at) FROM due HAVING count(*) > 0
+              ON CONFLICT (rule, brand_id) DO UPDATE
+             SET done_to = greatest(p.done_to, excluded.done_to)
+        )
+        SELECT count(*) FROM due
+        """,
+        brand,
+        after,
+        batch,
+    )
+    return cleared
+
+
+async def _delete_requests(
+    connection: Connection, brand: bytes, after: timedelta, batch: int
+) -> int:
+    deleted: int = await connection.fetchval(
+        """
+        WITH deleted AS (
+          DELETE FROM pregeneration_requests
+           WHERE id IN (SELECT id
+                          FROM pregeneration_requests
+                         WHERE brand_id = $1 AND created_at < now() - $2::interval
+                         ORDER BY created_at
+                         LIMIT $3)
+       RETURNING oauth_provider, oauth_user_id
+        ), cleared AS (
+          UPDATE pregenerations p SET oauth_username = NULL
+            FROM (SELECT DISTINCT oauth_provider, oauth_user_id FROM deleted) AS d
+           WHERE (p.oauth_provider, p.oauth_user_id) = (d.oauth_provider, d.oauth_user_id)
+             AND p.oauth_username IS NOT NULL
+        )
+        SELECT count(*) FROM deleted
+        """,
+        brand,
+        after,
+        batch,
+    )
+    return deleted
+
+
+async def _hide_users(
+    connection: Connection, erased: ErasedAddresses, after: timedelta, batch: int
+) -> int:
+    """Walk the users in the order of their ids, and begin again after the last one.
+
+    A user who is active, or who had no event for long, may be passed over until the next walk.
+    """
+    rows = await connection.fetch(
+        """
+        WITH page AS MATERIALIZED (
+          SELECT id, email_key, created_at
+            FROM users
+           WHERE id > coalesce((SELECT last_key::uuid FROM retention_progress
+                                 WHERE rule = 'user_addresses' AND brand_id = ''),
+                               '00000000-0000-0000-0000-000000000000')
+           ORDER BY id
+           LIMIT $2
+        )
+        SELECT page.id, page.email_key,
+               page.email_key NOT LIKE 'erased:%'
+               AND page.created_at < now() - $1::interval
+               AND NOT EXISTS (SELECT FROM site_members m
+                                WHERE m.user_id = page.id AND m.seen_at >= now() - $1::interval)
+               AND NOT EXISTS (SELECT
+                                 FROM claimed_event_types t
+                                 JOIN event_claims c
+                                   ON (c.brand_id, c.event_type, c.email_key)
+                                    = (t.brand_id, t.event_type, page.email_key)
+                                WHERE c.last_event_at >= now() - $1::interval) AS is_due
+          FROM page
+         ORDER BY page.id
+        """,
+        after,
+        batch,
+    )
+    due = [row["email_key"] for row in rows if row["is_due"]]
+    if due:
+        await erasure.hide_addresses(connection, erased, due)
+    await _move(connection, "user_addresses", str(rows[-1]["id"]) if len(rows) == batch else None)
+    return len(due)
+
+
+async def _hide_accounts(
+    connection: Connection, erased: ErasedAddresses, after: timedelta, batch: int
+) -> int:
+    """Walk the addresses that lead to custodial wallets, and hide those without a user: they have
+    no events.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT a.name,
+               a.name NOT LIKE 'erased:%' AND a.created_at < now() - $1::interval
+               AND NOT EXISTS (SELECT FROM users u WHERE u.email_key = a.name) AS is_due
+          FROM custodial_accounts a
+         WHERE a.kind = 'email'
+           AND a.name > coalesce((SELECT last_key FROM retention_progress
+                                   WHERE rule = 'account_addresses' AND brand_id = ''), '')
+         ORDER BY a.name
+         LIMIT $2
+        """,
+        after,
+        batch,
+    )
+    due = [row["name"] for row in rows if row["is_due"]]
+    if due:
+        await erasure.hide_addresses(connection, erased, due)
+    await _move(connection, "account_addresses", rows[-1]["name"] if len(rows) == batch else None)
+    return len(due)
+
+
+async def _move(connection: Connection, rule: str, last_key: str | None) -> None:
+    """A walk that is at its end begins again."""
+    await connection.execute(
+        """
+        INSERT INTO retention_progress (rule, brand_id, last_key) VALUES ($1, '', $2)
+            ON CONFLICT (rule, brand_id) DO UPDATE SET last_key = excluded.last_key
+        """,
+        rule,
+        last_key,
+    )

@@ -1,0 +1,108 @@
+"""Reads what a start must know of a database, before a schema exists and without changing it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+_SAMPLE: Final = 1000
+"""Sealed rows that are looked at in each table: a wrong key opens none of them."""
+
+
+_SEALED: Final = {
+    "brand_secrets": """
+        SELECT DISTINCT key_id
+          FROM (SELECT key_id FROM brand_secrets
+                 WHERE key_id IS NOT NULL ORDER BY brand_id, name LIMIT $1) AS first
+        """,
+    "custodial_users": """
+        SELECT DISTINCT key_id
+          FROM ((SELECT key_id FROM custodial_users ORDER BY subject LIMIT $1)
+                UNION ALL
+                (SELECT key_id FROM custodial_users ORDER BY subject DESC LIMIT $1)) AS outer_rows
+        """,
+    "local_users": """
+        SELECT DISTINCT key_id
+          FROM (SELECT key_id FROM local_users ORDER BY subject LIMIT $1) AS first
+        """,
+}
+"""The tables of sealed values; `local_users` is what schemas before 0015 call the third."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseFacts:
+    """`revision` is None for a database without a schema.
+
+    `schema` is where tables are created; None if no schema of the search path exists.
+    `owns_tables` says whether this user may change the tables of an older revision.
+    """
+
+    revision: str | None
+    now: datetime
+    user: str
+    name: str
+    schema: str | None
+    may_create_tables: bool
+    may_create_schemas: bool
+    owns_tables: bool
+
+
+async def read(connection: Connection) -> DatabaseFacts:
+    row = await connection.fetchrow(
+        """
+        SELECT clock_timestamp() AS now,
+               current_user::text AS user,
+               current_database()::text AS name,
+               current_schema()::text AS schema,
+               coalesce(has_schema_privilege(current_schema(), 'CREATE'), false)
+                   AS may_create_tables,
+               has_database_privilege(current_database(), 'CREATE') AS may_create_schemas,
+               to_regclass('alembic_version') IS NOT NULL AS has_schema,
+               NOT EXISTS (SELECT FROM pg_class
+                            WHERE oid = to_regclass('alembic_version')
+                              AND NOT pg_has_role(relowner, 'USAGE')) AS owns_tables
+        """
+    )
+    facts = dict(row)
+    revision = None
+    if facts.pop("has_schema"):
+        may_read = await connection.fetchval(
+            "SELECT has_table_privilege('alembic_version', 'SELECT')"
+        )
+        if may_read:
+            revision = await connection.fetchval("SELECT version_num FROM alembic_version")
+    return DatabaseFacts(revision=revision, **facts)
+
+
+async def sealing_key_ids(connection: Connection) -> set[str]:
+    """The ids of the master keys that sealed the first rows of each table of sealed values.
+
+    A table that an older schema lacks is left out.
+    """
+    key_ids: set[str] = set()
+    for table, query in _SEALED.items():
+        if await connection.fetchval("SELECT to_regclass($1) IS NOT NULL", table):
+            rows = await connection.fetch(query, _SAMPLE)
+            key_ids |= {row["key_id"] for row in rows}
+    return key_ids
+
+
+async def wallets_with_transactions(
+    connection: Connection, wallets: Sequence[Address]
+) -> set[Address]:
+    """The wallets among these that have sent a transaction of this database; needs a schema."""
+    rows = await connection.fetch(
+        """
+        SELECT named.wallet
+          FROM unnest($1::bytea[]) AS named (wallet)
+         WHERE EXISTS (SELECT
+                         FROM transactions
+                        WHERE transactions.chain_id = (SELECT chain_id FROM chains)
+                          AND transactions.wallet = named.wallet)
+        """,
+        wallets,
+    )
+    return {Address(row["wallet"]) for row in rows}

@@ -1,0 +1,91 @@
+"""Finds users whose e-mail addresses were erased, by a keyed hash of the address (decision 0036).
+
+Where the lower-case address stood as a key, an erasure leaves an *erased key*: `erased:` and an
+HMAC in hex. No address has this form, since an address has an @. The key of the HMAC is random,
+sealed with the master key, and inserted by the first erasure.
+"""
+
+import hmac
+import secrets
+from collections.abc import Sequence
+
+from ltzd.store.database import Connection
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.users import users
+from ltzd.store.users.users import User
+
+PREFIX = "erased:"
+_NAME = "addresses"
+_KEY_BYTES = 32
+
+
+def is_erased(email_key: str) -> bool:
+    return email_key.startswith(PREFIX)
+
+
+def shown_address(text: str | None) -> str | None:
+    """The address for a brand or a person, or None for an erased key."""
+    return None if text is None or is_erased(text) else text
+
+
+class ErasedAddresses:
+    """Computes erased keys. Holds the secret once it has been read; nothing ever changes it."""
+
+    def __init__(self, sealer: Sealer) -> None:
+        self._sealer = sealer
+        self._secret: bytes | None = None
+
+    async def key_of(self, connection: Connection, email_key: str) -> str | None:
+        """The erased key of an address in lower case, or None if nothing was ever erased here.
+
+        Call it after the address itself was not found: an erasure that has hidden the address has
+        then committed the secret, too. Raises Misconfigured if no master key opens the secret.
+        """
+        if self._secret is None:
+            self._secret = await self._read(connection)
+        return None if self._secret is None else _erased_key(self._secret, email_key)
+
+    async def keys_of(self, connection: Connection, email_keys: Sequence[str]) -> list[str]:
+        """The addresses, followed by their erased keys."""
+        erased = [await self.key_of(connection, key) for key in email_keys if not is_erased(key)]
+        return [*email_keys, *filter(None, erased)]
+
+    async def prepare(self, connection: Connection) -> None:
+        """Insert the secret unless there is one. Call it before the transaction of an erasure: a
+        secret whose insert was rolled back would be lost with all that it has hidden.
+        """
+        assert not connection.is_in_transaction()
+        secret = self._secret or secrets.token_bytes(_KEY_BYTES)
+        await connection.execute(
+            """
+            INSERT INTO erasure_keys (name, key_id, sealed) VALUES ($1, $2, $3)
+                ON CONFLICT (name) DO NOTHING
+            """,
+            _NAME,
+            self._sealer.key_id,
+            self._sealer.seal_erasure_key(secret, _NAME),
+        )
+        self._secret = await self._read(connection)
+
+    def prepared_key_of(self, email_key: str) -> str:
+        """The erased key of an address that is about to be erased, after `prepare`."""
+        assert self._secret is not None
+        return email_key if is_erased(email_key) else _erased_key(self._secret, email_key)
+
+    async def find_user(self, connection: Connection, email_key: str) -> User | None:
+        """The user of an address; if it was erased, `User.email_key` is the erased key."""
+        user = await users.find(connection, email_key)
+        if user is None:
+            erased = await self.key_of(connection, email_key)
+            user = None if erased is None else await users.find(connection, erased)
+        return user
+
+    async def _read(self, connection: Connection) -> bytes | None:
+        row = await connection.fetchrow(
+            "SELECT key_id, sealed FROM erasure_keys WHERE name = $1", _NAME
+        )
+        return row and self._sealer.open_erasure_key(row["sealed"], row["key_id"], _NAME)
+
+
+def _erased_key(secret: bytes, email_key: str) -> str:
+    return PREFIX + hmac.digest(secret, email_key.encode(), "sha256").hex()

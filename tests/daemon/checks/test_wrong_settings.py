@@ -1,0 +1,269 @@
+"""Each wrong setting is refused in one sentence that says what to do, and nothing is changed."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from ltzd.chain.signing import Signer
+from ltzd.store import database
+from ltzd.store.encryption.sealing import Sealer
+from ltzd.values import Address
+from tests.support.chain.compiled_code import code_at
+from tests.support.chain.fake_node import ADDRESSES, LTZ_AT, FakeNode
+from tests.support.commands import begin_ltzd, ltzd, ltzd_apart
+from tests.support.installations import Installation
+from tests.support.secret_files import write_secret
+from tests.support.services.postgres import Databases
+from tests.support.surfaces.event_surface import a_served_node
+from tests.support.waiting import until
+
+OTHER_KEY = "12" * 32
+
+
+@dataclass
+class World:
+    installation: Installation
+    node: FakeNode
+    database_url: str
+    node_url: str
+
+    async def execute(self, statement: str, *arguments: object, url: str | None = None) -> None:
+        connection = await database.connect(url or self.database_url, "test")
+        try:
+            await connection.execute(statement, *arguments)
+        finally:
+            await connection.close()
+
+    def set(self, **values: object) -> None:
+        self.installation.values.update(values)
+
+    async def faults(self) -> list[str]:
+        done = await ltzd("check", "--config", self.installation.write(), "--json")
+        findings = json.loads(done.out)["findings"]
+        faults = [each["sentence"] for each in findings if each["level"] == "fault"]
+        assert done.code == (1 if faults else 0)
+        return faults
+
+
+@pytest_asyncio.fixture
+async def world(tmp_path: Path, database_url: str) -> AsyncIterator[World]:
+    node = FakeNode()
+    for _ in range(20):
+        node.mine()
+    async with a_served_node(node) as url:
+        yield World(Installation.of(tmp_path, database_url, url), node, database_url, url)
+
+
+async def _other_master_key(world: World) -> None:
+    sealer = Sealer([bytes.fromhex(OTHER_KEY)])
+    wallet = Address(b"\x05" * 20)
+    await world.execute(
+        "INSERT INTO custodial_users (subject, wallet, key_id, sealed) VALUES ($1, $2, $3, $4)",
+        *("user", wallet, sealer.key_id, sealer.seal_wallet_key(b"\x06" * 32, "user", wallet)),
+    )
+
+
+async def _swapped_contracts(world: World) -> None:
+    values = world.installation.values
+    world.set(perk_nft=values["points_sale"], points_sale=values["perk_nft"])
+
+
+async def _another_build(world: World) -> None:
+    world.node.codes[LTZ_AT] = world.node.codes[LTZ_AT][:-3] + b"\x00\x01\x02"
+
+
+async def _another_deployment(world: World) -> None:
+    at = ADDRESSES["points_sale"]
+    world.node.codes[at] = code_at("PointsSale", Address(b"\x44" * 20))
+
+
+async def _no_contract(world: World) -> None:
+    world.set(business_escrow="0x" + "12" * 20)
+
+
+async def _no_roles(world: World) -> None:
+    world.node.is_minter = False
+
+
+async def _no_mint_limit(world: World) -> None:
+    world.node.mint_capacity = 0
+
+
+async def _other_chain_id(world: World) -> None:
+    world.set(node="chain_id = 137")
+
+
+async def _slow_clock(world: World) -> None:
+    world.node.chain_id = 137
+    world.node.block_zero_time = int(time.time()) + 3600
+
+
+async def _other_first_block(world: World) -> None:
+    world.set(first_block=3)
+    genesis, base = world.node.blocks[0].hash, world.node.blocks[0].hash
+    await world.execute(
+        """
+        INSERT INTO chains (chain_id, genesis_hash, ltz, first_block,
+                            cursor_number, cursor_hash, head_number, final_number)
+        VALUES (31337, $1, $2, 1, 0, $3, 0, 0)
+        """,
+        *(genesis, LTZ_AT, base),
+    )
+
+
+async def _no_database(world: World) -> None:
+    world.set(database_url="postgresql://ltzd:hunter2@127.0.0.1:1/ltzd")
+
+
+async def _unknown_database(world: World) -> None:
+    world.set(database_url=world.database_url.rpartition("/")[0] + "/elsewhere")
+
+
+async def _wrong_password(world: World) -> None:
+    user, _, rest = world.database_url.partition("@")
+    world.set(database_url=f"{user.rpartition(':')[0]}:hunter2@{rest}")
+
+
+async def _no_node(world: World) -> None:
+    world.set(node_urls='["http://127.0.0.1:1"]')
+
+
+async def _one_key_twice(world: World) -> None:
+    write_secret(world.installation.folder / "relay.key", "01" * 32)
+
+
+async def _sandbox_services(world: World) -> None:
+    world.set(issuer="https://127.0.0.1:8700/")
+
+
+WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
+    "master_key": (_other_master_key, ["master_key_file does not open", "old_master_key_files"]),
+    "swapped_contracts": (
+        _swapped_contracts,
+        ["contracts.perk_nft is 0x7272", "which holds PointsSale: give the address of PerkNFT"],
+    ),
+    "another_build": (_another_build, ["contracts.ltz is 0x1717", "not this version's LTZ"]),
+    "another_deployment": (
+        _another_deployment,
+        ["which holds the PointsSale of another deployment", "one run of `ltzd deploy`"],
+    ),
+    "no_contract": (_no_contract, ["There is no contract at contracts.business_escrow 0x1212"]),
+    "no_roles": (_no_roles, ["lacks LTZ.MINTER", "ltzd wallet grant 0x", "--mint-limit LTZ"]),
+    "no_mint_limit": (_no_mint_limit, ["whose mint limit is 0", "ltzd wallet grant 0x"]),
+    "chain_id": (_other_chain_id, ["is on chain 31337, but node.chain_id says 137"]),
+    "clock": (_slow_clock, ["This machine's clock is 3", "behind the newest block of the node"]),
+    "first_block": (
+        _other_first_block,
+        ["from block 1 on, but contracts.first_block is 3: set contracts.first_block = 1"],
+    ),
+    "no_database": (
+        _no_database,
+        ["The database ltzd at 127.0.0.1:1 does not answer: the connection was refused"],
+    ),
+    "unknown_database": (_unknown_database, ["The database elsewhere at", "CREATE DATABASE"]),
+    "wrong_password": (_wrong_password, ["refuses the password of the user ltzd"]),
+    "no_node": (_no_node, ["No node answers and the database is new: 127.0.0.1:1", "refused"]),
+    "one_key_twice": (_one_key_twice, ["must not mint"]),
+    "sandbox_services": (_sandbox_services, ["identity.issuer must be an https URL of another"]),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+async def test_a_wrong_setting_is_refused_with_what_to_do(world: World, name: str) -> None:
+    make_wrong, parts = WRONG[name]
+    await make_wrong(world)
+
+    faults = await world.faults()
+
+    text = "\n".join(faults)
+    assert faults, "nothing was found"
+    for part in parts:
+        assert part in text
+    for leak in ("hunter2", "Error", "Traceback", "Exception"):
+        assert leak not in text
+
+
+async def test_right_settings_have_no_fault(world: World) -> None:
+    assert await world.faults() == []
+
+
+async def test_a_schema_that_may_not_be_made_names_the_sql(
+    world: World, databases: Databases
+) -> None:
+    await world.execute("CREATE ROLE guest LOGIN PASSWORD 'guest'")
+    await world.execute("CREATE DATABASE empty TEMPLATE template0")
+    address = world.database_url.rpartition("@")[2].rpartition("/")[0]
+    world.set(database_url=f"postgresql://guest:guest@{address}/empty")
+    try:
+        faults = [fault for fault in await world.faults() if "schema" in fault]
+        (sentence,) = faults
+        statements = sentence.partition("superuser: ")[2]
+        assert statements == (
+            'GRANT CREATE ON DATABASE "empty" TO "guest"; '
+            'GRANT USAGE, CREATE ON SCHEMA "public" TO "guest";'
+        )
+        await world.execute(statements, url=databases.url_of("empty"))
+        assert await world.faults() == []
+    finally:
+        await world.execute("DROP DATABASE empty WITH (FORCE)")
+        await world.execute("DROP OWNED BY guest")
+        await world.execute("DROP ROLE guest")
+
+
+async def test_a_start_refuses_with_all_faults_at_once_and_changes_nothing(world: World) -> None:
+    await _another_build(world)
+    await _other_master_key(world)
+
+    done = await ltzd_apart("run", "--config", world.installation.write())
+
+    assert done.code == 1
+    assert "ltzd: 2 faults:" in done.err
+    assert "contracts.ltz is" in done.err
+    assert "master_key_file does not open" in done.err
+    connection = await database.connect(world.database_url, "test")
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM chains") == 0
+    finally:
+        await connection.close()
+
+
+async def test_a_role_that_a_working_wallet_has_lost_is_a_warning(world: World) -> None:
+    """A guardian has revoked it: the rest of ltzd must go on, also after a restart."""
+    await _other_first_block(world)
+    world.set(first_block=1)
+    world.node.is_minter = False
+    await world.execute(
+        """
+        INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state)
+        SELECT 31337, wallet, 0, 'mint', $2, '', 1, 'signed' FROM unnest($1::bytea[]) AS wallet
+        """,
+        *([wallet_of("01"), wallet_of("02")], LTZ_AT),
+    )
+
+    done = await ltzd("check", "--config", world.installation.write())
+
+    assert done.code == 0, done.out
+    assert "warning roles" in done.out
+
+
+def wallet_of(byte: str) -> Address:
+    return Signer(bytes.fromhex(byte * 32)).address
+
+
+async def test_a_signal_ends_the_checks_of_a_start(world: World) -> None:
+    world.node.is_hung = True
+    process = await begin_ltzd("run", "--config", world.installation.write())
+    await until(lambda: _is_asked(world.node), 30)
+    process.terminate()
+
+    assert await asyncio.wait_for(process.wait(), 30) == 0
+
+
+async def _is_asked(node: FakeNode) -> bool:
+    return node.hanging > 0

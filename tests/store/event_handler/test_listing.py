@@ -1,0 +1,56 @@
+"""The newest events are found by the index of each brand, whatever plan PostgreSQL makes."""
+
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from typing import cast
+
+import pytest
+import pytest_asyncio
+
+from ltzd.store import database
+from ltzd.store.database import Connection
+from ltzd.store.event_handler.listing import EventSelection, list_events
+from ltzd.values import Address
+from tests.store.test_cluster import Explained
+
+EVENTS = 20_000
+BRANDS = (Address(b"\xaa" * 20), Address(b"\xbb" * 20))
+
+
+@pytest_asyncio.fixture
+async def connection(database_url: str) -> AsyncIterator[Connection]:
+    connection = await database.connect(database_url, "test")
+    for brand in BRANDS:
+        await connection.execute(
+            "INSERT INTO brands (id, name, configuration, revision) VALUES ($1, 'a', '{}', 1)",
+            brand,
+        )
+        await connection.execute(
+            """
+            INSERT INTO events (id, brand_id, event_type, email, user_id, domain, ltz, created_at)
+            SELECT gen_random_uuid(), $1, 'form_submit', 'a@a.example', gen_random_uuid(),
+                   'a.example', 0, now() - make_interval(mins => n)
+              FROM generate_series(1, $2::int) n
+            """,
+            brand,
+            EVENTS,
+        )
+    yield connection
+    await connection.close()
+
+
+@pytest.mark.parametrize("plans", ["force_custom_plan", "force_generic_plan"])
+async def test_the_rows_read_do_not_grow_with_the_table(connection: Connection, plans: str) -> None:
+    now = datetime.now(UTC)
+    await connection.execute(f"SET plan_cache_mode = {plans}")
+    for statement in ("SELECT 1", "ANALYZE"):
+        await connection.execute(statement)
+        for selection, count in (
+            (EventSelection(limit=30), 30),
+            (EventSelection(since=now - timedelta(minutes=10.5), limit=10_000), 20),
+            (EventSelection(brand=BRANDS[0], until=now - timedelta(days=5), limit=30), 30),
+        ):
+            explained = Explained(connection)
+            listed = await list_events(cast("Connection", explained), selection)
+            assert len(listed) == count
+            assert explained.read < 500, (statement, selection)
