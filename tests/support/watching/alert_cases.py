@@ -124,6 +124,11 @@ def _share(series: str, bad: str, good: str) -> Cases:
     return Cases(_firing(both), (Case({series.format(good): "0+12" + STEADY}), Case({})))
 
 
+def _rechecks(outcome: str, instance: str) -> dict[str, str]:
+    labels = f'outcome="{outcome}",instance="{instance}"'
+    return {f"ltzd_deliveries_chat_rechecks_total{{{labels}}}": "0+1" + STEADY}
+
+
 CASES: Final[dict[str, Cases]] = {
     "LtzdDown": _gauge(
         'up{job="ltzd",instance="a"} 1\nup{job="ltzd",instance="b"} 0',
@@ -258,15 +263,8 @@ CASES: Final[dict[str, Cases]] = {
         'ltzd_actions_pregenerations_total{{outcome="{}",instance="a"}}', "unavailable", "created"
     ),
     "LtzdChatRechecksPartial": Cases(
-        _firing({'ltzd_deliveries_chat_rechecks_total{outcome="partial",instance="a"}': "0+1x240"}),
-        (
-            Case(
-                {
-                    'ltzd_deliveries_chat_rechecks_total{outcome="partial",instance="a"}': "0+1x240",
-                    'ltzd_deliveries_chat_rechecks_total{outcome="whole",instance="b"}': "0+1x240",
-                }
-            ),
-        ),
+        _firing(_rechecks("partial", "a")),
+        (Case(_rechecks("partial", "a") | _rechecks("whole", "b")),),
     ),
     "LtzdErrorBudgetBurnsFast": _burning(15, 2, _once(_REQUESTS)),
     "LtzdErrorBudgetBurns": _burning(7, 7, _errors(failing=0, hours=1)),
