@@ -82,10 +82,16 @@ def _coins(wei: int) -> str:
     return f"{wei / 10**18:.6g}"
 
 
-def judge_wallets(facts: ClusterFacts, *, has_operator: bool) -> Iterator[Condition]:
-    """`has_operator` says whether any process has the role operator."""
+def judge_wallets(
+    facts: ClusterFacts, *, has_operator: bool, has_node: bool = True
+) -> Iterator[Condition]:
+    """`has_operator` says whether any process has the role operator.
+
+    Without `has_node` another condition tells already why lanes wait for a node.
+    """
+    expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
-        if wallet.paused_for is not None and wallet.paused_for not in INTENDED:
+        if wallet.paused_for is not None and wallet.paused_for not in expected:
             yield _pause(wallet)
     if not has_operator:
         return  # ROLE_ABSENT says it.
