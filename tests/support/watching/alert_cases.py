@@ -15,7 +15,7 @@ STEADY: Final = "x240"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`labels` are the labels of each alert that fires, beside the severity; None is silence."""
+    """`labels` are the labels of each alert that fires, beside the severity; an empty tuple is silence."""
 
     series: dict[str, str]
     fires: tuple[dict[str, str], ...] = ()
