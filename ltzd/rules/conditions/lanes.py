@@ -35,6 +35,9 @@ PAUSE_SENTENCES = {
 }
 INTENDED = frozenset(("draining", "retired"))
 """Reasons that a person has chosen and that end by themselves."""
+_BRIEF = frozenset(("node", "mint_limit", "publication", "receipts", "signer"))
+"""Reasons that come and go by themselves: they are told once they have lasted."""
+_BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 
 
@@ -91,7 +94,8 @@ def judge_wallets(
     """
     expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
-        if wallet.paused_for is not None and wallet.paused_for not in expected:
+        is_brief = wallet.paused_for in _BRIEF and (wallet.paused_seconds or 0) < _BRIEF_SECONDS
+        if wallet.paused_for is not None and wallet.paused_for not in expected and not is_brief:
             yield _pause(wallet)
     if not has_operator:
         return  # ROLE_ABSENT says it.

@@ -237,6 +237,7 @@ def test_lanes_that_wait_for_a_node_are_not_told_beside_the_node() -> None:
     away = Condition(ConditionKind.NO_NODE_USABLE, "No node can be used")
     assert judged(facts) == ["lane_paused"]
     assert judged(facts, away) == ["no_node_usable"]
+    assert judged(replace(facts, wallets=(replace(paused, paused_seconds=4.9), WALLETS[1]))) == []
 
 
 @pytest.mark.parametrize("reason", sorted(INTENDED))

@@ -15,7 +15,7 @@ STEADY: Final = "x240"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """`labels` are the labels of each alert that fires, beside the severity; an empty tuple is silence."""
+    """`fires` has the labels of each alert that fires, beside the severity."""
 
     series: dict[str, str]
     fires: tuple[dict[str, str], ...] = ()
