@@ -27,8 +27,8 @@ class Case:
         return 15 if self.minutes <= 180 else 120
 
 
-def _firing(series: dict[str, str], minutes: int = 60, **labels: str) -> Case:
-    return Case(series, (labels,), minutes)
+def _firing(series: dict[str, str], **labels: str) -> Case:
+    return Case(series, (labels,))
 
 
 @dataclass(frozen=True, slots=True)

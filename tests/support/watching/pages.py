@@ -60,7 +60,8 @@ def metrics() -> Iterator[MetricWrapperBase]:
 
 def exposed_name(metric: MetricWrapperBase) -> str:
     """As it is in the exposition, where counters and infos have a suffix."""
-    return metric._name + {"counter": "_total", "info": "_info"}.get(metric._type, "")
+    suffix = {"counter": "_total", "info": "_info"}.get(str(metric._type), "")
+    return f"{metric._name}{suffix}"
 
 
 def metrics_page() -> str:
