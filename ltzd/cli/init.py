@@ -1,12 +1,14 @@
 """`ltzd init`: writes a first settings file and a first brand file for `ltzd run`.
 
 No file is overwritten, and either both files are written or neither. The command asks for missing
-values on standard error if standard input is a terminal.
+values on standard error if standard input is a terminal, and asks again after an answer that is not
+valid. Addresses may have a checksum.
 """
 
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.brands.toml_documents import reason_of
 from ltzd.secret_files import create_private
+from ltzd.values import checksummed
 
 SETTINGS_FILE, BRAND_FILE = "ltzd.toml", "brand.toml"
 OPTIONS = {
@@ -27,11 +30,29 @@ OPTIONS = {
     "domains": "--domain",
     "daily_mint_budget": "--daily-budget",
 }
-QUESTIONS: Mapping[str, tuple[str, type]] = {
-    "id": ("The brand's id (its wallet address)", str),
-    "domains": ("The domain that sends its events", str),
-    "daily_mint_budget": ("The LTZ it may give away in a day (0 is no limit)", int),
+QUESTIONS: Mapping[str, str] = {
+    "id": "The brand's id (its wallet address)",
+    "domains": "The domain that sends its events",
+    "daily_mint_budget": "The LTZ it may give away in a day (0 is no limit)",
 }
+_VALID = {"id": f"0x{'0' * 40}", "name": "shop", "domains": ("a.example",), "daily_mint_budget": 0}
+"""Stands for the other fields while one answer is checked."""
+_NEXT_STEPS = """\
+Wrote {settings} and {brand}. Next, with the paths that {settings} names:
+  1. openssl rand -hex 32 > master.key && chmod 600 master.key
+     Fill in master_key_file, and keep a copy apart from the database's backups.
+  2. ltzd key new minter.json    and    ltzd key new relay.json
+     Fill in the key and password files, and send gas money to both addresses.
+  3. Fill in database_url, [node] urls and chain_id, and [identity].
+  4. ltzd deploy --config {settings} --key ADMIN_KEY --chain-id ID \\
+       --minter 0x… --mint-limit LTZ --relayer 0x…
+     Copy the addresses that it prints into [contracts].
+  5. ltzd check --config {settings}
+     It names what is still missing. Repeat it until it finds no fault.
+  6. ltzd run --config {settings}
+  7. ltzd brand apply {brand} --config {settings}
+     It prints the brand's keys once: store them.
+docs/deploy explains each step."""
 
 
 def init(
@@ -53,12 +74,7 @@ def init(
     brand = _validate({"name": name or fields["domains"][0]} | fields)
     text = starting_brand(brand.id, brand.name, brand.domains, brand.daily_mint_budget)
     _write_all({folder / SETTINGS_FILE: starting_settings(), folder / BRAND_FILE: text})
-    settings = folder / SETTINGS_FILE
-    print_message(f"Wrote {settings}. Fill in the empty values, then: ltzd run --config {settings}")
-    print_message(
-        f"Wrote {folder / BRAND_FILE}. Review it, then: "
-        f"ltzd brand apply {folder / BRAND_FILE} --config {settings}"
-    )
+    print_message(_NEXT_STEPS.format(settings=folder / SETTINGS_FILE, brand=folder / BRAND_FILE))
 
 
 def _refuse_to_overwrite(folder: Path) -> None:
@@ -76,20 +92,54 @@ def _ask_for_missing(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _ask(field: str) -> Any:
-    question, kind = QUESTIONS[field]
-    answer = typer.prompt(question, type=kind, err=True)
-    return (answer,) if field == "domains" else answer
+    """Ask until the answer is valid."""
+    return typer.prompt(QUESTIONS[field], value_proc=partial(_answer, field), err=True)
+
+
+def _answer(field: str, text: str) -> Any:
+    """The answer as the brand's field; raises BadParameter, after which typer asks again."""
+    value: Any = (text.strip(),) if field == "domains" else text.strip()
+    if field == "daily_mint_budget":
+        if not value.removeprefix("-").isdecimal():
+            raise typer.BadParameter("must be a whole number")
+        value = int(value)
+    try:
+        brand = _brand_of(_VALID | {field: value})
+    except ValidationError as error:
+        raise typer.BadParameter(_reasons(error)) from None
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    return getattr(brand, field)
 
 
 def _validate(fields: dict[str, Any]) -> Brand:
     """Raises FileRejected with a line for each invalid option."""
     try:
-        return Brand.model_validate(fields | {"id": fields["id"].lower()})
+        return _brand_of(fields)
     except ValidationError as error:
         details = error.errors(include_url=False, include_input=False)
         raise FileRejected(
             [f"{OPTIONS[str(fault['loc'][0])]}: {reason_of(fault)}" for fault in details]
         ) from None
+    except ValueError as error:
+        raise FileRejected([f"{OPTIONS['id']}: {error}"]) from None
+
+
+def _brand_of(fields: dict[str, Any]) -> Brand:
+    """Raises ValidationError, and ValueError for an address whose checksum is wrong."""
+    address = fields["id"]
+    brand = Brand.model_validate(fields | {"id": address.lower()})
+    digits = address[2:]
+    has_checksum = not (digits.islower() or digits.isupper() or digits.isdigit())
+    if has_checksum and checksummed(brand.address) != address:
+        raise ValueError("must be an address whose checksum (the letters' case) is right")
+    return brand
+
+
+def _reasons(error: ValidationError) -> str:
+    return "; ".join(
+        reason_of(fault) for fault in error.errors(include_url=False, include_input=False)
+    )
 
 
 def _write_all(files: Mapping[Path, str]) -> None:

@@ -6,6 +6,7 @@ written. If the process stops, the lease runs out and the webhook is sent again 
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -30,6 +31,14 @@ log = structlog.get_logger()
 
 _PAUSE_SECONDS = 0.5
 _MEASURE_SECONDS = 10.0
+_GAUGES = (
+    telemetry.WEBHOOKS_PENDING,
+    telemetry.WEBHOOKS_HELD,
+    telemetry.WEBHOOKS_OLDEST_SECONDS,
+    telemetry.WEBHOOKS_OVERDUE_SECONDS,
+    telemetry.WEBHOOK_ENDPOINTS_DISABLED,
+)
+"""The gauges of the backlog, NaN while the database does not tell it."""
 
 
 def _utc_now() -> datetime:
@@ -133,6 +142,8 @@ class Sender:
                     facts = await webhook_records.backlog(connection)
             except DatabaseUnavailable as error:
                 log.warning("webhooks.not_measured", reason=error.message)
+                for gauge in _GAUGES:
+                    gauge.set(math.nan)
             else:
                 telemetry.WEBHOOKS_PENDING.set(facts.pending)
                 telemetry.WEBHOOKS_HELD.set(facts.held)

@@ -55,16 +55,18 @@ async def forget(connection: Connection, process_id: UUID) -> None:
 
 
 async def list_all(connection: Connection) -> tuple[ProcessFacts, ...]:
-    """The processes in the order of their starts, with those that report no more."""
+    """The processes in the order of their starts, with those that report no more.
+
+    A process that crashes again and again leaves a row each time: the newest rows are returned.
+    """
     rows = await connection.fetch(
         """
         SELECT id, host, pid, roles, version,
                greatest(0, extract(epoch FROM clock_timestamp() - started_at))::float8,
                greatest(0, extract(epoch FROM clock_timestamp() - seen_at))::float8,
                report::text
-          FROM processes
+          FROM (SELECT * FROM processes ORDER BY seen_at DESC LIMIT $1) AS newest
          ORDER BY started_at, id
-         LIMIT $1
         """,
         _MOST_ROWS,
     )

@@ -18,6 +18,7 @@ from tests.support.secret_files import write_secret
 
 ROOT = Path(__file__).parents[2]
 ID = "0x00000000000000000000000000000000000000aa"
+CHECKSUMMED = "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"
 OPTIONS = ("--brand-id", ID, "--domain", "shop.example", "--daily-budget", "5000")
 
 
@@ -194,6 +195,41 @@ async def test_at_a_terminal_it_asks_for_what_no_option_says(tmp_path: Path) -> 
     brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
     assert (brand.name, brand.domains) == ("shop.example", ("shop.example",))
     assert brand.daily_mint_budget == 700
+
+
+async def test_an_answer_that_is_not_valid_is_asked_for_again(tmp_path: Path) -> None:
+    wrong = CHECKSUMMED.replace("a", "A", 1)
+    answers = f"shop\n{wrong}\n{CHECKSUMMED}\ncom\nshop.example\n-1\n0\n"
+
+    done = await at_a_terminal(tmp_path, answers=answers)
+
+    assert done.code == 0, done.err
+    assert done.err.count("The brand's id") == 3
+    assert "whose checksum (the letters' case) is right" in done.err
+    assert "must not be a whole top-level domain" in done.err
+    assert "must be greater than or equal to 0" in done.err
+    brand = parse_brand_file((tmp_path / "brand.toml").read_text(), "brand.toml")
+    assert brand.id == CHECKSUMMED.lower()
+
+
+async def test_a_wrong_checksum_of_an_option_is_refused(tmp_path: Path) -> None:
+    done = await ltzd(
+        "init", tmp_path, "--brand-id", CHECKSUMMED.replace("a", "A", 1), *OPTIONS[2:]
+    )
+
+    assert done.code == 1
+    assert "--brand-id: must be an address whose checksum" in done.err
+    assert names_in(tmp_path) == []
+
+
+async def test_it_ends_with_the_next_steps_which_are_commands(tmp_path: Path) -> None:
+    done = await ltzd("init", tmp_path, *OPTIONS)
+
+    steps = re.findall(r"^  \d\. ltzd ([a-z]+)", done.err, flags=re.MULTILINE)
+    assert steps == ["key", "deploy", "check", "run", "brand"]
+    for command in steps:
+        assert (await ltzd(command, "--help")).code == 0
+    assert all(len(line.replace(str(tmp_path), "")) <= 80 for line in done.err.splitlines())
 
 
 async def at_a_terminal(folder: Path, *options: str, answers: str) -> Outcome:

@@ -114,6 +114,7 @@ async def test_of_two_nodes_a_dead_one_is_seen_and_everything_stays_ready(seen: 
     await seen.reasons_are(None, "unreachable")
     status, answer = await seen.readyz()
     assert (status, answer["ready"], answer["reasons"]) == (200, True, [])
+    assert len(answer["warnings"]) == 1, answer["warnings"]
     (warning,) = answer["warnings"]
     assert dead.url.removeprefix("http://") in warning
     await seen.health_is("healthy", "connected")

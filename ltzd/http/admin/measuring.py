@@ -20,6 +20,7 @@ _INDEX_GAUGES = (
     telemetry.HEAD_BLOCK,
     telemetry.SYNC_BLOCK,
     telemetry.FINAL_BLOCK,
+    telemetry.AUDITED_BLOCK,
     telemetry.HEAD_LAG_BLOCKS,
 )
 
@@ -45,6 +46,8 @@ def measure_index(
     telemetry.HEAD_BLOCK.set(progress.head_number)
     telemetry.SYNC_BLOCK.set(chain.cursor_number)
     telemetry.FINAL_BLOCK.set(chain.final_number)
+    audited = chain.audited_number
+    telemetry.AUDITED_BLOCK.set(math.nan if audited is None else audited)
     telemetry.HEAD_LAG_BLOCKS.set(progress.lag_blocks)
 
 

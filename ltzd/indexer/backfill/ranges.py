@@ -92,6 +92,7 @@ class BackfillRanges:
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.gather(*tasks, return_exceptions=True)
+        telemetry.BACKFILL_HELD_BYTES.set(0)
 
     async def _take_more(self, taken: list[ReadRange]) -> None:
         """Adds ranges that follow, as many as are ready, and waits until the events suffice."""

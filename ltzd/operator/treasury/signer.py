@@ -131,6 +131,8 @@ class TopUpSigner:
 
     def end_term(self) -> None:
         self._guard.resume()
+        telemetry.TREASURY_DAY_WEI.set(0)  # The next holder shows its own figures.
+        telemetry.FOREIGN_WALLETS.set(0)
 
     async def refresh(self, view: ChainView) -> None:
         """Read the balances of all wallets that may get a top-up, every few seconds."""

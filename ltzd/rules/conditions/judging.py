@@ -46,7 +46,8 @@ def judge(
     conditions += judge_index(facts, heights, policy)
     conditions += judge_processes(facts, own.process, policy)
     has_operator = "operator" in roles_present(facts, own.process, policy)
-    conditions += judge_wallets(facts, has_operator=has_operator)
+    has_node = all(each.kind is not ConditionKind.NO_NODE_USABLE for each in conditions)
+    conditions += judge_wallets(facts, has_operator=has_operator, has_node=has_node)
     conditions += judge_queues(facts.queues, policy)
     return _sorted(_without_repeats(_merged(conditions), facts))
 

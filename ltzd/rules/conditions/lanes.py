@@ -35,6 +35,9 @@ PAUSE_SENTENCES = {
 }
 INTENDED = frozenset(("draining", "retired"))
 """Reasons that a person has chosen and that end by themselves."""
+_BRIEF = frozenset(("node", "mint_limit", "publication", "receipts", "signer"))
+"""Reasons that come and go by themselves: they are told once they have lasted."""
+_BRIEF_SECONDS = 5.0
 _DUTIES = {"mint": "nothing is minted", "relay": "nothing is relayed"}
 
 
@@ -82,10 +85,17 @@ def _coins(wei: int) -> str:
     return f"{wei / 10**18:.6g}"
 
 
-def judge_wallets(facts: ClusterFacts, *, has_operator: bool) -> Iterator[Condition]:
-    """`has_operator` says whether any process has the role operator."""
+def judge_wallets(
+    facts: ClusterFacts, *, has_operator: bool, has_node: bool = True
+) -> Iterator[Condition]:
+    """`has_operator` says whether any process has the role operator.
+
+    Without `has_node` another condition tells already why lanes wait for a node.
+    """
+    expected = INTENDED if has_node else INTENDED | {"node"}
     for wallet in facts.wallets:
-        if wallet.paused_for is not None and wallet.paused_for not in INTENDED:
+        is_brief = wallet.paused_for in _BRIEF and (wallet.paused_seconds or 0) < _BRIEF_SECONDS
+        if wallet.paused_for is not None and wallet.paused_for not in expected and not is_brief:
             yield _pause(wallet)
     if not has_operator:
         return  # ROLE_ABSENT says it.

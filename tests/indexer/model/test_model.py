@@ -50,7 +50,6 @@ REBUILDS = [
 ]
 
 
-@example(REBUILDS, 21, NEAR, 4)
 @example(REBUILDS, 22, FAR, 4)
 @given(happenings, st.integers(0, 2**32), st.sampled_from([NEAR, FAR]), st.sampled_from([4, 64]))
 @settings(

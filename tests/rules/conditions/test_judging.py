@@ -231,6 +231,15 @@ def test_a_paused_lane_is_told_with_the_reason_and_for_how_long(reason: str, kin
     assert blocking(facts) == []
 
 
+def test_lanes_that_wait_for_a_node_are_not_told_beside_the_node() -> None:
+    paused = replace(WALLETS[0], paused_for="node", paused_seconds=5.0)
+    facts = replace(WELL, wallets=(paused, WALLETS[1]))
+    away = Condition(ConditionKind.NO_NODE_USABLE, "No node can be used")
+    assert judged(facts) == ["lane_paused"]
+    assert judged(facts, away) == ["no_node_usable"]
+    assert judged(replace(facts, wallets=(replace(paused, paused_seconds=4.9), WALLETS[1]))) == []
+
+
 @pytest.mark.parametrize("reason", sorted(INTENDED))
 def test_a_drained_wallet_is_as_it_should_be(reason: str) -> None:
     paused = replace(WALLETS[0], paused_for=reason, paused_seconds=61.0)
