@@ -138,6 +138,14 @@ def check(
 
 
 @app.command()
+def doctor(config: Config, as_json: AsJson = False) -> None:
+    """Check a running installation: backups, budgets, versions, disk; change nothing."""
+    from ltzd.cli.checks import check
+
+    check.check(config, None, as_json=as_json, also_running=True)
+
+
+@app.command()
 def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
     port: Port = 8000,
     admin_port: Annotated[

@@ -1,4 +1,4 @@
 """`ltzd check`: everything that `ltzd run` checks before it starts; `ltzd doctor`: also the rest.
 
-Both change nothing. `commands.py` names the options, `views.py` prints the findings.
+Both change nothing. `check.py` runs both, `views.py` prints the findings.
 """

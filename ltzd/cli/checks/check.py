@@ -1,4 +1,4 @@
-"""`ltzd check`: makes the checks of a start, without the start."""
+"""`ltzd check`: makes the checks of a start, without the start. `ltzd doctor` makes all."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,17 +9,21 @@ import typer
 
 from ltzd.cli.checks.views import has_fault, print_findings
 from ltzd.cli.output import only_errors_logged
-from ltzd.daemon.checks import installation
+from ltzd.daemon.checks import doctor, installation
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.checks.findings import Finding, fault
 
 
-def check(config: Path, roles: str | None, *, as_json: bool) -> None:
-    """Print the findings; exit with 1 if there is a fault."""
+def check(config: Path, roles: str | None, *, as_json: bool, also_running: bool = False) -> None:
+    """Print the findings, with `also_running` those of the doctor; exit with 1 on a fault."""
     with only_errors_logged():
         settings = settings_or_faults(config, roles)
-        findings = asyncio.run(_findings(settings)) if isinstance(settings, Settings) else settings
+        findings = (
+            asyncio.run(_findings(settings, also_running=also_running))
+            if isinstance(settings, Settings)
+            else settings
+        )
     print_findings(findings, as_json=as_json)
     if has_fault(findings):
         raise typer.Exit(1)
@@ -35,6 +39,7 @@ def settings_or_faults(config: Path, roles: str | None) -> Settings | Sequence[F
         return [fault("settings", error.message)]
 
 
-async def _findings(settings: Settings) -> Sequence[Finding]:
+async def _findings(settings: Settings, *, also_running: bool) -> Sequence[Finding]:
     async with AsyncExitStack() as stack:
-        return (await installation.examine(settings, stack)).findings
+        findings = (await installation.examine(settings, stack)).findings
+    return [*findings, *await doctor.examine(settings)] if also_running else findings

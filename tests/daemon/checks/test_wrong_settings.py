@@ -256,6 +256,19 @@ def wallet_of(byte: str) -> Address:
     return Signer(bytes.fromhex(byte * 32)).address
 
 
+async def test_the_doctor_looks_at_a_running_system_too(world: World) -> None:
+    done = await ltzd("doctor", "--config", world.installation.write(), "--json")
+
+    assert done.code == 0, done.out
+    findings = done.json["findings"]
+    warned = {each["check"] for each in findings if each["level"] == "warning"}
+    assert {"backups", "gas_budgets", "accounts", "processes", "services"} <= warned
+    checks = {each["check"] for each in findings}
+    assert {"versions", "disk", "statements", "brands", "secret_files", "contracts"} <= checks
+    for text in ("Error", "Exception"):
+        assert text not in done.out
+
+
 async def test_a_signal_ends_the_checks_of_a_start(world: World) -> None:
     world.node.is_hung = True
     process = await begin_ltzd("run", "--config", world.installation.write())

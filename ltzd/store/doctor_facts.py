@@ -1,0 +1,98 @@
+"""Reads how a running database is doing: archiving, size, slow statements, versions.
+
+What the database's user may not read is None.
+"""
+
+from dataclasses import dataclass
+
+import asyncpg
+
+from ltzd.store.database import Connection
+
+SLOW_SECONDS = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class ArchiveFacts:
+    """`seconds_since_archived` is None if nothing was ever archived. `standbys` are connected."""
+
+    archives: bool
+    seconds_since_archived: float | None
+    has_failed_since: bool
+    standbys: int
+
+
+@dataclass(frozen=True, slots=True)
+class SlowStatement:
+    """`wait` is PostgreSQL's wait event type, such as `Lock`; `text` is the statement's start."""
+
+    application: str
+    seconds: float
+    state: str
+    wait: str | None
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ServerFacts:
+    """`version` is PostgreSQL's number, such as 150004. `data_directory` is None if unreadable."""
+
+    version: int
+    version_text: str
+    size_bytes: int
+    data_directory: str | None
+
+
+async def archive(connection: Connection) -> ArchiveFacts:
+    row = await connection.fetchrow(
+        """
+        SELECT current_setting('archive_mode') <> 'off' AS archives,
+               extract(epoch FROM now() - last_archived_time)::float8 AS seconds_since_archived,
+               coalesce(last_failed_time > coalesce(last_archived_time, '-infinity'), false)
+                   AS has_failed_since,
+               (SELECT count(*) FROM pg_stat_replication)::int AS standbys
+          FROM pg_stat_archiver
+        """
+    )
+    return ArchiveFacts(**row)
+
+
+async def server(connection: Connection) -> ServerFacts:
+    row = await connection.fetchrow(
+        """
+        SELECT current_setting('server_version_num')::int AS version,
+               current_setting('server_version') AS version_text,
+               pg_database_size(current_database()) AS size_bytes
+        """
+    )
+    try:
+        folder = await connection.fetchval("SELECT current_setting('data_directory')")
+    except asyncpg.InsufficientPrivilegeError:
+        folder = None
+    return ServerFacts(**row, data_directory=folder)
+
+
+async def slow_statements(connection: Connection) -> list[SlowStatement]:
+    """The statements and idle transactions of ltzd that last longer than `SLOW_SECONDS`."""
+    rows = await connection.fetch(
+        """
+        SELECT application_name AS application,
+               extract(epoch FROM clock_timestamp()
+                   - CASE state WHEN 'active' THEN query_start ELSE state_change END)::float8
+                   AS seconds,
+               state,
+               CASE state WHEN 'active' THEN wait_event_type END AS wait,
+               left(regexp_replace(query, '\\s+', ' ', 'g'), 60) AS text
+          FROM pg_stat_activity
+         WHERE datname = current_database()
+           AND application_name LIKE 'ltzd%'
+           AND state IN ('active', 'idle in transaction')
+           AND CASE state WHEN 'active' THEN query_start ELSE state_change END
+               < clock_timestamp() - make_interval(secs => $1)
+           AND pid <> pg_backend_pid()
+         ORDER BY 2 DESC
+         LIMIT 10
+        """,
+        SLOW_SECONDS,
+    )
+    return [SlowStatement(**row) for row in rows]
