@@ -3,5 +3,6 @@
 Begin with `main`, which has every command's name and options. Commands of one group are a package
 (`brand`, `event`, `webhooks`, `wallets`, `offers`, `books`, `deploy`), each with its names and
 options in `commands` or `command`. `targets` and `chain_targets` find the database and the node,
-`output` prints. A command's module is imported only when the command runs.
+`output` prints, `tables` fits tables into terminals. A command's module is imported only when the
+command runs.
 """

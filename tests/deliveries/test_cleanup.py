@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ltzd.daemon.settings.retention import RetentionSettings
 from ltzd.deliveries.cleanup import PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS, Cleanup
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool, session
@@ -99,6 +100,26 @@ async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool)
     assert sorted(pauses.begun) == [PERIOD_SECONDS] * 4 + [WEBHOOKS_PERIOD_SECONDS] * 2
     assert (PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS) == (60, 3600)
     assert set((await counts(pool)).values()) == {1}
+
+
+async def test_old_addresses_are_erased_as_the_settings_say(pool: Pool) -> None:
+    policy = RetentionSettings(event_addresses_days=30, user_addresses_days=30).policy()
+    async with session(pool) as connection:
+        await connection.execute(
+            """
+            INSERT INTO users (id, email_key, identity_subject, wallet, created_at)
+            SELECT gen_random_uuid(), age || '@shop.example', 'did', $1,
+                   now() - age * '1 day'::interval
+              FROM unnest(ARRAY[10, 100]) AS age
+            """,
+            a_wallet(1),
+        )
+    pauses = Pauses()
+    async with running(Cleanup(pool, ErasedAddresses(SEALER), policy, sleep=pauses).run()):
+        await pauses.until_begun(3)
+
+    assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE 'erased:%'") == 1
+    assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE '10@%'") == 1
 
 
 async def test_cleanup_continues_after_a_database_outage(

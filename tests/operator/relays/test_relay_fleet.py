@@ -328,6 +328,7 @@ async def test_a_lane_killed_at_any_point_loses_nothing_and_sends_nothing_twice(
             await stack.enter_async_context(world.relaying(PATIENT, OTHER_RELAYER))
             if point != "after store":
                 await world.relays_are(*["sent"] * 6)
+                await until(lambda: true(bool(world.node.sent())))  # A row comes before its bytes.
                 assert set(await senders(world)) == {OTHER_RELAYER.address}
         await stack.enter_async_context(world.relaying(PATIENT))
         await world.ask(1, USER)

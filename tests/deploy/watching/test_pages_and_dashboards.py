@@ -1,0 +1,98 @@
+"""The generated pages and dashboards are current, and name metrics and labels that exist."""
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.support.watching.dashboards import FOLDER, dashboards, expressions, rendered
+from tests.support.watching.pages import (
+    ALERTS_PAGE,
+    METRICS_PAGE,
+    alerts_page,
+    exposed_name,
+    metrics,
+    metrics_page,
+)
+from tests.support.watching.rules import alerts, recordings
+
+
+def test_the_page_of_metrics_is_current() -> None:
+    """`make watching` writes it."""
+    assert METRICS_PAGE.read_text() == metrics_page()
+
+
+def test_the_page_of_alerts_is_current() -> None:
+    assert ALERTS_PAGE.read_text() == alerts_page()
+
+
+def test_the_dashboards_are_current_and_no_others_are_there() -> None:
+    files = {path.stem: path.read_text() for path in FOLDER.glob("*.json")}
+    assert files == {name: rendered(each) for name, each in dashboards().items()}
+
+
+def labels_by_series() -> dict[str, set[str]]:
+    """Every series that a process exposes, with its labels and those of the scrape."""
+    series = {"up": {"job", "instance"}}
+    for metric in metrics():
+        labels = {*metric._labelnames, "instance", "job"}
+        name = exposed_name(metric)
+        if metric._type == "histogram":
+            series |= {f"{name}_count": labels, f"{name}_sum": labels}
+            series[f"{name}_bucket"] = labels | {"le"}
+        else:
+            series[name] = labels
+    return series | {name: set() for name in recordings()}
+
+
+_SERIES = re.compile(r"\b(ltzd[_:][\w:]+|up)(?:\{([^}]*)\})?")
+_LABELS = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+
+
+def _strangers(expression: str) -> list[str]:
+    """Names and labels that no process exposes. A label of `by` is one of some series of it."""
+    known = labels_by_series()
+    strangers = []
+    labels: set[str] = set()
+    for name, selector in _SERIES.findall(expression):
+        if name not in known:
+            strangers.append(name)
+            continue
+        labels |= known[name]
+        selected = re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", re.sub(r'"[^"]*"', '""', selector))
+        strangers += [f"{name}{{{each}}}" for each in selected if each not in known[name]]
+    grouped = ",".join(_LABELS.findall(expression)).replace(" ", "").split(",")
+    return strangers + [f"by ({each})" for each in grouped if each and each not in labels]
+
+
+def test_every_rule_and_panel_uses_metrics_and_labels_that_exist() -> None:
+    rules = [alert.expression for alert in alerts()] + list(recordings().values())
+    assert [name for each in [*rules, *expressions()] for name in _strangers(each)] == []
+
+
+def test_a_stranger_is_noticed() -> None:
+    assert _strangers("sum by (colour) (ltzd_conditions)") == ["by (colour)"]
+    assert _strangers('ltzd_conditions{kind="x"}') == ["ltzd_conditions{kind}"]
+    assert _strangers("rate(ltzd_conditions_count[5m])") == ["ltzd_conditions_count"]
+
+
+@pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="apt-get install --no-install-recommends prometheus"
+)
+def test_prometheus_parses_the_expression_of_every_panel(tmp_path: Path) -> None:
+    rules = [
+        {"record": f"panel:{number}", "expr": each} for number, each in enumerate(expressions())
+    ]
+    path = tmp_path / "panels.json"
+    path.write_text(json.dumps({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run(
+        ["promtool", "check", "rules", path],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
