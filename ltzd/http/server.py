@@ -21,8 +21,8 @@ from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
 CLOSE_POLL_SECONDS = 0.02
-LAST_HANDSHAKE_SECONDS = 0.05
-QUIET_SECONDS = 0.25
+LAST_HANDSHAKE_SECONDS = 0.2
+QUIET_SECONDS = 1.0
 TLS_SHUTDOWN_SECONDS = 2.0
 """How long closing a TLS connection waits for the client's close_notify."""
 

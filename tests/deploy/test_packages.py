@@ -106,7 +106,8 @@ async def test_an_empty_environment_with_the_wheel_and_its_lock_has_a_program_th
         assert await run(*command, cwd=tmp_path) == (0, "")
 
     ltzd = tmp_path / "opt" / "bin" / "ltzd"
-    assert await run(ltzd, "--version", cwd=tmp_path) == (0, "ltzd 0.1.0\n")
+    code, output = await run(ltzd, "--version", cwd=tmp_path)
+    assert (code, wheel.name) == (0, f"ltzd-{output.split()[-1]}-py3-none-any.whl")
     brand = ("--brand-id", "0x" + "aa" * 20, "--domain", "shop.example", "--daily-budget", 100)
     code, output = await run(ltzd, "init", *brand, cwd=tmp_path)
     assert code == 0, output
@@ -167,27 +168,6 @@ def test_a_stop_leaves_time_for_open_requests(unit: str) -> None:
     assert int(seconds) >= 60
 
 
-MEMORY_WRITE_EXECUTE = """
-import asyncio, ctypes
-PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
-if ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0):
-    raise SystemExit(77)
-import coincurve, eth_keyfile, uvloop
-import ltzd.daemon.main
-coincurve.PrivateKey().sign_recoverable(bytes(32), hasher=None)
-eth_keyfile.create_keyfile_json(bytes([1]) * 32, b"password", iterations=2)
-uvloop.run(asyncio.sleep(0))
-"""
-
-
-async def test_ltzd_works_where_memory_is_never_written_and_run() -> None:
-    """As under the units' MemoryDenyWriteExecute."""
-    code, output = await run(sys.executable, "-c", MEMORY_WRITE_EXECUTE)
-    if code == 77:
-        pytest.skip("this kernel is older than 6.3 and cannot forbid it")
-    assert code == 0, output
-
-
 def test_every_role_has_an_admin_port_of_its_own() -> None:
     ports = {
         path.stem: re.findall(r"^LTZD_ADMIN__PORT=(\d+)$", path.read_text(), re.MULTILINE)
@@ -239,12 +219,11 @@ def test_each_role_of_the_compose_file_has_a_process_that_can_write_nothing() ->
 # --- Kubernetes ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", ["1.25", "1.34"])
-async def test_the_manifests_fit_the_schemas_of_kubernetes(version: str) -> None:
+async def test_the_manifests_fit_the_schemas_of_kubernetes() -> None:
     manifest = CONFIG / "kubernetes" / "ltzd.yaml"
-    code, output = await with_tools("kubernetes-validate", "--strict", "-k", version, manifest)
+    code, output = await with_tools("kubernetes-validate", "--strict", "-k", "1.34", manifest)
     assert code == 0, output
-    assert output.count(f"against version {version}") == len(list(manifests()))
+    assert output.count("against version 1.34") == len(list(manifests()))
 
 
 def manifests() -> Iterator[dict[str, Any]]:

@@ -37,6 +37,14 @@ ROLES = ("http", "operator", "indexer", "deliveries")
 NAME = "walk"
 """Of the database and its user: the server of the tests has others of the name ltzd."""
 
+AS_UNDER_THE_UNIT = """
+import ctypes, os, sys
+PR_SET_MDWE, REFUSE_EXEC_GAIN = 65, 1
+# The unit's MemoryDenyWriteExecute; kernels before 6.3 do not know it.
+ctypes.CDLL(None).prctl(PR_SET_MDWE, REFUSE_EXEC_GAIN, 0, 0, 0)
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
+"""
+
 
 def blocks_of(page: str) -> list[str]:
     return re.findall(r"```sh\n(.*?)```", (PAGES / page).read_text(), re.DOTALL)
@@ -78,7 +86,10 @@ class Server:
         # test_packages.py installs the wheel with its lock.
         self._program("programs/python3", "exit 0")
         self._program(f"{installed}/pip", "exit 0")
-        self._program(f"{installed}/ltzd", f'exec {sys.executable} -P -m ltzd "$@"')
+        (self.root / "ltzd.py").write_text(AS_UNDER_THE_UNIT)
+        self._program(
+            f"{installed}/ltzd", f'exec {sys.executable} {self.root}/ltzd.py -P -m ltzd "$@"'
+        )
 
     def _program(self, name: str, script: str) -> None:
         path = self.root / name

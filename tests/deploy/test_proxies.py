@@ -33,7 +33,7 @@ BODY_LIMIT = 10_240
 EVENTS = "/service-api/manual-event"
 STOP_SECONDS = 10
 DRAIN_SECONDS = 0.5
-BUSY = 50
+BUSY = 30
 """Requests after which every caller has had an answer of this process."""
 
 
