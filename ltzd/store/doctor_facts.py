@@ -1,6 +1,6 @@
 """Reads how a running database is doing: archiving, size, slow statements, versions.
 
-What the database's user may not read is None.
+A fact that the database's user may not read is None.
 """
 
 from dataclasses import dataclass

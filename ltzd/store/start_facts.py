@@ -24,12 +24,13 @@ _SEALED: Final = {
                 UNION ALL
                 (SELECT key_id FROM custodial_users ORDER BY subject DESC LIMIT $1)) AS outer_rows
         """,
+    "erasure_keys": "SELECT key_id FROM erasure_keys ORDER BY name LIMIT $1",
     "local_users": """
         SELECT DISTINCT key_id
           FROM (SELECT key_id FROM local_users ORDER BY subject LIMIT $1) AS first
         """,
 }
-"""The tables of sealed values; `local_users` is what schemas before 0015 call the third."""
+"""The tables of sealed values; `local_users` is what schemas before 0015 call `custodial_users`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,12 +24,15 @@ def matches_source(contract: str, code: bytes, chain_id: int, at: Address, ltz: 
 
 
 def build_of(code: bytes) -> str | None:
-    """The contract that `code` was compiled from, whatever its immutables; None for other code."""
+    """The contract that `code` was compiled from, whatever its immutables.
+
+    Returns None for other code.
+    """
     return next((name for name in artifacts.CONTRACTS if _matches(name, code, None)), None)
 
 
 def _matches(contract: str, code: bytes, expected: Container[bytes] | None) -> bool:
-    """Compares the code; `expected` are the words that immutables may hold, None for any."""
+    """Compares the code; without `expected`, immutables may hold any words, else only these."""
     template = _template(contract)
     if len(code) != len(template):
         return False

@@ -110,7 +110,7 @@ class _SocketTransport:
             await socket.send_str(body.decode())
             return await future
         except (aiohttp.ClientError, OSError) as error:
-            raise ConnectionDropped(f"The node's socket broke: {type(error).__name__}") from None
+            raise ConnectionDropped(f"The node's socket broke: {_reason(error)}") from None
         finally:
             if self._batch is future:
                 self._batch = None
@@ -163,7 +163,7 @@ class _SocketTransport:
                         reason = "its answer is too long"
                         self._refuse_length()
         except (aiohttp.ClientError, OSError, TimeoutError, ValueError) as error:
-            reason = type(error).__name__  # The error's text may hold the URL.
+            reason = _reason(error)
         self._lose(reason)
         return has_answered
 
@@ -224,3 +224,18 @@ def without_redirects() -> aiohttp.TraceConfig:
 def _is_anonymous_error(replies: Sequence[Any]) -> bool:
     reply = replies[0] if len(replies) == 1 else None
     return isinstance(reply, dict) and reply.get("id") is None and "error" in reply
+
+
+def _reason(error: Exception) -> str:
+    """Why the socket ended, without the error's text, which may hold the URL."""
+    if isinstance(error, TimeoutError):
+        return "it did not open a socket in time"
+    if isinstance(error, aiohttp.WSServerHandshakeError):
+        return f"it refuses a WebSocket with status {error.status}"
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientSSLError):
+        return "its certificate is not trusted"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its host name is unknown"
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return "the connection was refused"
+    return "the connection broke"

@@ -7,6 +7,7 @@ from typing import TextIO
 
 from ltzd.cli.output import print_keys, print_message
 from ltzd.cli.targets import Target, open_connection, resolve_target
+from ltzd.daemon.checks.database import require_master_key
 from ltzd.errors import Misconfigured
 from ltzd.rules.brands.changes import changes
 from ltzd.rules.brands.configuration import Brand, parse_brand_file
@@ -74,6 +75,8 @@ def _check_urls(target: Target, brand: Brand) -> None:
 async def _apply(target: Target, brand: Brand, *, dry_run: bool, as_json: bool) -> None:
     sealer = target.sealer()
     async with open_connection(target, "brand apply") as connection:
+        if not dry_run:
+            await require_master_key(connection, sealer)
         shown_on = sys.stdout if dry_run and not as_json else sys.stderr
         lines, applied = await _show_and_apply(connection, brand, sealer, shown_on, dry_run=dry_run)
         if applied is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
-from ltzd.rules.checks.findings import Finding, fault, ok, warning
+from ltzd.rules.checks.findings import Finding, Level, fault, ok, warning
 from ltzd.store import database, durability, start_facts
 from ltzd.store.connection_errors import reason_of, server_of
 from ltzd.store.database import Connection
@@ -116,6 +116,16 @@ def _grants(facts: DatabaseFacts) -> str:
 def _quoted(name: str) -> str:
     escaped = name.replace('"', '""')
     return f'"{escaped}"'
+
+
+async def require_master_key(connection: Connection, sealer: Sealer) -> None:
+    """Raises Misconfigured if the sealer does not open what the database holds.
+
+    A command that seals calls this first: what a wrong key seals, no other process can open.
+    """
+    finding = _master_key(await start_facts.sealing_key_ids(connection), sealer)
+    if finding.level is Level.FAULT:
+        raise Misconfigured(finding.sentence)
 
 
 def _master_key(sealed_with: set[str], sealer: Sealer) -> Finding:

@@ -117,14 +117,14 @@ async def _statements(connection: Connection) -> list[Finding]:
 
 async def _brands(connection: Connection) -> list[Brand]:
     """The active brands whose configuration this version can read."""
-    found = []
+    brands = []
     for record in await records.list_all(connection):
         if record.state != "disabled":
             with suppress(Misconfigured):
                 brand = await configurations.load(connection, record.id)
                 if brand is not None:
-                    found.append(brand)
-    return found
+                    brands.append(brand)
+    return brands
 
 
 async def _mint_buckets(connection: Connection, settings: Settings) -> list[MintBucket]:

@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.signing import Signer
+from ltzd.cli.init_files import starting_brand
 from ltzd.store import database
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.values import Address
@@ -280,3 +281,19 @@ async def test_a_signal_ends_the_checks_of_a_start(world: World) -> None:
 
 async def _is_asked(node: FakeNode) -> bool:
     return node.hanging > 0
+
+
+async def test_a_wrong_master_key_seals_no_new_brand(world: World) -> None:
+    await _other_master_key(world)
+    brand = world.installation.folder / "brand.toml"
+    brand.write_text(starting_brand("0x" + "ab" * 20, "Shop", ["shop.example"], 5))
+
+    done = await ltzd("brand", "apply", brand, "--config", world.installation.write())
+
+    assert done.code == 1
+    assert "master_key_file does not open" in done.err
+    connection = await database.connect(world.database_url, "test")
+    try:
+        assert await connection.fetchval("SELECT count(*) FROM brands") == 0
+    finally:
+        await connection.close()

@@ -93,10 +93,10 @@ def read(folder: Path, content: bytes) -> None:
 
 
 def used(path: Path) -> None:
-    found = read_settings(path)
-    found.refuse_dev_providers()
-    assert found.node.plain_urls()
-    assert found.operator.fees().cap > 0
+    whole = read_settings(path)
+    whole.refuse_dev_providers()
+    assert whole.node.plain_urls()
+    assert whole.operator.fees().cap > 0
 
 
 def refusal(read_it: Callable[[], object]) -> str | None:
