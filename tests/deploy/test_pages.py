@@ -78,8 +78,8 @@ class Server:
         self._program(
             "programs/runuser",
             'while [ "$1" != -- ]; do shift; done; shift\n'
-            f"export PGHOST={database.hostname} PGPORT={database.port}\n"
-            f"export PGUSER={database.username} PGPASSWORD={database.password}\n"
+            f"[ $1 != psql ] || export PGHOST={database.hostname} PGPORT={database.port}\n"
+            f"[ $1 != psql ] || export PGUSER={database.username} PGPASSWORD={database.password}\n"
             'exec "$@"',
         )
         self._program("programs/psql", f'exec {postgres._program("psql")} "$@"')

@@ -1,6 +1,6 @@
 """The closed list of what can be wrong with an installation (decision 0035).
 
-A new kind needs a section of a runbook and an alert rule; tests demand both.
+A new kind needs a section of a runbook and, but for a notice, an alert rule; tests demand both.
 """
 
 from dataclasses import dataclass

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -34,6 +35,7 @@ def test_the_dashboards_are_current_and_no_others_are_there() -> None:
     assert files == {name: rendered(each) for name, each in dashboards().items()}
 
 
+@cache
 def labels_by_series() -> dict[str, set[str]]:
     """Every series that a process exposes, with its labels and those of the scrape."""
     series = {"up": {"job", "instance"}}
