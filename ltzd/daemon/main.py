@@ -9,7 +9,7 @@ import asyncio
 import gc
 import signal
 from collections.abc import Callable, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from typing import Any, TypeAlias
 
 import structlog
@@ -70,8 +70,12 @@ def warn_of_staging(settings: Settings) -> None:
 
 async def _until_signal(settings: Settings) -> None:
     """Make the checks of a start, then run; a signal also ends the checks."""
-    stop, certificates = asyncio.Event(), NO_CERTIFICATES
-    stop_on_signals(stop, on_hangup=lambda: certificates.renew())  # noqa: PLW0108 - read when called
+    stop, stop_now, certificates = asyncio.Event(), asyncio.Event(), NO_CERTIFICATES
+    stop_on_signals(
+        stop,
+        on_hangup=lambda: certificates.renew(),  # noqa: PLW0108 - read when called
+        on_repetition=stop_now.set,
+    )
     async with AsyncExitStack() as stack:
         wallets = await _unless_stopped(require_at_start(settings, stack), stop)
         if wallets is None:
@@ -80,6 +84,7 @@ async def _until_signal(settings: Settings) -> None:
         await run_roles(
             settings,
             stop,
+            stop_now=stop_now,
             must_be_durable=True,
             certificates=certificates,
             settings_wallets=wallets,
@@ -113,14 +118,25 @@ def signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def stop_on_signals(stop: asyncio.Event, on_hangup: Callable[[], None] | None = None) -> None:
+def stop_on_signals(
+    stop: asyncio.Event,
+    on_hangup: Callable[[], None] | None = None,
+    on_repetition: Callable[[], None] = lambda: None,
+) -> None:
     """Set `stop` on SIGTERM and SIGINT; call `on_hangup` on SIGHUP.
 
-    Without `on_hangup`, SIGHUP (a closed terminal) sets `stop` too, unless nohup ignores it.
+    `on_repetition` is called on each SIGTERM or SIGINT after the first. Without `on_hangup`, SIGHUP
+    (a closed terminal) sets `stop` too, unless nohup ignores it.
     """
+
+    def on_signal() -> None:
+        if stop.is_set():
+            on_repetition()
+        stop.set()
+
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
+        loop.add_signal_handler(number, on_signal)
     if on_hangup is not None or signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
         loop.add_signal_handler(signal.SIGHUP, on_hangup or stop.set)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
@@ -130,6 +146,7 @@ async def run_roles(
     settings: Settings,
     stop: asyncio.Event,
     *,
+    stop_now: asyncio.Event | None = None,
     is_dev: bool = False,
     must_be_durable: bool = False,
     on_ready: Callable[[], None] = lambda: None,
@@ -138,6 +155,7 @@ async def run_roles(
 ) -> None:
     """Run all roles until `stop` is set; `settings_wallets` as `open_daemon` takes them.
 
+    A process with the role http drains then, unless `stop_now` is set.
     `on_ready` is called once the servers listen, the lanes are ready and blocks are followed, or
     after five seconds. Raises the error that ended a role, Misconfigured and Unavailable.
     """
@@ -175,7 +193,8 @@ async def run_roles(
                     warn_of_unbounded_gas(settings)
                 on_ready()
                 await stop.wait()
-                await _drain(daemon, reporter, 0.0 if is_dev else settings.http.drain_seconds)
+                drain_seconds = 0.0 if is_dev else settings.http.drain_seconds
+                await _drain(daemon, reporter, drain_seconds, stop_now or asyncio.Event())
                 closing.set()
                 log.info("ltzd.stopping")
                 await asyncio.gather(*servers)
@@ -187,7 +206,9 @@ async def run_roles(
     log.info("ltzd.stopped")
 
 
-async def _drain(daemon: Daemon, reporter: ProcessReporter, seconds: float) -> None:
+async def _drain(
+    daemon: Daemon, reporter: ProcessReporter, seconds: float, stop_now: asyncio.Event
+) -> None:
     """Answer requests as before, but not ready, so that load balancers send no more of them.
 
     A process without the role http has nothing to wait for.
@@ -196,7 +217,8 @@ async def _drain(daemon: Daemon, reporter: ProcessReporter, seconds: float) -> N
     reporter.report_now()
     if "http" in daemon.settings.roles and seconds > 0:
         log.info("ltzd.draining", seconds=seconds)
-        await asyncio.sleep(seconds)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop_now.wait(), seconds)
 
 
 def warn_of_unbounded_gas(settings: Settings) -> None:

@@ -32,7 +32,7 @@ async def test_readiness_ends_before_the_ports_and_the_row_goes_with_a_clean_end
     connection = await database.connect(database_url, "test")
     async with (
         a_served_node(node) as node_url,
-        Deployment(tmp_path, database_url, node_url).running("drain_seconds = 2") as process,
+        Deployment(tmp_path, database_url, node_url).running("drain_seconds = 300") as process,
         aiohttp.ClientSession() as client,
     ):
         admin_url = f"http://127.0.0.1:{process.admin_port}"
@@ -58,6 +58,7 @@ async def test_readiness_ends_before_the_ports_and_the_row_goes_with_a_clean_end
         await until(drains)
         async with client.get(f"{public_url}/service-api/debug") as answer:
             assert answer.status == 200
+        process.process.send_signal(signal.SIGTERM)  # a second one does not wait any longer
         await process.process.wait()
     assert await processes.list_all(connection) == ()
     await connection.close()
