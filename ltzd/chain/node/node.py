@@ -4,9 +4,8 @@ Every call raises NodeUnavailable if the node does not answer or answers malform
 are ints, hashes bytes, fees wei per gas.
 """
 
-import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -97,6 +96,7 @@ _MARKET: Sequence[RpcCall] = (
 _YEAR_10000 = 253_402_300_800
 LARGEST_COUNT = 2**63 - 1
 """Of heights, nonces and gas used: what PostgreSQL's bigint holds."""
+_RECEIPTS_AT_ONCE = 200
 _LARGEST_INDEX = 2**31 - 1
 """Of a log in its block: what PostgreSQL's integer holds."""
 _LARGEST_WORD = 2**256 - 1
@@ -283,12 +283,12 @@ class Node:
         self, block_hash: Hash32, *contracts: Address
     ) -> list[dict[str, Any]]:
         """The contracts' logs from the block's receipts: slower, but without an index that lags."""
+        kept: list[dict[str, Any]] = []
         try:
-            receipts = await self._receipts_of_block(block_hash)
-            if not isinstance(receipts, list):
-                raise TypeError("not a list")
-            logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
-            return [log for log in logs if address_of(log["address"]) in contracts]
+            async for receipts in self._receipts_of_block(block_hash):
+                logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
+                kept += [log for log in logs if address_of(log["address"]) in contracts]
+            return kept
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
 
@@ -300,31 +300,40 @@ class Node:
         Not proved are also the logs of a chain that encodes its headers or receipts in its own way.
         """
         try:
-            block, receipts = await asyncio.gather(
-                self._ask("eth_getBlockByHash", hex_of(block_hash), False),
-                self._receipts_of_block(block_hash),
-            )
-            if not isinstance(receipts, list):
-                raise TypeError("not a list")
+            block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
+            receipts = [
+                receipt async for part in self._receipts_of_block(block_hash) for receipt in part
+            ]
             logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
             kept = [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise NodeUnavailable("The node has no proper receipts of a block it named") from error
         return kept, await are_receipts_of(block, receipts, block_hash)
 
-    async def _receipts_of_block(self, block_hash: Hash32) -> Any:
-        """Raises TypeError or KeyError if the node has no such block or answers malformed data."""
+    async def _receipts_of_block(self, block_hash: Hash32) -> AsyncIterator[list[Any]]:
+        """The receipts in their order: all at once, or in parts if the node refuses so many.
+
+        Raises TypeError or KeyError if the node has no such block or answers malformed data.
+        """
         try:
-            return await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
+            receipts = await self._rpc.call("eth_getBlockReceipts", hex_of(block_hash))
         except RpcError as error:
             kind = error.refusal.kind if error.refusal is not None else None
             if kind is not RefusalKind.UNSUPPORTED and not is_too_large(error):
                 raise _unavailable(error, "eth_getBlockReceipts: ") from error
+        else:
+            if not isinstance(receipts, list):
+                raise TypeError("not a list")
+            yield receipts
+            return
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
-        answers = await self._rpc.batch(
-            [("eth_getTransactionReceipt", (hash_,)) for hash_ in block["transactions"]]
-        )
-        return [_checked(answer) for answer in answers]
+        hashes = block["transactions"]
+        for first in range(0, len(hashes), _RECEIPTS_AT_ONCE):
+            part = hashes[first : first + _RECEIPTS_AT_ONCE]
+            answers = await self._rpc.batch(
+                [("eth_getTransactionReceipt", (hash_,)) for hash_ in part]
+            )
+            yield [_checked(answer) for answer in answers]
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
         answers = await self._rpc.batch(

@@ -30,6 +30,9 @@ from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.refusals import SIZE_KINDS, Refusal, RefusalKind
 from ltzd.errors import NodeFaultKind, NodeUnavailable
 
+_SMALLER_ELSEWHERE: Final = {LOGS, "eth_getBlockReceipts"}
+"""Calls whose answer a caller can ask for in parts."""
+
 _ABOUT_THE_BATCH: Final = SIZE_KINDS - {RefusalKind.BLOCK_RANGE, RefusalKind.RESULTS}
 """Refusals of a call that may succeed in a smaller batch."""
 
@@ -43,7 +46,8 @@ class RpcPolicy:
     """For a free connection, and for the end of a pause that the node asked for."""
     connections: int = 16
     """Requests at once."""
-    max_response_bytes: int = 256 * 1024 * 1024
+    max_response_bytes: int = 32 * 1024 * 1024
+    """Of any answer. The logs of a block of 500 million gas that only moves LTZ fit in."""
     max_range_bytes: int = 8 * 1024 * 1024
     """Of the logs of several blocks: a longer answer is asked for in shorter ranges."""
     rate_attempts: int = 5
@@ -144,7 +148,7 @@ class CallSender:
         try:
             reply = await self._exchange([encoded.call], [encoded.id], encoded.body, deadline)
         except RequestRefused as refused:
-            is_size = method == LOGS and refused.refusal.kind in SIZE_KINDS
+            is_size = method in _SMALLER_ELSEWHERE and refused.refusal.kind in SIZE_KINDS
             if not is_size and refused.refusal.kind is not RefusalKind.RATE:
                 raise
             outcome: Any = RpcError(0, refused.message, refusal=refused.refusal)

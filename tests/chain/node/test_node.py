@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Header, Node, Receipt, Revert
-from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.rpc import RpcError, RpcPolicy
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GasPrice
@@ -156,6 +156,26 @@ async def test_a_node_without_block_receipts_is_asked_for_each_receipt(
     hashes = [hex_of(HASH), hex_of(PARENT)]
     async with a_server(without_block_receipts({"transactions": hashes}, refusal)) as rpc:
         assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG, A_LOG]
+
+
+async def test_receipts_that_are_too_long_in_one_answer_are_asked_for_in_parts() -> None:
+    """The whole block's would take more memory than ltzd allows an answer to take."""
+    hashes = [hex_of(number.to_bytes(32, "big")) for number in range(450)]
+    requests: list[int] = []
+
+    def respond(request: Any) -> object:
+        if isinstance(request, list):
+            requests.append(len(request))
+            return [result(each, {"logs": [A_LOG]}) for each in request]
+        if request["method"] == "eth_getBlockByHash":
+            return result(request, {"transactions": hashes})
+        return result(request, [{"logs": [A_LOG], "logsBloom": "0x" + "00" * 256}] * len(hashes))
+
+    policy = RpcPolicy(max_response_bytes=200_000)
+    async with a_server(respond, policy=policy) as rpc:
+        assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG] * len(hashes)
+    assert sum(requests) == len(hashes)
+    assert max(requests) <= 200
 
 
 async def test_logs_of_a_block_that_are_too_many_come_from_its_receipts() -> None:
