@@ -340,7 +340,7 @@ async def test_addresses_without_code_and_a_node_that_is_away_are_sentences(
 
     assert "There is no contract at 0x" in at_nowhere.err
     assert "is that contract at this address?" in listed.err
-    assert "The node does not answer" in without_node.err
+    assert "No connection to the node: connection refused" in without_node.err
     assert "is malformed" in malformed.err
     assert {at_nowhere.code, listed.code, without_node.code, malformed.code} == {1}
 

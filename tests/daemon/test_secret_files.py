@@ -275,7 +275,7 @@ def _files_of(section: type[BaseModel], at: str = "") -> dict[str, bool]:
     return files
 
 
-def test_every_file_that_settings_name_is_a_secrets_but_for_certificates() -> None:
+def test_every_file_that_settings_name_is_a_secrets_but_for_certificates_and_addresses() -> None:
     files = _files_of(Settings)
 
     assert {"master_key_file", "old_master_key_files", "http.tls_key_file"} <= set(files)
@@ -285,7 +285,8 @@ def test_every_file_that_settings_name_is_a_secrets_but_for_certificates() -> No
     signers = ("operator.wallets.web3signer", "operator.treasury.web3signer")
     files_of_a_signer = ("ca_file", "certificate_file")
     certificates = {f"{signer}.{file}" for signer in signers for file in files_of_a_signer}
-    assert public == {"http.tls_certificate_file", "admin.tls_certificate_file"} | certificates
+    certificates |= {"http.tls_certificate_file", "admin.tls_certificate_file"}
+    assert public == {"contracts.file"} | certificates
 
 
 # --- what ltzd writes ---------------------------------------------------------------------------

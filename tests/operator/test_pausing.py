@@ -213,9 +213,9 @@ def test_every_reason_to_wait_is_explained_to_operators() -> None:
         for name, value in vars(policy).items()
         if name.isupper() and isinstance(value, str) and value not in KINDS
     } | {obstacle.value for obstacle in Obstacle if obstacle is not Obstacle.INTRINSIC_GAS}
-    page = Path(ltzd.__file__).parents[1] / "docs" / "operations.md"
-    _, table = page.read_text().split("\n### A lane waits\n")
-    explained = set(re.findall(r"^\| `(\w+)` \|", table.split("\n### ")[0], re.MULTILINE))
+    page = Path(ltzd.__file__).parents[1] / "docs" / "runbooks" / "lanes.md"
+    _, table = page.read_text().split("\n## A lane is paused\n")
+    explained = set(re.findall(r"^\| `(\w+)` \|", table.split("\n## ")[0], re.MULTILINE))
 
     assert explained - {"pausedFor"} == reasons
 

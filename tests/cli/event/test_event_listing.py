@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -186,11 +188,24 @@ def test_a_table_of_80_columns_keeps_ids_states_and_amounts_whole(
     assert len(short) <= 80
 
 
+@contextmanager
+def not_ignored(number: signal.Signals) -> Iterator[None]:
+    """Programs inherit an ignored signal, as those of a shell's background job do."""
+    before = signal.signal(number, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
 async def test_the_tail_ends_quietly_when_its_pipe_is_closed_or_at_ctrl_c(
     db: Connection, data_dir: Path
 ) -> None:
     id_ = await an_event(db)
-    process = await begin_ltzd("event", "tail", "--since", "1h", "--json", "--data-dir", data_dir)
+    with not_ignored(signal.SIGINT):
+        process = await begin_ltzd(
+            "event", "tail", "--since", "1h", "--json", "--data-dir", data_dir
+        )
     assert process.stdout is not None
     assert process.stderr is not None
     line = await asyncio.wait_for(process.stdout.readline(), 60)

@@ -398,7 +398,7 @@ async def test_a_full_disk_interrupts_a_rebuild_and_not_the_live_index(
             " FOR EACH ROW EXECUTE FUNCTION full_disk()"
         )
     async with rebuilding(indexed.pool, database_url, indexed.node):
-        await until(lambda: _is(indexed.pool, _ERROR, "DiskFullError"))
+        await until(lambda: _is(indexed.pool, _ERROR, "no space (53100)"))
         indexed.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 1)])
         await (await a_follower(indexed.pool, database_url, indexed.node)).catch_up()
         async with session(indexed.pool) as connection:
