@@ -83,9 +83,7 @@ async def test_a_lost_database_is_told_and_the_upgrade_can_be_repeated(
     assert await revision(empty_url) == known_revisions()[-1]
 
 
-async def test_a_cancelled_start_ends_the_child(
-    empty_url: str, person: asyncpg.Connection
-) -> None:
+async def test_a_cancelled_start_ends_the_child(empty_url: str, person: asyncpg.Connection) -> None:
     await person.execute(LOCK)
     upgrade = asyncio.create_task(database.migrate(empty_url, in_child=True))
     await until(lambda: waits_for_the_lock(person))
@@ -107,9 +105,7 @@ async def test_a_cancelled_start_ends_the_child(
 
 
 @pytest.mark.parametrize("in_child", [False, True])
-async def test_the_url_is_the_one_that_the_daemon_uses(
-    empty_url: str, *, in_child: bool
-) -> None:
+async def test_the_url_is_the_one_that_the_daemon_uses(empty_url: str, *, in_child: bool) -> None:
     """`sslmode` is libpq's word, and a URL may name several hosts."""
     parts = urlsplit(empty_url)
     hosts = f"{parts.hostname}:1,{parts.hostname}:{parts.port}"
