@@ -40,7 +40,7 @@ def _main() -> int:
         upgrade(sys.stdin.readline().rstrip("\n"))
     except (DBAPIError, asyncpg.PostgresError, asyncpg.InterfaceError, OSError) as error:
         cause = _cause(error)
-        print(reason_of(cause))
+        sys.stdout.write(f"{reason_of(cause)}\n")
         return DATABASE_LOST if isinstance(cause, LOST) else UPGRADE_REFUSED
     return 0
 

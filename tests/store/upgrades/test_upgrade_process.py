@@ -76,7 +76,7 @@ async def test_a_lost_database_is_told_and_the_upgrade_can_be_repeated(
 
     await person.execute("SELECT pg_terminate_backend($1)", session)
 
-    with pytest.raises(DatabaseUnavailable, match="cut off: .*terminating connection"):
+    with pytest.raises(DatabaseUnavailable, match=r"cut off: .*terminating connection"):
         await upgrade
     await person.execute("SELECT pg_advisory_unlock_all()")
     await database.migrate(empty_url, in_child=True)
@@ -95,10 +95,11 @@ async def test_a_cancelled_start_ends_the_child(empty_url: str, person: asyncpg.
     await person.execute("SELECT pg_advisory_unlock_all()")
 
     async def has_gone() -> bool:
-        return await person.fetchval(
-            "SELECT count(*) = 0 FROM pg_stat_activity WHERE datname = current_database()"
+        sessions: int = await person.fetchval(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
             " AND application_name = 'ltzd migrate'"
         )
+        return sessions == 0
 
     assert await until(has_gone)
     assert await revision(empty_url) is None
