@@ -2,7 +2,8 @@
 
 Every http process has the same fixed share of a core (`harness/cpu_quota`). The generators,
 PostgreSQL and Redis run outside of these shares, so that a second process takes nothing from the
-first. Two generators load either side: both load the one process, or each loads one of the two.
+first. Each process has a generator of its own with as many clients as the other one's: twice the
+processes serve twice the callers, each of whom waits no longer.
 """
 
 import asyncio
@@ -31,13 +32,13 @@ from ltzd.rules.request_signatures import signature
 from ltzd.store.database import connect
 from ltzd.values import address_of
 
-SHARE = 0.3
-"""Of a core for each http process: two of them leave most of a machine of two cores to the rest."""
-CLIENTS = 32
-"""Of each generator."""
+SHARE = 0.2
+"""Of a core for each http process: two of them leave most of two cores to the rest."""
+CLIENTS = 64
+"""Of each process."""
 MUST = 1.7
 _MOST_READS_A_SECOND = 3_000
-"""The number of reads signed for each second and generator, above what a share answers."""
+"""The number of reads signed for each second and process, above what a share answers."""
 
 Requests = Callable[[int, int], list[str]]
 """Prepares the requests of a generator: its number, 0 or 1, and the port that it loads."""
@@ -84,6 +85,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
             ]
             limited = [stack.enter_context(core_share(process.pid, SHARE)) for process in processes]
             sides = _Sides(ltzd, processes, seconds)
+            await sides.warm_up()
             measured = [await sides.round() for _ in range(rounds)]
     details = {
         "share_of_a_core": SHARE if all(limited) else None,
@@ -99,6 +101,14 @@ class _Sides:
         self._processes = processes
         self._seconds = seconds
         self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
+
+    async def warm_up(self) -> None:
+        """Sends an event of each user to each process, which then knows all users."""
+        users = self._ltzd.event_bodies(range(USERS), instance.UNREWARDED)
+        for process in self._processes:
+            requests = [load.post(process.port, instance.EVENT_PATH, body) for body in users]
+            plan = Plan(port=process.port, requests=requests, must_hold=instance.RECORDED)
+            check(await load.measure(plan))
 
     async def round(self) -> Round:
         """One process is measured before two in the reads, and after two in the events."""
@@ -129,17 +139,16 @@ class _Sides:
     async def _measure(
         self, name: str, processes: Sequence[HttpProcess], prepare: Requests
     ) -> Side:
-        ports = [processes[0].port, processes[-1].port]
         plans = [
             Plan(
-                port=port,
-                requests=prepare(number, port),
+                port=process.port,
+                requests=prepare(number, process.port),
                 clients=CLIENTS,
                 warm_up_seconds=WARM_UP_SECONDS,
                 seconds=self._seconds,
                 must_hold=instance.RECORDED,
             )
-            for number, port in enumerate(ports)
+            for number, process in enumerate(processes)
         ]
         before, begun = self._cpu(processes), time.monotonic()
         loads = await asyncio.gather(*map(load.measure, plans))
