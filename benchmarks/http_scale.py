@@ -112,10 +112,10 @@ class _Sides:
 
     async def round(self) -> Round:
         """One process is measured before two in the reads, and after two in the events."""
-        one, two = self._processes[:1], self._processes
-        reads = (await self._reads("reads, 1", one), await self._reads("reads, 2", two))
-        both = await self._events("events, 2", two)
-        return Round(reads, (await self._events("events, 1", one), both))
+        first, both = self._processes[:1], self._processes
+        reads = (await self._reads("reads, 1", first), await self._reads("reads, 2", both))
+        events = await self._events("events, 2", both)
+        return Round(reads, (await self._events("events, 1", first), events))
 
     async def _reads(self, name: str, processes: Sequence[HttpProcess]) -> Side:
         count = int(_MOST_READS_A_SECOND * (self._seconds + WARM_UP_SECONDS))
@@ -170,7 +170,7 @@ class _Sides:
             f"http {number}": psutil.Process(process.pid)
             for number, process in enumerate(processes, start=1)
         }
-        return resources.cpu_seconds(self._programs | names)
+        return resources.cpu_seconds({**self._programs, **names})
 
 
 def _signed_reads(brand: dict[str, Any], port: int) -> Iterator[str]:
@@ -216,24 +216,24 @@ def _measurements(measured: Sequence[Round], *, has_shares: bool) -> list[Measur
 
 
 def _throughput(name: str, sides: Sequence[tuple[Side, Side]]) -> Ratio:
-    one, two = sorted(sides, key=lambda pair: pair[1].per_second / pair[0].per_second)[
+    single, double = sorted(sides, key=lambda pair: pair[1].per_second / pair[0].per_second)[
         len(sides) // 2
     ]
     return Ratio(
         name=f"{name} a second: two http processes ÷ one, {SHARE:.0%} of a core each",
-        rounds=tuple(two.per_second / one.per_second for one, two in sides),
+        rounds=tuple(pair[1].per_second / pair[0].per_second for pair in sides),
         must=MUST,
         figures=(
-            f"{two.per_second:,.0f} ÷ {one.per_second:,.0f} a second "
-            f"(p50 {two.p50_ms:.0f} and {one.p50_ms:.0f} ms)"
+            f"{double.per_second:,.0f} ÷ {single.per_second:,.0f} a second "
+            f"(p50 {double.p50_ms:.0f} and {single.p50_ms:.0f} ms)"
         ),
     )
 
 
 def _work(name: str, sides: Sequence[tuple[Side, Side]]) -> Figure:
-    one, two = sides[len(sides) // 2]
+    single, double = sides[len(sides) // 2]
     parts = (
-        f"{each} {two.cpu[each]:.0f} and {one.cpu[each]:.0f}"
+        f"{each} {double.cpu[each]:.0f} and {single.cpu[each]:.0f}"
         for each in ("http", "postgres", "redis")
     )
     return Figure(
