@@ -143,7 +143,7 @@ async def open_daemon(
     sealer = Sealer.from_file(settings.master_key_file, *settings.old_master_key_files)
     if must_be_durable:
         await durability.require_at_start(url)
-    await database.migrate(url)
+    await database.migrate(url, in_child=not is_dev)
     erased = ErasedAddresses(sealer)
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(

@@ -27,6 +27,7 @@ from ltzd import telemetry
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
+from ltzd.store.migrations.upgrade_process import upgrade_in_child
 
 Connection: TypeAlias = asyncpg.Connection
 
@@ -342,14 +343,18 @@ async def connections_allowed(connection: Connection) -> int:
     return allowed
 
 
-async def migrate(url: str) -> None:
+async def migrate(url: str, *, in_child: bool = False) -> None:
     """Upgrade the schema to this program's revision; a newer schema is refused.
 
-    Safe to run from several processes at once. Connections opened before it must be closed: asyncpg
-    caches statements of the old schema.
+    `in_child` leaves alembic's memory to a process of its own, and takes a second longer. Safe to
+    run from several processes at once. Connections opened before it must be closed: asyncpg
+    caches statements of the old schema. Raises Misconfigured, DatabaseUnavailable.
     """
     schema = await read_schema(url)
     if not schema.pending:
+        return
+    if in_child:
+        await upgrade_in_child(url)
         return
     # alembic and SQLAlchemy take half a second to import, and most starts find a current schema.
     from ltzd.store.migrations import upgrades  # noqa: PLC0415

@@ -1,12 +1,19 @@
-"""How alembic reaches the database: one asyncpg connection, one advisory lock, one transaction."""
+"""How alembic reaches the database: one asyncpg connection, one advisory lock, one transaction.
+
+asyncpg takes the URL as it stands: SQLAlchemy would hand on `sslmode`, `passfile` and several hosts
+in words that asyncpg does not know.
+"""
 
 import asyncio
+from functools import partial
 
+import asyncpg
 from alembic import context
 from sqlalchemy import Connection, pool, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 MIGRATIONS_LOCK = 0x6C747A64  # "ltzd"
+_CONNECT_SECONDS = 10.0
 
 
 def _migrate(connection: Connection) -> None:
@@ -17,8 +24,15 @@ def _migrate(connection: Connection) -> None:
 
 
 async def _run() -> None:
-    url = context.config.attributes["url"]
-    engine = create_async_engine(url, poolclass=pool.NullPool)
+    connect = partial(
+        asyncpg.connect,
+        context.config.attributes["url"],
+        timeout=_CONNECT_SECONDS,
+        server_settings={"application_name": "ltzd migrate"},
+    )
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=connect, poolclass=pool.NullPool
+    )
     async with engine.connect() as connection:
         await connection.run_sync(_migrate)
         await connection.commit()
