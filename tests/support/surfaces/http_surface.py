@@ -19,12 +19,14 @@ from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
+from ltzd.actions.relayer.relayer import BegunRelay
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -187,11 +189,11 @@ class FakeRelays:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        self.calls.append("usage")
+    async def begin(self, user: TokenUser, request: RelayRequest) -> BegunRelay:
+        self.calls.append("begin")
         if request.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
-        return self._usage(request.user)
+        return BegunRelay(self._usage(request.user), done_future(None))
 
     def _usage(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
@@ -202,7 +204,7 @@ class FakeRelays:
         return self._usage(user).window()
 
     async def submit(
-        self, _caller: TokenUser, request: RelayRequest, _usage: RelayUsage
+        self, _caller: TokenUser, request: RelayRequest, _begun: BegunRelay
     ) -> tuple[RelayProgress, RelayWindow]:
         self.calls.append("submit")
         self.requests.append(request)
