@@ -281,6 +281,8 @@ class Services:
     limits: RateLimits
     pregeneration: PregenerationService
     site: SiteServices
+    is_known_brand: Callable[[str], bool] = lambda _brand: True
+    """Whether there is a brand of this id, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,8 @@ class HttpPolicy:
     per_client: PerClientLimits = PER_CLIENT
     body_seconds: float = 30.0
     """For a whole body to arrive: Sanic's own timeout restarts with every byte."""
+    max_connections: int = 16_384
+    """Connections that are open at once; the limit of open files may allow fewer."""
     grace_seconds: float = 6.0
     """How long a stopping server waits for requests in flight."""
     proxies: Proxies = NO_PROXIES

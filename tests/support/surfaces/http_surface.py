@@ -44,6 +44,7 @@ from ltzd.errors import (
     Unauthorized,
     ValidationFailed,
 )
+from ltzd.http.admission.gate import AdmissionGate
 from ltzd.http.app import build_app
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
@@ -778,7 +779,9 @@ async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[RunningSurfaces]:
+async def a_surface(
+    policy: HttpPolicy | None = None, gate: AdmissionGate | None = None
+) -> AsyncIterator[RunningSurfaces]:
     events = FakeEvents()
     async with aiohttp.ClientSession() as client:
         surface = RunningSurfaces("", client, events)
@@ -795,7 +798,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[RunningSu
             limits=surface.limits,
         )
         policy = policy or HttpPolicy(grace_seconds=2.0)
-        app = build_app(services, policy)
+        app = build_app(services, policy, gate)
         with only_declared_errors(app, policy, surface.has_injected):
             async with serving(app) as url:
                 surface.url = url
