@@ -11,6 +11,7 @@ from benchmarks import (
     bulk,
     gas,
     head_latency,
+    http_scale,
     intake,
     large_index,
     leaderboard,
@@ -39,6 +40,7 @@ SECONDS = {
     "pregeneration": 0.0,
     "webhooks": 5.0,
     "leaderboard": 3.0,
+    "http-scale": 5.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -72,6 +74,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "http-scale": _timed(http_scale.run),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

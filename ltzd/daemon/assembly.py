@@ -47,6 +47,7 @@ from ltzd.deliveries.chat_recheck_loop import ChatRecheckLoop
 from ltzd.deliveries.cleanup import Cleanup
 from ltzd.deliveries.redemption_recheck import RedemptionRecheck
 from ltzd.deliveries.sender import Sender
+from ltzd.http.admission.gate import AdmissionGate
 from ltzd.http.services import SiteServices
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.rebuild import Rebuilder
@@ -98,6 +99,7 @@ class Daemon:
     node_watch: NodeWatch
     node: Node
     wakeups: WakeupHub
+    gate: AdmissionGate
     limits: RateLimits
     brands: BrandCache
     identity: IdentityProvider
@@ -221,6 +223,7 @@ async def open_daemon(
             node_watch=watch,
             node=node,
             wakeups=wakeups,
+            gate=AdmissionGate(delay=pools.http.mean_wait),
             limits=limits,
             brands=brands,
             identity=identity,

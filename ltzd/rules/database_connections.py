@@ -60,7 +60,7 @@ class PoolPolicy:
     ) -> int:
         """The most connections of a process with these roles and so many lanes.
 
-        Those of the pools named in `pooled` are left out: they lead to a pooler.
+        The pools named in `pooled` lead to a pooler, and their connections do not count.
         """
         sizes = self.by_role() | {"operator": self.operator_size(lanes), "admin": self.admin}
         leases = LEASES if LEASE_ROLES & set(roles) else 0

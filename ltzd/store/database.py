@@ -151,7 +151,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     `label` is the metrics' label `pool`. `limit` is the bound.
     """
 
-    __slots__ = ("_free", "label", "limit", "wait_seconds")
+    __slots__ = ("_free", "_waited_seconds", "_waits", "label", "limit", "wait_seconds")
 
     def __init__(
         self, url: str, *, label: str, wait_seconds: float, limit: int, **options: Any
@@ -168,6 +168,14 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         self.wait_seconds = wait_seconds
         self.limit = limit
         self._free = asyncio.Semaphore(limit)
+        self._waited_seconds = 0.0
+        self._waits = 0
+
+    def mean_wait(self) -> float:
+        """The mean seconds for a connection since the last call, of waits that have ended."""
+        seconds, waits = self._waited_seconds, self._waits
+        self._waited_seconds, self._waits = 0.0, 0
+        return seconds / waits if waits else 0.0
 
     def grow(self, limit: int) -> None:
         """Raise the bound to `limit`, but not above the ceiling; a lower one changes nothing."""
@@ -198,7 +206,10 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
                 f"No database connection became free within {self.wait_seconds:g} s"
             ) from error
         finally:
-            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(perf_counter() - begun)
+            seconds = perf_counter() - begun
+            self._waited_seconds += seconds
+            self._waits += 1
+            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(seconds)
 
     async def give_back(self, connection: Connection) -> None:
         """Return a connection of `take`, or drop one that does not come to rest in time."""

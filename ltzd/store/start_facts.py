@@ -55,7 +55,7 @@ class DatabaseFacts:
 
 @dataclass(frozen=True, slots=True)
 class ServerIdentity:
-    """What two ways to the same database have in common.
+    """The facts that two ways to the same database have in common.
 
     `system` is the cluster's identifier, which its standbys share; None if the server does not tell
     it to this user.

@@ -135,6 +135,8 @@ class HttpSettings(ListenerSettings):
     port: Port = 8000
     drain_seconds: Annotated[float, Field(ge=0, le=300)] = 5.0
     """Between SIGTERM, from which on `/readyz` says 503, and the end of the ports."""
+    max_connections: Annotated[int, Field(ge=64, le=1_000_000)] = 16_384
+    """Open connections; fewer if the limit of open files allows fewer."""
     own_origins: Origins = ()
     proxies_count: Annotated[int, Field(ge=0, le=16)] = 0
     """The largest number of reverse proxies that a request passes."""
