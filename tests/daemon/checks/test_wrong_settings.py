@@ -188,7 +188,10 @@ WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
     "wrong_password": (_wrong_password, ["refuses the password of the user ltzd"]),
     "no_pooler": (
         _no_pooler,
-        ["The database ltzd at 127.0.0.1:1 does not answer", "Start the pooler, in transaction mode"],
+        [
+            "The database ltzd at 127.0.0.1:1 does not answer",
+            "Start the pooler, in transaction mode",
+        ],
     ),
     "pooler_of_another_database": (
         _pooler_of_another_database,
