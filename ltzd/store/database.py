@@ -28,7 +28,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import upgrade_in_child
-from ltzd.store.pooler import PooledSessions
+from ltzd.store.pooler import PooledSessions, PoolerUrl
 
 Connection: TypeAlias = asyncpg.Connection
 
@@ -231,12 +231,10 @@ async def open_pool(
     wait_seconds: float = _COMMAND_SECONDS,
     settings: Mapping[str, str] | None = None,
     check: Callable[[Connection], Awaitable[None]] | None = None,
-    through_pooler: bool = False,
 ) -> Pool:
     """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
-    The pool may grow up to `ceiling`. `through_pooler` says that the URL is that of a pooler in
-    transaction mode (`pooler.py`), which knows no settings of a session.
+    The pool may grow up to `ceiling`. Behind a PoolerUrl there are no settings of sessions.
 
     `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
@@ -253,7 +251,7 @@ async def open_pool(
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,
-        **_pooled(name) if through_pooler else _direct(name, settings or {}),
+        **_pooled(name) if isinstance(url, PoolerUrl) else _direct(name, settings or {}),
     )
     try:
         await pool

@@ -14,6 +14,12 @@ _TRANSACTION_SETTINGS: Final = " SET LOCAL idle_in_transaction_session_timeout =
 """As `role_pools.SESSION_SETTINGS` of direct sessions, for one transaction at a time."""
 
 
+class PoolerUrl(str):
+    """The URL of a database behind a pooler."""
+
+    __slots__ = ()
+
+
 class PooledSessions(asyncpg.Connection):  # type: ignore[misc]
     """Begins each database transaction with its settings, in one message."""
 

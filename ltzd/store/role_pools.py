@@ -13,6 +13,7 @@ from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy, pooled_pools
 from ltzd.store import database, durability
 from ltzd.store.database import Pool
+from ltzd.store.pooler import PoolerUrl
 
 SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 """A process that is frozen in the middle of a database transaction loses it, and its locks, as
@@ -46,7 +47,7 @@ async def open_role_pools(
     roles: Collection[str],
     policy: PoolPolicy,
     *,
-    pooled_url: str | None = None,
+    pooled_url: PoolerUrl | None = None,
     must_be_durable: bool = False,
 ) -> AsyncIterator[RolePools]:
     """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
@@ -60,7 +61,6 @@ async def open_role_pools(
     async def opened(
         role: str, wait_seconds: float, at_start: int = 0, ceiling: int | None = None
     ) -> Pool:
-        through_pooler = role in pooled
         return await database.open_pool(
             pooled_url if pooled_url is not None and role in pooled else url,
             name=f"ltzd {role}",
@@ -68,9 +68,8 @@ async def open_role_pools(
             ceiling=ceiling,
             open_at_start=at_start,
             wait_seconds=wait_seconds,
-            settings=None if through_pooler else SESSION_SETTINGS,
+            settings=SESSION_SETTINGS,
             check=durability.require if must_be_durable else None,
-            through_pooler=through_pooler,
         )
 
     pools = RolePools(

