@@ -1,4 +1,4 @@
-"""The needs of a load: cores, machines, wallets and gas, computed from what the benchmarks measured.
+"""Computes which cores, machines, wallets and gas a load needs, from the recorded benchmarks.
 
 `python -m benchmarks.scale_model` reads `results/*.json`, writes the costs to
 `results/scale-model.json` and the generated part of docs/scale.md. The model is linear: a load's
