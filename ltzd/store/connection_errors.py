@@ -18,7 +18,7 @@ _ANY_DATABASE = "the database"
 
 
 def server_of(url: str) -> str:
-    """`the database ltzd at db.internal:5432`, as far as the URL tells; several are joined by or."""
+    """`the database ltzd at db.internal:5432`, or at `a:5432 or b:5432`, as the URL tells."""
     try:
         parts = urlsplit(url)
         servers = [_host_of(each) for each in each_server(url)]

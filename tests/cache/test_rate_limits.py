@@ -550,7 +550,7 @@ async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServe
 
 
 async def test_a_replica_that_is_not_promoted_counts_as_away(redis: RedisServer) -> None:
-    """It answers every PING, and takes no hit."""
+    """The replica answers every PING, and takes no hit."""
     async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
         watching = asyncio.create_task(limits.watch(SOON))
         await client.replicaof("127.0.0.1", "1")

@@ -225,9 +225,9 @@ def _at_port(url: str, port: int) -> str:
 
 def _either(first: str, second: str) -> str:
     """The URL of whichever of the two servers is the primary."""
-    one, other = urlsplit(first), urlsplit(second)
-    hosts = f"{one.netloc},127.0.0.1:{other.port}"
-    return one._replace(netloc=hosts, query="target_session_attrs=primary").geturl()
+    parts, port = urlsplit(first), urlsplit(second).port
+    hosts = f"{parts.netloc},127.0.0.1:{port}"
+    return parts._replace(netloc=hosts, query="target_session_attrs=primary").geturl()
 
 
 @asynccontextmanager
@@ -239,9 +239,8 @@ async def a_cluster(shape: Shape) -> AsyncIterator[Cluster]:
         first_redis = await stack.enter_async_context(a_redis_server())
         second_redis = await stack.enter_async_context(a_redis_server())
         server = await postgres.start(primary, {})
-        options = ("--chain", "tester", "--database-url", server.url)
-        options += ("--redis-url", first_redis.url)
-        instance = await stack.enter_async_context(an_instance(*options))
+        urls = ("--database-url", server.url, "--redis-url", first_redis.url)
+        instance = await stack.enter_async_context(an_instance("--chain", "tester", *urls))
         await instance.kill9()
 
         await a_copy(primary, server.url, standby, follows=True)

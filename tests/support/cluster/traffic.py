@@ -23,7 +23,7 @@ _REPEATED = frozenset((202, 429, 502, 503, 504))
 
 @dataclass
 class Traffic:
-    """What clients have sent. `reads` counts answers by status, 0 for a broken connection."""
+    """The requests of all clients. `reads` counts answers by status, 0 for a broken connection."""
 
     relays: Relays
     events: Load
@@ -31,7 +31,7 @@ class Traffic:
     asks: list[Ask] = field(default_factory=list)
     reads: Counter[int] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
-    """The requests that had no answer, or one that no client should see in peace."""
+    """The relays' requests that had no answer, or an error of the server."""
 
     async def relay(self, user: User) -> None:
         """Sends one transfer until it has its outcome."""
@@ -68,7 +68,7 @@ class Traffic:
             self.reads[0] += 1
 
     def refused(self) -> list[str]:
-        """What clients of a cluster without a fault must not see."""
+        """The answers that no client may see while no part of the cluster is killed."""
         events = [
             f"event: {answer.status}"
             for answer in self.events.answers.values()

@@ -16,11 +16,11 @@ def _site(port: int, backends: Sequence[int]) -> str:
     assert _ONE_SERVER in text
     servers = "\n".join(_ONE_SERVER.replace("8000", str(backend)) for backend in backends)
     upstream = text[text.index("upstream ltzd") : text.index("server {\n    listen 80;")]
-    (location,) = re.findall(r"^    location / \{\n        proxy_pass.*?^    \}\n", text, re.M | re.S)
+    (location,) = re.findall(r"(?ms)^    location / \{\n        proxy_pass.*?^    \}\n", text)
     # ltzd refuses plain HTTP, and the test's clients are spared TLS.
     assert "X-Forwarded-Proto $scheme;" in location
     location = location.replace("X-Forwarded-Proto $scheme;", "X-Forwarded-Proto https;")
-    limits = "\n".join(re.findall(r"^    (?:client_|large_).*;$", text, re.M))
+    limits = "\n".join(re.findall(r"(?m)^    (?:client_|large_).*;$", text))
     return (
         f"{upstream.replace(_ONE_SERVER, servers)}"
         f"server {{\n    listen 127.0.0.1:{port};\n{limits}\n{location}}}\n"
@@ -32,7 +32,6 @@ async def an_nginx(
     program: Path, folder: Path, port: int, backends: Sequence[int]
 ) -> AsyncIterator[None]:
     """Runs nginx in the empty `folder`, before processes that listen on the ports `backends`."""
-    folder.chmod(0o755)
     temporary = "\n".join(
         f"{kind}_temp_path {folder};"
         for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")

@@ -1,7 +1,7 @@
 """A TCP proxy with one address for several servers: a connection goes to the first that accepts it.
 
-It stands in for a floating address, or for the TCP part of a load balancer. With `is_fair` each
-connection begins with another server.
+The proxy stands in for a floating address, or for the TCP part of a load balancer. With `is_fair`
+each connection begins with another server.
 """
 
 import asyncio
