@@ -24,6 +24,7 @@ from benchmarks import (
     tokens,
     webhooks,
 )
+from benchmarks.scale import http_processes
 
 SECONDS = {
     "signing": 1.0,
@@ -39,6 +40,7 @@ SECONDS = {
     "pregeneration": 0.0,
     "webhooks": 5.0,
     "leaderboard": 3.0,
+    "http-scale": 5.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -72,6 +74,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "http-scale": _timed(http_processes.run),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

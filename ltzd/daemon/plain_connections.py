@@ -41,6 +41,7 @@ def plain_clients(settings: Settings) -> Iterator[str]:
     """The names of settings whose URLs lead to another machine without TLS."""
     urls = {
         "database_url": settings.database_url,
+        "database.pooled_url": settings.database.pooled_url,
         "redis_url": settings.redis_url,
     }
     if settings.node.rpc_url is not None:

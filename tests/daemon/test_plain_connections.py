@@ -8,12 +8,19 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from ltzd.daemon.plain_connections import plain_clients, plain_listeners, warn_of_plain_connections
-from ltzd.daemon.settings.settings import AdminSettings, HttpSettings, NodeSettings, Settings
+from ltzd.daemon.settings.settings import (
+    AdminSettings,
+    DatabaseSettings,
+    HttpSettings,
+    NodeSettings,
+    Settings,
+)
 
 
 def settings_with(
     database_url: str = "postgresql:///ltzd",
     redis_url: str | None = None,
+    pooled_url: str | None = None,
     rpc_url: str = "http://127.0.0.1:8545",
     http: HttpSettings | None = None,
     roles: tuple[str, ...] = ("http",),
@@ -22,6 +29,9 @@ def settings_with(
         "Settings",
         SimpleNamespace(
             database_url=SecretStr(database_url),
+            database=DatabaseSettings(
+                pooled_url=None if pooled_url is None else SecretStr(pooled_url)
+            ),
             redis_url=None if redis_url is None else SecretStr(redis_url),
             node=NodeSettings(rpc_url=SecretStr(rpc_url)),
             http=http or HttpSettings(),
@@ -29,6 +39,11 @@ def settings_with(
             roles=roles,
         ),
     )
+
+
+def test_a_pooler_that_may_be_asked_without_tls_is_named() -> None:
+    settings = settings_with(pooled_url="postgresql://ltzd@pooler.internal:6432/ltzd")
+    assert list(plain_clients(settings)) == ["database.pooled_url"]
 
 
 @pytest.mark.parametrize(
