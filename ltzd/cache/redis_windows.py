@@ -17,6 +17,8 @@ from ltzd.cache.windows import WindowCount
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
+_PROBE = PREFIX + b"probe"
+"""A key that is never set."""
 CONNECTIONS = 16
 
 FAILURES = (RedisError, OSError, RuntimeError)
@@ -56,8 +58,9 @@ class RedisWindows:
         self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
 
     async def ping(self) -> None:
+        """Asks for a write: a replica that is not promoted answers PING, and refuses every hit."""
         async with asyncio.timeout(self._patience_seconds):
-            await self._redis.ping()
+            await self._redis.delete(_PROBE)
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         async with asyncio.timeout(self._patience_seconds):
