@@ -19,6 +19,8 @@ from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
+_PROBE = PREFIX + b"probe"
+"""A key that is never set."""
 CONNECTIONS = 16
 
 _ALONE = 2
@@ -69,8 +71,9 @@ class RedisWindows:
         self._under_way = 0
 
     async def ping(self) -> None:
+        """Asks for a write: a replica that is not promoted answers PING, and refuses every hit."""
         async with asyncio.timeout(self._patience_seconds):
-            await self._redis.ping()
+            await self._redis.delete(_PROBE)
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         self._under_way += 1

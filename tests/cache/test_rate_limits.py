@@ -572,3 +572,29 @@ async def test_the_state_of_redis_is_known_without_any_request(redis: RedisServe
             await until(is_away)
         await until(is_back)
         watching.cancel()
+
+
+async def test_a_replica_that_is_not_promoted_counts_as_away(redis: RedisServer) -> None:
+    """The replica answers every PING, and takes no hit."""
+    async with redis.client() as client, RateLimits(redis.url, retry_seconds=SOON) as limits:
+        watching = asyncio.create_task(limits.watch(SOON))
+        await client.replicaof("127.0.0.1", "1")
+        try:
+            with capture_logs() as logs:
+                before = value("ltzd_cache_redis_errors_total")
+
+                async def has_failed_often() -> bool:
+                    await limits.hit(TEN, "a caller")
+                    return value("ltzd_cache_redis_errors_total") > before + 5
+
+                await until(has_failed_often)
+            assert [line["event"] for line in logs] == ["redis.away"]
+            await client.replicaof("NO", "ONE")
+
+            async def is_back() -> bool:
+                return not limits.is_redis_away
+
+            await until(is_back)
+        finally:
+            await client.replicaof("NO", "ONE")
+            watching.cancel()
