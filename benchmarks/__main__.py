@@ -11,7 +11,6 @@ from benchmarks import (
     bulk,
     gas,
     head_latency,
-    http_scale,
     intake,
     large_index,
     leaderboard,
@@ -25,6 +24,7 @@ from benchmarks import (
     tokens,
     webhooks,
 )
+from benchmarks.scale import http_processes
 
 SECONDS = {
     "signing": 1.0,
@@ -74,7 +74,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
-    "http-scale": _timed(http_scale.run),
+    "http-scale": _timed(http_processes.run),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

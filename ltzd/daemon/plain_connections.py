@@ -7,6 +7,7 @@ import structlog
 
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.settings.value_types import is_loopback
+from ltzd.rules.database_urls import each_server
 
 log = structlog.get_logger()
 
@@ -47,7 +48,9 @@ def plain_clients(settings: Settings) -> Iterator[str]:
         urls["node.rpc_url"] = settings.node.rpc_url
     urls |= {f"node.urls[{place}]": url for place, url in enumerate(settings.node.urls or ())}
     for name, url in urls.items():
-        if url is not None and not _is_encrypted_or_local(url.get_secret_value()):
+        if url is not None and not all(
+            _is_encrypted_or_local(each) for each in each_server(url.get_secret_value())
+        ):
             yield name
 
 

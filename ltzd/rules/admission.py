@@ -45,7 +45,7 @@ class AdmissionPolicy:
     """Requests that may wait until the line has stood for `standing_seconds`."""
     standing_seconds: float = 0.5
     patient_burst: int = 8_192
-    patient_seconds: float = 3.0
+    patient_seconds: float = 8.0
     """The wait of PATIENT requests in a line that stands."""
     longest_seconds: float = 5.0
     longest_patient_seconds: float = 30.0

@@ -53,6 +53,7 @@ def test_a_pooler_that_may_be_asked_without_tls_is_named() -> None:
         "postgres://ltzd@203.0.113.7/ltzd?sslmode=disable",
         "postgresql://db.internal/ltzd?sslmode=prefer",
         "postgresql:///ltzd?host=db.internal",
+        "postgresql://127.0.0.1:5432,db.internal:5432/ltzd",
     ],
 )
 def test_a_database_that_may_be_asked_without_tls_is_named(url: str) -> None:
@@ -64,6 +65,8 @@ def test_a_database_that_may_be_asked_without_tls_is_named(url: str) -> None:
     [
         "postgresql:///ltzd",
         "postgresql://127.0.0.1/ltzd",
+        "postgresql://127.0.0.1:5432,127.0.0.1:5433/ltzd",
+        "postgresql://one.internal,two.internal:5433/ltzd?sslmode=require",
         "postgresql://localhost/ltzd?sslmode=disable",
         "postgresql://%2Frun%2Fpostgresql/ltzd",
         "postgresql:///ltzd?host=/run/postgresql",

@@ -78,7 +78,7 @@ def test_a_line_that_stands_is_shorter_than_a_burst() -> None:
     assert most(Urgency.QUICK, is_standing=False) == POLICY.burst
     assert most(Urgency.QUICK, is_standing=True) == 64
     assert most(Urgency.PATIENT, is_standing=False) == POLICY.patient_burst
-    assert most(Urgency.PATIENT, is_standing=True) == 6_000
+    assert most(Urgency.PATIENT, is_standing=True, rate=500.0) == 4_000
     assert most(Urgency.PATIENT, is_standing=True, rate=0.0) == 64
 
 
