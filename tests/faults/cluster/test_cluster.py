@@ -95,6 +95,10 @@ async def test_nothing_accepted_is_lost_or_doubled_whatever_dies(cluster: Cluste
             frozen = await taken_over_from(cluster, role, signal.SIGSTOP)
             await traffic.more()
             frozen.send(signal.SIGCONT)
+        if cluster.pooler is not None:
+            await cluster.pooler.kill()
+            await cluster.pooler.start()
+            await traffic.more()
         await cluster.promote_redis()
         await traffic.more()
         await cluster.promote_postgres()

@@ -3,7 +3,7 @@
 A dev instance makes wallets, contracts, schema and brands, and is killed; its chain stays, and
 `ltzd sandbox` serves its outside services. The address of the instance is then that of the proxy,
 so what tests ask of an `Instance` goes to the cluster. nginx stands before the processes if it is
-installed, else a TCP proxy.
+installed, else a TCP proxy; PgBouncer stands before PostgreSQL only if it is installed.
 """
 
 import asyncio
@@ -26,7 +26,9 @@ from tests.support.folders import a_data_directory
 from tests.support.instances.fork_server import ForkedProcess
 from tests.support.instances.instance import START_SECONDS, Instance, an_instance
 from tests.support.secret_files import write_secret
+from tests.support.services import pgbouncer
 from tests.support.services.nginx import an_nginx
+from tests.support.services.pgbouncer import PgBouncer, a_pgbouncer
 from tests.support.services.redis import RedisServer, a_redis_server
 from tests.support.services.replicas import a_copy
 from tests.support.services.tcp_front import a_tcp_front
@@ -60,6 +62,10 @@ _OPERATOR = """
 [operator]
 minter_key_file = "{data_dir}/keys/minter"
 relay_key_file = "{data_dir}/keys/operator"
+"""
+_POOLED = """
+[database]
+pooled_url = "{pooled_url}"
 """
 _END_SECONDS = 30.0
 Process = asyncio.subprocess.Process | ForkedProcess
@@ -145,6 +151,7 @@ class Cluster:
     standby: Path
     redis: RedisServer
     redis_standby: RedisServer
+    pooler: PgBouncer | None = None
     members: list[Member] = field(default_factory=list)
 
     def with_role(self, role: str) -> list[Member]:
@@ -182,7 +189,7 @@ class Cluster:
         return {int(row["process"].rpartition("/")[2]) for row in rows}
 
     async def promote_postgres(self) -> None:
-        """Kills the primary, and promotes the standby once the primary is gone."""
+        """Kills the primary, promotes the standby, and points the pooler to it."""
         await kill_service(self.primary)
         server = await postgres.start(self.standby, {})
         connection = await asyncpg.connect(server.url)
@@ -190,6 +197,8 @@ class Cluster:
             assert await connection.fetchval("SELECT pg_promote()")
         finally:
             await connection.close()
+        if self.pooler is not None:
+            self.pooler.point_to(server.url)
 
     async def promote_redis(self) -> None:
         await self.redis.kill()
@@ -248,6 +257,8 @@ async def a_cluster(shape: Shape) -> AsyncIterator[Cluster]:
         await _wait_for_standby(server.url)
         instance.dev_json["databaseUrl"] = _either(server.url, second.url)
         cluster = Cluster(instance, primary, standby, first_redis, second_redis)
+        if pgbouncer.PROGRAM is not None:
+            cluster.pooler = await stack.enter_async_context(a_pgbouncer(server.url))
         await cluster.follow_redis()
         redis_ports = [urlsplit(each.url).port or 0 for each in (first_redis, second_redis)]
         _, redis_port = await stack.enter_async_context(a_tcp_front(redis_ports))
@@ -316,6 +327,9 @@ async def _make_members(cluster: Cluster, shape: Shape) -> None:
             "admin_port": member.admin_port,
         }
         sections = _SECTIONS + (_OPERATOR if "operator" in roles else "")
+        if cluster.pooler is not None:
+            values["pooled_url"] = cluster.pooler.url_of(instance.dev_json["databaseUrl"])
+            sections += _POOLED
         write_secret(member.config, _TOP.format(**values) + block + sections.format(**values))
         cluster.members.append(member)
 

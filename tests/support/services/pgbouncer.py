@@ -2,7 +2,9 @@
 
 import asyncio
 import os
+import re
 import shutil
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -43,6 +45,14 @@ class PgBouncer:
             stderr=asyncio.subprocess.DEVNULL,
         )
 
+    def point_to(self, direct: str) -> None:
+        """Leads all later server connections to another server, as an administrator's reload."""
+        parts, path = urlsplit(direct), self.folder / "pgbouncer.ini"
+        line = f"* = host={parts.hostname} port={parts.port}"
+        path.write_text(re.sub(r"(?m)^\* = host=.*$", line, path.read_text()))
+        assert self.process is not None
+        self.process.send_signal(signal.SIGHUP)
+
     async def kill(self) -> None:
         assert self.process is not None
         with suppress(ProcessLookupError):
@@ -73,6 +83,7 @@ pool_mode = {mode}
 default_pool_size = {server_sessions}
 max_client_conn = 500
 server_login_retry = 1
+query_wait_timeout = 5
 """
         )
         for path in (folder, *folder.iterdir()):
