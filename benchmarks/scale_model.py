@@ -347,7 +347,7 @@ def _need_rows(costs: Costs) -> list[tuple[str, ...]]:
             *(f"{each.machines:,}" for each in needs),
         ),
         (
-            f"PostgreSQL: cores, databases ({DATABASE_CORES} cores, {DATABASE_WAL_MEGABYTES} MB a second)",
+            f"PostgreSQL: cores, databases of {DATABASE_CORES} (or {DATABASE_WAL_MEGABYTES} MB of WAL)",
             *(f"{math.ceil(each.postgres_cores):,}, {each.database_shards}" for each in needs),
         ),
         (
