@@ -328,6 +328,8 @@ def _cost_rows(costs: Costs) -> list[tuple[str, str]]:
 def _need_rows(costs: Costs) -> list[tuple[str, ...]]:
     loads = [TODAY.times(factor) for factor in (1, 10, 100)]
     needs = [need(load, costs) for load in loads]
+    database = f"PostgreSQL: cores, databases of {DATABASE_CORES}"
+    database += f" (or {DATABASE_WAL_MEGABYTES} MB of WAL a second)"
     return [
         (
             "events, reads, relays a second",
@@ -347,7 +349,7 @@ def _need_rows(costs: Costs) -> list[tuple[str, ...]]:
             *(f"{each.machines:,}" for each in needs),
         ),
         (
-            f"PostgreSQL: cores, databases of {DATABASE_CORES} (or {DATABASE_WAL_MEGABYTES} MB of WAL)",
+            database,
             *(f"{math.ceil(each.postgres_cores):,}, {each.database_shards}" for each in needs),
         ),
         (
