@@ -9,6 +9,7 @@ import uvloop
 from benchmarks import (
     backfill,
     bulk,
+    commits,
     gas,
     head_latency,
     intake,
@@ -33,6 +34,7 @@ SECONDS = {
     "minting": 60.0,
     "mint-fleet": 8.0,
     "bulk": 4.0,
+    "commits": 3.0,
     "gas": 0.0,
     "relays": 8.0,
     "relay-fleet": 12.0,
@@ -65,6 +67,7 @@ RUNS: dict[str, Run] = {
     "minting": lambda seconds, options: minting.run(seconds=seconds, in_document=options.record),
     "mint-fleet": _timed(mint_fleet.run),
     "bulk": _timed(bulk.run),
+    "commits": _timed(commits.run),
     "gas": lambda _, options: gas.run(in_document=options.record),
     "relays": _timed(relays.run),
     "relay-fleet": _timed(relay_fleet.run),
