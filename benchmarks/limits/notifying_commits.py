@@ -56,6 +56,6 @@ def _ratio(connections: int, sides: list[tuple[Inserted, Inserted]]) -> Ratio:
     )
     return Ratio(
         name=f"commits that notify ÷ commits that do not, {connections} connections",
-        rounds=tuple(one.per_second / other.per_second for one, other in sides),
+        rounds=tuple(loud.per_second / quiet.per_second for loud, quiet in sides),
         figures=figures,
     )
