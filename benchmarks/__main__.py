@@ -24,7 +24,7 @@ from benchmarks import (
     tokens,
     webhooks,
 )
-from benchmarks.scale import http_processes
+from benchmarks.scale import http_processes, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -41,6 +41,7 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
     "http-scale": 5.0,
+    "wal": 0.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -75,6 +76,7 @@ RUNS: dict[str, Run] = {
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
     "http-scale": _timed(http_processes.run),
+    "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

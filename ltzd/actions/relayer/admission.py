@@ -184,7 +184,7 @@ class RelayAdmission:
         else:
             async with session(self._pool) as own:
                 ids = await relays.insert(own, new)
-        self._wakeups.notify(RELAYS)
+        self._wakeups.announce(RELAYS)
         return ids
 
     def _outcome(self, draft: _Draft, usage: RelayUsage, id_: int | None) -> Admitted | Retry:
