@@ -42,7 +42,7 @@ SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[])
 _NOTIFYING = f"""
 WITH inserted AS ({_ONE.strip()})
 SELECT pg_notify('benchmark', '')
-"""  # noqa: S608 - only constants
+"""
 _ROW = (b"\x11" * 20, "custom_bench", "user@bench.example")
 
 
