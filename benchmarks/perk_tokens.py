@@ -45,6 +45,10 @@ class Tables:
         # Otherwise the first reader would write the pages that the inserts left in memory.
         await self.database.execute("CHECKPOINT")
 
+    async def fill_few(self) -> None:
+        """Inserts the few tokens into the table of the chain's, for a read of any size."""
+        await self._fill(FEW)
+
     async def show(self, which: Filled) -> None:
         if which == self._current:
             return

@@ -20,9 +20,11 @@ LtzdError
 │   ├── SiteUnknown, NotLoggedIn                         a request to a site's API
 │   ├── CheckInRefused, RedemptionRefused, MilestoneRefused, LinkRefused     for the site's user
 │   ├── TooManyAttempts       too many wrong codes; `retryAfterSeconds`
+│   ├── ShareExceeded         more than the caller's share of a busy process; `retryAfterSeconds`
 │   └── NotFound
 │       └── CollectionNotFound, TokenNotFound
 ├── Unavailable           nobody; the same request may succeed later
+│   ├── Overloaded            the process has more work than it can do; `retryAfterSeconds`
 │   ├── NodeUnavailable
 │   ├── IdentityUnavailable, AccountLookupUnavailable
 │   ├── PaymentsUnavailable, MintPending, DnsUnavailable
@@ -179,6 +181,13 @@ class TooManyAttempts(Refused):
     """Too many wrong codes, which may be guesses. Details: `retryAfterSeconds`."""
 
 
+class ShareExceeded(Refused):
+    """The caller's brand, or the caller, asks for more than its share of a process that is busy.
+
+    Details: `message`, `reason`, and `retryAfterSeconds`.
+    """
+
+
 class NotFound(Refused):
     pass
 
@@ -226,6 +235,10 @@ class TransactionFailed(Refused):
 
 class Unavailable(LtzdError):
     pass
+
+
+class Overloaded(Unavailable):
+    """The process has more requests than it can serve in time. Details: `retryAfterSeconds`."""
 
 
 class NodeUnavailable(Unavailable):

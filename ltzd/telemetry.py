@@ -56,6 +56,35 @@ HTTP_REQUEST_SECONDS = _histogram(
     "ltzd_http_request_seconds", "From a request's head to its answer", "route", "status"
 )
 HTTP_REFUSALS = _counter("ltzd_http_refusals_total", "Requests refused, by error class", "reason")
+HTTP_SHED = _counter(
+    "ltzd_http_shed_total",
+    "Requests refused because the process is busy: of a caller with its share, or for capacity",
+    "reason",
+)
+HTTP_IN_PROGRESS = _gauge(
+    "ltzd_http_requests_in_progress", "Requests that the process works on, without mere waits"
+)
+HTTP_WORK_LIMIT = _gauge(
+    "ltzd_http_work_limit", "The most requests that the process works on at once, as learned"
+)
+HTTP_WAITING = _gauge("ltzd_http_requests_waiting", "Requests that wait for their turn", "urgency")
+HTTP_QUEUE_SECONDS = _histogram(
+    "ltzd_http_queue_seconds", "From a request that must wait to its turn, or its refusal"
+)
+EVENT_LOOP_DELAY = _gauge(
+    "ltzd_http_event_loop_delay_seconds", "How late the event loop runs what is due, on average"
+)
+HTTP_CONNECTIONS = _gauge(
+    "ltzd_http_connections", "Open connections of the public server, by state", "state"
+)
+HTTP_CONNECTIONS_LIMIT = _gauge(
+    "ltzd_http_connections_limit", "The most connections that the public server keeps open"
+)
+HTTP_CONNECTIONS_ENDED = _counter(
+    "ltzd_http_connections_ended_total",
+    "Connections that the server ended before their client: to make room, or for slowness",
+    "reason",
+)
 CERTIFICATE_EXPIRY = _gauge(
     "ltzd_http_certificate_expiry_timestamp_seconds",
     "When the TLS certificate that new connections get expires",

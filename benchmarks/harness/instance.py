@@ -59,8 +59,11 @@ class Instance:
 
     def events(self, users: range, kind: str = MINTED) -> list[str]:
         """Prepares a request for each user."""
-        bodies = [json.dumps(self._event(number, kind)) for number in users]
-        return [load.post(self.port, EVENT_PATH, body) for body in bodies]
+        return [load.post(self.port, EVENT_PATH, body) for body in self.event_bodies(users, kind)]
+
+    def event_bodies(self, users: range, kind: str) -> list[str]:
+        """The bodies of requests, for other processes than this instance's own."""
+        return [json.dumps(self._event(number, kind)) for number in users]
 
     def bulks(self, users: range, kind: str = MINTED) -> list[str]:
         """Prepares requests with an event for each user, BULK_EVENTS in each."""

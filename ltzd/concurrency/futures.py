@@ -1,9 +1,15 @@
-"""Completes futures whose waiters may have been cancelled meanwhile."""
+"""Completes futures, also those whose waiters may have been cancelled meanwhile."""
 
 import asyncio
 from typing import TypeVar
 
 Answer = TypeVar("Answer")
+
+
+def done_future(answer: Answer) -> asyncio.Future[Answer]:
+    future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+    future.set_result(answer)
+    return future
 
 
 def complete(future: asyncio.Future[Answer], answer: Answer | Exception) -> None:

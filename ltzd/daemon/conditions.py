@@ -121,6 +121,17 @@ def _services(daemon: Daemon) -> Iterable[Condition]:
         )
 
 
+def _overload(daemon: Daemon) -> Iterable[Condition]:
+    seconds = daemon.gate.overloaded_seconds
+    if seconds is not None and seconds > _POLICY.overload_seconds:
+        yield Condition(
+            ConditionKind.HTTP_OVERLOADED,
+            f"Process {daemon.process.name} has refused requests for {seconds:.0f} s, since it "
+            "gets more than it can serve: add a process with the role http, or find the caller",
+            daemon.process.name,
+        )
+
+
 def _clock(daemon: Daemon) -> Iterable[Condition]:
     offset, most = daemon.state.clock_offset_seconds, _POLICY.clock_seconds
     if abs(offset) > most:
@@ -157,6 +168,7 @@ _SOURCES: Sequence[Source] = (
     _wallets,
     _totals,
     _services,
+    _overload,
     _clock,
     _certificates,
 )

@@ -28,6 +28,7 @@ from ltzd.rules.explorers import explorer_of
 from ltzd.store.cluster import read_cluster
 from ltzd.store.database import session
 from ltzd.store.status import StatusFacts, read_status
+from ltzd.values import address_of
 
 log = structlog.get_logger()
 
@@ -52,6 +53,7 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
     policy = HttpPolicy(
         own_origins=frozenset(http.own_origins),
         proxies=Proxies(http.proxies_count, http.trusted_proxies),
+        max_connections=http.max_connections,
         logs_requests=daemon.settings.log.access,
         explorer_url=_explorer_url(daemon),
         site_rest_prefix=daemon.settings.site.rest_prefix,
@@ -77,8 +79,10 @@ def http_app(daemon: Daemon, is_dev: bool) -> App:
             payments=daemon.payments,
             limits=daemon.limits,
             site=daemon.site,
+            is_known_brand=lambda brand: daemon.brands.get(address_of(brand)) is not None,
         ),
         policy,
+        daemon.gate,
     )
 
 

@@ -6,7 +6,6 @@ refused requests and unknown paths. Sanic's signals are not used: they cost more
 """
 
 import itertools
-import re
 import secrets
 from collections.abc import Coroutine
 from time import perf_counter
@@ -20,9 +19,16 @@ from sanic.response import HTTPResponse
 
 from ltzd import telemetry, tracing
 from ltzd.concurrency.request_ids import begin_request
+from ltzd.errors import LtzdError
+from ltzd.http.admission.admission import Admission
+from ltzd.http.admission.askers import Askers
+from ltzd.http.admission.gate import AdmissionGate
+from ltzd.http.admission.refusals import REQUEST_ID, EarlyRefusals, ReplyTo
+from ltzd.http.connections.limit import ConnectionLimit, most_connections
+from ltzd.http.connections.sweep import Sweep
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
-from ltzd.http.errors import ErrorResponder, path_of
+from ltzd.http.errors import ErrorResponder, http_error_of, path_of
 from ltzd.http.event_handler import domain_verification
 from ltzd.http.event_handler import handlers as event_handler
 from ltzd.http.event_handler import operations as event_operations
@@ -38,7 +44,7 @@ from ltzd.http.relayer import errors as relayer_errors
 from ltzd.http.relayer import handlers as relayer
 from ltzd.http.relayer import operations as relay_operations
 from ltzd.http.relayer.address_limit import AddressLimit
-from ltzd.http.requests.client_address import client_class, refuse_plain_http
+from ltzd.http.requests.client_address import client_class, network_of, refuse_plain_http
 from ltzd.http.requests.cors import Cors
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.requests.rate_limits import window_headers
@@ -53,8 +59,6 @@ from ltzd.http.site_plugin.handlers import NONCE_HEADER
 from ltzd.http.surface import Surface
 
 log = structlog.get_logger()
-
-_REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 
 def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
@@ -75,24 +79,51 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
 OPERATIONS = operations(HttpPolicy())
 
 
-def build_app(services: Services, policy: HttpPolicy) -> App:
+def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None = None) -> App:
+    """The application. `gate` admits its requests; without one it makes its own."""
     cors = Cors(policy, services.is_known_domain, {site_links.PATH: site_links.CORS_METHODS})
     address_limit = AddressLimit(
         services.limits, (relayer.PATH, site_links.PATH), policy.per_client.relayer
     )
     surfaces = _surfaces(services, policy, cors, address_limit)
     formats = [entry for surface in surfaces for entry in surface.error_formats]
-    app = new_app(
-        "ltzd-http",
-        ErrorResponder(relayer_errors.ERRORS, formats, always_allowed=frozenset({"OPTIONS"})),
-    )
+    errors = ErrorResponder(relayer_errors.ERRORS, formats, always_allowed=frozenset({"OPTIONS"}))
+    app = new_app("ltzd-http", errors)
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.body_seconds = policy.body_seconds
     app.ctx.proxies = policy.proxies
+    gate = gate or AdmissionGate()
+    askers = Askers(services, policy)
+    app.ctx.admission = Admission(gate, askers, address_limit.busy_window)
+    app.ctx.refusals = EarlyRefusals(
+        gate,
+        askers,
+        lambda peer, forwarded: network_of(peer, forwarded, policy.proxies),
+        _early_replies(errors, cors, address_limit),
+    )
+    most = most_connections(policy.max_connections)
+    telemetry.HTTP_CONNECTIONS_LIMIT.set(most)
+    connections = ConnectionLimit(most)
+    app.ctx.connection_limit = connections
+    app.ctx.loops = (gate.run, Sweep(connections).run)
     install_middleware(app, cors, address_limit, policy)
     for surface in surfaces:
         app.blueprint(surface.blueprint)
     return app
+
+
+def _early_replies(errors: ErrorResponder, cors: Cors, address_limit: AddressLimit) -> ReplyTo:
+    """Replies with the headers that the middleware would add."""
+
+    def reply_to(error: LtzdError, path: str, origin: str | None) -> Reply:
+        reply = errors.reply(http_error_of(error), path)
+        cors.apply(origin, reply.headers, path)
+        window = address_limit.busy_window(path, error)
+        if window is not None:
+            reply.headers.update(window_headers(window))
+        return reply
+
+    return reply_to
 
 
 def _surfaces(
@@ -122,7 +153,7 @@ class _RequestIds:
 
     def of(self, request: Request) -> str:
         header = request.headers.getone("x-request-id", None)
-        if header is not None and _REQUEST_ID.fullmatch(header):
+        if header is not None and REQUEST_ID.fullmatch(header):
             return str(header)
         return f"{self._process}-{next(self._numbers):x}"
 
@@ -183,36 +214,62 @@ def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
             headers.setdefault(name, value)  # an error's own window is the one exceeded
 
 
-def install_middleware(
-    app: App, cors: Cors, address_limit: AddressLimit, policy: HttpPolicy
-) -> None:
-    requires_https = policy.requires_https
-    ids = _RequestIds()
-    durations = _Durations()
+class _Entrance:
+    """What a request passes before its handler: the gate, the address's limit, and its own form."""
 
-    def begin(request: Request) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
-        context = request.ctx
-        context.begun = perf_counter()
-        context.id = ids.of(request)
-        # A connection serves its requests in one task, so each overwrites the id of the last.
-        begin_request(context.id)
-        tracing.begin_request()
-        # Not a coroutine for events: creating one costs more than all of this.
-        return admit_counted(request) if address_limit.applies_to(request) else admit(request)
+    def __init__(
+        self, admission: Admission, address_limit: AddressLimit, *, requires_https: bool
+    ) -> None:
+        self._admission = admission
+        self._address_limit = address_limit
+        self._requires_https = requires_https
 
-    async def admit_counted(request: Request) -> HTTPResponse | None:
-        await address_limit.count(request)
-        return admit(request)
+    def enter(
+        self, request: Request, *, is_new: bool
+    ) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
+        """Not a coroutine for events: creating one costs more than all of this."""
+        has_handler = is_new and request.route is not None
+        waiting = self._admission.begin(request) if has_handler else None
+        if waiting is not None or self._address_limit.applies_to(request):
+            return self._enter_later(request, waiting)
+        return self._check(request)
 
-    def admit(request: Request) -> HTTPResponse | None:
+    async def _enter_later(
+        self, request: Request, waiting: Coroutine[Any, Any, None] | None
+    ) -> HTTPResponse | None:
+        if waiting is not None:
+            await waiting
+        if self._address_limit.applies_to(request):
+            await self._address_limit.count(request)
+        return self._check(request)
+
+    def _check(self, request: Request) -> HTTPResponse | None:
         refuse_bad_host(request)
         if request.method == "OPTIONS":
             # Spec 5: every path answers a preflight. Over plain HTTP too: it discloses nothing, and
             # without it a page cannot read why its request is refused.
             return Reply(status=204)
-        if requires_https:
+        if self._requires_https:
             refuse_plain_http(request)
         return None
+
+
+def install_middleware(
+    app: App, cors: Cors, address_limit: AddressLimit, policy: HttpPolicy
+) -> None:
+    entrance = _Entrance(app.ctx.admission, address_limit, requires_https=policy.requires_https)
+    ids = _RequestIds()
+    durations = _Durations()
+
+    def begin(request: Request) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
+        context = request.ctx
+        is_new = not hasattr(context, "begun")  # Sanic calls it again for an early failure
+        context.begun = perf_counter()
+        context.id = ids.of(request)
+        # A connection serves its requests in one task, so each overwrites the id of the last.
+        begin_request(context.id)
+        tracing.begin_request()
+        return entrance.enter(request, is_new=is_new)
 
     def end(request: Request, response: HTTPResponse) -> None:
         context = request.ctx

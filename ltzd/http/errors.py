@@ -57,6 +57,7 @@ from ltzd.errors import (
     NodeUnavailable,
     NotFound,
     NotLoggedIn,
+    Overloaded,
     PaymentRefused,
     PaymentsUnavailable,
     RateLimited,
@@ -64,6 +65,7 @@ from ltzd.errors import (
     Refused,
     RelayPending,
     RewardTooLarge,
+    ShareExceeded,
     SignatureRefused,
     SiteUnknown,
     TokenNotFound,
@@ -149,6 +151,7 @@ STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     BudgetExhausted: (429, "BUDGET_EXHAUSTED"),
     LoginRateLimited: (429, "LOG_INS_LIMITED"),
     RateLimited: (429, "RATE_LIMIT_EXCEEDED"),
+    ShareExceeded: (429, "TOO_MANY_REQUESTS"),
     TooManyAttempts: (429, "TOO_MANY_TRIES"),
     TransactionFailed: (500, "TRANSACTION_FAILED"),
     SiteUnknown: (500, "NOT_CONFIGURED"),
@@ -156,6 +159,7 @@ STATUSES: Mapping[type[LtzdError], tuple[int, str]] = {
     AccountLookupUnavailable: (500, "IDENTITY_UNAVAILABLE"),
     PaymentsUnavailable: (500, "PAYMENTS_UNAVAILABLE"),
     MintPending: (500, "MINT_PENDING"),
+    Overloaded: (503, "OVERLOADED"),
     RelayPending: (503, "RELAY_PENDING"),
     DnsUnavailable: (503, "DNS_UNAVAILABLE"),
     HostSiteBusy: (503, "HOST_SITE_BUSY"),
@@ -176,6 +180,7 @@ FIXED_TEXTS: Mapping[str, str] = {
     "MINT_PENDING": "The payment is recorded and will be minted; repeat the request",
     "RELAY_PENDING": "The transaction is signed, but no node has accepted it yet; repeat the "
     "request with the same idempotency key",
+    "OVERLOADED": "The service is busy; repeat the request later",
     "DNS_UNAVAILABLE": "DNS resolver unavailable",
     "HOST_SITE_BUSY": "Too many requests wait for the host site",
     "HOST_SITE_UNAVAILABLE": "Host site unavailable",
@@ -264,8 +269,8 @@ def http_error_of(error: BaseException) -> HttpError:
 def _ltzd_error(error: LtzdError) -> HttpError:
     status, code = _status_and_code(error)
     if not isinstance(error, Refused):
-        seconds = RETRY_SECONDS.get(type(error))
-        headers = {} if seconds is None else {"Retry-After": seconds}
+        seconds = error.details.get("retryAfterSeconds", RETRY_SECONDS.get(type(error)))
+        headers = {} if seconds is None else {"Retry-After": str(seconds)}
         return HttpError(status, code, FIXED_TEXTS[code], headers=headers)
     return HttpError(status, code, error.message, error.details, _headers(error))
 
@@ -338,8 +343,12 @@ class ErrorResponder(ErrorHandler):
         error, path = report(exception), path_of(request)
         if isinstance(exception, MethodNotAllowed):
             error = replace(error, headers={"Allow": self._allowed(exception)})
+        return self.reply(error, path)
+
+    def reply(self, error: HttpError, path: str) -> Reply:
+        """The error in the format of this path."""
         reply = self._format_of(path).reply(error, path)
-        return json_reply(reply.body, reply.status, reply.headers)
+        return json_reply(reply.body, reply.status, dict(reply.headers))
 
     def _format_of(self, path: str) -> ErrorFormat:
         for prefix, error_format in self._formats:
@@ -375,6 +384,8 @@ def _path_in(target: bytes) -> str:
 
 
 def _log(error: BaseException, translated: HttpError) -> None:
+    if isinstance(error, Overloaded):
+        return  # the gate says once that an overload has begun
     if isinstance(error, Unavailable):
         log.warning("http.unavailable", code=translated.code, reason=error.message)
     elif translated.code == "INTERNAL_ERROR":

@@ -10,6 +10,8 @@ from sanic.exceptions import SanicException
 from sanic.http import Http
 from sanic.request import Request
 
+from ltzd.http.connections.limit import ConnectionLimit
+from ltzd.http.connections.sweep import Sweep
 from ltzd.http.errors import ErrorResponder
 from ltzd.http.requests.json_body import DRAIN_LIMIT
 
@@ -22,6 +24,9 @@ HEAD_LIMIT = 32_768
 """Bytes of the request line and headers. A long token must fit, so that its refusal is a 401."""
 
 Http.HEADER_CEILING = HEAD_LIMIT  # Sanic's upper bound of REQUEST_MAX_HEADER_SIZE
+
+_ADMIN_CONNECTIONS = 256
+"""Connections to an application that sets no limit of its own."""
 
 _app_numbers = itertools.count(1)
 
@@ -46,6 +51,9 @@ def new_app(name: str, errors: ErrorResponder) -> App:
         configure_logging=False,
     )
     app.ctx.draining = None
+    app.ctx.refusals = None
+    app.ctx.connection_limit = ConnectionLimit(_ADMIN_CONNECTIONS)
+    app.ctx.loops = (Sweep(app.ctx.connection_limit, is_measured=False).run,)
     app.register_middleware(_end_connection_while_draining, "request")
     return app
 

@@ -16,6 +16,7 @@ from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.concurrency.clock import loop_time
 from ltzd.errors import Misconfigured
+from ltzd.http.connections.protocol import BoundedProtocol
 from ltzd.http.last_connections import ignore_new_connections
 from ltzd.http.sanic_app import App
 
@@ -57,17 +58,22 @@ async def serve(
     except BaseException:
         listener.close()
         raise
-    try:
-        if on_listening is not None:
-            on_listening(listener.getsockname()[1])
-        await stop.wait()
-        if draining is not None and draining.is_set():
-            await _take_last_connections(listener)
-            await _finish_quiet_connections(server.connections)
-    finally:
-        server.server.close()
-        await _close_connections(server.connections, getattr(app.ctx, "grace_seconds", 0.0), stop)
-        Sanic.unregister_app(app)
+    async with asyncio.TaskGroup() as group:
+        loops = [group.create_task(loop()) for loop in app.ctx.loops]
+        try:
+            if on_listening is not None:
+                on_listening(listener.getsockname()[1])
+            await stop.wait()
+            if draining is not None and draining.is_set():
+                await _take_last_connections(listener)
+                await _finish_quiet_connections(server.connections)
+        finally:
+            server.server.close()
+            grace_seconds = getattr(app.ctx, "grace_seconds", 0.0)
+            await _close_connections(server.connections, grace_seconds, stop)
+            Sanic.unregister_app(app)
+            for loop in loops:
+                loop.cancel()
 
 
 async def _server(
@@ -90,6 +96,7 @@ async def _start(
     server: Any = await app.create_server(
         sock=listener,
         backlog=BACKLOG,
+        protocol=BoundedProtocol,
         ssl=tls,
         # Connections wait in the socket's backlog until the router is ready.
         asyncio_server_kwargs={"start_serving": False, **(timeouts if tls else {})},

@@ -10,6 +10,7 @@ from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PregenerationRequest
+from ltzd.actions.relayer.relayer import BegunRelay
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
@@ -25,7 +26,6 @@ from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.perk_charges import Token
 from ltzd.rules.relayer.calls import RelayProgress, RelayRequest, RelayWindow
-from ltzd.rules.relayer.limits import RelayUsage
 from ltzd.rules.request_signatures import SignedRequest
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.rules.site_plugin.streaks import StreakSummary
@@ -57,12 +57,12 @@ class RelayService(Protocol):
         """Raises Unauthorized and IdentityUnavailable."""
         ...
 
-    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        """The user's limits and relays. Raises ValidationFailed for another user's wallet."""
+    async def begin(self, user: TokenUser, request: RelayRequest) -> BegunRelay:
+        """Read the user's limits. Raises ValidationFailed for another user's wallet."""
         ...
 
     async def submit(
-        self, user: TokenUser, request: RelayRequest, usage: RelayUsage
+        self, user: TokenUser, request: RelayRequest, begun: BegunRelay
     ) -> tuple[RelayProgress, RelayWindow]:
         """Raises every other refusal, and TransactionFailed for a call that would revert."""
         ...
@@ -281,6 +281,8 @@ class Services:
     limits: RateLimits
     pregeneration: PregenerationService
     site: SiteServices
+    is_known_brand: Callable[[str], bool] = lambda _brand: True
+    """Whether there is a brand of this id, in lower case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,6 +294,8 @@ class HttpPolicy:
     per_client: PerClientLimits = PER_CLIENT
     body_seconds: float = 30.0
     """For a whole body to arrive: Sanic's own timeout restarts with every byte."""
+    max_connections: int = 16_384
+    """Connections that are open at once; the limit of open files may allow fewer."""
     grace_seconds: float = 6.0
     """How long a stopping server waits for requests in flight."""
     proxies: Proxies = NO_PROXIES

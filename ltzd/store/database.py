@@ -28,6 +28,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import upgrade_in_child
+from ltzd.store.pooler import PooledSessions, PoolerUrl
 
 Connection: TypeAlias = asyncpg.Connection
 
@@ -138,13 +139,19 @@ async def _leave_as_is(_connection: Connection) -> None:
     """No reset: ltzd leaves no state in a pooled session."""
 
 
+class _PooledConnection(_ProbedConnection, PooledSessions):
+    """A connection to a pooler, whose server sessions change with each transaction."""
+
+    __slots__ = ()
+
+
 class Pool(asyncpg.Pool):  # type: ignore[misc]
     """Connections up to a bound, which may grow; a caller waits a bounded time for a free one.
 
     `label` is the metrics' label `pool`. `limit` is the bound.
     """
 
-    __slots__ = ("_free", "label", "limit", "wait_seconds")
+    __slots__ = ("_free", "_waited_seconds", "_waits", "label", "limit", "wait_seconds")
 
     def __init__(
         self, url: str, *, label: str, wait_seconds: float, limit: int, **options: Any
@@ -154,7 +161,6 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             max_queries=50_000,
             max_inactive_connection_lifetime=_IDLE_SECONDS,
             loop=None,
-            connection_class=_ProbedConnection,
             record_class=asyncpg.protocol.Record,
             **options,
         )
@@ -162,6 +168,14 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         self.wait_seconds = wait_seconds
         self.limit = limit
         self._free = asyncio.Semaphore(limit)
+        self._waited_seconds = 0.0
+        self._waits = 0
+
+    def mean_wait(self) -> float:
+        """The mean seconds for a connection since the last call, of waits that have ended."""
+        seconds, waits = self._waited_seconds, self._waits
+        self._waited_seconds, self._waits = 0.0, 0
+        return seconds / waits if waits else 0.0
 
     def grow(self, limit: int) -> None:
         """Raise the bound to `limit`, but not above the ceiling; a lower one changes nothing."""
@@ -192,7 +206,10 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
                 f"No database connection became free within {self.wait_seconds:g} s"
             ) from error
         finally:
-            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(perf_counter() - begun)
+            seconds = perf_counter() - begun
+            self._waited_seconds += seconds
+            self._waits += 1
+            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(seconds)
 
     async def give_back(self, connection: Connection) -> None:
         """Return a connection of `take`, or drop one that does not come to rest in time."""
@@ -217,7 +234,7 @@ async def open_pool(
 ) -> Pool:
     """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
-    The pool may grow up to `ceiling`.
+    The pool may grow up to `ceiling`. Behind a PoolerUrl there are no settings of sessions.
 
     `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
@@ -234,7 +251,7 @@ async def open_pool(
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,
-        server_settings={"application_name": name, **_PLANS, **_TCP_SETTINGS, **(settings or {})},
+        **_pooled(name) if isinstance(url, PoolerUrl) else _direct(name, settings or {}),
     )
     try:
         await pool
@@ -243,6 +260,27 @@ async def open_pool(
     except LOST as error:
         raise DatabaseUnavailable(no_answer(error, url)) from error
     return pool
+
+
+def _direct(name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "connection_class": _ProbedConnection,
+        "server_settings": {
+            "application_name": name,
+            **_PLANS,
+            **_TCP_SETTINGS,
+            **settings,
+        },
+    }
+
+
+def _pooled(name: str) -> dict[str, Any]:
+    """PgBouncer before 1.21 keeps no prepared statements, and refuses other startup parameters."""
+    return {
+        "connection_class": _PooledConnection,
+        "server_settings": {"application_name": name},
+        "statement_cache_size": 0,
+    }
 
 
 async def connect(

@@ -215,8 +215,10 @@ def test_every_code_of_perk_charges_has_an_example() -> None:
         (404, "COLLECTION_NOT_FOUND"),
         (413, "PAYLOAD_TOO_LARGE"),
         (429, "RATE_LIMIT_EXCEEDED"),
+        (429, "TOO_MANY_REQUESTS"),
         (500, "INTERNAL_ERROR"),
         (503, "DATABASE_UNAVAILABLE"),
+        (503, "OVERLOADED"),
     }
     redeem, status, holders = PERK_OPERATIONS
     assert codes_in([holders]) == read
@@ -229,6 +231,7 @@ def test_every_code_of_perk_charges_has_an_example() -> None:
         (409, "NO_CHARGES_REMAINING"),
         (500, "TRANSACTION_FAILED"),
         (503, "NODE_UNAVAILABLE"),
+        (503, "OVERLOADED"),
         (503, "RELAY_PENDING"),
         (503, "UNAVAILABLE"),
     }
@@ -247,11 +250,13 @@ def test_every_code_of_the_relayer_has_an_example() -> None:
         (409, "IDEMPOTENCY_KEY_REUSED"),
         (413, "PAYLOAD_TOO_LARGE"),
         (429, "RATE_LIMIT_EXCEEDED"),
+        (429, "TOO_MANY_REQUESTS"),
         (500, "TRANSACTION_FAILED"),
         (500, "IDENTITY_UNAVAILABLE"),
         (500, "INTERNAL_ERROR"),
         (503, "DATABASE_UNAVAILABLE"),
         (503, "NODE_UNAVAILABLE"),
+        (503, "OVERLOADED"),
         (503, "RELAY_PENDING"),
         (503, "UNAVAILABLE"),
     }
@@ -267,9 +272,9 @@ async def test_the_relayer_documents_its_token_headers_and_examples(
         assert described_operation["security"] == [{"bearer": []}]
         for status, answer in described_operation["responses"].items():
             of_status = {"429": {"Retry-After"}, "401": {"WWW-Authenticate"}}
+            of_status["503"] = {"Retry-After"}  # a busy process
             if method == "post":  # the total gas budget, which is renewed at midnight
                 of_status["403"] = {"Retry-After"}
-                of_status["503"] = {"Retry-After"}  # a relay that no node has accepted yet
             more = of_status.get(status, set())
             assert set(answer["headers"]) == RELAY_WINDOW | more
             examples = answer["content"]["application/json"]["examples"]

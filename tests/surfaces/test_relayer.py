@@ -442,7 +442,7 @@ async def test_what_is_asked_first_is_refused_first(surface: RunningSurfaces) ->
     await look()
     body = a_call(value="x")
     await look()
-    assert "usage" not in relays.calls
+    assert "begin" not in relays.calls
     body = a_call()
     await look()
     assert "submit" not in relays.calls

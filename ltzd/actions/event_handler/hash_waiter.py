@@ -10,6 +10,7 @@ from uuid import UUID
 
 from ltzd.concurrency.keyed_waiters import KeyedWaiters
 from ltzd.concurrency.outages import Outage
+from ltzd.concurrency.work_slots import release_held
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Pool, session
 from ltzd.store.operator import rewards
@@ -47,6 +48,7 @@ class MintHashWaiters:
 
     async def wait(self, reward: UUID, seconds: float) -> Hash32 | None:
         """Return the hash of the transaction that mints the reward, or None after `seconds`."""
+        release_held()
         return await self._waiting.wait(reward, seconds)
 
     def deliver(self, rewards_: Sequence[UUID], hash_: Hash32) -> None:

@@ -6,13 +6,20 @@ still the same. Nothing is stored before that write, so a crash leaves nothing b
 lane sends the call even if the caller is gone.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from ltzd import telemetry
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.actions.relayer.context import RelayContext
+from ltzd.actions.relayer.early_simulation import (
+    EarlySimulation,
+    EarlySimulations,
+    SimulatedCall,
+)
 from ltzd.actions.relayer.gas_refusals import count_gas_refusal
 from ltzd.actions.relayer.outcomes import NOT_SENT_IN_TIME, RelayOutcomes
 from ltzd.actions.relayer.simulation import SimulatedAt
@@ -23,6 +30,7 @@ from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.node.view import ChainView
 from ltzd.chain.relayer.calls import DealParties, DecodedRelay, decode_relay
 from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
     LtzdError,
     NodeUnavailable,
@@ -56,11 +64,29 @@ from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.relayer.direct_lanes import DirectLanes
 from ltzd.values import Address, Hash32
 
+UsageQuery = tuple[Address, str | None, bytes | None]
+"""A user, an idempotency key, and the digest of a call."""
+
 
 @dataclass(frozen=True, slots=True)
 class RelayPolicy:
     wait_seconds: float = 60.0
     gas_budgets: GasBudgets = NO_BUDGETS
+
+
+@dataclass(frozen=True, slots=True)
+class BegunRelay:
+    """A request whose user's relays are known, for `submit`, which ends what it has begun.
+
+    `following` moves the user's e-mail addresses to his wallet. `early` is the call's simulation.
+    """
+
+    usage: RelayUsage
+    following: asyncio.Future[None]
+    early: EarlySimulation | None = None
+
+    def window(self) -> RelayWindow:
+        return self.usage.window()
 
 
 class Relayer:
@@ -91,7 +117,8 @@ class Relayer:
         self._indexed_claims: Batcher[tuple[Address, int], IndexedClaims | None] = Batcher(
             self._read_claims
         )
-        self._usages: Batcher[tuple[Address, str | None], RelayUsage] = Batcher(self._read_usages)
+        self._usages: Batcher[UsageQuery, RelayUsage] = Batcher(self._read_usages)
+        self._early = EarlySimulations(self._simulate_early)
 
     async def run(self) -> None:
         """Write admitted relays until cancelled."""
@@ -101,19 +128,31 @@ class Relayer:
         """Raises Unauthorized, IdentityUnavailable."""
         return await self._users.user_of(token)
 
-    async def usage(self, caller: TokenUser, request: RelayRequest) -> RelayUsage:
-        """Raises ValidationFailed if the request's user is no wallet of the caller's, and
-        IdentityUnavailable."""
+    async def begin(self, caller: TokenUser, request: RelayRequest) -> BegunRelay:
+        """Read the user's relays; the caller of this method calls `submit` next.
+
+        Raises ValidationFailed if the request's user is no wallet of the caller's, and
+        IdentityUnavailable.
+        """
         self._prefetch()
-        usage = self._usages.begin((request.user, request.idempotency_key))
+        may_begin_early = self._early.has_room and not self._policy.gas_budgets.is_set
+        digest = request.call_digest if may_begin_early else None
+        usage = self._usages.begin((request.user, request.idempotency_key, digest))
+        early: EarlySimulation | None = None
         try:
             await self._users.require_wallet(caller, request.user)
-            return await usage
+            if may_begin_early:
+                early = self._early.begin(partial(decode_relay, request, self._contracts))
+            return BegunRelay(await usage, self._users.begin_following(caller), early)
+        except BaseException:
+            if early is not None:
+                early.end()
+            raise
         finally:
             usage.cancel()
 
     async def submit(
-        self, caller: TokenUser, request: RelayRequest, usage: RelayUsage
+        self, caller: TokenUser, request: RelayRequest, begun: BegunRelay
     ) -> tuple[RelayProgress, RelayWindow]:
         """Return the relay once it is one block deep, or as far as it has come after a minute.
 
@@ -122,7 +161,12 @@ class Relayer:
         that was mined and failed is returned, not raised: it cost gas, and counts.
         """
         deadline = self._clock() + self._policy.wait_seconds
-        return await self._submit_counted(caller, request, usage, deadline)
+        try:
+            return await self._submit_counted(caller, request, begun, deadline)
+        finally:
+            if begun.early is not None:
+                begun.early.end()
+            await begun.following
 
     async def send(
         self, caller: TokenUser | None, request: RelayRequest, deadline: float
@@ -133,8 +177,8 @@ class Relayer:
         context's clock.
         """
         self._prefetch()
-        usage = await self._usage(request)
-        relay, _ = await self._submit_counted(caller, request, usage, deadline)
+        begun = BegunRelay(await self._usage(request), done_future(None))
+        relay, _ = await self._submit_counted(caller, request, begun, deadline)
         return relay
 
     async def outcome(self, relay_id: int, deadline: float) -> RelayProgress | None:
@@ -167,7 +211,7 @@ class Relayer:
 
         Raises RateLimited, and ValidationFailed for a constraint or a spent total gas budget.
         """
-        check_hour(await self._usages.ask((user, None)))
+        check_hour(await self._usages.ask((user, None, None)))
         await self._check_gas_budgets(user, caller)
         if collection_id is not None:
             await self._constraints.check(user, collection_id, caller)
@@ -176,11 +220,11 @@ class Relayer:
         self,
         caller: TokenUser | None,
         request: RelayRequest,
-        usage: RelayUsage,
+        begun: BegunRelay,
         deadline: float,
     ) -> tuple[RelayProgress, RelayWindow]:
         try:
-            relay, window = await self._submit(caller, request, usage, deadline)
+            relay, window = await self._submit(caller, request, begun, deadline)
         except LtzdError as error:
             telemetry.RELAYS.labels(_outcome_label(error)).inc()
             count_gas_refusal(error)
@@ -192,22 +236,22 @@ class Relayer:
         self,
         caller: TokenUser | None,
         request: RelayRequest,
-        usage: RelayUsage,
+        begun: BegunRelay,
         deadline: float,
     ) -> tuple[RelayProgress, RelayWindow]:
         while True:
             try:
-                answer = await self._attempt(caller, request, usage, deadline)
+                answer = await self._attempt(caller, request, begun, deadline)
             except Refused:
-                # A request with the same key may have been mined since `usage` was read: its call
-                # is refused a second time.
-                if usage.earlier is not None or not await self._was_admitted(request):
+                # A request with the same key may have been mined since its user's relays were
+                # read: its call is refused a second time.
+                if begun.usage.earlier is not None or not await self._was_admitted(request):
                     raise
                 answer = None
             if answer is not None:
                 return answer
             self._check_deadline(deadline)
-            usage = await self._usage(request)
+            begun = BegunRelay(await self._usage(request), begun.following)
 
     async def _was_admitted(self, request: RelayRequest) -> bool:
         """Whether a request with this one's idempotency key is stored."""
@@ -219,16 +263,20 @@ class Relayer:
         self,
         caller: TokenUser | None,
         request: RelayRequest,
-        usage: RelayUsage,
+        begun: BegunRelay,
         deadline: float,
     ) -> tuple[RelayProgress, RelayWindow] | None:
         """Return None if another request of the user came between, so this one is decided again."""
+        usage, early = begun.usage, begun.early
         check_key(usage, request.fingerprint)
         if usage.earlier is not None:
             return await self._answer(usage.earlier.id, usage.window(), deadline, is_new=False)
-        decoded = decode_relay(request, self._contracts)
+        decoded = None if early is None else early.decoded
+        decoded = decoded or decode_relay(request, self._contracts)
         check_hour(usage)
         identity = await self._check_gas_budgets(request.user, caller)
+        if decoded.claim is not None:
+            await begun.following  # constraints are about the user
         if decoded.serialized_per_user and usage.has_serialized_in_flight:
             # The permit, for one, was signed for the state after the relay in flight.
             await self._check_limits(caller, request, decoded.claim, usage)
@@ -237,7 +285,8 @@ class Relayer:
 
         async def simulate(plan: RelayPlan, at: SimulatedAt) -> NewRelay:
             claim_limit = await self._check_limits(caller, request, plan.claim, usage)
-            return await self._simulate(request, plan, claim_limit, usage, identity, at)
+            new = self._new_relay(request, plan, claim_limit, usage, identity)
+            return await self._simulate(request, new, at, None if usage.was_relayed else early)
 
         decoded = await self._with_indexed_deal(decoded)
         new = await self._simulated(decoded, simulate)
@@ -304,18 +353,15 @@ class Relayer:
         accepted, offered = await self._wallets.accepted(), await self._wallets.offered()
         return decoded.plan(answers, accepted, offered)
 
-    async def _simulate(
+    def _new_relay(
         self,
         request: RelayRequest,
         plan: RelayPlan,
         claim_limit: ClaimLimit | None,
         usage: RelayUsage,
         identity: str,
-        at: SimulatedAt,
     ) -> NewRelay:
-        """Raises TransactionFailed for a call that would revert and has no idempotency key."""
-        sender = plan.wallet or await self._wallets.sender()
-        new = NewRelay(
+        return NewRelay(
             plan=plan,
             gas_limit=0,
             max_cost_wei=0,
@@ -326,8 +372,24 @@ class Relayer:
             identity=identity,
             simulated=SimulatedOn.of(usage),
         )
+
+    async def _simulate(
+        self,
+        request: RelayRequest,
+        new: NewRelay,
+        at: SimulatedAt,
+        early: EarlySimulation | None,
+    ) -> NewRelay:
+        """Add what a simulation tells.
+
+        Raises TransactionFailed for a call that would revert and has no idempotency key.
+        """
+        plan = new.plan
+        sender = plan.wallet or await self._wallets.sender()
         try:
-            gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)
+            gas_limit = None if early is None else await early.gas_limit(plan, sender)
+            if gas_limit is None:
+                gas_limit = await self._simulator.gas_limit(plan, sender, request.gas_limit, at)
         except TransactionFailed as failed:
             await self._check_claims_again(request, plan.claim)
             if request.idempotency_key is None:
@@ -337,6 +399,17 @@ class Relayer:
         l1_fee_wei = l1_costs.max_fee_wei(len(plan.data), gas_limit)
         max_cost_wei = gas_limit * fees.max_fee_per_gas + l1_fee_wei
         return replace(new, gas_limit=gas_limit, max_cost_wei=max_cost_wei)
+
+    async def _simulate_early(self, decoded: DecodedRelay) -> SimulatedCall:
+        async def at_head(node: Node) -> SimulatedCall:
+            plan = await self._decide(decoded, [])
+            sender = plan.wallet or await self._wallets.sender()
+            gas_limit = await self._simulator.gas_limit(
+                plan, sender, decoded.request.gas_limit, SimulatedAt(node)
+            )
+            return SimulatedCall(plan, sender, gas_limit)
+
+        return await self._views.decide_at_head(at_head)
 
     async def _check_claims_again(
         self, request: RelayRequest, claim: RequestedClaim | None
@@ -428,13 +501,15 @@ class Relayer:
         self._index.prefetch()
 
     async def _usage(self, request: RelayRequest) -> RelayUsage:
-        return await self._usages.ask((request.user, request.idempotency_key))
+        return await self._usages.ask((request.user, request.idempotency_key, None))
 
-    async def _read_usages(
-        self, users_and_keys: Sequence[tuple[Address, str | None]]
-    ) -> list[RelayUsage]:
+    async def _read_usages(self, queries: Sequence[UsageQuery]) -> list[RelayUsage]:
         async with session(self._pool) as connection:
-            return await relays.read_usage(connection, users_and_keys)
+            return await relays.read_usage(
+                connection,
+                [(user, key) for user, key, _ in queries],
+                [digest for _, _, digest in queries],
+            )
 
     def _check_deadline(self, deadline: float) -> None:
         """Raises Unavailable: a relay is not admitted once its caller has stopped waiting."""

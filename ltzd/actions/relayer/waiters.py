@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.keyed_waiters import KeyedWaiters
 from ltzd.concurrency.outages import Outage
+from ltzd.concurrency.work_slots import release_held
 from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.relayer.calls import RelayProgress
 from ltzd.store.database import Pool, session
@@ -43,6 +44,7 @@ class RelayWaiters:
 
     async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
         """Return the relay once it is mined or never will be, or None at the deadline."""
+        release_held()
         return await self._settled.wait(relay, deadline - self._clock())
 
     def user_lock(self, user: Address) -> asyncio.Lock:
@@ -55,6 +57,7 @@ class RelayWaiters:
 
     async def user_idle(self, user: Address, deadline: float) -> None:
         """Return once the user has no serialized relay in flight, or at the deadline."""
+        release_held()
         self.poll()
         await self._idle_users.wait(user, deadline - self._clock())
 

@@ -1,7 +1,10 @@
 """Authenticates tokens, and tells which wallets their users may act for."""
 
+import asyncio
+
 from ltzd.actions.users.identity_provider import IdentityProvider, TokenVerifier
 from ltzd.actions.users.wallet_migration import WalletMigration
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import ValidationFailed
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.values import Address
@@ -10,7 +13,8 @@ from ltzd.values import Address
 class TokenAuthenticator:
     """An identity token names its user's wallets; for an access token the provider is asked.
 
-    Once the wallets are known, the user's proven e-mail addresses are migrated to them. Raises
+    Once the wallets are known, the user's proven e-mail addresses are migrated to them: by
+    `wallets_of`, or by `begin_following` after `require_wallet`. Raises
     Unauthorized for an invalid token, and IdentityUnavailable if that cannot be verified.
     """
 
@@ -30,17 +34,27 @@ class TokenAuthenticator:
     async def wallets_of(
         self, user: TokenUser, *, wanted: Address | None = None
     ) -> tuple[Address, ...]:
-        return await self._wallets(user, wanted)
+        wallets = await self._wallets(user, wanted)
+        if self._following is not None:
+            await self._following.follow(user)
+        return wallets
 
     async def require_wallet(self, user: TokenUser, wallet: Address) -> None:
         """Raises ValidationFailed if the wallet is not the user's."""
         if wallet not in await self._wallets(user, wallet):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
 
+    def begin_following(self, user: TokenUser) -> asyncio.Future[None]:
+        """Migrate the user's addresses, beside what the caller of this method does meanwhile.
+
+        The caller awaits the future before it answers.
+        """
+        if self._following is None or not self._following.is_due(user):
+            return done_future(None)
+        return asyncio.ensure_future(self._following.follow(user))
+
     async def _wallets(self, user: TokenUser, wanted: Address | None) -> tuple[Address, ...]:
         wallets = user.wallets
         if wallets is None:
             wallets = await self._identity.wallets_of(user.subject, wanted=wanted)
-        if self._following is not None:
-            await self._following.follow(user)
         return wallets

@@ -41,9 +41,13 @@ class WalletMigration:
         self._identity = identity
         self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
 
+    def is_due(self, user: TokenUser) -> bool:
+        """Whether `follow` would look at the user now."""
+        return user not in self._looked_at
+
     async def follow(self, user: TokenUser) -> None:
         """Migrate the addresses of a verified token's user, once a minute for the same claims."""
-        if user in self._looked_at:
+        if not self.is_due(user):
             return
         self._looked_at[user] = None
         try:

@@ -76,6 +76,7 @@ OPERATIONS = (
             503: Response("The database is unavailable", models.HealthResponse),
         },
         errors=ERRORS,
+        may_be_busy=False,
     ),
     Operation(
         EventHandlers.diagnostic,
@@ -87,6 +88,7 @@ OPERATIONS = (
             503: Response("The database is unavailable", models.DiagnosticResponse),
         },
         errors=ERRORS,
+        may_be_busy=False,
     ),
     Operation(
         EventHandlers.debug,
@@ -95,5 +97,6 @@ OPERATIONS = (
         "Report the request as the server sees it",
         success={200: Response("The request", models.DebugResponse)},
         errors=ERRORS,
+        may_be_busy=False,
     ),
 )

@@ -43,12 +43,14 @@ from ltzd.errors import (
     NotFound,
     NotLoggedIn,
     OutcomeUnknown,
+    Overloaded,
     PaymentRefused,
     PaymentsUnavailable,
     RateLimited,
     RedemptionRefused,
     RelayPending,
     RewardTooLarge,
+    ShareExceeded,
     SignatureRefused,
     SiteUnknown,
     TokenNotFound,
@@ -229,6 +231,17 @@ ERROR_CAUSES: Mapping[type[LtzdError], ErrorCause] = {
             retryAfterSeconds=600,
         ),
     ),
+    ShareExceeded: ErrorCause(
+        "the service is busy, and the brand or the caller has its share",
+        ShareExceeded(
+            "Too many requests",
+            message="The service is busy, and these requests are more than an equal share; "
+            "try again in 3 s",
+            reason="busy",
+            retryAfterSeconds=3,
+        ),
+    ),
+    Overloaded: ErrorCause("the service is busy", Overloaded("", retryAfterSeconds=3)),
     TransactionFailed: ErrorCause(
         "the transaction reverts, or failed on chain",
         TransactionFailed("Transaction failed", reason="execution reverted"),

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from ltzd.errors import LtzdError
+from ltzd.errors import LtzdError, Overloaded, ShareExceeded
 from ltzd.http.errors import ErrorFormat, http_error_of
 from ltzd.http.openapi.error_causes import condition_of, default_example
 from ltzd.http.requests.json_body import EVENT_HANDLER_LIMIT
@@ -32,6 +32,10 @@ def raises(*errors: type[LtzdError]) -> Callable[[Handler], Handler]:
         return handler
 
     return declare
+
+
+ADMISSION_ERRORS: tuple[type[LtzdError], ...] = (ShareExceeded, Overloaded)
+"""The errors that the application raises before it calls the handler."""
 
 
 def declared_errors(handler: Callable[..., Any]) -> tuple[type[LtzdError], ...]:
@@ -130,6 +134,8 @@ class Operation:
     headers: tuple[ResponseHeader, ...] = ()
     rate_window: RateWindow = NO_WINDOW
     needs_token: bool = False
+    may_be_busy: bool = True
+    """Whether a busy process refuses requests to the endpoint."""
 
     @cached_property
     def responses(self) -> Mapping[int, Response]:
@@ -145,6 +151,8 @@ class Operation:
 
     def _error_examples(self) -> list[tuple[str, LtzdError]]:
         declared = declared_errors(self.handler)
+        if self.may_be_busy:
+            declared += ADMISSION_ERRORS
         for name, error in self.error_examples.items():
             if type(error) not in declared:
                 raise ValueError(f"{self.path}: the handler does not declare the error of {name!r}")

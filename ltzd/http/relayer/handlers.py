@@ -91,9 +91,9 @@ class RelayHandlers:
         body = parse_object(await read_json(request, BODY_LIMIT))
         user = await self._relays.user_of(bearer_token(request))
         requested = relay_request(body, key_lines(request))
-        usage = await self._relays.usage(user, requested)
-        request.ctx.window = usage.window()
-        relay, request.ctx.window = await self._relays.submit(user, requested, usage)
+        begun = await self._relays.begin(user, requested)
+        request.ctx.window = begun.window()
+        relay, request.ctx.window = await self._relays.submit(user, requested, begun)
         if relay.status is RelayStatus.FAILED:
             raise failure_of(relay)
         if relay.status is RelayStatus.FINAL:

@@ -6,6 +6,7 @@ forged.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
@@ -42,13 +43,21 @@ def client_network(request: Request) -> str:
     proxies: Proxies = request.app.ctx.proxies
     if not proxies.count:
         return _network_of(request.ip)
-    return _key(_client(request, proxies))
+    return network_of(request.ip, request.headers.getall("x-forwarded-for", ()), proxies)
+
+
+def network_of(peer: str, forwarded: Iterable[str], proxies: Proxies) -> str:
+    """`client_network` of a request from this peer with these X-Forwarded-For lines."""
+    if not proxies.count:
+        return _network_of(peer)
+    return _key(_client(peer, forwarded, proxies))
 
 
 def client_class(request: Request) -> str:
     """The kind of the client's address, for the log: loopback, private, public or unknown."""
     proxies: Proxies = request.app.ctx.proxies
-    address = _client(request, proxies) if proxies.count else _address_of(request.ip)
+    forwarded = request.headers.getall("x-forwarded-for", ())
+    address = _client(request.ip, forwarded, proxies) if proxies.count else _address_of(request.ip)
     if address is None:
         return UNKNOWN
     if address.is_loopback:
@@ -69,10 +78,9 @@ def refuse_plain_http(request: Request) -> None:
         raise HttpsRequired("HTTPS is required")
 
 
-def _client(request: Request, proxies: Proxies) -> Address | None:
-    address = _address_of(request.ip)
-    lines = request.headers.getall("x-forwarded-for", ())
-    entries = ",".join(lines).rsplit(",", proxies.count)[-proxies.count :]
+def _client(peer: str, forwarded: Iterable[str], proxies: Proxies) -> Address | None:
+    address = _address_of(peer)
+    entries = ",".join(forwarded).rsplit(",", proxies.count)[-proxies.count :]
     for entry in reversed(entries):
         if address is None or not proxies.trusts(address):
             break

@@ -68,15 +68,24 @@ async def read_body(request: Request, limit: int) -> bytes:
     stream.request_max_size = DRAIN_LIMIT
     if not stream.request_body:
         return b""
-    if stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left:
-        return await _read_stream(stream, limit)  # arrived whole: no timer, which costs more
+    if has_whole_body(stream):
+        return await _read_stream(stream, limit)  # no timer, which costs more
     try:
         async with asyncio.timeout(request.app.ctx.body_seconds):
-            return await _read_stream(stream, limit)
+            raw = await _read_stream(stream, limit)
     except TimeoutError as error:
         # Otherwise Sanic would wait for the rest after the response.
         stream.keep_alive, stream.request_body = False, None
         raise RequestTimeout("The body did not arrive in time") from error
+    await request.app.ctx.admission.body_arrived(request, raw)
+    return raw
+
+
+def has_whole_body(stream: Any) -> bool:
+    """Whether nothing of the body is still to come. A chunked body has no known end."""
+    if not stream.request_body:
+        return True
+    return stream.request_body is True and len(stream.recv_buffer) >= stream.request_bytes_left
 
 
 async def _read_stream(stream: Any, limit: int) -> bytes:

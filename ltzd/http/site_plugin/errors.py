@@ -45,6 +45,8 @@ _STATUSES: Mapping[str, tuple[int, str]] = {
     "METHOD_NOT_ALLOWED": _NO_ROUTE,
     "LOG_INS_LIMITED": (429, "rest_too_many_requests"),
     "HOST_SITE_BUSY": (503, "api_error"),
+    "OVERLOADED": (503, "api_error"),
+    "TOO_MANY_REQUESTS": (429, "rest_too_many_requests"),
     "TOO_MANY_TRIES": (429, "rest_too_many_requests"),
     "INTERNAL_ERROR": (500, "internal_server_error"),
 }
@@ -70,6 +72,7 @@ _RETRY_STATUSES = frozenset({429, 503})
 _UNAVAILABLE = "This is not available at the moment. Please try again soon."
 _MESSAGES: Mapping[str, str] = {
     "HOST_SITE_BUSY": "This site answers slowly at the moment. Please try again soon.",
+    "OVERLOADED": "Too many people use this at the moment. Please try again in a few seconds.",
     "INTERNAL_ERROR": "Something went wrong. Please try again later.",
     "HOST_SITE_UNAVAILABLE": (
         "This site cannot tell who you are at the moment. Please try again soon."

@@ -101,8 +101,12 @@ class RelaySigner:
             with self._in_flight.reserving(cost_wei):
                 attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
                 sent = await self._insert(relays[: len(calls)], attempts)
-            self._add([(relay.id, relay.transaction) for relay in sent])
+            self._next_nonce += len(sent)
+            for relay in sent:
+                self._in_flight.add(relay.transaction)
         self._wakeups.notify(RELAYS)
+        await asyncio.sleep(0)  # The publisher sends the bytes before their lines are logged.
+        self._note_signed([(relay.id, relay.transaction) for relay in sent])
         ids: list[int | None] = [relay.id for relay in sent]
         return ids + [None] * (len(calls) - len(sent))
 
@@ -209,6 +213,9 @@ class RelaySigner:
         self._next_nonce += len(signed)
         for _, tx in signed:
             self._in_flight.add(tx)
+        self._note_signed(signed)
+
+    def _note_signed(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:
         if signed:
             transactions = [(relay, tx.id, tx.nonce) for relay, tx in signed]
             log.info("relays.signed", relays_transactions_nonces=transactions)

@@ -58,6 +58,8 @@ class ConditionKind(StrEnum):
     WEBHOOKS_OVERDUE = "webhooks_overdue"
     WEBHOOKS_DISABLED = "webhooks_disabled"
 
+    HTTP_OVERLOADED = "http_overloaded"
+
     IDENTITY_UNAVAILABLE = "identity_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
 
@@ -117,6 +119,7 @@ _FACTS = {
     ConditionKind.WEBHOOKS_DISABLED: KindFacts(
         _TICKET, "webhooks.md#a-brands-webhooks-are-disabled"
     ),
+    ConditionKind.HTTP_OVERLOADED: KindFacts(_PAGE, "processes.md#requests-are-refused"),
     ConditionKind.IDENTITY_UNAVAILABLE: KindFacts(
         _PAGE, "services.md#the-identity-provider-does-not-answer"
     ),

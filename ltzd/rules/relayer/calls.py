@@ -38,6 +38,11 @@ class RelayRequest:
     idempotency_key: str | None = None
     fingerprint: bytes = b""
 
+    @property
+    def call_digest(self) -> bytes:
+        """`RelayPlan.digest` of the call as it was asked for."""
+        return _digest(self.to, self.data)
+
 
 @dataclass(frozen=True, slots=True)
 class RequestedClaim:
@@ -77,7 +82,11 @@ class RelayPlan:
         Two equal calls of one user are never both intended: every relayed function uses up a nonce,
         a count or an id that its arguments name.
         """
-        return sha256(self.to + self.data).digest()
+        return _digest(self.to, self.data)
+
+
+def _digest(to: Address, data: bytes) -> bytes:
+    return sha256(to + data).digest()
 
 
 class RelayStatus(Enum):

@@ -40,7 +40,8 @@ class RelayUsage:
     simulation knew shows that the chain may have changed since. `claims` are in flight.
     `calls_in_flight` has the ids of relays in flight by their calls' digests (`RelayPlan.digest`).
     `senders` are the wallets that send the relays in flight, with None for a relay that no wallet
-    has signed. `version` counts the relays that were written for the user.
+    has signed. `version` counts the relays that were written for the user. `was_relayed`: a
+    settled relay of the last two hours has made the call that was asked about.
     """
 
     now: datetime
@@ -53,6 +54,7 @@ class RelayUsage:
     calls_in_flight: Mapping[bytes, int] = field(default_factory=dict)
     senders: frozenset[Address | None] = frozenset()
     version: int = 0
+    was_relayed: bool = False
 
     @property
     def start(self) -> datetime:

@@ -1,5 +1,6 @@
 """A relay asks a node for its simulation, and for a permit's nonce; the index answers the rest."""
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import Any, cast
@@ -14,6 +15,7 @@ from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import perk_nft
 from ltzd.chain.relayer.calls import decode_relay
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import Unavailable, ValidationFailed
 from ltzd.providers.identity.tokens import TokenUser
 from ltzd.rules.indexer.contract_facts import CollectionCreated, DealLocked
@@ -47,6 +49,7 @@ from tests.support.relays.allowed_calls import (
 )
 from tests.support.relays.lanes import RELAYER, a_relay_lane
 from tests.support.rows.core import a_hash, follow, running
+from tests.support.waiting import until
 
 BUSINESS = Person(0x3333)
 COLLECTION = 7
@@ -78,10 +81,20 @@ PERK_VIEWS = {
 }
 
 
+TRANSFER = "LTZ.transferWithAuthorization"
+
+
+async def truth(value: bool) -> bool:
+    return value
+
+
 class AllowAll:
     """Tokens and constraints that refuse no request."""
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
+
+    def begin_following(self, _user: TokenUser) -> asyncio.Future[None]:
+        return done_future(None)
 
     async def check(self, _user: Address, *_: object) -> None: ...
 
@@ -156,9 +169,9 @@ class CountedRelays:
         await self.context.simulator.fees()
         await self.context.simulator.l1_costs()
         self.client.questions.clear()
-        usage = await self.relayer.usage(CALLER, request)
+        begun = await self.relayer.begin(CALLER, request)
         with pytest.raises(Unavailable, match="No relay wallet could send"):
-            await self.relayer.submit(CALLER, request, usage)
+            await self.relayer.submit(CALLER, request, begun)
         return dict(self.client.questions)
 
 
@@ -226,12 +239,40 @@ async def test_a_stranger_to_an_indexed_deal_is_refused_without_a_node(
 ) -> None:
     await world.index_deal(BUSINESS.address)
     request = an_example("BusinessEscrow.reclaim", BUSINESS)
-    usage = await world.relayer.usage(CALLER, request)
+    begun = await world.relayer.begin(CALLER, request)
     world.client.questions.clear()
 
     with pytest.raises(ValidationFailed, match="the deal's user must be the authenticated user"):
-        await world.relayer.submit(CALLER, request, usage)
+        await world.relayer.submit(CALLER, request, begun)
     assert dict(world.client.questions) == NOTHING
+
+
+async def test_a_lone_call_is_simulated_once_while_its_users_relays_are_read(
+    world: CountedRelays,
+) -> None:
+    await world.context.simulator.fees()
+    await world.context.simulator.l1_costs()
+    world.client.questions.clear()
+
+    begun = await world.relayer.begin(CALLER, an_example(TRANSFER))
+    await until(lambda: truth(world.client.questions["simulation"] == 1))
+    with pytest.raises(Unavailable):
+        await world.relayer.submit(CALLER, an_example(TRANSFER), begun)
+
+    assert dict(world.client.questions) == SIMULATION
+
+
+async def test_a_call_that_was_relayed_before_is_simulated_after_its_users_relays_are_read(
+    world: CountedRelays,
+) -> None:
+    begun = await world.relayer.begin(CALLER, an_example(TRANSFER))
+    await until(lambda: truth(world.client.questions["simulation"] == 1))
+    again = replace(begun, usage=replace(begun.usage, was_relayed=True))
+
+    with pytest.raises(Unavailable):
+        await world.relayer.submit(CALLER, an_example(TRANSFER), again)
+
+    assert world.client.questions["simulation"] == 2
 
 
 def test_every_kind_of_relay_is_counted() -> None:

@@ -13,6 +13,7 @@ from ltzd.actions.relayer.context import RelayContext
 from ltzd.actions.relayer.relayer import Relayer, RelayPolicy
 from ltzd.actions.users.token_auth import TokenAuthenticator
 from ltzd.chain.contracts import web3_contracts
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
     NodeUnavailable,
     NotFound,
@@ -46,6 +47,9 @@ class AllowAll:
     """Tokens and constraints that refuse no request."""
 
     async def require_wallet(self, _user: TokenUser, _wallet: Address) -> None: ...
+
+    def begin_following(self, _user: TokenUser) -> asyncio.Future[None]:
+        return done_future(None)
 
     async def wallets_of(self, _user: TokenUser) -> list[Address]:
         return [USER]
@@ -113,8 +117,8 @@ async def process(database_url: str, pool: Pool) -> AsyncIterator[RelayerProcess
 async def submit(
     relayer: Relayer, request: RelayRequest, caller: TokenUser = CALLER
 ) -> tuple[RelayProgress, RelayWindow]:
-    usage = await relayer.usage(caller, request)
-    return await relayer.submit(caller, request, usage)
+    begun = await relayer.begin(caller, request)
+    return await relayer.submit(caller, request, begun)
 
 
 async def relayed(
@@ -165,7 +169,7 @@ async def test_a_replay_that_began_before_its_relay_was_stored_is_answered_with_
     async with running(*process.loops, *elsewhere.loops), process.world.relaying() as lane:
         process.world.node.mines_at_once = True
         request = process.request(key="k")
-        before = await relayer.usage(CALLER, request)
+        before = await relayer.begin(CALLER, request)
         relay = await relayed(relayer, request)
         process.world.node.base_fee = 300 * GWEI
         process.world.node.mine()

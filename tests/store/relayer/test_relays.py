@@ -158,6 +158,24 @@ async def test_the_last_serialized_relay_is_known_after_it_settled_and_its_hour_
     )
 
 
+async def test_a_call_counts_as_relayed_once_its_relay_is_settled(pool: Pool) -> None:
+    plan, other = a_plan(b"\x01"), a_plan(b"\x02")
+
+    async def were_relayed() -> list[bool]:
+        queries: list[tuple[Address, str | None]] = [(USER, None), (USER, None), (OTHER_USER, None)]
+        digests = [plan.digest, other.digest, plan.digest]
+        async with session(pool) as connection:
+            actual = await relays.read_usage(connection, queries, digests)
+        return [each.was_relayed for each in actual]
+
+    await write(pool, a_relay(plan))
+    assert await were_relayed() == [False, False, False]
+    lane = await a_relay_lane(pool)
+    (row,) = await send(pool, lane)
+    await mine(pool, lane, row.id, an_inclusion())
+    assert await were_relayed() == [True, False, False]
+
+
 async def test_a_simulated_failure_does_not_count_and_keeps_its_key(pool: Pool) -> None:
     failed = a_relay(a_plan(claim=(7, 0)), key="k", failure="ClaimsPaused()")
     (relay,) = await write(pool, failed)
@@ -596,6 +614,7 @@ async def test_queries_about_relays_read_only_the_relays_they_return(
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
             (lambda it: relays.read_usage(it, [(USER, "k"), (a_wallet(5), None)]), 20),
             (lambda it: relays.read_usage(it, [(busy, "k")]), its_own),
+            (lambda it: relays.read_usage(it, [(busy, None)], [b"\x01" * 32]), its_own),
             (lambda it: claims.claim(it, lane, 100), 10),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

@@ -19,12 +19,14 @@ from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
 from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
+from ltzd.actions.relayer.relayer import BegunRelay
 from ltzd.actions.site_plugin.check_ins import CheckInResult
 from ltzd.actions.site_plugin.leaderboards import Leaderboard, LeaderboardEntry
 from ltzd.actions.site_plugin.links import LinkCode, LinkedWallet
 from ltzd.actions.site_plugin.members import AuthenticatedMember
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.cache.rate_limits import RateLimits, RateLimitStatus
+from ltzd.concurrency.futures import done_future
 from ltzd.errors import (
     BrandUnknown,
     DuplicateEvent,
@@ -42,6 +44,7 @@ from ltzd.errors import (
     Unauthorized,
     ValidationFailed,
 )
+from ltzd.http.admission.gate import AdmissionGate
 from ltzd.http.app import build_app
 from ltzd.http.sanic_app import App
 from ltzd.http.server import serve
@@ -186,11 +189,11 @@ class FakeRelays:
             raise Unauthorized("Invalid or expired token")
         return self.users[token]
 
-    async def usage(self, user: TokenUser, request: RelayRequest) -> RelayUsage:
-        self.calls.append("usage")
+    async def begin(self, user: TokenUser, request: RelayRequest) -> BegunRelay:
+        self.calls.append("begin")
         if request.user not in (user.wallets or ()):
             raise ValidationFailed("userAddress is not a wallet of the token's user")
-        return self._usage(request.user)
+        return BegunRelay(self._usage(request.user), done_future(None))
 
     def _usage(self, user: Address) -> RelayUsage:
         used = sum(owner == user for owner, _ in self.sent.values())
@@ -201,7 +204,7 @@ class FakeRelays:
         return self._usage(user).window()
 
     async def submit(
-        self, _caller: TokenUser, request: RelayRequest, _usage: RelayUsage
+        self, _caller: TokenUser, request: RelayRequest, _begun: BegunRelay
     ) -> tuple[RelayProgress, RelayWindow]:
         self.calls.append("submit")
         self.requests.append(request)
@@ -776,7 +779,9 @@ async def serving(app: App, tls: ssl.SSLContext | None = None) -> AsyncIterator[
 
 
 @asynccontextmanager
-async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[RunningSurfaces]:
+async def a_surface(
+    policy: HttpPolicy | None = None, gate: AdmissionGate | None = None
+) -> AsyncIterator[RunningSurfaces]:
     events = FakeEvents()
     async with aiohttp.ClientSession() as client:
         surface = RunningSurfaces("", client, events)
@@ -793,7 +798,7 @@ async def a_surface(policy: HttpPolicy | None = None) -> AsyncIterator[RunningSu
             limits=surface.limits,
         )
         policy = policy or HttpPolicy(grace_seconds=2.0)
-        app = build_app(services, policy)
+        app = build_app(services, policy, gate)
         with only_declared_errors(app, policy, surface.has_injected):
             async with serving(app) as url:
                 surface.url = url

@@ -11,7 +11,7 @@ from sanic.request import Request
 from ltzd.errors import LtzdError
 from ltzd.http.app import operations
 from ltzd.http.errors import HttpsRequired
-from ltzd.http.openapi.operations import Operation, declared_errors
+from ltzd.http.openapi.operations import ADMISSION_ERRORS, Operation, declared_errors
 from ltzd.http.responses import Reply
 from ltzd.http.sanic_app import App
 from ltzd.http.services import HttpPolicy
@@ -53,7 +53,8 @@ def only_declared_errors(
     def response(request: Request, exception: BaseException) -> Reply:
         if isinstance(exception, LtzdError) and request.route and not is_injected(exception):
             endpoint = (request.method, documented_path(request.route.path))
-            kinds = (*declared.get(endpoint, ()), HttpsRequired)  # the middleware's own error
+            # The middleware has errors of its own.
+            kinds = (*declared.get(endpoint, ()), HttpsRequired, *ADMISSION_ERRORS)
             if endpoint in declared and not isinstance(exception, kinds):
                 undeclared.add(f"{' '.join(endpoint)} raises {type(exception).__name__}")
         reply: Reply = respond(request, exception)

@@ -1,0 +1,109 @@
+"""Simulates a call while its user's relays are being read, if few relays are under way.
+
+A relay that comes alone then waits for the node and for PostgreSQL at the same time. Under load
+nothing would be gained, and a node would simulate calls that a limit refuses.
+
+The relays that are read meanwhile may be newer than the simulation. This matters for the same call
+alone, which may have been mined between the two: `RelayUsage.was_relayed` tells, and the relayer
+then simulates it again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from ltzd.chain.relayer.calls import DecodedRelay
+from ltzd.errors import Refused, Unavailable
+from ltzd.rules.relayer.calls import RelayPlan
+from ltzd.values import Address
+
+_MOST = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedCall:
+    """The gas limit of a plan that passed as a transaction of `sender`."""
+
+    plan: RelayPlan
+    sender: Address
+    gas_limit: int
+
+
+class EarlySimulation:
+    """`decoded` is None until the request is decoded, and for a request that is refused."""
+
+    def __init__(
+        self,
+        decode: Callable[[], DecodedRelay],
+        simulate: Callable[[DecodedRelay], Awaitable[SimulatedCall]],
+    ) -> None:
+        self.decoded: DecodedRelay | None = None
+        self._decode = decode
+        self._simulate = simulate
+        self._task = asyncio.create_task(self._run())
+
+    async def gas_limit(self, plan: RelayPlan, sender: Address) -> int | None:
+        """The gas limit that was simulated, or None if it was not, or for another transaction.
+
+        Raises what the simulation raised; for a node's failure it returns None.
+        """
+        try:
+            call = await self._task
+        except Unavailable:
+            return None
+        is_same = call is not None and (call.plan, call.sender) == (plan, sender)
+        return call.gas_limit if call is not None and is_same else None
+
+    def end(self) -> None:
+        """The result is not needed any more."""
+        if not self._task.cancel() and not self._task.cancelled():
+            self._task.exception()  # so that asyncio does not report it as lost
+
+    async def _run(self) -> SimulatedCall | None:
+        try:
+            self.decoded = self._decode()
+        except Refused:
+            return None  # the relayer refuses it in its turn
+        if not _is_simple(self.decoded):
+            return None
+        return await self._simulate(self.decoded)
+
+
+class EarlySimulations:
+    """At most a few at a time."""
+
+    def __init__(
+        self,
+        simulate: Callable[[DecodedRelay], Awaitable[SimulatedCall]],
+        most: int = _MOST,
+    ) -> None:
+        self._simulate = simulate
+        self._most = most
+        self._under_way = 0
+
+    @property
+    def has_room(self) -> bool:
+        return self._under_way < self._most
+
+    def begin(self, decode: Callable[[], DecodedRelay]) -> EarlySimulation | None:
+        """Decode a request and begin to simulate it in a task, or return None under load."""
+        if not self.has_room:
+            return None
+        return EarlySimulation(decode, self._counted)
+
+    async def _counted(self, decoded: DecodedRelay) -> SimulatedCall:
+        self._under_way += 1
+        try:
+            return await self._simulate(decoded)
+        finally:
+            self._under_way -= 1
+
+
+def _is_simple(decoded: DecodedRelay) -> bool:
+    """Whether nothing but the simulation itself decides, so that a refusal costs no other work."""
+    return (
+        not decoded.required_views
+        and not decoded.serialized_per_user
+        and decoded.claim is None
+        and decoded.deal_id is None
+    )

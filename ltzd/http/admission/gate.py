@@ -1,0 +1,344 @@
+"""Bounds the requests that the process works on, and gives the slots in fair turns.
+
+`run` measures the event loop's delay, learns the limit from it (`rules/admission.py`), and refuses
+requests whose wait became too long. Without `run` the limit stays as it is.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import perf_counter
+
+import structlog
+
+from ltzd import telemetry
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.concurrency.futures import complete
+from ltzd.errors import LtzdError, Overloaded, ShareExceeded
+from ltzd.http.admission.turns import Turns
+from ltzd.rules.admission import (
+    AdmissionPolicy,
+    Urgency,
+    may_begin,
+    may_begin_first,
+    most_waiting,
+    next_limit,
+    retry_seconds,
+)
+
+log = structlog.get_logger()
+
+PERIOD_SECONDS = 0.1
+_SAMPLES = 2
+"""Of the event loop's delay, in a period."""
+_QUIET_SECONDS = 10.0
+"""So long without a refusal ends an overload."""
+_RATE_WEIGHT = 0.3
+DEFAULT_POLICY = AdmissionPolicy()
+
+
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """The origin of a request: `party` is a brand or a surface's nameless callers, `caller` one of
+    them, such as an address."""
+
+    urgency: Urgency
+    party: str
+    caller: str
+
+
+class Slot:
+    """The right to work on one request."""
+
+    __slots__ = ("_asker", "_gate")
+
+    def __init__(self, gate: "AdmissionGate", asker: Asker) -> None:
+        self._gate: AdmissionGate | None = gate
+        self._asker = asker
+
+    def release(self) -> None:
+        """Give the slot to the next request; a second call changes nothing."""
+        gate, self._gate = self._gate, None
+        if gate is not None:
+            gate.release(self._asker)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiting:
+    asker: Asker
+    future: asyncio.Future[Slot]
+    since: float
+
+
+class AdmissionGate:
+    """`delay` returns the mean wait for a database connection since it was last called."""
+
+    def __init__(
+        self,
+        policy: AdmissionPolicy = DEFAULT_POLICY,
+        *,
+        delay: Callable[[], float] = lambda: 0.0,
+        clock: Clock = loop_time,
+    ) -> None:
+        self._policy = policy
+        self._delay = delay
+        self._clock = clock
+        self._limit = min(policy.most, 2 * policy.least)
+        self._held: Counter[str] = Counter()
+        self._total = 0
+        self._first = 0
+        self._lines: dict[Urgency, Turns[_Waiting]] = {
+            urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
+        }
+        self._standing_since: dict[Urgency, float] = {}
+        self._begun: Counter[Urgency] = Counter()
+        self._rates: dict[Urgency, float] = dict.fromkeys(self._lines, 0.0)
+        self._refused = 0
+        self._begun_lately = 0
+        self._retry_seconds = 1
+        self._was_short = False
+        self._overload_began: float | None = None
+        self._last_refusal = 0.0
+        self._refused_since = 0
+
+    @property
+    def limit(self) -> int:
+        """The most slots now."""
+        return self._limit
+
+    @property
+    def in_progress(self) -> int:
+        return self._total
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether any request waits for a slot."""
+        return any(self._lines.values())
+
+    @property
+    def overloaded_seconds(self) -> float | None:
+        """For how long requests have been refused, or None if none was in the last seconds."""
+        if self._overload_began is None:
+            return None
+        return self._clock() - self._overload_began
+
+    def held_by(self, party: str) -> int:
+        """The slots of this party."""
+        return self._held[party]
+
+    def waiting(self, urgency: Urgency) -> int:
+        """The requests of this urgency that wait."""
+        return len(self._lines[urgency])
+
+    def try_begin(self, asker: Asker) -> Slot | None:
+        """A slot at once, or None if the request must `wait`.
+
+        Raises Overloaded, and ShareExceeded if others are served and this party has its share.
+        """
+        if self._is_free(asker):
+            return self._slot(asker)
+        refusal = self._refusal_in_line(asker)
+        if refusal is not None:
+            self.count_refusal(refusal)
+            raise refusal
+        return None
+
+    async def wait(self, asker: Asker) -> Slot:
+        """Wait in line for a slot. Raises as `try_begin` does."""
+        begun = perf_counter()
+        line = self._lines[asker.urgency]
+        if len(line) >= self._most(asker.urgency):  # then a party with more gives up its newest
+            self._refuse(line.drop(line.longest()))
+        future: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        waiting = _Waiting(asker, future, self._clock())
+        line.add(asker.party, asker.caller, waiting)
+        self._standing_since.setdefault(asker.urgency, waiting.since)
+        self._was_short = True
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if not line.remove(asker.party, asker.caller, waiting) and _has_slot(future):
+                future.result().release()
+            raise
+        finally:
+            telemetry.HTTP_QUEUE_SECONDS.observe(perf_counter() - begun)
+
+    def refusal_of(self, asker: Asker) -> LtzdError | None:
+        """What this request is refused with if it comes now, or None."""
+        return None if self._is_free(asker) else self._refusal_in_line(asker)
+
+    def _refusal_in_line(self, asker: Asker) -> LtzdError | None:
+        line = self._lines[asker.urgency]
+        most = self._most(asker.urgency)
+        if len(line) < most:
+            return None
+        own = line.waiting_of(asker.party)
+        parties = len(list(line.parties())) + (own == 0)
+        is_few = own < max(1, most // parties)
+        if is_few and own + 1 < line.waiting_of(line.longest()):
+            return None
+        return self._refusal(asker)
+
+    def count_refusal(self, refusal: LtzdError) -> None:
+        """Count a refusal that the caller of `refusal_of` has sent."""
+        self._refused += 1
+        self._refused_since += 1
+        self._last_refusal = self._clock()
+        reason = "share" if isinstance(refusal, ShareExceeded) else "capacity"
+        telemetry.HTTP_SHED.labels(reason).inc()
+        if self._overload_began is None:
+            self._overload_began = self._last_refusal
+            self._refused_since = 1
+            log.warning(
+                "http.overloaded",
+                limit=self._limit,
+                reason="more requests than this process can serve; the excess is refused",
+            )
+
+    def release(self, asker: Asker) -> None:
+        """Called by slots alone."""
+        self._held[asker.party] -= 1
+        if not self._held[asker.party]:
+            del self._held[asker.party]
+        self._total -= 1
+        self._first -= asker.urgency is Urgency.FIRST
+        self._give_turns()
+
+    async def run(self) -> None:
+        """Measure, learn and refuse until cancelled."""
+        while True:
+            late = 0.0
+            for _ in range(_SAMPLES):
+                due = self._clock() + PERIOD_SECONDS / _SAMPLES
+                await asyncio.sleep(PERIOD_SECONDS / _SAMPLES)
+                late += max(0.0, self._clock() - due)
+            self.adjust(late / _SAMPLES)
+
+    def adjust(self, loop_delay_seconds: float) -> None:
+        """End a period in which the event loop was so late on average."""
+        delay = max(loop_delay_seconds, self._delay())
+        is_short = self._was_short or self.is_crowded
+        self._was_short = False
+        self._limit = next_limit(self._limit, delay, is_short=is_short, policy=self._policy)
+        now = self._clock()
+        for urgency, line in self._lines.items():
+            rate = self._begun[urgency] / PERIOD_SECONDS
+            self._rates[urgency] += _RATE_WEIGHT * (rate - self._rates[urgency])
+            if not line:
+                self._standing_since.pop(urgency, None)
+        self._learn_retry_seconds(self._begun.total())
+        self._begun.clear()
+        self._give_turns()
+        self._shorten(now)
+        self._measure(loop_delay_seconds)
+        if self._overload_began is not None and now - self._last_refusal > _QUIET_SECONDS:
+            seconds = round(now - self._overload_began, 1)
+            log.info("http.overload_over", seconds=seconds, refused=self._refused_since)
+            self._overload_began = None
+
+    def _learn_retry_seconds(self, begun: int) -> None:
+        self._begun_lately = self._begun_lately // 2 + begun
+        self._retry_seconds = retry_seconds(self._refused, self._begun_lately, self._policy)
+        self._refused //= 2
+
+    def _measure(self, loop_delay_seconds: float) -> None:
+        telemetry.HTTP_WORK_LIMIT.set(self._limit)
+        telemetry.HTTP_IN_PROGRESS.set(self._total)
+        telemetry.EVENT_LOOP_DELAY.set(loop_delay_seconds)
+        for urgency, line in self._lines.items():
+            telemetry.HTTP_WAITING.labels(urgency.value).set(len(line))
+
+    def _shorten(self, now: float) -> None:
+        """Refuse what a standing line has too much of, and what has waited for too long."""
+        for urgency, line in self._lines.items():
+            while len(line) > self._most(urgency):
+                self._refuse(line.drop(line.longest()))
+            longest = self._policy.longest(urgency)
+            for party, caller, waiting in line.items() if line else ():
+                if now - waiting.since > longest and line.remove(party, caller, waiting):
+                    self._refuse(waiting)
+
+    def _refuse(self, waiting: _Waiting) -> None:
+        if waiting.future.done():  # its caller has gone
+            return
+        refusal = self._refusal(waiting.asker)
+        self.count_refusal(refusal)
+        complete(waiting.future, refusal)
+
+    def _refusal(self, asker: Asker) -> LtzdError:
+        """A party is told of its share if others are served beside it."""
+        seconds = self._retry_seconds
+        others = self._total - self._held[asker.party]
+        if others and self._held[asker.party] >= self._total / len(self._held):
+            return ShareExceeded(
+                "Too many requests",
+                message="The service is busy, and these requests are more than an equal share; "
+                f"try again in {seconds} s",
+                reason="busy",
+                retryAfterSeconds=seconds,
+            )
+        return Overloaded(
+            "The process has more requests than it can serve", retryAfterSeconds=seconds
+        )
+
+    def _most(self, urgency: Urgency) -> int:
+        since = self._standing_since.get(urgency)
+        is_standing = since is not None and self._clock() - since > self._policy.standing_seconds
+        return most_waiting(
+            urgency,
+            limit=self._limit,
+            begun_per_second=self._rates[urgency],
+            is_standing=is_standing,
+            policy=self._policy,
+        )
+
+    def _is_free(self, asker: Asker) -> bool:
+        """Whether the request may begin now, before none of its party's that wait."""
+        return not self._lines[asker.urgency].waiting_of(asker.party) and self._has_room(asker)
+
+    def _has_room(self, asker: Asker) -> bool:
+        free = self._limit - self._total
+        if asker.urgency is Urgency.FIRST:
+            return free > 0 and may_begin_first(
+                self._first, self._limit, others_wait=self.is_crowded, policy=self._policy
+            )
+        return may_begin(self._held[asker.party], free, self._policy)
+
+    def _slot(self, asker: Asker) -> Slot:
+        self._held[asker.party] += 1
+        self._total += 1
+        self._first += asker.urgency is Urgency.FIRST
+        self._begun[asker.urgency] += 1
+        return Slot(self, asker)
+
+    def _give_turns(self) -> None:
+        while (waiting := self._next()) is not None:
+            if not waiting.future.done():  # else its caller has gone
+                waiting.future.set_result(self._slot(waiting.asker))
+
+    def _next(self) -> _Waiting | None:
+        """Take the next request that may begin: of FIRST, then of the party with fewest slots."""
+        free = self._limit - self._total
+        if free <= 0:
+            return None
+        first, quick, patient = (
+            self._lines[urgency] for urgency in (Urgency.FIRST, Urgency.QUICK, Urgency.PATIENT)
+        )
+        if first and may_begin_first(
+            self._first, self._limit, others_wait=bool(quick or patient), policy=self._policy
+        ):
+            return first.take(min(first.parties(), key=self._held.__getitem__))
+        candidates = [
+            (self._held[party], line, party)
+            for line in (quick, patient)
+            for party in line.parties()
+        ]
+        if not candidates:
+            return None
+        held, line, party = min(candidates, key=lambda candidate: candidate[0])
+        return line.take(party) if may_begin(held, free, self._policy) else None
+
+
+def _has_slot(future: asyncio.Future[Slot]) -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None

@@ -1,0 +1,5 @@
+"""Bounds what connections cost: their number, slow heads and bodies, answers that nobody reads.
+
+`protocol.py` is Sanic's protocol with these bounds, `limit.py` keeps the open connections and ends
+the least useful ones, `sweep.py` looks at all of them every second.
+"""

@@ -1,0 +1,143 @@
+"""Sanic's protocol with ltzd's bounds of connections, and refusals before the application."""
+
+import asyncio
+from time import monotonic
+from typing import Any
+
+from sanic.exceptions import RequestTimeout
+from sanic.http.constants import Stage
+from sanic.request import Request
+from sanic.server.protocols.http_protocol import HttpProtocol
+
+from ltzd.http.admission.refusals import EarlyRefusals
+from ltzd.http.connections.limit import ConnectionLimit
+from ltzd.http.requests.json_body import has_whole_body
+
+_FULL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
+    b"Content-Type: application/json\r\nContent-Length: 63\r\n\r\n"
+    b'{"error":"Too many connections are at work","code":"OVERLOADED"}'
+)
+
+
+class BoundedProtocol(HttpProtocol):
+    """`refusals` is None for an application that refuses nothing."""
+
+    __slots__ = ("_address", "_answers", "_limit", "_refusals", "slowness")
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        context = self.app.ctx
+        self._limit: ConnectionLimit = context.connection_limit
+        self._refusals: EarlyRefusals | None = context.refusals
+        self._address = ""
+        self._answers = 0
+        self.slowness: tuple[tuple[object, ...], float] | None = None
+        """The step of the client that the sweep has seen missing, and since when."""
+
+    def _setup(self) -> None:
+        super()._setup()  # type: ignore[no-untyped-call]
+        self.request_handler = answer
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a request that arrived whole is being answered."""
+        http = self.http
+        return bool(http) and has_whole_body(http)
+
+    @property
+    def is_receiving(self) -> bool:
+        """Whether a request, or the rest of a refused one, has begun to arrive and is not whole."""
+        http = self.http
+        return http is not None and (http.stage is Stage.REQUEST or not has_whole_body(http))
+
+    @property
+    def awaited(self) -> tuple[object, ...] | None:
+        """The next step of the client, as a value that changes with every step, or None."""
+        if not self._can_write.is_set():
+            transport: Any = self.transport
+            return "read", self._answers, transport.get_write_buffer_size()
+        if not self.is_receiving:
+            return None
+        http = self.http
+        return ("head" if http.request is None else "body"), self._answers
+
+    def end_now(self) -> None:
+        """Close without an answer; what was written is still sent for a while."""
+        self._limit.closed(self, self._address)
+        self.close()
+
+    def end_slow_request(self) -> None:
+        """Answer 408 to a request that does not arrive, and close."""
+        http = self.http
+        if http is None or self._task is None:
+            return
+        if http.stage is Stage.IDLE:  # answered already; the rest of its body does not come
+            self.abort()  # type: ignore[no-untyped-call]
+            return
+        http.exception = RequestTimeout("The request did not arrive in time")
+        self._task.cancel()
+
+    def connection_made(self, transport: Any) -> None:
+        self._address = _address_of(transport)
+        if self._limit.opened(self, self._address):
+            super().connection_made(transport)  # type: ignore[no-untyped-call]
+        else:
+            self.transport = transport
+            transport.write(_FULL)
+            transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._limit.closed(self, self._address)
+        if self.conn_info is not None:
+            super().connection_lost(exc)  # type: ignore[no-untyped-call]
+
+    def data_received(self, data: bytes) -> None:
+        if self.conn_info is None or self._is_refused(data):
+            return
+        super().data_received(data)
+
+    def answered(self) -> None:
+        """Count an answer; the connection goes behind those that were used before."""
+        self._answers += 1
+        self._limit.used(self, self._address)
+
+    def _is_refused(self, data: bytes) -> bool:
+        if self._refusals is None or not self._refusals.may_refuse:
+            return False
+        http = self.http
+        is_waiting = http is not None and http.stage is Stage.IDLE and http.request is None
+        if (
+            not is_waiting
+            or self.recv_buffer
+            or not self._can_write.is_set()
+            or not http.keep_alive
+        ):
+            return False
+        refusal = self._refusals.answer_to(data, self._address)
+        if refusal is None:
+            return False
+        self._time = monotonic()
+        transport: Any = self.transport
+        transport.write(refusal)
+        return True
+
+
+async def answer(request: Request) -> None:
+    """Sanic's handler of every request, which gives the request's slot back however it ends."""
+    stream: Any = request.stream
+    connection: BoundedProtocol = stream.protocol
+    try:
+        await request.app.handle_request(request)
+    finally:
+        slot = getattr(request.ctx, "slot", None)
+        if slot is not None:
+            slot.release()
+        connection.answered()
+    if connection.recv_buffer:
+        await asyncio.sleep(0)  # a client that sends many requests at once waits for others
+
+
+def _address_of(transport: Any) -> str:
+    peer = transport.get_extra_info("peername")
+    return str(peer[0]) if isinstance(peer, tuple) else ""

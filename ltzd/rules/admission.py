@@ -1,0 +1,114 @@
+"""How much work a process has in progress at once, who gets the next slot, and who is refused.
+
+A request holds a slot while the process works on it, and none while it waits for a block or for a
+mint's hash. Requests without a slot wait in line; a line that is too long refuses. Callers are
+grouped in parties: a brand, or the callers of a surface who name no brand.
+
+Units: seconds; requests.
+"""
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+
+class Urgency(Enum):
+    """How a request is treated while the process has more work than it can do."""
+
+    ALWAYS = "always"
+    """Never waits and is never refused: health, and preflights."""
+    FIRST = "first"
+    """Goes before other requests: outcomes of accepted work, and payments."""
+    QUICK = "quick"
+    PATIENT = "patient"
+    """Waits for a block anyway, so that a wait of seconds is no harm: relays and redemptions."""
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionPolicy:
+    """The limit of slots is learned between `least` and `most`."""
+
+    least: int = 128
+    most: int = 1_024
+    step: int = 16
+    """The limit rises by so many slots in a period in which requests waited and nothing lagged."""
+    shrink: float = 0.8
+    high_delay_seconds: float = 0.025
+    low_delay_seconds: float = 0.010
+    """The limit falls above the one mean delay of the event loop or the pool, and may rise below
+    the other."""
+    share: float = 3.0
+    """A party may hold this many times the slots that are free, so that newcomers find some."""
+    first_share: float = 0.5
+    """The part of the slots that requests of FIRST may hold while others wait."""
+    burst: int = 512
+    """Requests that may wait until the line has stood for `standing_seconds`."""
+    standing_seconds: float = 0.5
+    patient_burst: int = 8_192
+    patient_seconds: float = 8.0
+    """The wait of PATIENT requests in a line that stands."""
+    longest_seconds: float = 5.0
+    longest_patient_seconds: float = 30.0
+    """A request that has waited for so long is refused: nothing moves."""
+    most_retry_seconds: int = 10
+
+    def longest(self, urgency: Urgency) -> float:
+        """The seconds after which a waiting request is refused."""
+        is_patient = urgency is Urgency.PATIENT
+        return self.longest_patient_seconds if is_patient else self.longest_seconds
+
+
+def next_limit(limit: int, delay_seconds: float, *, is_short: bool, policy: AdmissionPolicy) -> int:
+    """The limit of slots for the next period.
+
+    `delay_seconds` is the larger mean delay of the event loop and of the database pool. `is_short`:
+    requests waited for a slot. Requests that wait for other machines hold slots and delay nothing,
+    so the limit rises for them.
+    """
+    if delay_seconds > policy.high_delay_seconds:
+        return max(policy.least, int(limit * policy.shrink))
+    if is_short and delay_seconds < policy.low_delay_seconds:
+        return min(policy.most, limit + policy.step)
+    return limit
+
+
+def may_begin(in_progress: int, free: int, policy: AdmissionPolicy) -> bool:
+    """Whether a party with so many slots may take another of the free ones.
+
+    Alone it gets three quarters of all; with every other busy party each gets less, and some slots
+    stay free for the next.
+    """
+    return free > 0 and in_progress < policy.share * free
+
+
+def may_begin_first(
+    in_progress: int, limit: int, *, others_wait: bool, policy: AdmissionPolicy
+) -> bool:
+    """Whether another request of FIRST may go before the others, with so many of them begun."""
+    return not others_wait or in_progress < policy.first_share * limit
+
+
+def most_waiting(
+    urgency: Urgency,
+    *,
+    limit: int,
+    begun_per_second: float,
+    is_standing: bool,
+    policy: AdmissionPolicy,
+) -> int:
+    """How many requests of this urgency may wait.
+
+    A short burst is served late rather than refused. A line that stands is kept short: what is
+    served has waited for about half of the work in progress.
+    """
+    if urgency is Urgency.PATIENT:
+        if not is_standing:
+            return policy.patient_burst
+        most = min(policy.patient_burst, int(begun_per_second * policy.patient_seconds))
+        return max(most, policy.least // 2)
+    return min(policy.burst, limit // 2) if is_standing else policy.burst
+
+
+def retry_seconds(refused: int, begun: int, policy: AdmissionPolicy) -> int:
+    """Spreads refused requests over the seconds in which as many can be served."""
+    return max(1, min(policy.most_retry_seconds, math.ceil(refused / max(1, begun))))

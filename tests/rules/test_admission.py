@@ -1,0 +1,88 @@
+"""How many requests are worked on at once, and which may wait."""
+
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ltzd.rules.admission import (
+    AdmissionPolicy,
+    Urgency,
+    may_begin,
+    may_begin_first,
+    most_waiting,
+    next_limit,
+    retry_seconds,
+)
+
+POLICY = AdmissionPolicy()
+
+
+def test_the_limit_falls_while_the_event_loop_is_late_and_never_below_the_least() -> None:
+    limits = [POLICY.most]
+    for _ in range(20):
+        limits.append(next_limit(limits[-1], 0.1, is_short=True, policy=POLICY))
+    assert limits == sorted(limits, reverse=True)
+    assert limits[-1] == POLICY.least
+
+
+def test_the_limit_rises_only_while_requests_wait_and_nothing_is_late() -> None:
+    assert next_limit(200, 0.0, is_short=True, policy=POLICY) == 200 + POLICY.step
+    assert next_limit(200, 0.0, is_short=False, policy=POLICY) == 200
+    assert next_limit(200, 0.02, is_short=True, policy=POLICY) == 200
+    assert next_limit(POLICY.most, 0.0, is_short=True, policy=POLICY) == POLICY.most
+
+
+@given(limit=st.integers(1, 10_000), delay=st.floats(0, 10), is_short=st.booleans())
+def test_the_limit_stays_within_its_bounds(limit: int, delay: float, is_short: bool) -> None:
+    start = max(POLICY.least, min(POLICY.most, limit))
+    limited = next_limit(start, delay, is_short=is_short, policy=POLICY)
+    assert POLICY.least <= limited <= POLICY.most
+
+
+@given(limit=st.integers(8, 1_024), parties=st.integers(1, 50), share=st.floats(1, 4))
+def test_however_many_parties_are_busy_a_newcomer_finds_a_slot(
+    limit: int, parties: int, share: float
+) -> None:
+    policy = replace(POLICY, share=share)
+    held = [0] * parties
+    for _ in range(limit):
+        takers = [n for n in range(parties) if may_begin(held[n], limit - sum(held), policy)]
+        if not takers:
+            break
+        held[min(takers, key=held.__getitem__)] += 1
+    if parties < limit // 8:
+        assert may_begin(0, limit - sum(held), policy)
+        assert max(held) - min(held) <= 1
+
+
+def test_a_party_alone_gets_three_quarters_of_the_slots() -> None:
+    held = 0
+    while may_begin(held, 128 - held, POLICY):
+        held += 1
+    assert held == 96
+
+
+def test_requests_of_first_leave_half_of_the_slots_to_others_that_wait() -> None:
+    assert may_begin_first(63, 128, others_wait=True, policy=POLICY)
+    assert not may_begin_first(64, 128, others_wait=True, policy=POLICY)
+    assert may_begin_first(127, 128, others_wait=False, policy=POLICY)
+
+
+def test_a_line_that_stands_is_shorter_than_a_burst() -> None:
+    def most(urgency: Urgency, *, is_standing: bool, rate: float = 2_000.0) -> int:
+        return most_waiting(
+            urgency, limit=128, begun_per_second=rate, is_standing=is_standing, policy=POLICY
+        )
+
+    assert most(Urgency.QUICK, is_standing=False) == POLICY.burst
+    assert most(Urgency.QUICK, is_standing=True) == 64
+    assert most(Urgency.PATIENT, is_standing=False) == POLICY.patient_burst
+    assert most(Urgency.PATIENT, is_standing=True, rate=500.0) == 4_000
+    assert most(Urgency.PATIENT, is_standing=True, rate=0.0) == 64
+
+
+def test_refused_callers_are_spread_over_the_seconds_that_serve_them() -> None:
+    assert retry_seconds(0, 0, POLICY) == 1
+    assert retry_seconds(400, 100, POLICY) == 4
+    assert retry_seconds(9_000, 10, POLICY) == POLICY.most_retry_seconds

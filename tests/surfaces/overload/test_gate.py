@@ -1,0 +1,223 @@
+"""The gate: slots, turns, refusals, and that every slot comes back."""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from ltzd.concurrency import work_slots
+from ltzd.errors import Overloaded, ShareExceeded
+from ltzd.http.admission.gate import AdmissionGate, Asker, Slot
+from ltzd.rules.admission import AdmissionPolicy, Urgency
+from tests.support.clocks import ManualClock
+
+POLICY = AdmissionPolicy(least=8, most=32, step=0, burst=6, patient_burst=40)
+
+
+def a_gate(clock: ManualClock | None = None, **changes: int) -> AdmissionGate:
+    """Sixteen slots, of which a party alone gets twelve, and a line of six."""
+    return AdmissionGate(replace(POLICY, **changes), clock=clock or ManualClock())
+
+
+def asker(party: str = "a", caller: str = "1", urgency: Urgency = Urgency.QUICK) -> Asker:
+    return Asker(urgency, party, caller)
+
+
+def begun(gate: AdmissionGate, who: Asker) -> Slot:
+    slot = gate.try_begin(who)
+    assert slot is not None
+    return slot
+
+
+def fill(gate: AdmissionGate, who: Asker) -> list[Slot]:
+    """Takes every slot that this party gets at once."""
+    slots = []
+    while (slot := gate.try_begin(who)) is not None:
+        slots.append(slot)
+    return slots
+
+
+async def waiting(gate: AdmissionGate, who: Asker, count: int = 1) -> list["asyncio.Task[Slot]"]:
+    tasks = [asyncio.create_task(gate.wait(who)) for _ in range(count)]
+    await asyncio.sleep(0)
+    return tasks
+
+
+async def test_a_party_alone_leaves_slots_for_the_next() -> None:
+    gate = a_gate()
+    assert len(fill(gate, asker("a"))) == 12
+    assert len(fill(gate, asker("b"))) == 3
+    assert gate.in_progress == 15
+
+
+async def test_a_released_slot_goes_to_the_party_with_fewest() -> None:
+    gate = a_gate()
+    of_a = fill(gate, asker("a"))
+    of_b = fill(gate, asker("b"))
+    waits_a = await waiting(gate, asker("a"), 2)
+    waits_b = await waiting(gate, asker("b"), 2)
+    for slot in of_a[:2]:
+        slot.release()
+    await asyncio.sleep(0)
+    assert [task.done() for task in waits_a + waits_b] == [False, False, True, True]
+    for slot in of_a[2:] + of_b:
+        slot.release()
+    slots = await asyncio.gather(*waits_a, *waits_b)
+    for slot in slots:
+        slot.release()
+    assert gate.in_progress == 0
+
+
+async def test_callers_of_one_party_take_turns() -> None:
+    gate = a_gate(burst=100)
+    held = fill(gate, asker("a", "greedy"))
+    greedy = await waiting(gate, asker("a", "greedy"), 20)
+    modest = await waiting(gate, asker("a", "modest"))
+    for slot in held[:2]:
+        slot.release()
+    assert (await modest[0]) is not None
+    assert sum(task.done() for task in greedy) == 1
+    for task in greedy:
+        task.cancel()
+
+
+async def test_a_line_that_is_full_refuses_the_party_that_fills_it() -> None:
+    gate = a_gate()
+    fill(gate, asker("a"))
+    tasks = await waiting(gate, asker("a"), 6)
+    with pytest.raises(Overloaded) as alone:
+        gate.try_begin(asker("a"))
+    assert alone.value.details == {"retryAfterSeconds": 1}
+    fill(gate, asker("b"))
+    with pytest.raises(ShareExceeded) as beside:
+        gate.try_begin(asker("a"))
+    assert beside.value.details["reason"] == "busy"
+    assert gate.try_begin(asker("b")) is None  # it may wait: the other party gives up a place
+    (task,) = await waiting(gate, asker("b"))
+    await asyncio.sleep(0)
+    assert isinstance(tasks[-1].exception(), ShareExceeded)
+    for each in (*tasks[:-1], task):
+        each.cancel()
+
+
+async def test_a_standing_line_is_shortened_and_what_waits_too_long_is_refused() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock, burst=20)
+    fill(gate, asker("a"))
+    tasks = await waiting(gate, asker("a"), 20)
+    clock.now += 1.0
+    gate.adjust(0.0)
+    await asyncio.sleep(0)
+    refused = [task for task in tasks if task.done()]
+    assert len(refused) == 20 - gate.waiting(Urgency.QUICK) == 12
+    assert all(isinstance(task.exception(), Overloaded) for task in refused)
+    clock.now += POLICY.longest_seconds
+    gate.adjust(0.0)
+    await asyncio.sleep(0)
+    assert [type(task.exception()) for task in tasks] == [Overloaded] * 20
+    assert not gate.is_crowded
+
+
+async def test_reads_of_outcomes_go_before_others() -> None:
+    gate = a_gate(burst=50)
+    held = fill(gate, asker("a")) + fill(gate, asker("b"))
+    held += fill(gate, asker("c"))
+    quick = await waiting(gate, asker("d"), 3)
+    first = await waiting(gate, asker("relayer", urgency=Urgency.FIRST), 3)
+    for slot in held[:3]:
+        slot.release()
+    await asyncio.sleep(0)
+    assert all(task.done() for task in first)
+    assert not any(task.done() for task in quick)
+    for task in quick:
+        task.cancel()
+
+
+async def test_a_caller_that_leaves_keeps_no_place_and_no_slot() -> None:
+    gate = a_gate()
+    held = fill(gate, asker("a"))
+    before, after = await waiting(gate, asker("a"), 2)
+    before.cancel()
+    await asyncio.sleep(0)
+    assert gate.waiting(Urgency.QUICK) == 1
+    held[0].release()  # gives the turn to a caller that leaves in the same moment
+    after.cancel()
+    await asyncio.wait({before, after})
+    assert gate.in_progress == len(held) - 1
+
+
+async def test_a_request_that_waits_for_a_block_has_given_its_slot_back() -> None:
+    gate = a_gate()
+    slot = begun(gate, asker())
+    work_slots.hold(slot)
+    await asyncio.gather(_waits_for_a_block(), _waits_for_a_block())
+    assert gate.in_progress == 0
+    slot.release()
+    assert gate.in_progress == 0
+
+
+async def _waits_for_a_block() -> None:
+    work_slots.release_held()
+
+
+async def test_an_overload_is_told_while_it_lasts() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock)
+    assert overload_of(gate) is None
+    fill(gate, asker())
+    tasks = await waiting(gate, asker(), 6)
+    for _ in range(3):
+        with pytest.raises(Overloaded):
+            gate.try_begin(asker())
+        clock.now += 4.0
+        gate.adjust(0.0)
+        tasks += await waiting(gate, asker(), 6 - gate.waiting(Urgency.QUICK))
+    assert overload_of(gate) == 12.0
+    for task in tasks:
+        task.cancel()
+    clock.now += 30.0
+    gate.adjust(0.0)
+    assert overload_of(gate) is None
+
+
+def overload_of(gate: AdmissionGate) -> float | None:
+    return gate.overloaded_seconds
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_happens_every_slot_comes_back(seed: int) -> None:
+    rng = random.Random(seed)
+    gate = a_gate(ManualClock(), burst=2, patient_burst=2)
+    outcomes: Counter[str] = Counter()
+
+    async def request() -> None:
+        who = asker(rng.choice("abc"), rng.choice("12"), rng.choice(list(Urgency)[1:]))
+        try:
+            slot = gate.try_begin(who) or await gate.wait(who)
+        except (Overloaded, ShareExceeded):
+            outcomes["refused"] += 1
+            return
+        try:
+            for _ in range(rng.randrange(4)):
+                await asyncio.sleep(0)
+            assert gate.in_progress <= POLICY.most
+        finally:
+            slot.release()
+        outcomes["served"] += 1
+
+    tasks = []
+    for _ in range(400):
+        tasks.append(asyncio.create_task(request()))
+        if rng.random() < 0.2:
+            await asyncio.sleep(0)
+        if rng.random() < 0.1:
+            rng.choice(tasks).cancel()
+        if rng.random() < 0.05:
+            gate.adjust(rng.choice((0.0, 0.1)))
+    await asyncio.wait(tasks)
+    assert outcomes["served"] > 50
+    assert outcomes["refused"] > 0
+    assert gate.in_progress == 0
+    assert not gate.is_crowded
