@@ -17,6 +17,7 @@ from benchmarks import (
     leaderboard,
     mint_fleet,
     minting,
+    overload,
     perks,
     pregeneration,
     relay_fleet,
@@ -41,6 +42,7 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
     "http-scale": 5.0,
+    "overload": 8.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -74,6 +76,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "overload": _timed(overload.run),
     "http-scale": _timed(http_scale.run),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
