@@ -17,7 +17,6 @@ from benchmarks import (
     leaderboard,
     mint_fleet,
     minting,
-    overload,
     perks,
     pregeneration,
     relay_fleet,
@@ -26,6 +25,7 @@ from benchmarks import (
     tokens,
     webhooks,
 )
+from benchmarks.overload import sides as overload
 
 SECONDS = {
     "signing": 1.0,

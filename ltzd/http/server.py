@@ -22,7 +22,7 @@ from ltzd.http.sanic_app import App
 
 BACKLOG = 1024
 UNREAD_BYTES = 128 * 1024
-"""What the kernel keeps of the answers that a client does not read; accepted sockets inherit it.
+"""The kernel keeps so much of answers that a client does not read; accepted sockets inherit it.
 Linux takes twice as much, and several MiB where nothing is set."""
 CLOSE_POLL_SECONDS = 0.02
 LAST_HANDSHAKE_SECONDS = 0.2

@@ -70,7 +70,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 async def measure(flood: Flood) -> list[Outcome]:
-    answer = await processes.answer_of("benchmarks.harness.flood", msgspec.json.encode(flood))
+    answer = await processes.answer_of("benchmarks.overload.flood", msgspec.json.encode(flood))
     return msgspec.json.decode(answer, type=list[Outcome])
 
 

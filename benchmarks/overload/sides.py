@@ -1,4 +1,4 @@
-"""Five times the sustainable rate, one brand's flood, and clients that hold connections.
+"""The loads that are too much, each beside the sustainable rate alone.
 
 All sides run one after the other on one instance: the sustainable rate alone, then the same beside
 each kind of load that is too much. Events are recorded without a reward, so that the machine's two
@@ -16,11 +16,12 @@ from typing import Any
 import msgspec
 import psutil
 
-from benchmarks.harness import flood, instance, load, results
-from benchmarks.harness.flood import Flood, Outcome, Stream
+from benchmarks.harness import instance, load, results
 from benchmarks.harness.instance import Instance
 from benchmarks.harness.results import Figure, Measurement, Ratio
 from benchmarks.harness.sides import USERS, first_events, timed
+from benchmarks.overload import flood
+from benchmarks.overload.flood import Flood, Outcome, Stream
 
 FACTOR = 5
 SUSTAINABLE = 0.7
