@@ -11,7 +11,6 @@ from benchmarks import (
     bulk,
     gas,
     head_latency,
-    http_scale,
     intake,
     large_index,
     leaderboard,
@@ -26,6 +25,7 @@ from benchmarks import (
     webhooks,
 )
 from benchmarks.overload import sides as overload
+from benchmarks.scale import http_processes, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -43,6 +43,7 @@ SECONDS = {
     "leaderboard": 3.0,
     "http-scale": 5.0,
     "overload": 8.0,
+    "wal": 0.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -77,7 +78,8 @@ RUNS: dict[str, Run] = {
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
     "overload": _timed(overload.run),
-    "http-scale": _timed(http_scale.run),
+    "http-scale": _timed(http_processes.run),
+    "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

@@ -4,11 +4,14 @@ Items gather while a commit is under way; the next commit takes what waits at it
 its answer only after the commit that holds its item, so the answer is as durable as one of a commit
 of its own. If a commit fails, its items are committed one by one, so that a bad item fails alone.
 An item answered with `RETRY` lost a race and goes into the next commit, for a bounded time.
+
+Items of one key (the user, for one) go one after the other: each is written after the commit of the
+one before it, so that two of them never race for the same rows.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Generic, TypeVar
@@ -36,6 +39,7 @@ class _Pending(Generic[Item, Answer]):
     """`give_up_at` is set when the item loses its first race."""
 
     item: Item
+    key: Hashable
     future: asyncio.Future[Answer]
     give_up_at: float | None = None
 
@@ -43,9 +47,10 @@ class _Pending(Generic[Item, Answer]):
 class BatchWriter(Generic[Item, Answer]):
     """`write` commits items and answers them in order: a value, or an exception for the caller.
 
-    `kind` labels the metrics. At most `width` commits run at a time, each of at most `max_batch`
-    items; `submit` refuses items once `max_waiting` wait. An item that keeps losing races is given
-    up `max_retry_seconds` after the first one.
+    `kind` labels the metrics. `key_of` tells an item's key; without it each item has its own. At
+    most `width` commits run at a time, each of at most `max_batch` items; `submit` refuses items
+    once `max_waiting` wait. An item that keeps losing races is given up `max_retry_seconds` after
+    the first one.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class BatchWriter(Generic[Item, Answer]):
         write: Callable[[Sequence[Item]], Awaitable[Sequence[Answer | Exception | Retry]]],
         kind: str,
         *,
+        key_of: Callable[[Item], Hashable] | None = None,
         width: int = 1,
         max_batch: int = 200,
         max_waiting: int = 20_000,
@@ -61,12 +67,17 @@ class BatchWriter(Generic[Item, Answer]):
     ) -> None:
         self._write = write
         self._kind = kind
+        self._key_of = key_of
         self._width = width
         self._max_batch = max_batch
         self._max_waiting = max_waiting
         self._max_retry_seconds = max_retry_seconds
         self._clock = clock
-        self._waiting: deque[_Pending[Item, Answer]] = deque()
+        self._waiting: dict[Hashable, deque[_Pending[Item, Answer]]] = {}
+        """By key; a key whose item is being written is here, too."""
+        self._ready: deque[Hashable] = deque()
+        """The keys with waiting items of which none is being written."""
+        self._waiting_count = 0
         self._available = asyncio.Semaphore(0)
 
     async def run(self) -> None:
@@ -80,19 +91,26 @@ class BatchWriter(Generic[Item, Answer]):
 
         The item of a cancelled caller is written all the same.
         """
-        if len(self._waiting) >= self._max_waiting:
+        if self._waiting_count >= self._max_waiting:
             raise Unavailable("Too many requests are waiting for the database")
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Pending(item, future))
-        self._available.release()
+        key = object() if self._key_of is None else self._key_of(item)
+        self._waiting_count += 1
+        if key in self._waiting:
+            self._waiting[key].append(_Pending(item, key, future))
+        else:
+            self._waiting[key] = deque([_Pending(item, key, future)])
+            self._ready.append(key)
+            self._available.release()
         return await future
 
     async def _work(self) -> None:
         while True:
             await self._available.acquire()
             batch: list[_Pending[Item, Answer]] = []
-            while self._waiting and len(batch) < self._max_batch:
-                batch.append(self._waiting.popleft())
+            while self._ready and len(batch) < self._max_batch:
+                batch.append(self._waiting[self._ready.popleft()].popleft())
+            self._waiting_count -= len(batch)
             if batch:
                 await self._commit(batch)
 
@@ -114,9 +132,27 @@ class BatchWriter(Generic[Item, Answer]):
             for pending, answer in zip(batch, answers, strict=True)
             if not self._is_answered(pending, answer)
         ]
-        # In their own order, before items that came later.
-        self._waiting.extendleft(reversed(retried))
-        for _ in retried:
+        self._make_ready(batch, retried)
+
+    def _make_ready(
+        self,
+        written: Sequence[_Pending[Item, Answer]],
+        retried: Sequence[_Pending[Item, Answer]],
+    ) -> None:
+        """Let the next items of the keys be written; retried ones in their own order, before all
+        others.
+        """
+        for pending in retried:
+            self._waiting[pending.key].appendleft(pending)
+        self._waiting_count += len(retried)
+        first = {pending.key for pending in retried}
+        self._ready.extendleft(pending.key for pending in reversed(retried))
+        for pending in written:
+            if not self._waiting[pending.key]:
+                del self._waiting[pending.key]
+                continue
+            if pending.key not in first:
+                self._ready.append(pending.key)
             self._available.release()
 
     def _is_answered(

@@ -63,6 +63,7 @@ from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.conditions.facts import ProcessIdentity
+from ltzd.rules.database_connections import pooled_pools
 from ltzd.store import database, durability
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Pool
@@ -148,7 +149,11 @@ async def open_daemon(
     async with AsyncExitStack() as stack:
         pools = await stack.enter_async_context(
             open_role_pools(
-                url, settings.roles, settings.database.policy(), must_be_durable=must_be_durable
+                url,
+                settings.roles,
+                settings.database.policy(),
+                pooled_url=settings.database.plain_pooled_url(),
+                must_be_durable=must_be_durable,
             )
         )
         await _warn_of_few_connections(pools.admin, settings)
@@ -328,7 +333,8 @@ def _wallet_rights(
 async def _warn_of_few_connections(pool: Pool, settings: Settings) -> None:
     async with database.session(pool) as connection:
         lanes = max(len(settings.operator.named_wallets()), await wallets.count_served(connection))
-        needed = settings.database.policy().total(settings.roles, lanes)
+        pooled = pooled_pools(settings.roles) if settings.database.pooled_url else ()
+        needed = settings.database.policy().total(settings.roles, lanes, pooled)
         allowed = await database.connections_allowed(connection)
     if needed > allowed:
         log.warning(

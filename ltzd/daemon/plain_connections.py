@@ -7,6 +7,7 @@ import structlog
 
 from ltzd.daemon.settings.settings import Settings
 from ltzd.daemon.settings.value_types import is_loopback
+from ltzd.rules.database_urls import each_server
 
 log = structlog.get_logger()
 
@@ -40,13 +41,16 @@ def plain_clients(settings: Settings) -> Iterator[str]:
     """The names of settings whose URLs lead to another machine without TLS."""
     urls = {
         "database_url": settings.database_url,
+        "database.pooled_url": settings.database.pooled_url,
         "redis_url": settings.redis_url,
     }
     if settings.node.rpc_url is not None:
         urls["node.rpc_url"] = settings.node.rpc_url
     urls |= {f"node.urls[{place}]": url for place, url in enumerate(settings.node.urls or ())}
     for name, url in urls.items():
-        if url is not None and not _is_encrypted_or_local(url.get_secret_value()):
+        if url is not None and not all(
+            _is_encrypted_or_local(each) for each in each_server(url.get_secret_value())
+        ):
             yield name
 
 

@@ -48,7 +48,7 @@ class AdmissionPolicy:
     database that answers nothing for a second makes no line stand."""
     patient_burst: int = 8_192
     patient_rounds: int = 16
-    patient_seconds: float = 3.0
+    patient_seconds: float = 8.0
     """The wait of PATIENT requests in a line that stands."""
     longest_seconds: float = 5.0
     longest_patient_seconds: float = 30.0

@@ -16,6 +16,14 @@ LEASES = 1
 """The connection on which a process keeps all its leases."""
 LISTENERS = 1
 """The connection that listens for wake-ups, in every process."""
+POOLABLE_ROLES = frozenset(("http", "deliveries"))
+"""The roles whose connections may lead through a pooler. Of the other roles an installation has few
+processes, and a pooler that fails must stop neither lanes nor the index."""
+
+
+def pooled_pools(roles: Collection[str]) -> frozenset[str]:
+    """The pools of a process with these roles that use the pooler, if there is one."""
+    return POOLABLE_ROLES | {"admin"} if set(roles) <= POOLABLE_ROLES else POOLABLE_ROLES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +55,14 @@ class PoolPolicy:
         """The most connections of the role operator with so many lanes."""
         return self.operator + PER_LANE * max(0, lanes - LANES)
 
-    def total(self, roles: Collection[str], lanes: int = LANES) -> int:
-        """The most connections of a process with these roles and so many lanes."""
-        sizes = self.by_role() | {"operator": self.operator_size(lanes)}
+    def total(
+        self, roles: Collection[str], lanes: int = LANES, pooled: Collection[str] = ()
+    ) -> int:
+        """The most connections of a process with these roles and so many lanes.
+
+        The pools named in `pooled` lead to a pooler, and their connections do not count.
+        """
+        sizes = self.by_role() | {"operator": self.operator_size(lanes), "admin": self.admin}
         leases = LEASES if LEASE_ROLES & set(roles) else 0
-        return self.admin + LISTENERS + leases + sum(sizes[role] for role in roles)
+        pools = {"admin", *roles}.difference(pooled)
+        return LISTENERS + leases + sum(sizes[pool] for pool in pools)

@@ -11,24 +11,28 @@ from urllib.parse import parse_qs, unquote, urlsplit
 import asyncpg
 
 from ltzd.errors import LtzdError
+from ltzd.rules.database_urls import each_server
 
 _DEFAULT_PORT = 5432
 _ANY_DATABASE = "the database"
 
 
 def server_of(url: str) -> str:
-    """`the database ltzd at db.internal:5432`, as far as the URL tells."""
+    """`the database ltzd at db.internal:5432`, or at `a:5432 or b:5432`, as the URL tells."""
     try:
         parts = urlsplit(url)
-        host, port = parts.hostname, parts.port
+        servers = [_host_of(each) for each in each_server(url)]
     except ValueError:
         return _ANY_DATABASE
     name = unquote(parts.path.lstrip("/"))
     named = f"{_ANY_DATABASE} {name}" if name else _ANY_DATABASE
-    hosts = parse_qs(parts.query).get("host", [])
-    if hosts:
-        return f"{named} at {hosts[0]}"
-    return f"{named} at {_netloc(host, port)}" if host else f"{named} of this machine"
+    hosts = parse_qs(parts.query).get("host") or [server for server in servers if server]
+    return f"{named} at {' or '.join(hosts)}" if hosts else f"{named} of this machine"
+
+
+def _host_of(url: str) -> str | None:
+    parts = urlsplit(url)
+    return _netloc(parts.hostname, parts.port) if parts.hostname else None
 
 
 def user_of(url: str) -> str | None:

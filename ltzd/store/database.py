@@ -28,6 +28,7 @@ from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.store.connection_errors import no_answer, reason_of, refusal_of
 from ltzd.store.migrations import known_revisions
 from ltzd.store.migrations.upgrade_process import upgrade_in_child
+from ltzd.store.pooler import PooledSessions, PoolerUrl
 
 Connection: TypeAlias = asyncpg.Connection
 
@@ -138,6 +139,12 @@ async def _leave_as_is(_connection: Connection) -> None:
     """No reset: ltzd leaves no state in a pooled session."""
 
 
+class _PooledConnection(_ProbedConnection, PooledSessions):
+    """A connection to a pooler, whose server sessions change with each transaction."""
+
+    __slots__ = ()
+
+
 class Pool(asyncpg.Pool):  # type: ignore[misc]
     """Connections up to a bound, which may grow; a caller waits a bounded time for a free one.
 
@@ -154,7 +161,6 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             max_queries=50_000,
             max_inactive_connection_lifetime=_IDLE_SECONDS,
             loop=None,
-            connection_class=_ProbedConnection,
             record_class=asyncpg.protocol.Record,
             **options,
         )
@@ -228,7 +234,7 @@ async def open_pool(
 ) -> Pool:
     """A pool whose sessions have the application name `name`, and these `settings` of PostgreSQL.
 
-    The pool may grow up to `ceiling`.
+    The pool may grow up to `ceiling`. Behind a PoolerUrl there are no settings of sessions.
 
     `check` is called with each new connection; a connection for which it raises is not used.
     Raises DatabaseUnavailable if the server does not answer, and Misconfigured if it refuses the
@@ -245,7 +251,7 @@ async def open_pool(
         reset=_leave_as_is,
         command_timeout=_COMMAND_SECONDS,
         timeout=_CONNECT_SECONDS,
-        server_settings={"application_name": name, **_PLANS, **_TCP_SETTINGS, **(settings or {})},
+        **_pooled(name) if isinstance(url, PoolerUrl) else _direct(name, settings or {}),
     )
     try:
         await pool
@@ -254,6 +260,27 @@ async def open_pool(
     except LOST as error:
         raise DatabaseUnavailable(no_answer(error, url)) from error
     return pool
+
+
+def _direct(name: str, settings: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "connection_class": _ProbedConnection,
+        "server_settings": {
+            "application_name": name,
+            **_PLANS,
+            **_TCP_SETTINGS,
+            **settings,
+        },
+    }
+
+
+def _pooled(name: str) -> dict[str, Any]:
+    """PgBouncer before 1.21 keeps no prepared statements, and refuses other startup parameters."""
+    return {
+        "connection_class": _PooledConnection,
+        "server_settings": {"application_name": name},
+        "statement_cache_size": 0,
+    }
 
 
 async def connect(

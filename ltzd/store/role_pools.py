@@ -1,7 +1,8 @@
 """The database connections of one process: a pool for each role, and a small one beside them.
 
 Requests of HTTP can hold all connections of their own pool and none of another one, so lanes,
-indexer and deliveries continue. Leases and LISTEN have connections outside the pools.
+indexer and deliveries continue. Leases and LISTEN have connections outside the pools. Where there
+is a pooler (`pooler.py`), the pools of `rules.database_connections.pooled_pools` use it.
 """
 
 from collections.abc import AsyncIterator, Collection
@@ -9,9 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 
 from ltzd import telemetry
-from ltzd.rules.database_connections import PoolPolicy
+from ltzd.rules.database_connections import PoolPolicy, pooled_pools
 from ltzd.store import database, durability
 from ltzd.store.database import Pool
+from ltzd.store.pooler import PoolerUrl
 
 SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
 """A process that is frozen in the middle of a database transaction loses it, and its locks, as
@@ -41,7 +43,12 @@ class RolePools:
 
 @asynccontextmanager
 async def open_role_pools(
-    url: str, roles: Collection[str], policy: PoolPolicy, *, must_be_durable: bool = False
+    url: str,
+    roles: Collection[str],
+    policy: PoolPolicy,
+    *,
+    pooled_url: PoolerUrl | None = None,
+    must_be_durable: bool = False,
 ) -> AsyncIterator[RolePools]:
     """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
 
@@ -49,12 +56,13 @@ async def open_role_pools(
     server must not delay the end. With `must_be_durable` no session is used whose commits a
     crash of the server may lose. Raises DatabaseUnavailable, Misconfigured.
     """
+    pooled = frozenset() if pooled_url is None else pooled_pools(roles)
 
     async def opened(
         role: str, wait_seconds: float, at_start: int = 0, ceiling: int | None = None
     ) -> Pool:
         return await database.open_pool(
-            url,
+            pooled_url if pooled_url is not None and role in pooled else url,
             name=f"ltzd {role}",
             size=getattr(policy, role),
             ceiling=ceiling,

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
+import asyncpg
+
 from ltzd.store.database import Connection
 from ltzd.values import Address
 
@@ -49,6 +51,36 @@ class DatabaseFacts:
     may_create_tables: bool
     may_create_schemas: bool
     owns_tables: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ServerIdentity:
+    """The facts that two ways to the same database have in common.
+
+    `system` is the cluster's identifier, which its standbys share; None if the server does not tell
+    it to this user.
+    """
+
+    system: str | None
+    name: str
+    user: str
+    is_standby: bool
+
+
+async def server_identity(connection: Connection) -> ServerIdentity:
+    row = await connection.fetchrow(
+        """
+        SELECT current_database()::text AS name, current_user::text AS user,
+               pg_is_in_recovery() AS is_standby
+        """
+    )
+    try:
+        system = await connection.fetchval(
+            "SELECT system_identifier::text FROM pg_control_system()"
+        )
+    except asyncpg.InsufficientPrivilegeError:
+        system = None
+    return ServerIdentity(system, row["name"], row["user"], row["is_standby"])
 
 
 async def read(connection: Connection) -> DatabaseFacts:

@@ -76,6 +76,48 @@ async def test_waiting_items_are_committed_together_in_order(ledger: Ledger) -> 
     assert ledger.groups[-1] == list(range(1, 100))
 
 
+async def test_items_of_one_key_go_one_after_the_other_and_hold_up_no_others(
+    ledger: Ledger,
+) -> None:
+    commits = Commits(ledger.write, "item", width=2, key_of=lambda item: item // 10)
+    async with committing(commits):
+        answers = await submit_all(commits, [10, 11, 20, 12, 30, 21])
+
+    assert answers == [f"did {item}" for item in (10, 11, 20, 12, 30, 21)]
+    assert [item for group in ledger.groups for item in group if item < 20] == [10, 11, 12]
+    assert all(len({item // 10 for item in group}) == len(group) for group in ledger.groups)
+    assert ledger.groups[0] == [10, 20, 30]
+
+
+async def test_a_key_is_in_one_commit_at_a_time(ledger: Ledger) -> None:
+    ledger.gate.clear()
+    commits = Commits(ledger.write, "item", width=3, key_of=lambda _item: "key")
+    async with committing(commits):
+        waiting = asyncio.create_task(submit_all(commits, range(5)))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        ledger.gate.set()
+        await waiting
+    assert ledger.most_under_way == 1
+    assert ledger.groups == [[0], [1], [2], [3], [4]]
+
+
+async def test_a_lost_race_goes_before_later_items_of_its_key(ledger: Ledger) -> None:
+    lost = {10}
+
+    def verdict(item: int) -> str | Retry:
+        if item in lost:
+            lost.discard(item)
+            return RETRY
+        return f"did {item}"
+
+    ledger.verdict = verdict
+    commits = Commits(ledger.write, "item", key_of=lambda item: item // 10)
+    async with committing(commits):
+        await submit_all(commits, [10, 11, 20])
+    assert ledger.groups == [[10, 20], [10], [11]]
+
+
 async def test_batch_size_and_concurrency_are_bounded(ledger: Ledger) -> None:
     async with committing(Commits(ledger.write, "item", width=3, max_batch=7)) as commits:
         await submit_all(commits, range(100))

@@ -8,12 +8,19 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 
 from ltzd.daemon.plain_connections import plain_clients, plain_listeners, warn_of_plain_connections
-from ltzd.daemon.settings.settings import AdminSettings, HttpSettings, NodeSettings, Settings
+from ltzd.daemon.settings.settings import (
+    AdminSettings,
+    DatabaseSettings,
+    HttpSettings,
+    NodeSettings,
+    Settings,
+)
 
 
 def settings_with(
     database_url: str = "postgresql:///ltzd",
     redis_url: str | None = None,
+    pooled_url: str | None = None,
     rpc_url: str = "http://127.0.0.1:8545",
     http: HttpSettings | None = None,
     roles: tuple[str, ...] = ("http",),
@@ -22,6 +29,9 @@ def settings_with(
         "Settings",
         SimpleNamespace(
             database_url=SecretStr(database_url),
+            database=DatabaseSettings(
+                pooled_url=None if pooled_url is None else SecretStr(pooled_url)
+            ),
             redis_url=None if redis_url is None else SecretStr(redis_url),
             node=NodeSettings(rpc_url=SecretStr(rpc_url)),
             http=http or HttpSettings(),
@@ -31,6 +41,11 @@ def settings_with(
     )
 
 
+def test_a_pooler_that_may_be_asked_without_tls_is_named() -> None:
+    settings = settings_with(pooled_url="postgresql://ltzd@pooler.internal:6432/ltzd")
+    assert list(plain_clients(settings)) == ["database.pooled_url"]
+
+
 @pytest.mark.parametrize(
     "url",
     [
@@ -38,6 +53,7 @@ def settings_with(
         "postgres://ltzd@203.0.113.7/ltzd?sslmode=disable",
         "postgresql://db.internal/ltzd?sslmode=prefer",
         "postgresql:///ltzd?host=db.internal",
+        "postgresql://127.0.0.1:5432,db.internal:5432/ltzd",
     ],
 )
 def test_a_database_that_may_be_asked_without_tls_is_named(url: str) -> None:
@@ -49,6 +65,8 @@ def test_a_database_that_may_be_asked_without_tls_is_named(url: str) -> None:
     [
         "postgresql:///ltzd",
         "postgresql://127.0.0.1/ltzd",
+        "postgresql://127.0.0.1:5432,127.0.0.1:5433/ltzd",
+        "postgresql://one.internal,two.internal:5433/ltzd?sslmode=require",
         "postgresql://localhost/ltzd?sslmode=disable",
         "postgresql://%2Frun%2Fpostgresql/ltzd",
         "postgresql:///ltzd?host=/run/postgresql",

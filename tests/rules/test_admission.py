@@ -77,7 +77,7 @@ def test_a_line_that_stands_is_shorter_than_a_burst() -> None:
     assert most(Urgency.QUICK, stands=False) == POLICY.burst
     assert most(Urgency.QUICK, stands=True) == 64
     assert most(Urgency.PATIENT, stands=False) == POLICY.patient_burst
-    assert most(Urgency.PATIENT, stands=True) == 6_000
+    assert most(Urgency.PATIENT, stands=True, rate=500.0) == 4_000
     assert most(Urgency.PATIENT, stands=True, rate=0.0) == 64
 
 

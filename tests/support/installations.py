@@ -16,6 +16,8 @@ roles = {roles}
 [node]
 urls = {node_urls}
 {node}
+[database]
+{database}
 [contracts]
 ltz = "{ltz}"
 perk_nft = "{perk_nft}"
@@ -59,6 +61,7 @@ class Installation:
                 "top": "",
                 "node_urls": f'["{node_url}"]',
                 "node": "",
+                "database": "",
                 **addresses,
                 "first_block": 1,
                 "issuer": "https://login.invalid/",

@@ -29,6 +29,8 @@ log = structlog.get_logger()
 
 _Outcome = Admission | Exception | Retry
 
+_MOST_VERSIONS = 10_000
+
 
 @dataclass(slots=True)
 class _Draft:
@@ -56,8 +58,11 @@ class RelayAdmission:
         self._budgets = budgets
         self._direct_lanes = direct_lanes or DirectLanes()
         self._writer: BatchWriter[_Draft, Admission] = BatchWriter(
-            self._write, "relay", width=2, max_batch=100
+            self._write, "relay", key_of=lambda draft: draft.user, width=2, max_batch=100
         )
+
+        self._versions: dict[Address, int] = {}
+        """Of the users whose relays were written last."""
 
     async def run(self) -> None:
         """Write what `admit` is called with, until cancelled."""
@@ -72,17 +77,14 @@ class RelayAdmission:
         return await self._writer.submit(_Draft(relay, usage, current_request_id()))
 
     async def _write(self, batch: Sequence[_Draft]) -> Sequence[_Outcome]:
-        # Only the first relay of each user: the next one is decided on the rows it leaves behind.
-        first = {draft.user: draft for draft in reversed(batch)}
-        chosen = [draft for draft in batch if first[draft.user] is draft]
+        """The batch has one relay of each user: the next one is decided on what this one leaves."""
         if self._budgets.is_set:
-            outcomes = await self._write_within_budgets(chosen)
+            outcomes = await self._write_within_budgets(batch)
         else:
-            usages = await self._usages(chosen)
-            outcomes = await self._insert(None, chosen, usages, _decided(chosen, usages, None))
-        _log_admitted(chosen, outcomes)
-        by_user = dict(zip([draft.user for draft in chosen], outcomes, strict=True))
-        return [by_user[draft.user] if first[draft.user] is draft else RETRY for draft in batch]
+            usages = await self._usages(batch)
+            outcomes = await self._insert(None, batch, usages, _decided(batch, usages, None))
+        _log_admitted(batch, outcomes)
+        return outcomes
 
     async def _write_within_budgets(self, drafts: Sequence[_Draft]) -> list[_Outcome]:
         """The identities' locks keep other relays from spending the same budget."""
@@ -96,11 +98,26 @@ class RelayAdmission:
             return await self._insert(connection, drafts, usages, decisions)
 
     async def _usages(self, drafts: Sequence[_Draft]) -> list[RelayUsage]:
-        """A relay alone is decided on what its caller read; among many that is old by now."""
-        if len(drafts) == 1 and drafts[0].usage is not None:
-            return [drafts[0].usage]
-        async with session(self._pool) as connection:
-            return await _read_usages(connection, drafts)
+        """The usages that the callers have read; those known to be old by now are read again."""
+        old = [draft for draft in drafts if self._is_old(draft)]
+        if old:
+            async with session(self._pool) as connection:
+                for draft, usage in zip(old, await _read_usages(connection, old), strict=True):
+                    draft.usage = usage
+        return [draft.usage for draft in drafts if draft.usage is not None]
+
+    def _is_old(self, draft: _Draft) -> bool:
+        """Whether this process has written a relay of the user since. For other processes' relays
+        the version tells, in the statement.
+        """
+        usage = draft.usage
+        return usage is None or usage.version < self._versions.get(draft.user, 0)
+
+    def _remember_version(self, user: Address, version: int) -> None:
+        self._versions.pop(user, None)
+        self._versions[user] = version
+        if len(self._versions) > _MOST_VERSIONS:
+            del self._versions[next(iter(self._versions))]
 
     async def _read_ledger(self, connection: Connection, batch: Sequence[NewRelay]) -> GasLedger:
         """Return today's gas budgets as this transaction sees them."""
@@ -167,13 +184,14 @@ class RelayAdmission:
         else:
             async with session(self._pool) as own:
                 ids = await relays.insert(own, new)
-        self._wakeups.notify(RELAYS)
+        self._wakeups.announce(RELAYS)
         return ids
 
     def _outcome(self, draft: _Draft, usage: RelayUsage, id_: int | None) -> Admitted | Retry:
         if id_ is None:
             draft.usage = None
             return RETRY
+        self._remember_version(draft.user, usage.version + 1)
         window = usage.window(used_more=draft.relay.failure is None)
         return Admitted(id_, window, is_new=True)
 

@@ -81,9 +81,13 @@ class EarlySimulations:
         self._most = most
         self._under_way = 0
 
+    @property
+    def has_room(self) -> bool:
+        return self._under_way < self._most
+
     def begin(self, decode: Callable[[], DecodedRelay]) -> EarlySimulation | None:
         """Decode a request and begin to simulate it in a task, or return None under load."""
-        if self._under_way >= self._most:
+        if not self.has_room:
             return None
         return EarlySimulation(decode, self._counted)
 

@@ -135,11 +135,13 @@ class Relayer:
         IdentityUnavailable.
         """
         self._prefetch()
-        usage = self._usages.begin((request.user, request.idempotency_key, request.call_digest))
+        may_begin_early = self._early.has_room and not self._policy.gas_budgets.is_set
+        digest = request.call_digest if may_begin_early else None
+        usage = self._usages.begin((request.user, request.idempotency_key, digest))
         early: EarlySimulation | None = None
         try:
             await self._users.require_wallet(caller, request.user)
-            if not self._policy.gas_budgets.is_set:
+            if may_begin_early:
                 early = self._early.begin(partial(decode_relay, request, self._contracts))
             return BegunRelay(await usage, self._users.begin_following(caller), early)
         except BaseException:

@@ -3,6 +3,7 @@
 import time
 from dataclasses import dataclass, field
 
+from ltzd.daemon.checks import other_ways
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
 from ltzd.rules.checks import clocks
@@ -63,6 +64,7 @@ async def _examine(
         if reason is None
         else fault("durability", reason)
     )
+    findings += await other_ways.examine(connection, settings)
     facts = await start_facts.read(connection)
     findings.append(clocks.judge_database(time.time(), facts.now.timestamp()))
     findings.append(_schema(facts, settings))

@@ -66,6 +66,7 @@ from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.rules.relayer.gas_budgets import GasBudgets
 from ltzd.secret_files import read_checked
+from ltzd.store.pooler import PoolerUrl
 
 PREFIX = "LTZD_"
 DEV_VARIABLE = "ANVIL"
@@ -106,14 +107,22 @@ class NodeSettings(Section):
 
 
 class DatabaseSettings(Section):
-    """The most connections of each role of a process."""
+    """The ways to the database beside `database_url`, and the most connections of each role."""
 
+    pooled_url: DatabaseUrl | None = None
+    """The same database through a pooler in transaction mode, such as PgBouncer."""
     http_connections: Annotated[int, Field(ge=2, le=1000)] = 10
     operator_connections: Annotated[int, Field(ge=2, le=1000)] = 8
     indexer_connections: Annotated[int, Field(ge=2, le=100)] = 2
     deliveries_connections: Annotated[int, Field(ge=2, le=1000)] = 4
     http_wait_seconds: Annotated[float, Field(ge=0.1, le=60)] = 5.0
     """How long an HTTP request waits for a free connection, before the answer 503."""
+
+    def plain_pooled_url(self) -> PoolerUrl | None:
+        """The URL with the password that it may hold."""
+        if self.pooled_url is None:
+            return None
+        return PoolerUrl(self.pooled_url.get_secret_value())
 
     def policy(self) -> PoolPolicy:
         return PoolPolicy(

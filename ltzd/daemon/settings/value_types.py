@@ -17,6 +17,7 @@ from pydantic_settings import NoDecode
 from ltzd.errors import Misconfigured
 from ltzd.providers.chat import validate_levels_url
 from ltzd.providers.oidc.policy import Algorithm
+from ltzd.rules.database_urls import each_server
 from ltzd.rules.domains.names import is_ip_address
 from ltzd.rules.oauth.accounts import OAuthProvider
 from ltzd.secret_files import read_checked, read_secret
@@ -53,6 +54,17 @@ def _check_url(text: str, schemes: tuple[str, ...], needs_host: bool) -> None:
         raise ValueError(
             f"must be a URL that starts with {' or '.join(s + '://' for s in schemes)}"
         )
+
+
+def _database_url(secret: SecretStr) -> SecretStr:
+    """Takes several servers, `host:port,host:port`, of which `target_session_attrs` chooses."""
+    try:
+        servers = each_server(secret.get_secret_value())
+    except ValueError:
+        raise ValueError("must be a valid URL") from None
+    for url in servers:
+        _check_url(url, ("postgresql", "postgres"), needs_host=len(servers) > 1)
+    return secret
 
 
 def _redis_url(secret: SecretStr) -> SecretStr:
@@ -225,7 +237,7 @@ RedisUrl = Annotated[
 ]
 RpcUrl = Annotated[SecretStr, _url(("https", "http", "wss", "ws"))]
 RpcUrls = Annotated[tuple[RpcUrl, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
-DatabaseUrl = Annotated[SecretStr, _url(("postgresql", "postgres"), needs_host=False)]
+DatabaseUrl = Annotated[SecretStr, AfterValidator(_database_url)]
 Roles = Annotated[tuple[Role, ...], NoDecode, BeforeValidator(_split), Field(min_length=1)]
 ContractAddress = Annotated[Address, BeforeValidator(_address)]
 IssuerUrl = Annotated[str, AfterValidator(_issuer_url)]

@@ -102,7 +102,7 @@ WITH newest AS (
               ELSE 'queued' END AS status,
          r.failure
     FROM newest n
-    LEFT JOIN rewards r ON r.id = n.id
+    LEFT JOIN rewards r ON r.id = n.id AND r.brand_id = n.brand_id
 )
 SELECT *
   FROM judged

@@ -55,13 +55,7 @@ async def read_usage(
         """
         SELECT now() AS at, w.window_start, coalesce(w.used, 0) AS used, e.id, e.fingerprint,
                o.has_serialized_in_flight, o.collections, o.expected, o.ids, o.digests, o.senders,
-               l.last_serialized_id, coalesce(u.version, 0) AS version,
-               query.digest IS NOT NULL AND EXISTS (
-                 SELECT FROM relays r
-                  WHERE r.user_address = query.user_address
-                    AND r.window_start > now() - 2 * $3::interval
-                    AND r.state = 'mined' AND sha256(r.to_address || r.data) = query.digest
-               ) AS was_relayed
+               l.last_serialized_id, l.was_relayed, coalesce(u.version, 0) AS version
           FROM unnest($1::bytea[], $2::text[], $4::bytea[])
                WITH ORDINALITY AS query (user_address, key, digest, n)
           LEFT JOIN relay_users u ON u.user_address = query.user_address
@@ -87,9 +81,12 @@ async def read_usage(
                  FROM relays r
                 WHERE r.user_address = query.user_address AND r.state IN ('queued', 'sent')) AS o
          CROSS JOIN LATERAL (
-               SELECT max(id) AS last_serialized_id
+               SELECT max(id) FILTER (WHERE serialized_per_user) AS last_serialized_id,
+                      coalesce(bool_or(CASE WHEN query.digest IS NOT NULL AND state = 'mined'
+                                            THEN sha256(to_address || data) = query.digest END),
+                               false) AS was_relayed
                  FROM relays r
-                WHERE r.user_address = query.user_address AND r.serialized_per_user
+                WHERE r.user_address = query.user_address
                   AND window_start > now() - 2 * $3::interval) AS l
          ORDER BY query.n
         """,
@@ -168,12 +165,12 @@ def columns_of(relays: Sequence[NewRelay]) -> list[list[Any]]:
 
 
 async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int | None]:
-    """Insert relays and return their ids; queued relays wake the lanes.
+    """Insert relays and return their ids; the caller then announces them to the lanes.
 
     Returns None for a relay that must be decided again: something was written for its user since
     the version that it was decided on.
     """
-    rows = await connection.fetch(_INSERT, *columns_of(relays), ORIGIN)
+    rows = await connection.fetch(_INSERT, *columns_of(relays))
     ids: dict[int, int] = {row["n"]: row["id"] for row in rows}
     return [ids.get(n) for n in range(1, len(relays) + 1)]
 
@@ -208,7 +205,7 @@ WITH new AS MATERIALIZED (
 ), counted AS (
 {gas_budgets.ADD_CHANGES}
 )
-SELECT n, id, pg_notify('ltzd_relays', $17) FROM decided
+SELECT n, id FROM decided
 """  # noqa: S608 - only constants
 
 

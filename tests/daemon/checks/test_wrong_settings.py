@@ -131,6 +131,23 @@ async def _wrong_password(world: World) -> None:
     world.set(database_url=f"{user.rpartition(':')[0]}:hunter2@{rest}")
 
 
+def _pooled(url: str) -> str:
+    return f'pooled_url = "{url}"'
+
+
+async def _no_pooler(world: World) -> None:
+    world.set(database=_pooled("postgresql://ltzd:hunter2@127.0.0.1:1/ltzd"))
+
+
+async def _pooler_of_another_database(world: World) -> None:
+    world.set(database=_pooled(world.database_url.rpartition("/")[0] + "/postgres"))
+
+
+async def _pooler_with_a_wrong_password(world: World) -> None:
+    user, _, rest = world.database_url.partition("@")
+    world.set(database=_pooled(f"{user.rpartition(':')[0]}:hunter2@{rest}"))
+
+
 async def _no_node(world: World) -> None:
     world.set(node_urls='["http://127.0.0.1:1"]')
 
@@ -169,6 +186,21 @@ WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
     ),
     "unknown_database": (_unknown_database, ["The database elsewhere at", "CREATE DATABASE"]),
     "wrong_password": (_wrong_password, ["refuses the password of the user ltzd"]),
+    "no_pooler": (
+        _no_pooler,
+        [
+            "The database ltzd at 127.0.0.1:1 does not answer",
+            "Start the pooler, in transaction mode",
+        ],
+    ),
+    "pooler_of_another_database": (
+        _pooler_of_another_database,
+        ["[database] pooled_url leads to the database postgres of", "and database_url to test_"],
+    ),
+    "pooler_with_a_wrong_password": (
+        _pooler_with_a_wrong_password,
+        ["refuses the password of the user ltzd", "correct [database] pooled_url"],
+    ),
     "no_node": (_no_node, ["No node answers and the database is new: 127.0.0.1:1", "refused"]),
     "one_key_twice": (_one_key_twice, ["must not mint"]),
     "sandbox_services": (_sandbox_services, ["identity.issuer must be an https URL of another"]),

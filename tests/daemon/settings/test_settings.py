@@ -105,6 +105,12 @@ def test_the_example_is_right(folder: Path) -> None:
     settings.refuse_dev_providers()
 
 
+def test_a_database_may_be_on_several_servers(folder: Path) -> None:
+    servers = "one.internal:5432,[::1]:5433/ltzd?target_session_attrs=primary"
+    settings = read_settings(a_file(folder, SHORT.replace("db.internal/ltzd", servers)))
+    assert settings.database_url.get_secret_value().endswith(servers)
+
+
 def test_each_role_has_a_bound_of_its_own_for_database_connections(folder: Path) -> None:
     assert read_settings(a_file(folder)).database.policy() == PoolPolicy()
     section = "[database]\nhttp_connections = 30\nhttp_wait_seconds = 2.5\n"
@@ -234,6 +240,8 @@ def test_every_fault_is_told_at_once_with_its_place(
         ("[node]", "[nod]", "ltzd.toml:3: nod: unknown key"),
         ("[node]", "x = 1\n[node]", "ltzd.toml:3: x: unknown key"),
         ("postgresql://", "mysql://", "ltzd.toml:1: database_url: must be a URL that starts"),
+        ("db.internal/", "a:5432,/", "ltzd.toml:1: database_url: must be a URL that starts"),
+        ("db.internal/", "a:5432,b:c/", "ltzd.toml:1: database_url: must be a valid URL"),
         ("0x5FbD", "0x5Fbd", "ltzd.toml:6: contracts.ltz: must be an address whose checksum"),
         ("0x5FbDB2", "0x", "ltzd.toml:6: contracts.ltz: an address has 20 bytes"),
         ("0x5FbDB2", "0xzzzzz2", "ltzd.toml:6: contracts.ltz:"),

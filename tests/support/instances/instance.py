@@ -20,7 +20,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import aiohttp
 import asyncpg
@@ -118,13 +118,18 @@ class Instance:
             self._output_offset = out.tell()
             arguments = ("dev", *own, *self.options, *more)
             is_first = self.process is None
-            if (is_first and self.first_by_command) or self.os_user or sys.platform != "linux":
+            if (is_first and self.first_by_command) or self.os_user:
                 self.process = await self.command(*arguments, output=out)
-                return
-            # A fork spares the imports of a new interpreter.
-            self.process = await fork_server.spawn(
-                arguments, self.folder, _environment(), out.fileno()
-            )
+            else:
+                self.process = await self.forked(*arguments, output=out)
+
+    async def forked(
+        self, *arguments: str, output: IO[bytes]
+    ) -> asyncio.subprocess.Process | ForkedProcess:
+        """Starts `ltzd …` in the folder without the imports of a new interpreter, on Linux."""
+        if sys.platform != "linux":
+            return await self.command(*arguments, output=output)
+        return await fork_server.spawn(arguments, self.folder, _environment(), output.fileno())
 
     async def command(self, *arguments: str, output: Any) -> asyncio.subprocess.Process:
         """Starts `python -m ltzd …` in the folder, as the instance's user."""

@@ -28,12 +28,16 @@ class Replica:
         return server.url
 
 
-async def a_copy(primary: Path, url: str, folder: Path) -> Replica:
-    """Copies a running server, as of now, into an empty data directory."""
+async def a_copy(primary: Path, url: str, folder: Path, *, follows: bool = False) -> Replica:
+    """Copies a running server, as of now, into an empty data directory.
+
+    With `follows` a server that is started on the copy receives what the primary commits later.
+    """
     program = Path(postgres._program("pg_basebackup"))
     process = await asyncio.create_subprocess_exec(
         *(program, "--pgdata", folder / "postgres", "--dbname", url),
         *("--wal-method=stream", "--checkpoint=fast", "--no-sync"),
+        *(("--write-recovery-conf",) if follows else ()),
         stderr=asyncio.subprocess.PIPE,
     )
     _, errors = await asyncio.wait_for(process.communicate(), 60)

@@ -29,7 +29,7 @@ from benchmarks.harness.sides import USERS, WARM_UP_SECONDS, check, first_events
 from benchmarks.perk_tokens import FEW, Tables
 from benchmarks.perks import statuses
 from ltzd.rules.request_signatures import signature
-from ltzd.store.database import connect
+from ltzd.store.database import Connection, connect
 from ltzd.values import address_of
 
 SHARE = 0.2
@@ -46,8 +46,8 @@ Requests = Callable[[int, int], list[str]]
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """`cpu` is in microseconds of each program for a request; `busy` are the http processes' shares
-    of a core.
+    """`cpu` is in microseconds of each program for a request, `wal_bytes` PostgreSQL's log for it;
+    `busy` are the http processes' shares of a core.
     """
 
     per_second: float
@@ -57,6 +57,7 @@ class Side:
     generator_share: float
     busy: list[float]
     cpu: dict[str, float]
+    wal_bytes: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +85,7 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
                 await stack.enter_async_context(an_http_process(ltzd, folder)) for _ in range(2)
             ]
             limited = [stack.enter_context(core_share(process.pid, SHARE)) for process in processes]
-            sides = _Sides(ltzd, processes, seconds)
+            sides = _Sides(ltzd, database, processes, seconds)
             await sides.warm_up()
             measured = [await sides.round() for _ in range(rounds)]
     details = {
@@ -96,8 +97,15 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
 
 
 class _Sides:
-    def __init__(self, ltzd: Instance, processes: Sequence[HttpProcess], seconds: float) -> None:
+    def __init__(
+        self,
+        ltzd: Instance,
+        database: Connection,
+        processes: Sequence[HttpProcess],
+        seconds: float,
+    ) -> None:
         self._ltzd = ltzd
+        self._database = database
         self._processes = processes
         self._seconds = seconds
         self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
@@ -150,20 +158,29 @@ class _Sides:
             )
             for number, process in enumerate(processes)
         ]
+        log_before = await self._log_position()
         before, begun = self._cpu(processes), time.monotonic()
         loads = await asyncio.gather(*map(load.measure, plans))
         seconds = time.monotonic() - begun
+        log_bytes = await self._log_position() - log_before
         after = self._cpu(processes)
         used = {name: after[name] - before[name] for name in after}
-        side = _side([check(each) for each in loads], used, len(processes), seconds)
+        side = _side([check(each) for each in loads], used, log_bytes, len(processes), seconds)
         shares = ", ".join(f"{share:.2f}" for share in side.busy)
         print(
             f"  {name:10} {side.per_second:8,.0f}/s  p50 {side.p50_ms:6.2f} ms  "
             f"p99 {side.p99_ms:6.2f} ms  errors {side.errors}  cores {shares}  CPU µs a request: "
-            + ", ".join(f"{each} {micros:.0f}" for each, micros in side.cpu.items()),
+            + ", ".join(f"{each} {micros:.0f}" for each, micros in side.cpu.items())
+            + f"; WAL bytes {side.wal_bytes:.0f}",
             flush=True,
         )
         return side
+
+    async def _log_position(self) -> int:
+        position: int = await self._database.fetchval(
+            "SELECT (pg_current_wal_lsn() - '0/0')::bigint"
+        )
+        return position
 
     def _cpu(self, processes: Sequence[HttpProcess]) -> dict[str, float]:
         names = {
@@ -188,7 +205,9 @@ def _signed_reads(brand: dict[str, Any], port: int) -> Iterator[str]:
         )
 
 
-def _side(loads: Sequence[Load], used: dict[str, float], count: int, seconds: float) -> Side:
+def _side(
+    loads: Sequence[Load], used: dict[str, float], log_bytes: int, count: int, seconds: float
+) -> Side:
     answered = sum(each.recorded for each in loads)
     https = [used[f"http {number}"] for number in range(1, count + 1)]
     services = {name: used[name] for name in ("postgres", "redis")}
@@ -201,6 +220,7 @@ def _side(loads: Sequence[Load], used: dict[str, float], count: int, seconds: fl
         generator_share=sum(each.generator_share for each in loads),
         busy=[each / seconds for each in https],
         cpu={name: 1e6 * spent / answered for name, spent in per_request.items()},
+        wal_bytes=log_bytes / answered,
     )
 
 

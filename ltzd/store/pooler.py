@@ -1,0 +1,32 @@
+"""Connections through a pooler in transaction mode, such as PgBouncer.
+
+The pooler may give each database transaction to another session of the server. So nothing is set
+for longer than a transaction, and no statement is kept prepared: asyncpg then sends a statement's
+text again with its arguments, in one message. Each statement is planned anew, which is why the
+settings for plans that are kept (`database.py`) are not needed here.
+"""
+
+from typing import Final
+
+import asyncpg
+
+_TRANSACTION_SETTINGS: Final = " SET LOCAL idle_in_transaction_session_timeout = '3s';"
+"""As `role_pools.SESSION_SETTINGS` of direct sessions, for one transaction at a time."""
+
+
+class PoolerUrl(str):
+    """The URL of a database behind a pooler."""
+
+    __slots__ = ()
+
+
+class PooledSessions(asyncpg.Connection):  # type: ignore[misc]
+    """Begins each database transaction with its settings, in one message."""
+
+    __slots__ = ()
+
+    async def execute(self, query: str, *args: object, timeout: float | None = None) -> str:
+        if not args and query.startswith("BEGIN"):
+            query = f"{query.rstrip(';')};{_TRANSACTION_SETTINGS}"
+        status: str = await super().execute(query, *args, timeout=timeout)
+        return status

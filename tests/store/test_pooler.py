@@ -1,0 +1,178 @@
+"""Behind a pooler each database transaction may run in another session of the server."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from ltzd.daemon.checks import other_ways
+from ltzd.daemon.settings.settings import read_settings
+from ltzd.errors import DatabaseUnavailable
+from ltzd.rules.checks.findings import Level
+from ltzd.rules.database_connections import PoolPolicy, pooled_pools
+from ltzd.store.database import Pool, connect, open_pool, session, transaction
+from ltzd.store.pooler import PoolerUrl
+from ltzd.store.role_pools import open_role_pools
+from tests.support.installations import Installation
+from tests.support.rows.core import value
+from tests.support.services.pgbouncer import PROGRAM, WHY_ABSENT, PgBouncer, a_pgbouncer
+from tests.support.waiting import until
+
+SESSIONS = 2
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason=WHY_ABSENT)
+
+
+@pytest_asyncio.fixture
+async def bouncer(database_url: str) -> AsyncIterator[PgBouncer]:
+    async with a_pgbouncer(database_url, server_sessions=SESSIONS) as bouncer:
+        yield bouncer
+
+
+@pytest_asyncio.fixture
+async def pooled(bouncer: PgBouncer, database_url: str) -> AsyncIterator[Pool]:
+    url = PoolerUrl(bouncer.url_of(database_url))
+    pool = await open_pool(url, name="ltzd http", size=8, wait_seconds=10.0)
+    yield pool
+    pool.terminate()
+
+
+async def test_many_connections_share_a_few_sessions_and_each_gets_its_own_answers(
+    pooled: Pool,
+) -> None:
+    async def ask(caller: int) -> set[int]:
+        """A connection of its own, kept between statements, each of which is new to a session."""
+        seen = set()
+        async with session(pooled) as connection:
+            for number in range(10):
+                row = await connection.fetchrow(
+                    f"SELECT $1::int + {caller}, pg_backend_pid(), $2::jsonb, $3::bytea[]",
+                    *(number, {"caller": caller}, [bytes([caller])]),
+                )
+                assert row[0] == number + caller
+                assert (row[2], row[3]) == ({"caller": caller}, [bytes([caller])])
+                seen.add(row[1])
+        return seen
+
+    sessions = set().union(*await asyncio.gather(*(ask(caller) for caller in range(8))))
+
+    assert len(sessions) == SESSIONS
+
+
+async def test_a_transaction_stays_in_one_session_and_is_whole(pooled: Pool) -> None:
+    async with session(pooled) as connection:
+        await connection.execute("CREATE TABLE written (number int)")
+
+    async def write(number: int) -> set[int]:
+        pids = set()
+        async with transaction(pooled) as connection:
+            for _ in range(3):
+                pids.add(await connection.fetchval("SELECT pg_backend_pid()"))
+                await connection.execute("INSERT INTO written VALUES ($1)", number)
+        return pids
+
+    for pids in await asyncio.gather(*(write(number) for number in range(12))):
+        assert len(pids) == 1
+    with suppress(ZeroDivisionError):
+        async with transaction(pooled) as connection:
+            await connection.execute("INSERT INTO written VALUES ($1)", 99)
+            raise ZeroDivisionError
+    with pytest.raises(asyncpg.UniqueViolationError):
+        async with session(pooled) as connection:
+            await connection.execute("CREATE UNIQUE INDEX ON written (number)")
+    assert await value(pooled, "SELECT count(*) FROM written") == 36
+    assert await value(pooled, "SELECT count(DISTINCT number) FROM written") == 12
+
+
+async def test_a_cancelled_statement_frees_the_connection_and_the_session(pooled: Pool) -> None:
+    slow = [asyncio.create_task(value(pooled, "SELECT pg_sleep(60)")) for _ in range(SESSIONS)]
+    direct = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'SELECT pg_sleep%'"
+
+    async def are_running() -> bool:
+        return pooled.in_use == SESSIONS
+
+    await until(are_running)
+    for task in slow:
+        task.cancel()
+    await asyncio.wait(slow)
+
+    assert await value(pooled, "SELECT 1") == 1
+    assert await value(pooled, f"{direct} AND state = 'active'") == 0
+
+
+async def test_an_idle_transaction_ends_as_in_a_direct_session(pooled: Pool) -> None:
+    setting = "SELECT current_setting('idle_in_transaction_session_timeout')"
+    async with transaction(pooled) as connection:
+        assert await connection.fetchval(setting) == "3s"
+    async with transaction(pooled) as connection, connection.transaction():
+        assert await connection.fetchval(setting) == "3s"
+    assert await value(pooled, setting) == "0"
+
+
+@pytest.mark.parametrize(
+    ("mode", "level", "part"),
+    [
+        ("transaction", Level.OK, "The pooler leads to the same database"),
+        ("statement", Level.FAULT, "in transaction mode"),
+    ],
+)
+async def test_the_start_finds_whether_it_is_a_pooler_of_transactions(
+    database_url: str, tmp_path: Path, mode: str, level: Level, part: str
+) -> None:
+    async with a_pgbouncer(database_url, mode=mode) as bouncer:
+        installation = Installation.of(tmp_path, database_url, "http://127.0.0.1:1")
+        url = bouncer.url_of(database_url)
+        installation.values["database"] = f'pooled_url = "{url}"'
+        settings = read_settings(installation.write())
+        connection = await connect(database_url, "check")
+        (finding,) = await other_ways.examine(connection, settings)
+        await connection.close()
+
+    assert (finding.check, finding.level) == ("pooler", level)
+    assert part in finding.sentence
+
+
+async def test_a_pooler_that_is_away_is_a_database_that_is_away_until_it_is_back(
+    pooled: Pool, bouncer: PgBouncer
+) -> None:
+    assert await value(pooled, "SELECT 1") == 1
+    await bouncer.kill()
+    with pytest.raises(DatabaseUnavailable):
+        await value(pooled, "SELECT 1")
+    await bouncer.start()
+
+    async def answers() -> bool:
+        try:
+            return bool(await value(pooled, "SELECT 2") == 2)
+        except DatabaseUnavailable:
+            return False
+
+    assert await until(answers)
+
+
+async def test_lanes_and_index_keep_sessions_of_their_own(
+    bouncer: PgBouncer, database_url: str
+) -> None:
+    everything = ("http", "operator", "indexer", "deliveries")
+    policy = PoolPolicy(http_wait_seconds=0.5, role_wait_seconds=5.0)
+    async with open_role_pools(
+        database_url, everything, policy, pooled_url=PoolerUrl(bouncer.url_of(database_url))
+    ) as pools:
+        await bouncer.kill()
+        for pool in (pools.operator, pools.indexer, pools.admin):
+            assert await value(pool, "SELECT 1") == 1
+        for pool in (pools.http, pools.deliveries):
+            with pytest.raises(DatabaseUnavailable):
+                await value(pool, "SELECT 1")
+
+
+def test_a_process_that_only_serves_needs_one_session_of_its_own() -> None:
+    policy = PoolPolicy()
+    assert policy.total(("http",)) == 13
+    assert policy.total(("http",), pooled=pooled_pools(("http",))) == 1
+    everything = ("http", "operator", "indexer", "deliveries")
+    assert policy.total(everything) == 28
+    assert policy.total(everything, pooled=pooled_pools(everything)) == 14
