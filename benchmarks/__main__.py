@@ -24,6 +24,7 @@ from benchmarks import (
     tokens,
     webhooks,
 )
+from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
 from benchmarks.scale import http_processes, wal
 
@@ -34,6 +35,7 @@ SECONDS = {
     "minting": 60.0,
     "mint-fleet": 8.0,
     "bulk": 4.0,
+    "commits": 3.0,
     "gas": 0.0,
     "relays": 8.0,
     "relay-fleet": 12.0,
@@ -68,6 +70,7 @@ RUNS: dict[str, Run] = {
     "minting": lambda seconds, options: minting.run(seconds=seconds, in_document=options.record),
     "mint-fleet": _timed(mint_fleet.run),
     "bulk": _timed(bulk.run),
+    "commits": _timed(notifying_commits.run),
     "gas": lambda _, options: gas.run(in_document=options.record),
     "relays": _timed(relays.run),
     "relay-fleet": _timed(relay_fleet.run),

@@ -5,8 +5,8 @@ wake-up may be lost (a dropped connection, a restart) and may be spurious, so ev
 reads the tables after `POLL_SECONDS`.
 
 A commit that notifies takes a lock of the whole database until it is durable, so such commits
-follow each other one by one. What many requests commit is therefore announced afterwards, for many
-commits at once, on the connection that listens (`WakeupHub.announce`).
+follow each other one by one. Rows that many requests write are therefore announced after their
+commit, for many commits at once, on the connection that listens (`WakeupHub.announce`).
 """
 
 import asyncio
