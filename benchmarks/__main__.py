@@ -25,6 +25,7 @@ from benchmarks import (
     webhooks,
 )
 from benchmarks.limits import notifying_commits
+from benchmarks.overload import sides as overload
 from benchmarks.scale import http_processes, wal
 
 SECONDS = {
@@ -43,6 +44,7 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
     "http-scale": 5.0,
+    "overload": 8.0,
     "wal": 0.0,
     "store": 0.0,
     "head-latency": 0.0,
@@ -78,6 +80,7 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "overload": _timed(overload.run),
     "http-scale": _timed(http_processes.run),
     "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
     "store": lambda _, options: large_index.run(
