@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench campaign-nodes campaign-index cluster lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench campaign-nodes campaign-index soak cluster lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -68,6 +68,10 @@ campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=
 
 campaign-index: setup ## Compare the index with a model of the chain: thousands of histories, 10^6 transfers, every death
 	@LTZD_CAMPAIGN_INDEX=1 .venv/bin/python -m pytest -n 0 -rA tests/indexer/model $(ARGS)
+
+soak: setup ## Run traffic through a seeded schedule of faults for SECONDS=60; SEED=… repeats a run
+	@LTZD_SOAK_SECONDS=$(or $(SECONDS),60) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
+		tests/faults/test_soak.py $(ARGS)
 
 cluster: setup ## Kill, freeze, promote and restart every part of a whole cluster under load; nginx, PgBouncer from Debian
 	@scripts/test-tools nginx pgbouncer redis
