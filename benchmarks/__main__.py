@@ -24,7 +24,9 @@ from benchmarks import (
     tokens,
     webhooks,
 )
-from benchmarks.scale import http_processes
+from benchmarks.limits import notifying_commits
+from benchmarks.overload import sides as overload
+from benchmarks.scale import http_processes, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -33,6 +35,7 @@ SECONDS = {
     "minting": 60.0,
     "mint-fleet": 8.0,
     "bulk": 4.0,
+    "commits": 3.0,
     "gas": 0.0,
     "relays": 8.0,
     "relay-fleet": 12.0,
@@ -41,6 +44,8 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
     "http-scale": 5.0,
+    "overload": 8.0,
+    "wal": 0.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -65,6 +70,7 @@ RUNS: dict[str, Run] = {
     "minting": lambda seconds, options: minting.run(seconds=seconds, in_document=options.record),
     "mint-fleet": _timed(mint_fleet.run),
     "bulk": _timed(bulk.run),
+    "commits": _timed(notifying_commits.run),
     "gas": lambda _, options: gas.run(in_document=options.record),
     "relays": _timed(relays.run),
     "relay-fleet": _timed(relay_fleet.run),
@@ -74,7 +80,9 @@ RUNS: dict[str, Run] = {
     ),
     "webhooks": _timed(webhooks.run),
     "leaderboard": _timed(leaderboard.run),
+    "overload": _timed(overload.run),
     "http-scale": _timed(http_processes.run),
+    "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

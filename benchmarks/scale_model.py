@@ -24,6 +24,8 @@ BUSY: Final = 0.6
 """The share of a core that is planned with: the rest is for peaks and takeovers."""
 MACHINE_CORES: Final = 16
 DATABASE_CORES: Final = 32
+DATABASE_WAL_MEGABYTES: Final = 100
+"""A second: one PostgreSQL's log that a synchronous standby and an archive follow with ease."""
 LANE_SHARE: Final = 0.5
 """The share of a mint wallet's measured rate that is planned with."""
 RELAYS_IN_FLIGHT: Final = 16
@@ -59,6 +61,8 @@ class Costs:
     event_http: float
     event_postgres: float
     event_wal_bytes: float
+    minted_wal_bytes: float
+    relay_wal_bytes: float
     event_all_roles: float
     mint: float
     mint_postgres: float
@@ -99,7 +103,9 @@ def measured_costs() -> Costs:
     return Costs(
         event_http=_median("http-scale", lambda round_: round_["events"]["two"]["cpu"]["http"]),
         event_postgres=recorded_postgres,
-        event_wal_bytes=_median("http-scale", lambda r: r["events"]["two"]["wal_bytes"]),
+        event_wal_bytes=_median("wal", lambda round_: round_["recorded"]["wal_bytes"]),
+        minted_wal_bytes=_median("wal", lambda round_: round_["minted"]["wal_bytes"]),
+        relay_wal_bytes=_median("wal", lambda round_: round_["relayed"]["wal_bytes"]),
         event_all_roles=recorded,
         mint=minted - recorded,
         mint_postgres=minted_postgres - recorded_postgres,
@@ -198,7 +204,8 @@ class Need:
 
     @property
     def database_shards(self) -> int:
-        return math.ceil(self.postgres_cores / DATABASE_CORES)
+        by_log = self.wal_megabytes / DATABASE_WAL_MEGABYTES
+        return math.ceil(max(self.postgres_cores / DATABASE_CORES, by_log))
 
 
 def need(load: Load, costs: Costs, block_seconds: float = 1.0) -> Need:
@@ -216,7 +223,8 @@ def need(load: Load, costs: Costs, block_seconds: float = 1.0) -> Need:
         delivery_cores=_cores(load.events * costs.webhook),
         postgres_cores=_cores(postgres),
         redis_cores=_cores(load.reads * costs.read_redis),
-        wal_megabytes=load.events * costs.event_wal_bytes / 1e6,
+        wal_megabytes=(load.events * costs.minted_wal_bytes + load.relays * costs.relay_wal_bytes)
+        / 1e6,
         mint_wallets=math.ceil(load.events / (LANE_SHARE * costs.lane_rewards_a_second)),
         relay_wallets=math.ceil(load.relays * block_seconds / RELAYS_IN_FLIGHT),
         gas=load.events * costs.reward_gas + load.relays * RELAY_GAS,
@@ -286,6 +294,8 @@ def render(costs: Costs, checked: Sequence[Check]) -> str:
 
 
 def _cost_rows(costs: Costs) -> list[tuple[str, str]]:
+    mint_wal_bytes = costs.minted_wal_bytes - costs.event_wal_bytes
+    relay = f"{costs.relay:.0f}, {costs.relay_postgres:.0f}, {costs.relay_node:.0f} µs"
     return [
         ("an event, the http role", f"{costs.event_http:.0f} µs"),
         (
@@ -293,7 +303,10 @@ def _cost_rows(costs: Costs) -> list[tuple[str, str]]:
             f"{costs.event_postgres:.0f} µs, {costs.event_wal_bytes:,.0f} bytes of WAL",
         ),
         ("its mint, operator and indexer", f"{costs.mint:.0f} µs"),
-        ("its mint, PostgreSQL", f"{costs.mint_postgres:.0f} µs"),
+        (
+            "its mint, PostgreSQL",
+            f"{costs.mint_postgres:.0f} µs, {mint_wal_bytes:,.0f} bytes of WAL",
+        ),
         ("its webhook, at most", f"{costs.webhook:.0f} µs"),
         (
             "a signed read: http, PostgreSQL, Redis",
@@ -301,7 +314,7 @@ def _cost_rows(costs: Costs) -> list[tuple[str, str]]:
         ),
         (
             "a relay: all roles, PostgreSQL, node",
-            f"{costs.relay:.0f}, {costs.relay_postgres:.0f}, {costs.relay_node:.0f} µs",
+            f"{relay}; {costs.relay_wal_bytes:,.0f} bytes of WAL",
         ),
         ("a fact of a backfill", f"{costs.fact:.0f} µs"),
         ("rewards of one mint wallet", f"{costs.lane_rewards_a_second:,.0f} a second"),
@@ -315,6 +328,8 @@ def _cost_rows(costs: Costs) -> list[tuple[str, str]]:
 def _need_rows(costs: Costs) -> list[tuple[str, ...]]:
     loads = [TODAY.times(factor) for factor in (1, 10, 100)]
     needs = [need(load, costs) for load in loads]
+    database = f"PostgreSQL: cores, databases of {DATABASE_CORES}"
+    database += f" (or {DATABASE_WAL_MEGABYTES} MB of WAL a second)"
     return [
         (
             "events, reads, relays a second",
@@ -334,10 +349,13 @@ def _need_rows(costs: Costs) -> list[tuple[str, ...]]:
             *(f"{each.machines:,}" for each in needs),
         ),
         (
-            f"PostgreSQL: cores, databases of {DATABASE_CORES}",
+            database,
             *(f"{math.ceil(each.postgres_cores):,}, {each.database_shards}" for each in needs),
         ),
-        ("WAL of the events", *(f"{each.wal_megabytes:,.1f} MB a second" for each in needs)),
+        (
+            "WAL of events, mints and relays",
+            *(f"{each.wal_megabytes:,.1f} MB a second" for each in needs),
+        ),
         ("mint wallets", *(f"{each.mint_wallets:,}" for each in needs)),
         (
             f"relay wallets, {RELAYS_IN_FLIGHT} in a block of a second",

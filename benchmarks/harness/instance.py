@@ -8,7 +8,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ BULK_EVENTS = 50
 """The maximum number of events in a request."""
 MOST_BYTES = 10_240
 """The maximum size of a request's body."""
+USER_DOMAIN = "bench.example"
 MINTED = "custom_bench"
 """The type of events that earn 1 LTZ."""
 UNREWARDED = "custom_bench_unrewarded"
@@ -77,13 +78,24 @@ class Instance:
         return requests
 
     def _event(self, number: int, kind: str) -> dict[str, str]:
-        domain = self.brand.domains[0]
         return {
             "brandId": self.brand.id,
             "eventType": kind,
-            "userEmail": f"user{number}@{domain}",
-            "domain": domain,
+            "userEmail": f"user{number}@{USER_DOMAIN}",
+            "domain": self.brand.domains[0],
         }
+
+    async def add_brand(self, number: int) -> "Instance":
+        """This instance as another brand sees it, which has the same events."""
+        text = BRAND_FILE.read_text(encoding="utf-8")
+        text = text.replace(self.brand.id, f"0x{number + 1:08x}{self.brand.id[10:]}")
+        text = text.replace("bench.example", f"bench{number}.example")
+        file = self.data_dir.parent / f"brand{number}.toml"
+        file.write_text(text, encoding="utf-8")
+        await _brand(self.data_dir, "apply", str(file))
+        other = replace(self, brand=parse_brand_file(text, file.name))
+        await _until_brand_is_known(other)
+        return other
 
     async def backlog(self) -> int:
         """The number of rewards that are not minted in any indexed block."""

@@ -39,17 +39,22 @@ _SEVERAL = """
 INSERT INTO benchmark.inserts (id, brand_id, event_type, email)
 SELECT * FROM unnest($1::uuid[], $2::bytea[], $3::text[], $4::text[])
 """
+_NOTIFYING = f"""
+WITH inserted AS ({_ONE.strip()})
+SELECT pg_notify('benchmark', '')
+"""
 _ROW = (b"\x11" * 20, "custom_bench", "user@bench.example")
 
 
 class InsertLoad(msgspec.Struct, frozen=True):
-    """Each statement inserts `rows` rows."""
+    """Each statement inserts `rows` rows; one of a single row may also notify."""
 
     url: str
     connections: int
     rows: int
     warm_up_seconds: float
     seconds: float
+    notifies: bool = False
 
 
 class Inserted(msgspec.Struct, frozen=True):
@@ -81,7 +86,7 @@ async def _run(work: InsertLoad) -> Inserted:
     end = begin + work.seconds
     async with asyncio.TaskGroup() as group:
         for connection in connections:
-            group.create_task(_insert(connection, work.rows, ids, (begin, end), latencies))
+            group.create_task(_insert(connection, work, ids, (begin, end), latencies))
     share = (process_time() - used) / (perf_counter() - start)
     await connections[0].execute("DROP TABLE benchmark.inserts")
     for connection in connections:
@@ -97,18 +102,19 @@ async def _run(work: InsertLoad) -> Inserted:
 
 async def _insert(
     connection: "asyncpg.Connection[Any]",
-    rows: int,
+    work: InsertLoad,
     ids: Iterator[int],
     counted: tuple[float, float],
     latencies: "array[float]",
 ) -> None:
     begin, end = counted
+    rows, single = work.rows, _NOTIFYING if work.notifies else _ONE
     now = perf_counter()
     while now < end:
         sent_at = now
         keys = [UUID(int=next(ids)) for _ in range(rows)]
         if rows == 1:
-            await connection.execute(_ONE, keys[0], *_ROW)
+            await connection.execute(single, keys[0], *_ROW)
         else:
             await connection.execute(_SEVERAL, keys, *([value] * rows for value in _ROW))
         now = perf_counter()

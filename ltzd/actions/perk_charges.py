@@ -243,7 +243,7 @@ class PerkCharges:
                 await _use_nonce(connection, request, refusal)
             raise
         if earlier is None:
-            self._wakeups.notify(RELAYS)
+            self._wakeups.announce(RELAYS)
             log.info("redemption.written", redemption=str(id_), relay=relay)
         else:
             self._waiters.poll()

@@ -1,7 +1,8 @@
 """Fixed windows in Redis, shared by all processes; a hit is one call of a script.
 
-The `limits` library needs three calls for the count and the end of the window. A call that times
-out has failed, although Redis may have counted its hit.
+The `limits` library needs three calls for the count and the end of the window. Hits that come while
+calls are under way share the next call: redis-py takes longer for a call than Redis does. A call
+that times out has failed, although Redis may have counted its hits.
 """
 
 import asyncio
@@ -14,6 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 
 from ltzd.cache.windows import WindowCount
+from ltzd.concurrency.batcher import Batcher
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
@@ -21,17 +23,26 @@ _PROBE = PREFIX + b"probe"
 """A key that is never set."""
 CONNECTIONS = 16
 
+_ALONE = 2
+"""So many hits at a time have a call each."""
+_Hit = tuple[bytes, int]
+"""A window's name, and its seconds."""
+
 FAILURES = (RedisError, OSError, RuntimeError)
 """Errors of a call. uvloop raises RuntimeError if a connection closes during a write."""
 
 _HIT_SCRIPT = """
-local count = redis.call('INCR', KEYS[1])
-local left = redis.call('PTTL', KEYS[1])
-if left < 0 then
-    redis.call('PEXPIRE', KEYS[1], ARGV[1])
-    left = tonumber(ARGV[1])
+local counts = {}
+for index, key in ipairs(KEYS) do
+    local count = redis.call('INCR', key)
+    local left = redis.call('PTTL', key)
+    if left < 0 then
+        redis.call('PEXPIRE', key, ARGV[index])
+        left = tonumber(ARGV[index])
+    end
+    counts[2 * index - 1], counts[2 * index] = count, left
 end
-return {count, left}
+return counts
 """
 
 
@@ -56,6 +67,8 @@ class RedisWindows:
         self._redis: Any = Redis.from_pool(_pool(url))
         self._hit_script = self._redis.register_script(_HIT_SCRIPT)
         self._claim_script = self._redis.register_script(_CLAIM_SCRIPT)
+        self._hits: Batcher[_Hit, WindowCount] = Batcher(self._hit_all)
+        self._under_way = 0
 
     async def ping(self) -> None:
         """Asks for a write: a replica that is not promoted answers PING, and refuses every hit."""
@@ -63,9 +76,27 @@ class RedisWindows:
             await self._redis.delete(_PROBE)
 
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
+        self._under_way += 1
+        try:
+            async with asyncio.timeout(self._patience_seconds):
+                if self._under_way <= _ALONE:
+                    return (await self._call([(name, seconds)]))[0]
+                return await self._hits.ask((name, seconds))
+        finally:
+            self._under_way -= 1
+
+    async def _hit_all(self, hits: Sequence[_Hit]) -> list[WindowCount]:
         async with asyncio.timeout(self._patience_seconds):
-            count, left_ms = await self._hit_script(keys=[PREFIX + name], args=[seconds * 1000])
-        return WindowCount(count, left_ms / 1000)
+            return await self._call(hits)
+
+    async def _call(self, hits: Sequence[_Hit]) -> list[WindowCount]:
+        answer = await self._hit_script(
+            keys=[PREFIX + name for name, _ in hits], args=[seconds * 1000 for _, seconds in hits]
+        )
+        return [
+            WindowCount(count, left_ms / 1000)
+            for count, left_ms in zip(answer[::2], answer[1::2], strict=True)
+        ]
 
     async def use_once(self, names: Sequence[bytes], seconds: int) -> list[bool]:
         """Claims the names for `seconds`; returns of each, in order, whether it was free."""

@@ -25,6 +25,7 @@ from ltzd.http.admission.askers import Askers
 from ltzd.http.admission.gate import AdmissionGate
 from ltzd.http.admission.refusals import REQUEST_ID, EarlyRefusals, ReplyTo
 from ltzd.http.connections.limit import ConnectionLimit, most_connections
+from ltzd.http.connections.pace import RefusalPace
 from ltzd.http.connections.sweep import Sweep
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.constraints import operations as constraint_operations
@@ -105,7 +106,9 @@ def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None
     telemetry.HTTP_CONNECTIONS_LIMIT.set(most)
     connections = ConnectionLimit(most)
     app.ctx.connection_limit = connections
-    app.ctx.loops = (gate.run, Sweep(connections).run)
+    pace = RefusalPace(lambda: gate.is_late, policy.proxies.is_trusted_peer)
+    app.ctx.refusal_pace = pace
+    app.ctx.loops = (gate.run, Sweep(connections).run, pace.run)
     install_middleware(app, cors, address_limit, policy)
     for surface in surfaces:
         app.blueprint(surface.blueprint)
@@ -273,6 +276,8 @@ def install_middleware(
 
     def end(request: Request, response: HTTPResponse) -> None:
         context = request.ctx
+        if hasattr(context, "slot"):
+            context.slot.release()  # a client that does not read its answer holds no slot
         headers = response.headers
         cors.apply(
             request.headers.getone("origin", None),

@@ -42,9 +42,12 @@ class AdmissionPolicy:
     first_share: float = 0.5
     """The part of the slots that requests of FIRST may hold while others wait."""
     burst: int = 512
-    """Requests that may wait until the line has stood for `standing_seconds`."""
-    standing_seconds: float = 0.5
+    """Requests that may wait until the line stands."""
+    standing_rounds: int = 4
+    """A line stands once so many requests for each slot have begun while it was never empty. So a
+    database that answers nothing for a second makes no line stand."""
     patient_burst: int = 8_192
+    patient_rounds: int = 16
     patient_seconds: float = 8.0
     """The wait of PATIENT requests in a line that stands."""
     longest_seconds: float = 5.0
@@ -93,7 +96,7 @@ def most_waiting(
     *,
     limit: int,
     begun_per_second: float,
-    is_standing: bool,
+    stands: bool,
     policy: AdmissionPolicy,
 ) -> int:
     """How many requests of this urgency may wait.
@@ -102,11 +105,17 @@ def most_waiting(
     served has waited for about half of the work in progress.
     """
     if urgency is Urgency.PATIENT:
-        if not is_standing:
+        if not stands:
             return policy.patient_burst
         most = min(policy.patient_burst, int(begun_per_second * policy.patient_seconds))
         return max(most, policy.least // 2)
-    return min(policy.burst, limit // 2) if is_standing else policy.burst
+    return min(policy.burst, limit // 2) if stands else policy.burst
+
+
+def is_standing(urgency: Urgency, begun: int, limit: int, policy: AdmissionPolicy) -> bool:
+    """Whether a line stands, since so many requests have begun while it was never empty."""
+    is_patient = urgency is Urgency.PATIENT
+    return begun > limit * (policy.patient_rounds if is_patient else policy.standing_rounds)
 
 
 def retry_seconds(refused: int, begun: int, policy: AdmissionPolicy) -> int:

@@ -16,7 +16,6 @@ from ltzd.store.database import Connection
 from ltzd.store.indexer import tokens
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
-from ltzd.store.wakeups import ORIGIN
 from ltzd.values import Address, Hash32
 
 
@@ -156,9 +155,9 @@ async def insert(
           INSERT INTO relays (user_address, to_address, data, function, serialized_per_user,
                               fingerprint, gas_limit, max_cost_wei, state, brand_id, wallet,
                               gas_day, gas_wei)
-          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $17, 'queued', $6,
-                  coalesce((SELECT wallet FROM before), $16), (now() AT TIME ZONE 'UTC')::date,
-                  $17)
+          VALUES ($1, $2, $3, 'PerkNFT.redeemCharge', false, $4, $5, $16, 'queued', $6,
+                  coalesce((SELECT wallet FROM before), $15), (now() AT TIME ZONE 'UTC')::date,
+                  $16)
        RETURNING id, gas_day
         ), redemption AS (
           INSERT INTO redemptions (id, brand_id, collection_id, token_id, holder, amount,
@@ -166,7 +165,7 @@ async def insert(
                                    fingerprint, relay_id)
           SELECT $7, $6, $8, $9, $1, $10, $11, $12, $13, $14, $4, id FROM relay
         )
-        SELECT id, gas_day FROM relay, pg_notify('ltzd_relays', $15)
+        SELECT id, gas_day FROM relay
         """,
         new.holder,
         to,
@@ -182,7 +181,6 @@ async def insert(
         new.max_charges,
         new.reference,
         new.idempotency_key,
-        ORIGIN,
         wallet,
         Decimal(max_cost_wei),
     )

@@ -3,6 +3,10 @@
 A wake-up carries no data: its receiver reads the tables again. Delivery is not guaranteed. A
 wake-up may be lost (a dropped connection, a restart) and may be spurious, so every waiter also
 reads the tables after `POLL_SECONDS`.
+
+A commit that notifies takes a lock of the whole database until it is durable, so such commits
+follow each other one by one. Rows that many requests write are therefore announced after their
+commit, for many commits at once, on the connection that listens (`WakeupHub.announce`).
 """
 
 import asyncio
@@ -37,6 +41,8 @@ CHANNELS = (REWARDS, PUBLISHED, BLOCKS, RELAYS, RELAYED, BRANDS, WALLETS, WEBHOO
 POLL_SECONDS = 1.0
 _CHECK_SECONDS = 2.0
 """The connection that listens is asked for a sign of life so often, and answers within as long."""
+_GATHER_SECONDS = 0.005
+"""Between two statements that announce: the second one then speaks for many commits."""
 _CONNECT_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
@@ -85,6 +91,8 @@ class WakeupHub:
         self._poll_seconds = poll_seconds
         self._check_seconds = check_seconds
         self._subscribers: dict[str, list[Wakeup]] = {channel: [] for channel in CHANNELS}
+        self._unsent: set[str] = set()
+        self._has_work = asyncio.Event()
 
     def subscribe(self, channel: str) -> Wakeup:
         wakeup = Wakeup(self._poll_seconds)
@@ -96,8 +104,14 @@ class WakeupHub:
         for wakeup in self._subscribers[channel]:
             wakeup.notify()
 
+    def announce(self, channel: str) -> None:
+        """Wake the waiters of all processes; call it after the commit that they should see."""
+        self.notify(channel)
+        self._unsent.add(channel)
+        self._has_work.set()
+
     async def listen(self) -> None:
-        """Receive other processes' notifications until cancelled.
+        """Receive other processes' notifications, and send this process's, until cancelled.
 
         Reconnects after a failure, and when the server has not answered for some seconds.
         """
@@ -114,22 +128,32 @@ class WakeupHub:
 
     async def _listen_once(self, outage: Outage) -> None:
         connection = await database.connect(self._url, "wakeups", seconds=_CONNECT_SECONDS)
-        closed = asyncio.Event()
-        connection.add_termination_listener(lambda _connection: closed.set())
+        connection.add_termination_listener(lambda _connection: self._has_work.set())
         try:
             for channel in CHANNELS:
                 await connection.add_listener(channel, self._on_notification)
                 self.notify(channel)  # notifications may have been missed before this point
             outage.over()
-            while not closed.is_set():
+            while not connection.is_closed():
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._check_seconds):
-                        await closed.wait()
-                async with asyncio.timeout(self._check_seconds):
-                    await connection.execute("SELECT 1")
+                        await self._has_work.wait()
+                await self._send(connection)
+                await asyncio.sleep(_GATHER_SECONDS)
         finally:
             if not connection.is_closed():
                 connection.terminate()
+
+    async def _send(self, connection: Connection) -> None:
+        """Send what is to be announced. Without anything the statement is a sign of life."""
+        self._has_work.clear()
+        announced, self._unsent = self._unsent, set()
+        try:
+            async with asyncio.timeout(self._check_seconds):
+                await connection.execute(_ANNOUNCE, sorted(announced), ORIGIN)
+        except BaseException:
+            self._unsent |= announced
+            raise
 
     def _on_notification(
         self,
@@ -140,6 +164,9 @@ class WakeupHub:
     ) -> None:
         if origin != ORIGIN:
             self.notify(channel)
+
+
+_ANNOUNCE: Final = "SELECT pg_notify(channel, $2) FROM unnest($1::text[]) AS channel"
 
 
 async def notify(connection: Connection, channel: str) -> None:

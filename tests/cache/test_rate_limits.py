@@ -169,13 +169,38 @@ async def test_a_hit_is_one_call(redis: RedisServer, limits: RateLimits) -> None
     await limits.hit(TEN, "x")
     async with redis.client() as client:
         await client.config_resetstat()
-        await hits(limits, 15, "x")
+        for _ in range(15):
+            await limits.hit(TEN, "x")
         calls = await client.info("commandstats")
     assert calls["cmdstat_evalsha"]["calls"] == 15
     inside = {"cmdstat_incr", "cmdstat_pttl"}
     connecting = {"cmdstat_auth", "cmdstat_client", "cmdstat_client|setinfo"}
     others = {"cmdstat_config", "cmdstat_config|resetstat", "cmdstat_info"}
     assert set(calls) <= {"cmdstat_evalsha"} | inside | connecting | others
+
+
+async def test_hits_at_once_share_calls_and_each_counts_in_its_own_window(
+    redis: RedisServer, limits: RateLimits
+) -> None:
+    minute, hour = RateLimit("of_a_minute", 1_000, 60), RateLimit("of_an_hour", 1_000, 3_600)
+    await limits.hit(minute, "0")
+    async with redis.client() as client:
+        await client.config_resetstat()
+        counted = await asyncio.gather(
+            *(limits.hit(limit, str(key)) for key in range(20) for limit in [minute, hour, hour])
+        )
+        calls = await client.info("commandstats")
+
+    assert calls["cmdstat_evalsha"]["calls"] <= 6
+    assert calls["cmdstat_incr"]["calls"] == 60
+    used = [1_000 - window.remaining for window in counted]
+    assert sorted(used[:3]) == [1, 2, 2]
+    assert used[0] == 2
+    for at in range(3, 60, 3):
+        assert (used[at], *sorted(used[at + 1 : at + 3])) == (1, 1, 2)
+    now = time.time()
+    assert all(window.reset_at - now <= 61 for window in counted[::3])
+    assert all(window.reset_at - now > 3_500 for at, window in enumerate(counted) if at % 3)
 
 
 async def test_every_key_has_an_end(redis: RedisServer, limits: RateLimits) -> None:

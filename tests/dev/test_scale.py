@@ -99,7 +99,14 @@ def test_the_models_costs_are_those_of_the_recorded_benchmarks() -> None:
 
 def test_a_hundred_times_the_load_needs_a_hundred_times_the_work() -> None:
     today, hundredfold = need(TODAY, COSTS), need(TODAY.times(100), COSTS)
-    for name in ("http_cores", "operator_cores", "delivery_cores", "postgres_cores", "gas"):
+    for name in (
+        "http_cores",
+        "operator_cores",
+        "delivery_cores",
+        "postgres_cores",
+        "wal_megabytes",
+        "gas",
+    ):
         assert getattr(hundredfold, name) == pytest.approx(100 * getattr(today, name))
     assert hundredfold.machines < 100 * today.machines
     assert hundredfold.mint_wallets <= 100 * today.mint_wallets

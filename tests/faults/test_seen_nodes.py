@@ -1,6 +1,7 @@
 """Operators and callers see that one or both of two nodes die, hang or contradict each other."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,7 @@ from tests.support.services.postgres import Databases
 from tests.support.waiting import Stopwatch, until
 
 NOTICED_SECONDS = 45.0
+LANE_WAITS = re.compile(r"Lane (mint|relay) 0x\w{40} has been paused for \d+ s: no node answers")
 HEALTH_SECONDS = 4.0
 """The health check asks nodes for two seconds; the rest is for a machine under load."""
 
@@ -103,8 +105,10 @@ async def seen(shared: Seen) -> AsyncIterator[Seen]:
 
 
 def node_warnings(answer: dict[str, Any]) -> list[str]:
-    """The warnings about nodes: a lane may wait for one meanwhile, and says so beside them."""
-    return [warning for warning in answer["warnings"] if warning.startswith("Node ")]
+    """The warnings about nodes. Beside them only a lane may warn, that it waits for a node."""
+    others = [warning for warning in answer["warnings"] if not warning.startswith("Node ")]
+    assert all(LANE_WAITS.fullmatch(warning) for warning in others), others
+    return [warning for warning in answer["warnings"] if warning not in others]
 
 
 def line_of(text: str, node: FaultyNode) -> list[str]:

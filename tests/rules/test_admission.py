@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ltzd.rules.admission import (
     AdmissionPolicy,
     Urgency,
+    is_standing,
     may_begin,
     may_begin_first,
     most_waiting,
@@ -70,16 +71,21 @@ def test_requests_of_first_leave_half_of_the_slots_to_others_that_wait() -> None
 
 
 def test_a_line_that_stands_is_shorter_than_a_burst() -> None:
-    def most(urgency: Urgency, *, is_standing: bool, rate: float = 2_000.0) -> int:
-        return most_waiting(
-            urgency, limit=128, begun_per_second=rate, is_standing=is_standing, policy=POLICY
-        )
+    def most(urgency: Urgency, *, stands: bool, rate: float = 2_000.0) -> int:
+        return most_waiting(urgency, limit=128, begun_per_second=rate, stands=stands, policy=POLICY)
 
-    assert most(Urgency.QUICK, is_standing=False) == POLICY.burst
-    assert most(Urgency.QUICK, is_standing=True) == 64
-    assert most(Urgency.PATIENT, is_standing=False) == POLICY.patient_burst
-    assert most(Urgency.PATIENT, is_standing=True, rate=500.0) == 4_000
-    assert most(Urgency.PATIENT, is_standing=True, rate=0.0) == 64
+    assert most(Urgency.QUICK, stands=False) == POLICY.burst
+    assert most(Urgency.QUICK, stands=True) == 64
+    assert most(Urgency.PATIENT, stands=False) == POLICY.patient_burst
+    assert most(Urgency.PATIENT, stands=True, rate=500.0) == 4_000
+    assert most(Urgency.PATIENT, stands=True, rate=0.0) == 64
+
+
+def test_a_line_stands_by_what_has_begun_beside_it_and_not_by_time() -> None:
+    assert not is_standing(Urgency.QUICK, 4 * 128, 128, POLICY)
+    assert is_standing(Urgency.QUICK, 4 * 128 + 1, 128, POLICY)
+    assert not is_standing(Urgency.PATIENT, 16 * 128, 128, POLICY)
+    assert is_standing(Urgency.PATIENT, 16 * 128 + 1, 128, POLICY)
 
 
 def test_refused_callers_are_spread_over_the_seconds_that_serve_them() -> None:

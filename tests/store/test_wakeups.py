@@ -3,8 +3,9 @@
 import asyncio
 
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.wakeups import BLOCKS, REWARDS, Wakeup, WakeupHub, notify
+from ltzd.store.wakeups import BLOCKS, ORIGIN, REWARDS, Wakeup, WakeupHub, notify
 from tests.support.rows.core import running, value
+from tests.support.rows.notifications import notifications, until_count
 from tests.support.services.silent_proxy import a_silent_proxy
 from tests.support.waiting import until
 
@@ -52,7 +53,7 @@ async def listening(pool: Pool, sessions: int) -> None:
         count: int = await value(
             pool,
             "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'ltzd wakeups' "
-            "AND datname = current_database() AND query LIKE 'LISTEN%' AND state = 'idle'",
+            "AND datname = current_database() AND query ~ '^LISTEN|pg_notify' AND state = 'idle'",
         )
         return count == sessions
 
@@ -91,6 +92,51 @@ async def roll_back_a_notification(pool: Pool) -> None:
         await changed_mind.start()
         await connection.execute("SELECT pg_notify($1, 'another process')", BLOCKS)
         await changed_mind.rollback()
+
+
+async def test_an_announcement_reaches_the_other_processes_once_for_many_commits(
+    database_url: str, pool: Pool
+) -> None:
+    hub = WakeupHub(database_url)
+    here = hub.subscribe(REWARDS)
+    async with notifications(database_url, REWARDS) as payloads, running(hub.listen()):
+        await listening(pool, 1)
+        await seconds_until_woken(here)
+        for _ in range(100):
+            hub.announce(REWARDS)
+            assert await seconds_until_woken(here) < 1
+        await until_count(payloads, 1)
+    assert set(payloads) == {ORIGIN}
+    assert len(payloads) < 100
+
+
+async def test_an_announcement_after_one_that_is_being_sent_is_sent_too(
+    database_url: str, pool: Pool
+) -> None:
+    """The commit that is announced second may be one that the woken processes could not see."""
+    async with a_silent_proxy(database_url) as (network, through):
+        hub = WakeupHub(through, check_seconds=20.0)
+        async with notifications(database_url, REWARDS) as payloads, running(hub.listen()):
+            await listening(pool, 1)
+            hub.announce(REWARDS)
+            await until_count(payloads, 1)
+            await asyncio.sleep(0.1)  # the answer to the first announcement is in
+            network.hold_answers()
+            hub.announce(REWARDS)
+            await until_count(payloads, 2)
+            hub.announce(REWARDS)
+            network.heal()
+            await until_count(payloads, 3)
+
+
+async def test_what_is_announced_without_a_connection_is_sent_over_the_next_one(
+    database_url: str,
+) -> None:
+    hub = WakeupHub(database_url)
+    hub.announce(REWARDS)
+    async with notifications(database_url, REWARDS) as payloads, running(hub.listen()):
+        await until_count(payloads, 1)
+    assert payloads == [ORIGIN]
 
 
 async def test_a_lost_connection_is_reopened_and_wakes_every_waiter(

@@ -5,17 +5,20 @@ own. docs/scale.md lists what a process caches; this file shows the bounds over 
 """
 
 import asyncio
+import itertools
 import json
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import aiohttp
 import pytest_asyncio
 
+from ltzd import telemetry
 from ltzd.rules.request_signatures import signature
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.brands import records
@@ -38,6 +41,8 @@ MINUTE_LIMIT = 100
 """Requests without a user that an address may send to the relayer in a minute."""
 KNOWN_WITHIN_SECONDS = 5.0
 """A change is known within 1 s; a loaded machine is allowed more."""
+_MOST_ATTEMPTS = 20
+_addresses = itertools.count(1)
 
 
 @dataclass
@@ -60,12 +65,39 @@ class TwoProcesses:
         return sorted(answer.status for answer in answers)
 
     async def ask(self, times: int, path: str, **headers: str) -> Counter[int]:
-        """Send a GET `times` to each process at once; counts the statuses."""
-        return await statuses(
-            surface.ask("GET", path, headers=headers)
-            for surface in (self.first, self.second)
-            for _ in range(times)
-        )
+        """Send a GET `times` to each process at once, from an address that has not asked yet."""
+        connector = aiohttp.TCPConnector(local_addr=(f"127.0.9.{next(_addresses)}", 0))
+        async with aiohttp.ClientSession(connector=connector) as client:
+            return await statuses(
+                replace(surface, http=client).ask("GET", path, headers=headers)
+                for surface in (self.first, self.second)
+                for _ in range(times)
+            )
+
+    async def while_redis_answers(self, attempt: Callable[[], Awaitable[None]]) -> None:
+        """Make an attempt, and another one if a process counted in its memory meanwhile.
+
+        A loaded machine may keep Redis from answering within the quarter of a second that a hit
+        waits for it.
+        """
+        for _ in range(_MOST_ATTEMPTS):
+            await until(self._is_redis_in_use, 30.0)
+            errors = redis_errors()
+            try:
+                await attempt()
+            except AssertionError:
+                if redis_errors() == errors:
+                    raise
+            else:
+                return
+        raise AssertionError("Redis never answered in time")
+
+    async def _is_redis_in_use(self) -> bool:
+        return not any(each.daemon.limits.is_redis_away for each in (self.first, self.second))
+
+
+def redis_errors() -> float:
+    return telemetry.REGISTRY.get_sample_value("ltzd_cache_redis_errors_total") or 0.0
 
 
 async def statuses(requests: Iterable[Awaitable[EventHandlerResponse]]) -> Counter[int]:
@@ -137,20 +169,25 @@ async def test_a_total_maximum_holds_over_both_processes(processes: TwoProcesses
 async def test_events_of_one_address_are_counted_over_both_processes(
     processes: TwoProcesses,
 ) -> None:
-    brand = await processes.brand(unlimited_rule(), events_per_minute_per_ip=7)
-    answers = await statuses(
-        surface.post(brand.body())
-        for surface in (processes.first, processes.second)
-        for _ in range(15)
-    )
-    assert answers == {200: 7, 429: 23}
+    async def attempt() -> None:
+        brand = await processes.brand(unlimited_rule(), events_per_minute_per_ip=7)
+        answers = await statuses(
+            surface.post(brand.body())
+            for surface in (processes.first, processes.second)
+            for _ in range(15)
+        )
+        assert answers == {200: 7, 429: 23}
+
+    await processes.while_redis_answers(attempt)
 
 
 async def test_requests_without_a_user_are_counted_over_both_processes(
     processes: TwoProcesses,
 ) -> None:
-    answers = await processes.ask(60, TOKEN)
-    assert answers == {401: MINUTE_LIMIT, 429: 20}
+    async def attempt() -> None:
+        assert await processes.ask(60, TOKEN) == {401: MINUTE_LIMIT, 429: 20}
+
+    await processes.while_redis_answers(attempt)
 
 
 async def test_the_nonce_of_a_signed_event_is_good_at_one_process(processes: TwoProcesses) -> None:
@@ -163,9 +200,13 @@ async def test_the_nonce_of_a_signed_event_is_good_at_one_process(processes: Two
 
 async def test_the_nonce_of_a_signed_read_is_good_at_one_process(processes: TwoProcesses) -> None:
     brand = await processes.brand(unlimited_rule())
-    for _ in range(5):
+
+    async def attempt() -> None:
         answers = await processes.ask(1, TOKEN, **signed(brand, "GET", TOKEN))
         assert answers == {401: 1, 404: 1}
+
+    for _ in range(5):
+        await processes.while_redis_answers(attempt)
 
 
 # --- what each one keeps, and for how long -------------------------------------------------------
@@ -192,7 +233,7 @@ async def test_a_key_that_was_revoked_soon_signs_nothing_at_the_other_process(
     """Both processes have the key in memory."""
     brand = await processes.brand(unlimited_rule())
     for _ in range(2):
-        assert (await processes.ask(1, TOKEN, **signed(brand, "GET", TOKEN)))[404] == 1
+        assert (await processes.ask(1, TOKEN, **signed(brand, "GET", TOKEN)))[404] >= 1
     async with session(processes.first.daemon.pools.http) as connection:
         await brand_keys.rotate(
             connection, brand.brand.address, "security_key", processes.first.sealer, revoke=True
@@ -213,8 +254,7 @@ async def test_without_redis_each_process_grants_the_limit_once_and_claims_stay_
     await processes.redis.stop()
     try:
         answers = await processes.ask(MINUTE_LIMIT + 10, TOKEN)
-        assert answers[401] <= 2 * MINUTE_LIMIT
-        assert answers[429] >= 20
+        assert answers == {401: 2 * MINUTE_LIMIT, 429: 20}
         first, second = await processes.post(brand.body())
         assert (first, second >= 400) == (200, True)
     finally:

@@ -98,7 +98,7 @@ class EventWriter:
         erased = await self._erased_since(batch, decisions, inserted)
         self._remember_users(batch, inserted)
         if inserted:
-            self._wakeups.notify(REWARDS)
+            self._wakeups.announce(REWARDS)
         outcomes = outcomes_of(batch, decisions, inserted, reward_wallets)
         if erased:
             outcomes = [

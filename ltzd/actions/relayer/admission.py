@@ -98,7 +98,7 @@ class RelayAdmission:
             return await self._insert(connection, drafts, usages, decisions)
 
     async def _usages(self, drafts: Sequence[_Draft]) -> list[RelayUsage]:
-        """What the relays' callers have read, read again where it is known to be old by now."""
+        """The usages that the callers have read; those known to be old by now are read again."""
         old = [draft for draft in drafts if self._is_old(draft)]
         if old:
             async with session(self._pool) as connection:
@@ -184,7 +184,7 @@ class RelayAdmission:
         else:
             async with session(self._pool) as own:
                 ids = await relays.insert(own, new)
-        self._wakeups.notify(RELAYS)
+        self._wakeups.announce(RELAYS)
         return ids
 
     def _outcome(self, draft: _Draft, usage: RelayUsage, id_: int | None) -> Admitted | Retry:

@@ -135,7 +135,7 @@ class CheckIns:
         )
         if claim.reward:
             _QUEUED_CHECK_INS.inc()
-            self._wakeups.notify(REWARDS)
+            self._wakeups.announce(REWARDS)
 
     async def claim_milestone(self, member: Member, days: int) -> int:
         """Return the bonus. Raises MilestoneRefused with a message for the member."""
@@ -179,7 +179,7 @@ class CheckIns:
             ltz=milestone.bonus,
         )
         _QUEUED_MILESTONES.inc()
-        self._wakeups.notify(REWARDS)
+        self._wakeups.announce(REWARDS)
 
     def _site_of(self, member: Member) -> tuple[Brand, Site]:
         """Raises SiteUnknown if the brand was disabled, or lost its site, just now."""

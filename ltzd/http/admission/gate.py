@@ -20,6 +20,7 @@ from ltzd.http.admission.turns import Turns
 from ltzd.rules.admission import (
     AdmissionPolicy,
     Urgency,
+    is_standing,
     may_begin,
     may_begin_first,
     most_waiting,
@@ -35,6 +36,8 @@ _SAMPLES = 2
 _QUIET_SECONDS = 10.0
 """So long without a refusal ends an overload."""
 _RATE_WEIGHT = 0.3
+_SHARE = telemetry.HTTP_SHED.labels("share")
+_CAPACITY = telemetry.HTTP_SHED.labels("capacity")
 DEFAULT_POLICY = AdmissionPolicy()
 
 
@@ -91,13 +94,19 @@ class AdmissionGate:
         self._lines: dict[Urgency, Turns[_Waiting]] = {
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
         }
-        self._standing_since: dict[Urgency, float] = {}
+        self._begun_meanwhile: dict[Urgency, int] = {}
+        """Requests that have begun since the line was last empty."""
+        self._arriving: Counter[str] = Counter()
+        """By party, requests whose bytes came in this turn of the event loop: their tasks have not
+        run, so they neither hold slots nor wait."""
+        self._arrived = 0
         self._begun: Counter[Urgency] = Counter()
         self._rates: dict[Urgency, float] = dict.fromkeys(self._lines, 0.0)
         self._refused = 0
         self._begun_lately = 0
         self._retry_seconds = 1
         self._was_short = False
+        self._loop_delay = 0.0
         self._overload_began: float | None = None
         self._last_refusal = 0.0
         self._refused_since = 0
@@ -112,9 +121,19 @@ class AdmissionGate:
         return self._total
 
     @property
+    def may_refuse(self) -> bool:
+        """Whether a request whose bytes come now might be refused."""
+        return self._arrived >= self._limit or self.is_crowded
+
+    @property
     def is_crowded(self) -> bool:
         """Whether any request waits for a slot."""
         return any(self._lines.values())
+
+    @property
+    def is_late(self) -> bool:
+        """Whether requests wait and the event loop was late in the last period."""
+        return self._loop_delay > self._policy.low_delay_seconds and self.is_crowded
 
     @property
     def overloaded_seconds(self) -> float | None:
@@ -148,12 +167,15 @@ class AdmissionGate:
         """Wait in line for a slot. Raises as `try_begin` does."""
         begun = perf_counter()
         line = self._lines[asker.urgency]
-        if len(line) >= self._most(asker.urgency):  # then a party with more gives up its newest
+        if line and len(line) >= self._most(
+            asker.urgency
+        ):  # then a party with more gives up its newest
             self._refuse(line.drop(line.longest()))
+        if not line:
+            self._begun_meanwhile[asker.urgency] = 0
         future: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         waiting = _Waiting(asker, future, self._clock())
         line.add(asker.party, asker.caller, waiting)
-        self._standing_since.setdefault(asker.urgency, waiting.since)
         self._was_short = True
         try:
             return await future
@@ -165,18 +187,33 @@ class AdmissionGate:
             telemetry.HTTP_QUEUE_SECONDS.observe(perf_counter() - begun)
 
     def refusal_of(self, asker: Asker) -> LtzdError | None:
-        """What this request is refused with if it comes now, or None."""
-        return None if self._is_free(asker) else self._refusal_in_line(asker)
+        """What this request will be refused with, or None: then `arrived` must be called."""
+        if self._is_free(asker):
+            return None
+        return self._refusal_in_line(asker)
+
+    def arrived(self, party: str = "") -> None:
+        """Count a request that is passed on; its task begins in this turn of the event loop."""
+        if not self._arrived:
+            asyncio.get_running_loop().call_soon(self._forget_arrivals)
+        self._arrived += 1
+        self._arriving[party] += 1
+
+    def _forget_arrivals(self) -> None:
+        """Runs before the tasks of these requests, which were woken later."""
+        self._arrived = 0
+        self._arriving.clear()
 
     def _refusal_in_line(self, asker: Asker) -> LtzdError | None:
         line = self._lines[asker.urgency]
         most = self._most(asker.urgency)
-        if len(line) < most:
+        without_slots = max(0, self._arrived - max(0, self._limit - self._total))
+        if len(line) + without_slots < most:
             return None
-        own = line.waiting_of(asker.party)
+        own = line.waiting_of(asker.party) + self._arriving[asker.party]
         parties = len(list(line.parties())) + (own == 0)
         is_few = own < max(1, most // parties)
-        if is_few and own + 1 < line.waiting_of(line.longest()):
+        if is_few and line and own + 1 < line.waiting_of(line.longest()):
             return None
         return self._refusal(asker)
 
@@ -185,8 +222,7 @@ class AdmissionGate:
         self._refused += 1
         self._refused_since += 1
         self._last_refusal = self._clock()
-        reason = "share" if isinstance(refusal, ShareExceeded) else "capacity"
-        telemetry.HTTP_SHED.labels(reason).inc()
+        (_SHARE if isinstance(refusal, ShareExceeded) else _CAPACITY).inc()
         if self._overload_began is None:
             self._overload_began = self._last_refusal
             self._refused_since = 1
@@ -217,16 +253,15 @@ class AdmissionGate:
 
     def adjust(self, loop_delay_seconds: float) -> None:
         """End a period in which the event loop was so late on average."""
+        self._loop_delay = loop_delay_seconds
         delay = max(loop_delay_seconds, self._delay())
         is_short = self._was_short or self.is_crowded
         self._was_short = False
         self._limit = next_limit(self._limit, delay, is_short=is_short, policy=self._policy)
         now = self._clock()
-        for urgency, line in self._lines.items():
+        for urgency in self._lines:
             rate = self._begun[urgency] / PERIOD_SECONDS
             self._rates[urgency] += _RATE_WEIGHT * (rate - self._rates[urgency])
-            if not line:
-                self._standing_since.pop(urgency, None)
         self._learn_retry_seconds(self._begun.total())
         self._begun.clear()
         self._give_turns()
@@ -283,13 +318,13 @@ class AdmissionGate:
         )
 
     def _most(self, urgency: Urgency) -> int:
-        since = self._standing_since.get(urgency)
-        is_standing = since is not None and self._clock() - since > self._policy.standing_seconds
+        begun = self._begun_meanwhile.get(urgency, 0)
+        stands = is_standing(urgency, begun, self._limit, self._policy)
         return most_waiting(
             urgency,
             limit=self._limit,
             begun_per_second=self._rates[urgency],
-            is_standing=is_standing,
+            stands=stands,
             policy=self._policy,
         )
 
@@ -298,18 +333,23 @@ class AdmissionGate:
         return not self._lines[asker.urgency].waiting_of(asker.party) and self._has_room(asker)
 
     def _has_room(self, asker: Asker) -> bool:
-        free = self._limit - self._total
+        free = self._limit - self._total - self._arrived
         if asker.urgency is Urgency.FIRST:
             return free > 0 and may_begin_first(
                 self._first, self._limit, others_wait=self.is_crowded, policy=self._policy
             )
-        return may_begin(self._held[asker.party], free, self._policy)
+        own = self._held[asker.party] + self._arriving[asker.party]
+        return may_begin(own, free, self._policy)
 
     def _slot(self, asker: Asker) -> Slot:
         self._held[asker.party] += 1
         self._total += 1
         self._first += asker.urgency is Urgency.FIRST
         self._begun[asker.urgency] += 1
+        if self.is_crowded:
+            for urgency, line in self._lines.items():
+                if line:
+                    self._begun_meanwhile[urgency] += 1
         return Slot(self, asker)
 
     def _give_turns(self) -> None:

@@ -1,9 +1,9 @@
 """Refuses a request on its bytes, where the gate would refuse it anyway.
 
 The application spends several times as much on a request that it refuses: a task's turn, a request
-object, routing, an exception. Under a flood that is most of the work. Here the head is split once,
-and the answer is taken from a cache. A request that is not whole, or unusual in its form, takes the
-ordinary way, as does every request while nothing waits.
+object, routing, an exception. Under a flood that is most of the work. Here a head is parsed once
+for all requests that repeat it, and the answer is taken from a cache. A request that is not whole,
+or unusual in its form, takes the ordinary way, as does every request while nothing waits.
 """
 
 import itertools
@@ -11,6 +11,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from cachetools import LRUCache
@@ -19,20 +20,43 @@ from sanic.headers import format_http1_response
 from ltzd import telemetry
 from ltzd.errors import LtzdError
 from ltzd.http.admission.askers import BODY_BYTES, Askers
-from ltzd.http.admission.gate import AdmissionGate
+from ltzd.http.admission.gate import AdmissionGate, Asker
 from ltzd.http.responses import Reply
 from ltzd.rules.admission import Urgency
 
-_MOST_HEAD = 8_192
-_MOST_CACHED = 512
+_MOST_HEAD = 4_096
+_MOST_HEADS = 2_048
+_MOST_ANSWERS = 512
 _DIGITS = re.compile(r"[0-9]{1,6}")
 REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 AddressOf = Callable[[str, list[str]], str]
 """The limit key of a client, from its peer address and its X-Forwarded-For lines."""
-_Encoded = tuple[bytes, bytes, Any]
 ReplyTo = Callable[[LtzdError, str, str | None], Reply]
 """The answer to an error at this path, for a page of this origin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Head:
+    """A head that may be refused. `request_id` is the caller's, or empty."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body_bytes: int
+    forwarded: list[str]
+    origin: str | None
+    request_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """`head` lacks its last header, the request's id, and its end."""
+
+    head: bytes
+    body: bytes
+    observed: Any
 
 
 class EarlyRefusals:
@@ -43,63 +67,89 @@ class EarlyRefusals:
         self._askers = askers
         self._address_of = address_of
         self._reply_to = reply_to
-        self._cache: LRUCache[tuple[object, ...], _Encoded]
-        self._cache = LRUCache(_MOST_CACHED)
+        self._heads: LRUCache[bytes, _Head | None] = LRUCache(_MOST_HEADS)
+        self._answers: LRUCache[tuple[object, ...], _Answer] = LRUCache(_MOST_ANSWERS)
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
 
-    @property
-    def may_refuse(self) -> bool:
-        """Whether any request waits. If none does, none is refused."""
-        return self._gate.is_crowded
-
-    def answer_to(self, data: bytes, peer: str) -> bytes | None:
+    def answer_to(self, data: bytes, peer: str) -> tuple[bytes, Asker] | None:
         """The refusal of one whole request, or None if the application must see it."""
+        if not self._gate.may_refuse:
+            self._gate.arrived()
+            return None
         end = data.find(b"\r\n\r\n", 0, _MOST_HEAD)
         if end < 0:
             return None
-        request_line, *lines = data[:end].decode("latin-1").split("\r\n")
+        head = self._head(data[:end])
+        if head is None or len(data) != end + 4 + head.body_bytes:
+            return None
+        asker = self._askers.of(
+            head.method,
+            head.path,
+            head.query,
+            head.headers.get,
+            data[end + 4 : end + 4 + BODY_BYTES],
+            self._address_of(peer, head.forwarded),
+        )
+        if asker.urgency is Urgency.ALWAYS:
+            return None
+        refusal = self._gate.refusal_of(asker)
+        if refusal is None:
+            self._gate.arrived(asker.party)
+            return None
+        self._gate.count_refusal(refusal)
+        answer = self._answer(refusal, head)
+        answer.observed.observe(0.0)
+        id_ = head.request_id or f"{self._process}-r{next(self._numbers):x}"
+        body = b"" if head.method == "HEAD" else answer.body
+        encoded = b"%bX-Request-Id: %b\r\n\r\n%b" % (answer.head, id_.encode(), body)
+        return encoded, asker
+
+    def _head(self, raw: bytes) -> _Head | None:
+        try:
+            return self._heads[raw]
+        except KeyError:
+            head = self._heads[raw] = self._parsed(raw)
+            return head
+
+    def _parsed(self, raw: bytes) -> _Head | None:
+        """Returns None if the application must judge the head: a repeated header, for example."""
+        request_line, *lines = raw.decode("latin-1").split("\r\n")
         method, _, rest = request_line.partition(" ")
         target, _, version = rest.partition(" ")
         path, _, query = target.partition("?")
         headers = _headers(lines)
         if version != "HTTP/1.1" or headers is None or not self._askers.is_static(path):
             return None
-        body = data[end + 4 :]
-        if len(body) != int(headers.get("content-length", "0")):
-            return None
-        forwarded = headers.get("x-forwarded-for")
-        address = self._address_of(peer, [] if forwarded is None else [forwarded])
-        asker = self._askers.of(method, path, query, headers.get, body[:BODY_BYTES], address)
-        if asker.urgency is Urgency.ALWAYS:
-            return None
-        refusal = self._gate.refusal_of(asker)
-        if refusal is None:
-            return None
-        self._gate.count_refusal(refusal)
-        head, content, observed = self._encoded(refusal, path, headers.get("origin"))
-        observed.observe(0.0)
-        id_ = headers.get("x-request-id", "")
-        if not REQUEST_ID.fullmatch(id_):
-            id_ = f"{self._process}-r{next(self._numbers):x}"
-        shown = b"" if method == "HEAD" else content
-        return b"%bX-Request-Id: %b\r\n\r\n%b" % (head, id_.encode(), shown)
+        forwarded, id_ = headers.get("x-forwarded-for"), headers.get("x-request-id", "")
+        return _Head(
+            method=method,
+            path=path,
+            query=query,
+            headers=headers,
+            body_bytes=int(headers.get("content-length", "0")),
+            forwarded=[] if forwarded is None else [forwarded],
+            origin=headers.get("origin"),
+            request_id=id_ if REQUEST_ID.fullmatch(id_) else "",
+        )
 
-    def _encoded(self, refusal: LtzdError, path: str, origin: str | None) -> "_Encoded":
-        """The head without its end, the body, and the metric that counts the answer."""
+    def _answer(self, refusal: LtzdError, head: _Head) -> _Answer:
         # The rate window of a path that shows one names the second of its end.
         second = int(time.time())
-        key = (path, type(refusal), refusal.details["retryAfterSeconds"], origin, second)
-        encoded = self._cache.get(key)
-        if encoded is None:
-            reply = self._reply_to(refusal, path, origin)
-            content = bytes(reply.body or b"")
-            reply.headers["content-length"] = str(len(content))
+        seconds = refusal.details["retryAfterSeconds"]
+        key = (head.path, type(refusal), seconds, head.origin, second)
+        answer = self._answers.get(key)
+        if answer is None:
+            reply = self._reply_to(refusal, head.path, head.origin)
+            body = bytes(reply.body or b"")
+            reply.headers["content-length"] = str(len(body))
             reply.headers["connection"] = "keep-alive"
-            head: bytes = format_http1_response(reply.status, reply.processed_headers)
-            observed = telemetry.HTTP_REQUEST_SECONDS.labels(path[1:], f"{reply.status // 100}xx")
-            encoded = self._cache[key] = head.removesuffix(b"\r\n"), content, observed
-        return encoded
+            encoded: bytes = format_http1_response(reply.status, reply.processed_headers)
+            status = f"{reply.status // 100}xx"
+            observed = telemetry.HTTP_REQUEST_SECONDS.labels(head.path[1:], status)
+            answer = _Answer(encoded.removesuffix(b"\r\n"), body, observed)
+            self._answers[key] = answer
+        return answer
 
 
 def _headers(lines: list[str]) -> dict[str, str] | None:

@@ -103,7 +103,7 @@ class BoundedProtocol(HttpProtocol):
         self._limit.used(self, self._address)
 
     def _is_refused(self, data: bytes) -> bool:
-        if self._refusals is None or not self._refusals.may_refuse:
+        if self._refusals is None:
             return False
         http = self.http
         is_waiting = http is not None and http.stage is Stage.IDLE and http.request is None
@@ -119,7 +119,9 @@ class BoundedProtocol(HttpProtocol):
             return False
         self._time = monotonic()
         transport: Any = self.transport
-        transport.write(refusal)
+        answer, asker = refusal
+        transport.write(answer)
+        self.app.ctx.refusal_pace.hold(transport, self._address, asker)
         return True
 
 
@@ -134,6 +136,9 @@ async def answer(request: Request) -> None:
         if slot is not None:
             slot.release()
         connection.answered()
+    if stream.request_body is True and has_whole_body(stream):  # of a request that was refused
+        del connection.recv_buffer[: stream.request_bytes_left]
+        stream.request_body = None
     if connection.recv_buffer:
         await asyncio.sleep(0)  # a client that sends many requests at once waits for others
 

@@ -34,6 +34,11 @@ class Proxies:
     def trusts(self, address: Address) -> bool:
         return any(address in network for network in self.networks)
 
+    def is_trusted_peer(self, peer: str) -> bool:
+        """Whether the peer of a connection is one of the proxies."""
+        address = _address_of(peer) if self.count else None
+        return address is not None and self.trusts(address)
+
 
 NO_PROXIES = Proxies()
 

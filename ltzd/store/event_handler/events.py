@@ -19,7 +19,6 @@ from msgspec import structs
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Connection
-from ltzd.store.wakeups import ORIGIN
 from ltzd.values import Address, Hash32
 
 ClaimKey = tuple[Address, str, str]
@@ -283,7 +282,6 @@ def _columns(ordered: Sequence[NewEvent]) -> list[object]:
         [new.request_id for new in ordered],
         [new.earned_on for new in ordered],
         EVENT_REWARD,
-        ORIGIN,
     ]
 
 
@@ -393,12 +391,10 @@ WITH new AS MATERIALIZED (
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
   SELECT id, $24, brand_id, goes_to, ltz, earned_on FROM placed WHERE ltz > 0
-), notified AS (
-  SELECT pg_notify('ltzd_rewards', $25) WHERE EXISTS (SELECT FROM claimed)
 )
 SELECT brand_id, event_type, email_key, owner_id, goes_to, is_new, id, is_unseen
   FROM placed
- CROSS JOIN notified
+ WHERE EXISTS (SELECT FROM claimed)
 """
 
 # The faster process may have inserted the user with another subject and another wallet.

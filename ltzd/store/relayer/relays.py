@@ -165,12 +165,12 @@ def columns_of(relays: Sequence[NewRelay]) -> list[list[Any]]:
 
 
 async def insert(connection: Connection, relays: Sequence[NewRelay]) -> list[int | None]:
-    """Insert relays and return their ids; queued relays wake the lanes.
+    """Insert relays and return their ids; the caller then announces them to the lanes.
 
     Returns None for a relay that must be decided again: something was written for its user since
     the version that it was decided on.
     """
-    rows = await connection.fetch(_INSERT, *columns_of(relays), ORIGIN)
+    rows = await connection.fetch(_INSERT, *columns_of(relays))
     ids: dict[int, int] = {row["n"]: row["id"] for row in rows}
     return [ids.get(n) for n in range(1, len(relays) + 1)]
 
@@ -205,7 +205,7 @@ WITH new AS MATERIALIZED (
 ), counted AS (
 {gas_budgets.ADD_CHANGES}
 )
-SELECT n, id, pg_notify('ltzd_relays', $17) FROM decided
+SELECT n, id FROM decided
 """  # noqa: S608 - only constants
 
 

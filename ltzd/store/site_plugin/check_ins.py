@@ -26,7 +26,6 @@ from ltzd.rules.event_handler.brand_limits import Quota
 from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak
 from ltzd.store.database import Connection
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import ORIGIN
 from ltzd.values import Address
 
 CHECK_IN_REWARD = 3
@@ -121,7 +120,6 @@ async def write_check_in(connection: Connection, new: NewCheckIn) -> bool:
             CHECK_IN_REWARD,
             None if new.budget is None else new.budget.start,
             None if new.budget is None else new.budget.maximum,
-            ORIGIN,
             new.member.host,
             new.member.site_user_id,
             new.own_days,
@@ -138,7 +136,7 @@ _CHECK_IN = """
 WITH member AS (
   SELECT brand_id, wallet
     FROM site_members
-   WHERE brand_id = $1 AND host = $13 AND site_user_id = $14 AND wallet = $2
+   WHERE brand_id = $1 AND host = $12 AND site_user_id = $13 AND wallet = $2
      AND (checked_in_on IS NULL OR checked_in_on < $4)
      FOR UPDATE
 ), written AS (
@@ -151,12 +149,12 @@ WITH member AS (
 ), checked_in AS (
   INSERT INTO check_ins (brand_id, wallet, day, streak, ltz, reward_id,
                         host, site_user_id, own_streak, own_ltz)
-  SELECT brand_id, wallet, last_day, days, $7, $8, $13, $14, $15, $16 FROM written
+  SELECT brand_id, wallet, last_day, days, $7, $8, $12, $13, $14, $15 FROM written
 ), dated AS (
   UPDATE site_members m
      SET checked_in_on = written.last_day
     FROM written
-   WHERE m.brand_id = written.brand_id AND m.host = $13 AND m.site_user_id = $14
+   WHERE m.brand_id = written.brand_id AND m.host = $12 AND m.site_user_id = $13
 ), places AS (
   SELECT brand_id, wallet, days, period,
          CASE period WHEN 'all' THEN date '1970-01-01'
@@ -191,11 +189,8 @@ WITH member AS (
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
   SELECT $8, $9, brand_id, wallet, $7, last_day FROM written WHERE $7 > 0
-  RETURNING id
-), notified AS (
-  SELECT pg_notify('ltzd_rewards', $12) FROM owed
 )
-SELECT (SELECT count(*) FROM notified) FROM written
+SELECT FROM written
 """
 
 
@@ -244,7 +239,6 @@ async def write_milestone(connection: Connection, new: NewMilestone) -> bool:
             new.day,
             None if new.budget is None else new.budget.start,
             None if new.budget is None else new.budget.maximum,
-            ORIGIN,
             new.member.host,
             new.member.site_user_id,
             new.own_ltz,
@@ -256,7 +250,7 @@ _MILESTONE = """
 WITH written AS (
   INSERT INTO milestone_claims (brand_id, wallet, days, ltz, reward_id,
                                 host, site_user_id, own_ltz)
-  SELECT brand_id, wallet, $3, $4, $5, $11, $12, $13
+  SELECT brand_id, wallet, $3, $4, $5, $10, $11, $12
     FROM streaks
    WHERE brand_id = $1 AND wallet = $2 AND best >= $3
       ON CONFLICT (brand_id, wallet, days) DO NOTHING
@@ -271,11 +265,8 @@ WITH written AS (
 ), owed AS (
   INSERT INTO rewards (id, kind, brand_id, wallet, ltz, earned_on)
   SELECT reward_id, $6, brand_id, wallet, ltz, $7 FROM written
-  RETURNING id
-), notified AS (
-  SELECT pg_notify('ltzd_rewards', $10) FROM owed
 )
-SELECT (SELECT count(*) FROM notified) FROM written
+SELECT FROM written
 """
 
 

@@ -1,8 +1,6 @@
 """An event is written atomically with its dependent rows if its claim is unchanged."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import replace
 from uuid import UUID, uuid4
 
@@ -11,13 +9,12 @@ import pytest
 from msgspec import structs
 
 from ltzd.rules.event_handler.claims import ClaimRecord
-from ltzd.store import database
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import ClaimKey, ClaimQuery, ClaimSnapshot, EventRow, NewEvent
 from ltzd.store.users import users
-from ltzd.store.wakeups import ORIGIN, REWARDS
 from tests.support.rows.core import BRAND, a_hash, a_wallet, value
+from tests.support.rows.notifications import notifications
 
 EMAIL = "Ann@shop.example"
 SUBJECT = "did:privy:ann"
@@ -323,52 +320,21 @@ async def test_a_type_without_a_maximum_keeps_no_total(pool: Pool) -> None:
     assert await value(pool, "SELECT count(*) FROM event_claim_totals") == 0
 
 
-@asynccontextmanager
-async def wake_ups(database_url: str) -> AsyncIterator[list[object]]:
-    """Collects the origins of the notifications that another process receives during the block."""
-    payloads: list[object] = []
-    fence = asyncio.Event()
-    listener = await database.connect(database_url, "test")
-    try:
-        await listener.add_listener(REWARDS, lambda *notification: payloads.append(notification[3]))
-        await listener.add_listener("fence", lambda *_: fence.set())
-        yield payloads
-        await listener.execute("NOTIFY fence")
-        await asyncio.wait_for(fence.wait(), timeout=10)
-    finally:
-        await listener.close()
-
-
-async def test_a_write_wakes_the_other_processes_once(pool: Pool, database_url: str) -> None:
+async def test_a_write_carries_no_notification(pool: Pool, database_url: str) -> None:
+    """A commit that notifies would hold up those of all other processes until it is durable."""
     snapshot = await read_snapshot(pool, KEY, FORM)
-    async with wake_ups(database_url) as payloads:
+    async with notifications(database_url) as payloads:
         await write(pool, a_new_event(snapshot), a_new_event(snapshot, FORM))
-    assert payloads == [ORIGIN]
+    assert payloads == []
 
 
-async def test_an_event_that_was_not_written_wakes_no_process(
-    pool: Pool, database_url: str
-) -> None:
+async def test_a_write_without_any_accepted_event_returns_none(pool: Pool) -> None:
     snapshot = await read_snapshot(pool, KEY, FORM)
     await write(pool, a_new_event(snapshot, maximum=1))
     full = a_key("bob@shop.example")
 
-    class ChangedMind(Exception):
-        pass
-
-    async def write_in_vain() -> None:
-        async with transaction(pool) as connection:
-            assert list(await events.insert(connection, [a_new_event(snapshot, FORM)])) == [FORM]
-            raise ChangedMind
-
-    async with wake_ups(database_url) as payloads:
-        assert await write(pool, a_new_event(snapshot)) == {}
-        assert (
-            await write(pool, a_new_event(await read_snapshot(pool, full), full, maximum=1)) == {}
-        )
-        with pytest.raises(ChangedMind):
-            await write_in_vain()
-    assert payloads == []
+    assert await write(pool, a_new_event(snapshot)) == {}
+    assert await write(pool, a_new_event(await read_snapshot(pool, full), full, maximum=1)) == {}
 
 
 async def test_a_nul_in_metadata_fails_only_its_own_write(pool: Pool) -> None:

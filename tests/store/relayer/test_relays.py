@@ -614,6 +614,7 @@ async def test_queries_about_relays_read_only_the_relays_they_return(
         questions: list[tuple[Callable[[Any], Awaitable[object]], int]] = [
             (lambda it: relays.read_usage(it, [(USER, "k"), (a_wallet(5), None)]), 20),
             (lambda it: relays.read_usage(it, [(busy, "k")]), its_own),
+            (lambda it: relays.read_usage(it, [(busy, None)], [b"\x01" * 32]), its_own),
             (lambda it: claims.claim(it, lane, 100), 10),
             (lambda it: relays.progress(it, [relay, mined]), 10),
             (lambda it: relays.settled(it, [relay, mined]), 10),

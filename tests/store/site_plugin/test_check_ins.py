@@ -3,7 +3,6 @@
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Awaitable, Callable
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -15,11 +14,10 @@ from ltzd.errors import BudgetExhausted
 from ltzd.rules.brands.configuration import Site
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind
 from ltzd.rules.site_plugin.streaks import CheckIn, Milestone, Streak, extend_streak
-from ltzd.store.database import Connection, Pool, connect, session
+from ltzd.store.database import Pool, session
 from ltzd.store.site_plugin import check_ins
 from ltzd.store.site_plugin.check_ins import NewCheckIn, NewMilestone
 from ltzd.store.site_plugin.members import Member
-from ltzd.store.wakeups import REWARDS
 from ltzd.values import Address
 from tests.support.rows.core import BRAND, a_wallet, value
 from tests.support.sites.members import insert_member
@@ -300,41 +298,3 @@ async def test_a_shorter_streak_of_the_same_month_keeps_the_longer_one(pool: Poo
         ("week", date(2026, 3, 9), 3),
         ("week", date(2026, 3, 16), 1),
     ]
-
-
-# --- the wake-up --------------------------------------------------------------------------------
-
-
-async def count_notifications(url: str, act: Callable[[], Awaitable[object]]) -> int:
-    """Counts the notifications of the mint lane while `act` runs."""
-    listener: Connection = await connect(url, "test")
-    origins: list[object] = []
-    ended = asyncio.Event()
-
-    def on_notification(_connection: object, _pid: int, _channel: str, origin: object) -> None:
-        origins.append(origin)
-        if origin == "end":
-            ended.set()
-
-    await listener.add_listener(REWARDS, on_notification)
-    await act()
-    await listener.execute("SELECT pg_notify('ltzd_rewards', 'end')")
-    await asyncio.wait_for(ended.wait(), 5)
-    await listener.close()
-    return len(origins) - 1
-
-
-async def test_the_mint_lane_is_woken_for_every_reward_and_nothing_else(
-    database_url: str, pool: Pool
-) -> None:
-    new = a_check_in()
-    free = a_check_in(wallet=a_wallet(2), check_in=CheckIn(Streak(1, DAY, 1), 0))
-    assert await count_notifications(database_url, lambda: write(pool, new)) == 1
-    assert await count_notifications(database_url, lambda: write(pool, new)) == 0
-    assert await count_notifications(database_url, lambda: write(pool, free)) == 0
-    assert (
-        await count_notifications(database_url, lambda: write_milestone(pool, a_milestone())) == 1
-    )
-    assert (
-        await count_notifications(database_url, lambda: write_milestone(pool, a_milestone())) == 0
-    )

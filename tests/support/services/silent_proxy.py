@@ -14,6 +14,7 @@ class SilentProxy:
     def __init__(self, host: str, port: int) -> None:
         self._target = host, port
         self._flows = _open_gate()
+        self._answers = _open_gate()
         self._tasks: set[asyncio.Task[None]] = set()
         self.port = 0
 
@@ -25,8 +26,13 @@ class SilentProxy:
         self._flows.clear()
         self._flows = _open_gate()
 
+    def hold_answers(self) -> None:
+        """Keeps back what the server says; requests still arrive."""
+        self._answers.clear()
+
     def heal(self) -> None:
         self._flows.set()
+        self._answers.set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         flows = self._flows
@@ -36,8 +42,9 @@ class SilentProxy:
         except OSError:
             writer.close()
             return
-        for source, target in ((reader, other_writer), (other_reader, writer)):
-            task = asyncio.create_task(_forward(source, target, flows))
+        ways = ((reader, other_writer, _open_gate()), (other_reader, writer, self._answers))
+        for source, target, gate in ways:
+            task = asyncio.create_task(_forward(source, target, flows, gate))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
@@ -47,11 +54,15 @@ class SilentProxy:
 
 
 async def _forward(
-    source: asyncio.StreamReader, target: asyncio.StreamWriter, flows: asyncio.Event
+    source: asyncio.StreamReader,
+    target: asyncio.StreamWriter,
+    flows: asyncio.Event,
+    gate: asyncio.Event,
 ) -> None:
     try:
         while data := await source.read(65_536):
             await flows.wait()
+            await gate.wait()
             target.write(data)
             await target.drain()
         await flows.wait()

@@ -1,0 +1,190 @@
+"""Connections: their number, slow heads and readers, and many requests at once on one of them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from ltzd.http.admission.gate import Asker
+from ltzd.http.app import build_app
+from ltzd.http.connections.limit import ConnectionLimit
+from ltzd.http.connections.pace import RefusalPace
+from ltzd.http.connections.sweep import SlownessPolicy, Sweep
+from ltzd.http.services import HttpPolicy
+from ltzd.rules.admission import Urgency
+from tests.support.clocks import ManualClock
+from tests.support.surfaces.http_surface import FakeEvents, services_over, serving
+from tests.support.waiting import until
+
+HEALTH = b"GET /service-api/health HTTP/1.1\r\nHost: x\r\n\r\n"
+DEBUG = b"GET /service-api/debug HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+class Client:
+    """A connection that sends bytes as they are."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @classmethod
+    async def of(cls, url: str, sent: bytes = b"") -> "Client":
+        client = cls(*await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2])))
+        client.writer.write(sent)
+        return client
+
+    async def status(self) -> int:
+        """The status of the next answer, whose body is read."""
+        head = await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 10)
+        length = head.lower().partition(b"content-length: ")[2].split(b"\r", 1)[0]
+        await self.reader.readexactly(int(length))
+        return int(head.split(b" ")[1])
+
+    async def is_closed(self) -> bool:
+        return await asyncio.wait_for(self.reader.read(1), 10) == b""
+
+    def close(self) -> None:
+        self.writer.transport.abort()
+
+
+@asynccontextmanager
+async def a_server(policy: HttpPolicy) -> AsyncIterator[tuple[str, Any]]:
+    app = build_app(services_over(FakeEvents()), policy)
+    async with serving(app) as url:
+        yield url, app
+
+
+async def until_true(claim: Callable[[], bool]) -> None:
+    async def holds() -> bool:
+        return claim()
+
+    await until(holds)
+
+
+async def test_beyond_the_limit_the_connection_that_was_idle_longest_is_closed() -> None:
+    async with a_server(HttpPolicy(max_connections=3)) as (url, app):
+        clients = [await Client.of(url, HEALTH) for _ in range(3)]
+        for client in clients:
+            assert await client.status() == 200
+        clients[0].writer.write(HEALTH)  # used again, so the second one is the oldest
+        assert await clients[0].status() == 200
+        newcomer = await Client.of(url, HEALTH)
+        assert await newcomer.status() == 200
+        assert await clients[1].is_closed()
+        clients[0].writer.write(HEALTH)
+        assert await clients[0].status() == 200
+        for client in (*clients, newcomer):
+            client.close()
+        await until_true(lambda: len(app.ctx.connection_limit) == 0)
+
+
+class _Connection:
+    """One connection, as the limit sees it."""
+
+    def __init__(self, *, is_at_work: bool = False) -> None:
+        self.is_at_work = is_at_work
+        self.is_ended = False
+
+    def end_now(self) -> None:
+        self.is_ended = True
+
+
+def test_an_address_with_more_than_its_part_makes_room_with_its_own() -> None:
+    limit = ConnectionLimit(4)
+    quiet = _Connection()
+    greedy = [_Connection() for _ in range(4)]
+    assert limit.opened(quiet, "10.0.0.1")
+    for connection in greedy:
+        assert limit.opened(connection, "10.0.0.2")
+    assert not quiet.is_ended
+    assert greedy[0].is_ended
+
+
+def test_a_connection_at_work_is_never_closed_for_another() -> None:
+    limit = ConnectionLimit(2)
+    assert limit.opened(_Connection(is_at_work=True), "10.0.0.1")
+    assert limit.opened(_Connection(is_at_work=True), "10.0.0.1")
+    assert not limit.opened(_Connection(), "10.0.0.2")
+    assert len(limit) == 2
+
+
+async def test_a_head_that_does_not_end_is_answered_with_408() -> None:
+    async with a_server(HttpPolicy()) as (url, app):
+        clock = ManualClock()
+        sweep = Sweep(app.ctx.connection_limit, SlownessPolicy(), clock=clock)
+        slow = await Client.of(url, b"POST /service-api/manual-event HTTP/1.1\r\nHost: x\r\n")
+        idle = await Client.of(url, HEALTH)
+        assert await idle.status() == 200
+        await until_true(lambda: any(each.is_receiving for each in app.ctx.connection_limit.all()))
+        await sweep.sweep()
+        slow.writer.write(b"X-More: bytes do not buy time\r\n")
+        await until_true(
+            lambda: any(b"X-More" in each.recv_buffer for each in app.ctx.connection_limit.all())
+        )
+        clock.now += 20.0
+        await sweep.sweep()
+        assert await slow.status() == 408
+        assert await slow.is_closed()
+        slow.close()
+        idle.writer.write(HEALTH)
+        assert await idle.status() == 200
+        idle.close()
+
+
+async def test_requests_that_do_not_arrive_hold_bounded_memory() -> None:
+    async with a_server(HttpPolicy()) as (url, app):
+        policy = SlownessPolicy(buffer_bytes=40_000)
+        sweep = Sweep(app.ctx.connection_limit, policy, clock=ManualClock())
+        head = b"GET /service-api/health HTTP/1.1\r\nHost: x\r\nX-Padding: " + b"a" * 25_000
+        clients = [await Client.of(url, head) for _ in range(2)]
+        limit = app.ctx.connection_limit
+        await until_true(
+            lambda: [len(each.recv_buffer) > 25_000 for each in limit.all()] == [True, True]
+        )
+        await sweep.sweep()
+        await until_true(lambda: len(limit) == 1)
+        for client in clients:
+            client.close()
+
+
+async def test_many_requests_at_once_on_one_connection_let_others_between() -> None:
+    async with a_server(HttpPolicy()) as (url, _):
+        greedy = await Client.of(url, DEBUG * 300)
+        assert await greedy.status() == 200
+        modest = await Client.of(url, HEALTH)
+        assert await modest.status() == 200
+        for _ in range(299):
+            assert await greedy.status() == 200
+        greedy.close()
+        modest.close()
+
+
+class _Transport:
+    def __init__(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+async def test_refused_connections_are_read_again_in_turns_of_their_parties() -> None:
+    pace = RefusalPace(lambda: True, lambda peer: peer == "10.0.0.9")
+    flood = [_Transport() for _ in range(500)]
+    other, proxied = _Transport(), _Transport()
+    for transport in flood:
+        pace.hold(transport, "10.0.0.1", Asker(Urgency.QUICK, "flood", "1"))
+    pace.hold(other, "10.0.0.2", Asker(Urgency.QUICK, "other", "1"))
+    pace.hold(proxied, "10.0.0.9", Asker(Urgency.QUICK, "other", "1"))
+    assert proxied.is_read
+    running = asyncio.create_task(pace.run())
+    await until_true(lambda: other.is_read)
+    assert not all(transport.is_read for transport in flood)
+    running.cancel()
+    await asyncio.wait({running})
+    assert all(transport.is_read for transport in flood)
