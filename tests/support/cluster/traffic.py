@@ -17,6 +17,9 @@ from tests.support.relays.signing import transfer
 
 _PAUSE_SECONDS = 0.1
 _READ_PAUSE_SECONDS = 0.05
+_RELAYS_OF_A_USER = 20
+"""Fewer than a user's limit in an hour."""
+_OUTCOME_SECONDS = 180.0
 _REPEATED = frozenset((202, 429, 502, 503, 504))
 """Answers after which a client repeats its relay under its key, unchanged."""
 
@@ -38,7 +41,9 @@ class Traffic:
         data = await transfer(self.relays.chain, user.account, user.wallet, self.friend, LTZ)
         ask = Ask(user, "LTZ", data, f"transfer {len(self.asks)}")
         self.asks.append(ask)
+        deadline = time.monotonic() + _OUTCOME_SECONDS
         while True:
+            assert time.monotonic() < deadline, f"no outcome: {ask.answers[-1:]}"
             try:
                 answer = await ask.ask(self.relays)
             except ValueError:  # the proxy's own page
@@ -97,7 +102,9 @@ async def a_traffic(relays: Relays, users: list[User], clients: int) -> AsyncIte
         traffic = Traffic(relays, load, Account.create().address)
 
         async def relay_all(user: User) -> None:
-            while not stop.is_set():
+            for _ in range(_RELAYS_OF_A_USER):
+                if stop.is_set():
+                    return
                 await traffic.relay(user)
                 await asyncio.sleep(1.0)
 
