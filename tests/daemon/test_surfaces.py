@@ -17,6 +17,7 @@ from ltzd.daemon.assembly import Daemon, _limits
 from ltzd.daemon.settings.log import LogSettings
 from ltzd.daemon.settings.settings import HttpSettings, Settings, SiteSettings
 from ltzd.daemon.surfaces import _health, http_app
+from ltzd.http.admission.gate import AdmissionGate
 from tests.support.services.redis import a_redis_server
 from tests.support.surfaces.event_surface import an_event_surface
 from tests.support.surfaces.http_surface import (
@@ -49,6 +50,7 @@ def a_daemon(http: HttpSettings, chain_id: int = 31337) -> Daemon:
         "payments": FakePayments(),
         "pregeneration": FakePregeneration(),
         "site": FakeSite().services(),
+        "gate": AdmissionGate(),
     }
     return cast("Daemon", SimpleNamespace(settings=settings, **parts))
 

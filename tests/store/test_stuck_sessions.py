@@ -12,7 +12,8 @@ from ltzd.store.database import Connection, Pool
 from tests.support.rows.core import value
 from tests.support.waiting import until
 
-ENDED = (asyncpg.PostgresError, asyncpg.InterfaceError, OSError)
+ENDED = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
+"""The errors of a statement on a session that the server is ending, or has ended."""
 
 
 @asynccontextmanager

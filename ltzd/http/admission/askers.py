@@ -13,7 +13,6 @@ from ltzd.errors import SiteUnknown
 from ltzd.http.admission.gate import Asker
 from ltzd.http.constraints import handlers as constraints
 from ltzd.http.event_handler import domain_verification
-from ltzd.http.loopback import host_of
 from ltzd.http.payments import handlers as payments
 from ltzd.http.perk_charges import handlers as perk_charges
 from ltzd.http.pregeneration import handlers as pregeneration
@@ -21,6 +20,7 @@ from ltzd.http.relayer import handlers as relayer
 from ltzd.http.services import HttpPolicy, Services
 from ltzd.http.site_plugin import errors as site_endpoints
 from ltzd.http.site_plugin import links as site_links
+from ltzd.http.site_plugin.handlers import host_name
 from ltzd.http.surface import API_PREFIX
 from ltzd.rules.admission import Urgency
 
@@ -105,7 +105,7 @@ class Askers:
 
     def _of_site(self, _query: str, header: Header, _body: bytes) -> str | None:
         try:
-            return self._members.brand_of(host_of(header("host") or "").lower()).id
+            return self._members.brand_of(host_name(header("host") or "")).id
         except SiteUnknown:
             return None
 

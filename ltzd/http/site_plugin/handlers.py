@@ -207,14 +207,15 @@ def host_of(request: Request) -> str:
     Empty if there is none, or if the request target names another host: RFC 9112 3.2.2 gives the
     target precedence, so a proxy may have checked that one.
     """
-    name = _host_name(request.headers.getone("host", ""))
+    name = host_name(request.headers.getone("host", ""))
     target = _ABSOLUTE_URL.match(request.raw_url)
-    if target is None or _host_name(target[1].decode("ascii", "replace")) == name:
+    if target is None or host_name(target[1].decode("ascii", "replace")) == name:
         return name
     return ""
 
 
-def _host_name(authority: str) -> str:
+def host_name(authority: str) -> str:
+    """The normalized name in a Host header, or empty for no host's name."""
     match = _HOST.fullmatch(authority)
     try:
         return "" if match is None else normal_domain(match[1])
