@@ -167,9 +167,8 @@ class AdmissionGate:
         """Wait in line for a slot. Raises as `try_begin` does."""
         begun = perf_counter()
         line = self._lines[asker.urgency]
-        if line and len(line) >= self._most(
-            asker.urgency
-        ):  # then a party with more gives up its newest
+        if line and len(line) >= self._most(asker.urgency):
+            # A party that waits with more gives up its newest request.
             self._refuse(line.drop(line.longest()))
         if not line:
             self._begun_meanwhile[asker.urgency] = 0

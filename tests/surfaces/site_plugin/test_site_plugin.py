@@ -748,7 +748,7 @@ async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(
     for number in range(60):
         answer = await post(surface, "checkin", Cookie=FAILED_COOKIE)
         assert answer.error[:2] == (401, "not_logged_in"), number
-    asked = surface.site.calls.count("member")
+    log_ins = surface.site.calls.count("member")
     for path in NEED_LOG_IN:
         answer = await well(surface, path, Cookie=FAILED_COOKIE)
         wait = f"Please try again in {retry_after(answer)} seconds."
@@ -760,7 +760,7 @@ async def test_after_sixty_failed_log_ins_the_site_is_asked_no_more(
         assert answer.headers["X-RateLimit-Limit"] == "60"
         assert answer.headers["X-RateLimit-Remaining"] == "0"
     assert (await post(surface, "checkin")).status == 429, "nobody is asked about a new one either"
-    assert surface.site.calls.count("member") == asked
+    assert surface.site.calls.count("member") == log_ins
 
 
 async def test_of_3360_failed_log_ins_sixty_reach_the_site(surface: RunningSurfaces) -> None:
