@@ -186,7 +186,7 @@ class AdmissionGate:
             telemetry.HTTP_QUEUE_SECONDS.observe(perf_counter() - begun)
 
     def refusal_of(self, asker: Asker) -> LtzdError | None:
-        """What this request will be refused with, or None: then `arrived` must be called."""
+        """The refusal that this request gets, or None: then `arrived` must be called."""
         if self._is_free(asker):
             return None
         return self._refusal_in_line(asker)
