@@ -13,11 +13,11 @@ from ltzd.http.admission.refusals import EarlyRefusals
 from ltzd.http.connections.limit import ConnectionLimit
 from ltzd.http.requests.json_body import has_whole_body
 
+_FULL_BODY = b'{"error":"Too many connections are at work","code":"OVERLOADED"}'
 _FULL = (
     b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
-    b"Content-Type: application/json\r\nContent-Length: 63\r\n\r\n"
-    b'{"error":"Too many connections are at work","code":"OVERLOADED"}'
-)
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+) % (len(_FULL_BODY), _FULL_BODY)
 
 
 class BoundedProtocol(HttpProtocol):
