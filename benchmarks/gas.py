@@ -1,5 +1,7 @@
 """Gas of a reward that is minted alone, in a batch of 100, and among 200 concurrent users.
 
+Batches of 100 are also measured with several rewards of each wallet, which LTZ pays once.
+
 The mints are real, their cost is read from receipts, and nothing is timed. Batches of 100
 form while the brand is paused. The batches of 200 concurrent users are those that ltzd makes
 of it.
@@ -29,6 +31,8 @@ CONCURRENT = range(601, 801)
 WITH_WALLETS = range(801)
 NEW_USERS = range(801, 1_001)
 """Users whose wallets are created by the measured event."""
+RUNS = (2, 4, 10)
+"""Rewards of each wallet in batches of 100."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +67,19 @@ async def run(*, in_document: bool) -> None:
                 await _mints(ltzd, rpc, CONCURRENT, at_once),
             )
             new_users = await _mints(ltzd, rpc, NEW_USERS, len(NEW_USERS))
+            runs = {
+                each: await _batches(ltzd, rpc, BATCHED[: MAX_BATCH // each], each) for each in RUNS
+            }
     details = {
         "lone": lone.as_json(),
         "batched": batched.as_json(),
         "concurrent": concurrent.as_json(),
         "new_users": _as_json(new_users),
+        "runs": {str(each): _as_json(mints) for each, mints in runs.items()},
     }
-    results.record(
-        "gas", _measurements(lone, batched, concurrent, new_users), details, in_document=in_document
-    )
+    measurements = _measurements(lone, batched, concurrent, new_users)
+    measurements += [_run_ratio(each, mints, batched.existing) for each, mints in runs.items()]
+    results.record("gas", measurements, details, in_document=in_document)
 
 
 async def _mints(ltzd: Instance, rpc: Rpc, users: range, clients: int) -> list[Mint]:
@@ -81,12 +89,13 @@ async def _mints(ltzd: Instance, rpc: Rpc, users: range, clients: int) -> list[M
     return await _mints_since(ltzd, rpc, before, len(users))
 
 
-async def _batches(ltzd: Instance, rpc: Rpc, users: range) -> list[Mint]:
-    """The mints of events that are all queued before the first is minted."""
+async def _batches(ltzd: Instance, rpc: Rpc, users: range, each: int = 1) -> list[Mint]:
+    """The mints of `each` events for each user that are all queued before the first is minted."""
     before = await _head(rpc)
     async with ltzd.paused():
-        await _send(ltzd, users, CLIENTS, instance.MINTED)
-    return await _mints_since(ltzd, rpc, before, len(users))
+        for _ in range(each):
+            await _send(ltzd, users, CLIENTS, instance.MINTED)
+    return await _mints_since(ltzd, rpc, before, each * len(users))
 
 
 async def _send(ltzd: Instance, users: range, clients: int, kind: str) -> None:
@@ -152,6 +161,18 @@ def _measurements(
         _ratio(f"{many}, existing holders", concurrent.existing, existing),
         _ratio(f"{many}, whose wallets are made for it", new_users, new),
     ]
+
+
+def _run_ratio(each: int, mints: Sequence[Mint], existing: Sequence[Mint]) -> Measurement:
+    name = f"gas of a reward in a batch of {MAX_BATCH}, {each} rewards of each wallet"
+    ours, others = _of(mints, MAX_BATCH), _of(existing, MAX_BATCH)
+    figures = f"{_each(ours):,.0f} ÷ {_each(others):,.0f} gas; {len(ours)} transaction"
+    return Ratio(
+        name=f"{name} ÷ wallets that differ",
+        rounds=(_each(ours) / _each(others),),
+        is_lower_better=True,
+        figures=figures,
+    )
 
 
 def _of(mints: Sequence[Mint], rewards: int) -> list[Mint]:

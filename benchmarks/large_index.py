@@ -1,4 +1,4 @@
-"""Hot queries of an index of 10,000,000 blocks compared with one of 100,000.
+"""Hot queries of 10,000,000 blocks and as many events compared with 100,000 of each.
 
 Each size has a database of its own, with partitions as the indexer makes them. Each query runs on a
 connection of the daemon's pool, so that its plan is the one that the daemon uses; what a query
@@ -13,7 +13,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from benchmarks.harness import results
+from benchmarks.harness import event_rows, results
+from benchmarks.harness.event_queries import EVENT_QUERIES
 from benchmarks.harness.hot_queries import HOT_QUERIES, HotQuery, Sample, touched
 from benchmarks.harness.index_rows import fill
 from benchmarks.harness.results import Measurement, Ratio
@@ -22,6 +23,7 @@ from ltzd.store.database import Connection, connect, migrate, open_pool, session
 
 FEW = 100_000
 _REPEATS = 60
+_QUERIES = (*HOT_QUERIES, *EVENT_QUERIES)
 _PREPARE_SECONDS = 3_600.0
 
 Times = dict[str, float]
@@ -37,13 +39,13 @@ async def run(*, rows: int, rounds: int, in_document: bool) -> None:
                 pages = await _pages(many, Sample(rows))
                 for _ in range(rounds):
                     times: dict[int, Times] = {FEW: {}, rows: {}}
-                    for query in HOT_QUERIES:
+                    for query in _QUERIES:
                         times[FEW][query.name] = await _time(few, query, Sample(FEW))
                         times[rows][query.name] = await _time(many, query, Sample(rows))
                     measured.append((times[FEW], times[rows]))
         finally:
             await postgres.stop(Path(name))
-    for query in HOT_QUERIES:
+    for query in _QUERIES:
         few_ms, many_ms = (median(each[side][query.name] for each in measured) for side in (0, 1))
         print(
             f"  {query.name:40} {pages[query.name]:6} pages  {few_ms:8.3f} → {many_ms:8.3f} ms",
@@ -66,13 +68,15 @@ async def _index(server_url: str, rows: int) -> AsyncIterator[Connection]:
     try:
         async with session(pool) as connection:
             await fill(connection, rows)
+            await event_rows.fill(connection, rows)
             for statement in ("VACUUM ANALYZE", "CHECKPOINT"):
                 await connection.execute(statement, timeout=_PREPARE_SECONDS)
             size, partitions = await connection.fetchrow(
                 "SELECT pg_database_size(current_database()), (SELECT count(*) FROM pg_inherits)"
             )
         print(
-            f"  {rows:,} blocks in {perf_counter() - started:.0f} s: {size / 2**30:.1f} GiB",
+            f"  {rows:,} blocks and events in {perf_counter() - started:.0f} s:",
+            f"{size / 2**30:.1f} GiB",
             f"in {partitions} tables and indexes of partitions",
             flush=True,
         )
@@ -85,11 +89,16 @@ async def _index(server_url: str, rows: int) -> AsyncIterator[Connection]:
 async def _pages(connection: Connection, sample: Sample) -> dict[str, int]:
     """By the query's name. Raises SystemExit if a query touches too many."""
     pages = {}
-    for query in HOT_QUERIES:
+    for query in _QUERIES:
         pages[query.name], scanned = await touched(connection, query, sample)
-        if pages[query.name] > query.pages or scanned & {"tokens", "balances", "rewards"}:
+        if pages[query.name] > query.pages or _large(scanned):
             raise SystemExit(f"{query.name} touches {pages[query.name]} pages, scans {scanned}")
     return pages
+
+
+def _large(tables: set[str]) -> bool:
+    names = {table.partition("_from_")[0] for table in tables}
+    return bool(names & {"tokens", "balances", "rewards", "events", "users"})
 
 
 async def _time(connection: Connection, query: HotQuery, sample: Sample) -> float:
@@ -109,6 +118,7 @@ def _measurements(rows: int, measured: list[tuple[Times, Times]]) -> list[Measur
     return [
         _ratio(rows, measured, HOT_QUERIES[0].name, must=2),
         _ratio(rows, measured, HOT_QUERIES[1].name, must=2),
+        _ratio(rows, measured, EVENT_QUERIES[0].name, must=2),
         _worst(rows, measured),
     ]
 
@@ -128,6 +138,6 @@ def _ratio(
 
 def _worst(rows: int, measured: list[tuple[Times, Times]]) -> Measurement:
     """The read whose time grows most, but for `ltzd status`, which counts mints up to a bound."""
-    reads = [query.name for query in HOT_QUERIES[2:-1]]
+    reads = [query.name for query in (*HOT_QUERIES[2:-1], *EVENT_QUERIES[2:-1])]
     name = max(reads, key=lambda each: median(many[each] / few[each] for few, many in measured))
     return _ratio(rows, measured, name, must=4)

@@ -254,6 +254,16 @@ REWARDS_ABOVE_LIMIT = _gauge(
     "ltzd_operator_rewards_above_limit",
     "Queued rewards above the mint limit's capacity, waiting until it is raised",
 )
+BRANDS_HELD = _gauge(
+    "ltzd_operator_brands_held",
+    "Brands whose queued rewards wait for a cheaper block, within the brand's bound",
+    "kind",
+)
+PATIENCE_ENDED = _counter(
+    "ltzd_operator_patience_ended_total",
+    "Waits of a brand's rewards for a cheaper block that ended",
+    "reason",
+)
 QUEUED_RELAYS = _gauge("ltzd_operator_queued_relays", "Relays waiting for a relay wallet")
 IN_FLIGHT = _gauge("ltzd_operator_in_flight", "Transactions signed and not settled", "kind")
 NONCE_GAP = _gauge("ltzd_operator_nonce_gap", "Nonces allocated minus nonces mined", "kind")

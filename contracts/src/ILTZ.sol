@@ -19,7 +19,8 @@ struct Reward {
 /// A reference (`ref`) is 32 bytes: `uuid (16) | kind (1) | zero (7) | seq (8)`. The contract refuses a `seq` that has
 /// been used, whatever the other 24 bytes are, and gives those no meaning of its own: who reads the log compares all 32.
 interface ILTZ {
-    /// @notice A reward was minted. Follows the ERC-20 `Transfer` from the zero address.
+    /// @notice A reward was minted. `mintReward` logs it after the ERC-20 `Transfer` from the zero address. A batch logs one
+    /// `Transfer` for each run of neighbours with the same holder, after their `RewardMinted`, with the sum of their amounts.
     event RewardMinted(address indexed to, bytes32 indexed ref, uint256 amount);
 
     /// @notice A batch held a reference whose `seq` was used before; nothing was minted for it.
@@ -49,7 +50,7 @@ interface ILTZ {
     function mintReward(address to, uint256 amount, bytes32 ref) external;
 
     /// @notice Mint many rewards; one whose `seq` is used, even earlier in this batch, is skipped with `RewardSkipped`,
-    /// so that sending a batch again is safe.
+    /// so that sending a batch again is safe. Neighbours with the same holder cost less gas: their sum is transferred once.
     /// @dev Only MINTER_ROLE. Reverts as a whole with `AccessControlUnauthorizedAccount`, `ZeroAmount`,
     /// `MintLimitExceeded` (for the sum of what is not skipped), or `ERC20InvalidReceiver` for the zero address.
     /// @param rewards Amounts in wei. May be empty.

@@ -62,16 +62,31 @@ contract LTZ is
     /// @inheritdoc ILTZ
     function mintRewardBatch(Reward[] calldata rewards) external onlyRole(MINTER_ROLE) returns (uint256 minted) {
         uint256 total = 0;
+        // Neighbours with the same holder are a run: `sum` is what the run mints, in one transfer at its end.
+        address holder = address(0);
+        uint256 sum = 0;
         for (uint256 i = 0; i < rewards.length; ++i) {
             Reward calldata reward = rewards[i];
-            if (_use(reward.ref)) {
-                _reward(reward.to, reward.amount, reward.ref);
-                total += reward.amount;
+            address to = reward.to;
+            if (to != holder) {
+                // Zero before the first run, and if all rewards of the run were skipped.
+                if (sum != 0) _mint(holder, sum);
+                holder = to;
+                sum = 0;
+            }
+            uint256 amount = reward.amount;
+            bytes32 ref = reward.ref;
+            if (_use(ref)) {
+                if (amount == 0) revert ZeroAmount();
+                sum += amount;
+                total += amount;
                 ++minted;
+                emit RewardMinted(to, ref, amount);
             } else {
-                emit RewardSkipped(reward.to, reward.ref, reward.amount);
+                emit RewardSkipped(to, ref, amount);
             }
         }
+        if (sum != 0) _mint(holder, sum);
         // Once for the batch; over the limit, everything above is undone.
         _spend(_msgSender(), total);
     }

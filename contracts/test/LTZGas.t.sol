@@ -39,6 +39,18 @@ contract LTZGas is LTZSpec {
         hold("mint batch of 100, each, existing holders", 12_500, MANY);
     }
 
+    function test_a_batch_of_mints_with_2_rewards_for_each_holder() public {
+        holdRuns(2, 8_500, "mint batch of 100, each, 2 rewards a holder");
+    }
+
+    function test_a_batch_of_mints_with_4_rewards_for_each_holder() public {
+        holdRuns(4, 6_600, "mint batch of 100, each, 4 rewards a holder");
+    }
+
+    function test_a_batch_of_mints_with_10_rewards_for_each_holder() public {
+        holdRuns(10, 5_500, "mint batch of 100, each, 10 rewards a holder");
+    }
+
     // Of these, 22,100 pay for the slot that remembers a random nonce; nonces in sequence would share one.
     function test_a_relayed_transfer_to_a_new_holder() public {
         relayTransfer();
@@ -61,11 +73,22 @@ contract LTZGas is LTZSpec {
 
     /// @dev Addresses and uuids look random, as in life, since a zero byte of calldata costs a quarter.
     function batch(uint64 firstSeq) private pure returns (Reward[] memory rewards) {
+        return batch(firstSeq, 1);
+    }
+
+    /// @dev The rewards of a holder stand one behind the other.
+    function batch(uint64 firstSeq, uint64 each) private pure returns (Reward[] memory rewards) {
         rewards = new Reward[](MANY);
         for (uint64 i = 0; i < MANY; ++i) {
-            address to = address(uint160(uint256(keccak256(abi.encode("holder", i)))));
+            address to = address(uint160(uint256(keccak256(abi.encode("holder", i / each)))));
             rewards[i] = Reward(to, AMOUNT, refOf(firstSeq + i));
         }
+    }
+
+    function holdRuns(uint64 each, uint256 ceiling, string memory what) private {
+        mintBatch(batch(1));
+        mintBatch(batch(1 + MANY, each));
+        hold(what, ceiling, MANY);
     }
 
     function hold(string memory what, uint256 ceiling, uint256 items) private {

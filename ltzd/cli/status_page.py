@@ -111,7 +111,7 @@ def _progress(facts: dict[str, Any]) -> Table:
     table.add_row(
         "rewards",
         f"{rewards['queued']} queued{_age(rewards['oldestQueuedSeconds'])}"
-        f"{_above_limit(rewards['aboveMintLimit'])}, "
+        f"{_above_limit(rewards['aboveMintLimit'])}{_may_wait(rewards.get('mayWait', 0))}, "
         f"{rewards['inFlight']} in flight, {about}{rewards['minted']} minted",
     )
     relays = facts["relays"]
@@ -194,6 +194,10 @@ def _pauses(lanes: list[dict[str, Any]]) -> list[Text]:
 def _person_reason(lane: dict[str, Any]) -> str:
     reason = lane.get("pausedByHandReason")  # a server of an older version tells of no reason
     return "" if reason is None else f" ({plain_text(reason)})"
+
+
+def _may_wait(count: int) -> str:
+    return f" ({count} may wait for cheaper blocks)" if count else ""
 
 
 def _above_limit(count: int) -> str:

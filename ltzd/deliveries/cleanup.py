@@ -1,4 +1,5 @@
-"""Deletes rows that have expired, so that their tables stay small, and erases old addresses.
+"""Deletes rows that have expired, so that their tables stay small, erases old addresses, and
+creates the partitions of events ahead.
 
 Several processes may do this at once: each statement deletes only rows that no process needs any
 more, and a row that another process has deleted is passed over.
@@ -15,7 +16,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store.constraints import chat_claims
 from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection, Pool, session
-from ltzd.store.event_handler import events
+from ltzd.store.event_handler import events, partitions
 from ltzd.store.relayer import gas_budgets, relays
 from ltzd.store.retention.expiry import KEEP_ALL, RetentionPolicy, expire
 from ltzd.store.users.erased_addresses import ErasedAddresses
@@ -59,6 +60,7 @@ class Cleanup:
     async def run(self) -> None:
         """Delete at once and then periodically, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._repeat((partitions.ensure,), PERIOD_SECONDS))
             tasks.create_task(self._repeat(SHORT_LIVED, PERIOD_SECONDS))
             tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
             tasks.create_task(self._repeat((self._erase_expired,), RETENTION_PERIOD_SECONDS))

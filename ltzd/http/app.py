@@ -47,6 +47,7 @@ from ltzd.http.relayer import operations as relay_operations
 from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.client_address import client_class, network_of, refuse_plain_http
 from ltzd.http.requests.cors import Cors
+from ltzd.http.requests.header_form import refuse_bad_headers
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.requests.rate_limits import window_headers
 from ltzd.http.responses import Reply
@@ -247,6 +248,7 @@ class _Entrance:
         return self._check(request)
 
     def _check(self, request: Request) -> HTTPResponse | None:
+        refuse_bad_headers(request)
         refuse_bad_host(request)
         if request.method == "OPTIONS":
             # Spec 5: every path answers a preflight. Over plain HTTP too: it discloses nothing, and

@@ -110,6 +110,16 @@ class BodyUnreadable(RequestError):
     condition = "the body is not a JSON object"
 
 
+class RequestMalformed(RequestError):
+    """The request's headers are malformed. `fault` says in which way."""
+
+    code = "BAD_REQUEST"
+    condition = "the request's headers are malformed"
+
+    def __init__(self, fault: str) -> None:
+        super().__init__(f"Malformed request: {fault}")
+
+
 class HttpsRequired(RequestError):
     """A trusted proxy reports that the request reached it over plain HTTP."""
 

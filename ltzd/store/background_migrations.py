@@ -1,4 +1,4 @@
-"""Migrations of large tables, which run while the tables are used (decision 0034).
+"""Migrations of large tables, which run while the tables are used (decisions 0034 and 0042).
 
 A revision enters a row in `background_migrations` for a table that it cannot convert in
 milliseconds. An indexer of this version carries the rows out, one after the other, on a connection
@@ -23,7 +23,7 @@ from ltzd.errors import DatabaseUnavailable
 from ltzd.store import database
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
-from ltzd.store.migrations import empty_balances, partitioning
+from ltzd.store.migrations import empty_balances, event_partitions, partitioning
 from ltzd.store.role_pools import SESSION_SETTINGS
 
 log = structlog.get_logger()
@@ -50,6 +50,10 @@ STEPS: Mapping[str, Sequence[Step]] = {
         Step("builds its indexes", partitioning.build_indexes),
         Step("checks the heights of its rows", partitioning.bound),
         Step("becomes the first partition", partitioning.swap),
+    ),
+    "partition-by-time": (
+        Step("checks the ids of its rows", event_partitions.bound),
+        Step("becomes the first partition", event_partitions.swap),
     ),
     "shrink": (Step("loses the balances of zero", empty_balances.delete),),
 }

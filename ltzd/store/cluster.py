@@ -151,12 +151,16 @@ async def _queues(connection: Connection) -> QueueFacts:
 
 
 async def oldest_reward_seconds(connection: Connection) -> float | None:
-    """Reads the head of the queue of each brand that is not paused, and of the payments."""
+    """Reads the head of the queue of each brand that is not paused, and of the payments.
+
+    The age of a patient brand's rewards counts from the end of their wait for a cheaper block.
+    """
     # The conditions are those of rewards_mintable_by_brand and rewards_mintable_payments.
     seconds: float | None = await connection.fetchval(
         """
         SELECT extract(epoch FROM now() - least(
-                 (SELECT min(oldest.created_at)
+                 (SELECT min(oldest.created_at + make_interval(
+                           secs => coalesce((configuration ->> 'patience_seconds')::int, 0)))
                     FROM brands
                    CROSS JOIN LATERAL (
                          SELECT min(created_at) FILTER (WHERE mint_block_hash IS NULL) AS created_at
@@ -178,7 +182,8 @@ async def oldest_reward_seconds(connection: Connection) -> float | None:
         """,
         _LOOKED_AT,
     )
-    return seconds
+    # Below 0: all of them may still wait.
+    return None if seconds is None else max(0.0, seconds)
 
 
 async def _migrations(connection: Connection) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from ltzd.rules.payments import Payment, Reversal
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import ORIGIN
+from ltzd.store.wakeups import origin
 from ltzd.values import Address
 
 PAYMENT_REWARD = 2
@@ -91,7 +91,7 @@ async def record(connection: Connection, payment: Payment) -> RecordedPayment:
         payment.ltz,
         payment.payment_intent_id,
         PAYMENT_REWARD,
-        ORIGIN,
+        origin(),
     )
     outcome = PaymentOutcome(rows[0]["outcome"])
     return RecordedPayment(outcome, tuple(_reversal(row) for row in rows if row["id"] is not None))
@@ -163,7 +163,7 @@ async def record_reversal(connection: Connection, reversal: Reversal) -> Reversa
         reversal.payment_intent_id,
         reversal.usd_cents,
         reversal.reason,
-        ORIGIN,
+        origin(),
     )
     return None if row is None else _reversal(row)
 

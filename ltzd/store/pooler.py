@@ -10,8 +10,13 @@ from typing import Final
 
 import asyncpg
 
-_TRANSACTION_SETTINGS: Final = " SET LOCAL idle_in_transaction_session_timeout = '3s';"
-"""As `role_pools.SESSION_SETTINGS` of direct sessions, for one transaction at a time."""
+IDLE_TIMEOUT: Final = {"idle_in_transaction_session_timeout": "3s"}
+"""A process that is frozen in the middle of a database transaction loses it, and its locks, as
+soon as its leases. Direct sessions have it as a setting, pooled ones transaction by transaction."""
+
+_TRANSACTION_SETTINGS: Final = "".join(
+    f" SET LOCAL {name} = '{setting}';" for name, setting in IDLE_TIMEOUT.items()
+)
 
 
 class PoolerUrl(str):

@@ -13,11 +13,10 @@ from ltzd import telemetry
 from ltzd.rules.database_connections import PoolPolicy, pooled_pools
 from ltzd.store import database, durability
 from ltzd.store.database import Pool
-from ltzd.store.pooler import PoolerUrl
+from ltzd.store.pooler import IDLE_TIMEOUT, PoolerUrl
 
-SESSION_SETTINGS = {"idle_in_transaction_session_timeout": "3s"}
-"""A process that is frozen in the middle of a database transaction loses it, and its locks, as
-soon as its leases."""
+SESSION_SETTINGS = IDLE_TIMEOUT
+"""Of each session that ltzd works in, pool or not."""
 _MOST_OF_OPERATOR = 1_000
 """The pool of the role operator grows with its lanes, up to so many connections."""
 _FRESH_CONNECTIONS = 2

@@ -15,7 +15,7 @@ from ltzd.store.cluster import oldest_reward_seconds, read_chain
 from ltzd.store.database import Connection
 from ltzd.store.indexer.rebuild import orders
 from ltzd.store.indexer.rebuild.orders import RebuildProgress
-from ltzd.store.operator import leases, wallet_work
+from ltzd.store.operator import leases, patience, wallet_work
 from ltzd.store.operator.lanes import SHOWN_FOR_SECONDS
 from ltzd.store.operator.leases import LeaseFacts
 from ltzd.values import Address
@@ -58,7 +58,8 @@ class RewardFacts:
     """`in_flight` counts rewards that have an unsettled transaction and no known mint.
 
     `above_limit` counts queued rewards above the mint limit's capacity. They wait until it is
-    raised, and `oldest_queued_seconds` leaves them out.
+    raised, and `oldest_queued_seconds` leaves them out. `may_wait` counts queued rewards whose
+    brand lets them wait for a cheaper block now; their ages count from the end of that wait.
     """
 
     queued: int
@@ -67,6 +68,7 @@ class RewardFacts:
     minted: int
     minted_is_estimate: bool
     above_limit: int = 0
+    may_wait: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +149,7 @@ async def _rewards(connection: Connection) -> RewardFacts:
     )
     assert waiting is not None
     seconds = await oldest_reward_seconds(connection)
+    may_wait = await patience.count_waiting(connection, COUNTED_AT_MOST)
     in_flight: int = await connection.fetchval(
         """
         SELECT count(*)
@@ -157,7 +160,7 @@ async def _rewards(connection: Connection) -> RewardFacts:
         """
     )
     minted, is_estimate = await _minted(connection)
-    return RewardFacts(waiting[0], seconds, in_flight, minted, is_estimate, waiting[1])
+    return RewardFacts(waiting[0], seconds, in_flight, minted, is_estimate, waiting[1], may_wait)
 
 
 async def _relays(connection: Connection) -> RelayFacts:

@@ -10,6 +10,7 @@ commit, for many commits at once, on the connection that listens (`WakeupHub.ann
 """
 
 import asyncio
+import os
 import secrets
 from contextlib import suppress
 from typing import Final
@@ -47,8 +48,15 @@ _CONNECT_SECONDS = 3.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
-ORIGIN: Final = secrets.token_hex(8)
-"""The payload of this process's notifications, by which it ignores its own."""
+_TOKEN: Final = secrets.token_hex(8)
+
+
+def origin() -> str:
+    """The payload of this process's notifications, by which it ignores its own.
+
+    Processes that are forked after the import share the token, so the process id is part of it.
+    """
+    return f"{_TOKEN}-{os.getpid()}"
 
 
 _CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
@@ -150,7 +158,7 @@ class WakeupHub:
         announced, self._unsent = self._unsent, set()
         try:
             async with asyncio.timeout(self._check_seconds):
-                await connection.execute(_ANNOUNCE, sorted(announced), ORIGIN)
+                await connection.execute(_ANNOUNCE, sorted(announced), origin())
         except BaseException:
             self._unsent |= announced
             raise
@@ -160,9 +168,9 @@ class WakeupHub:
         _connection: object,
         _pid: int,
         channel: str,
-        origin: object,
+        sender: object,
     ) -> None:
-        if origin != ORIGIN:
+        if sender != origin():
             self.notify(channel)
 
 
@@ -171,4 +179,4 @@ _ANNOUNCE: Final = "SELECT pg_notify(channel, $2) FROM unnest($1::text[]) AS cha
 
 async def notify(connection: Connection, channel: str) -> None:
     """Wake the other processes when this database transaction commits."""
-    await connection.execute("SELECT pg_notify($1, $2)", channel, ORIGIN)
+    await connection.execute("SELECT pg_notify($1, $2)", channel, origin())

@@ -34,6 +34,7 @@ from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.perk_charges import TokenCharges
 from ltzd.store.relayer import gas_budgets
+from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address
 from tests.support.chain.counting_node import CountingClient
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, OTHERS_AT
@@ -41,6 +42,7 @@ from tests.support.chain.mint_world import true
 from tests.support.chain.perk_node import PerkNode
 from tests.support.relays.lanes import OTHER_RELAYER, OTHER_USER, USER, RelayWorld
 from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.rows.notifications import announced
 from tests.support.rows.perk_facts import token_of
 from tests.support.waiting import until
 
@@ -161,6 +163,14 @@ async def test_a_redemption_is_answered_when_it_is_mined(till: Till) -> None:
     assert (redemption.succeeded, redeemed.already_processed) == (True, False)
     assert redemption.mined_at is not None
     assert till.node.left(TOKEN) == 1
+
+
+async def test_other_processes_learn_of_a_redemption_after_its_commit(
+    till: Till, database_url: str
+) -> None:
+    till.node.mines_at_once = True
+    async with till.world.relaying(), announced(database_url, till.world.wakeups, RELAYS):
+        await till.redeem()
 
 
 async def test_a_redemption_asks_a_node_for_its_simulation_alone(till: Till) -> None:

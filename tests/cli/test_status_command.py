@@ -180,13 +180,14 @@ async def test_the_page_says_which_lane_waits_for_what_and_what_no_limit_holds()
         facts = await command.fetch(client, url)
     del facts["conditions"]  # an older server's
     facts["lanes"][0] |= {"pausedFor": "mint_limit", "pausedSince": "2026-03-10T12:00:00Z"}
-    facts["rewards"]["aboveMintLimit"] = 3
+    facts["rewards"] |= {"aboveMintLimit": 3, "mayWait": 2}
     console = Console(file=io.StringIO(), width=160, record=True)
     console.print(status_page.page(facts))
     text = console.export_text()
 
     assert "The mint lane is paused: mint_limit, since 2026-03-10T12:00:00Z" in text
-    assert "7 queued (oldest 1 s) (3 above the mint limit), 6 in flight" in text
+    waiting = "(3 above the mint limit) (2 may wait for cheaper blocks)"
+    assert f"7 queued (oldest 1 s) {waiting}, 6 in flight" in text
 
 
 async def test_the_page_tells_why_a_person_has_paused_a_lane() -> None:

@@ -83,7 +83,7 @@ async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(p
     await insert_rows(pool)
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
-        await pauses.until_begun(3)
+        await pauses.until_begun(4)
 
     assert await counts(pool) == dict.fromkeys(OLD_AND_NEW, 1)
 
@@ -91,13 +91,13 @@ async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(p
 async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool) -> None:
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
-        await pauses.until_begun(3)
+        await pauses.until_begun(4)
         await insert_rows(pool)
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(6)
+        await pauses.until_begun(8)
 
-    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 4 + [WEBHOOKS_PERIOD_SECONDS] * 2
+    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 6 + [WEBHOOKS_PERIOD_SECONDS] * 2
     assert (PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS) == (60, 3600)
     assert set((await counts(pool)).values()) == {1}
 
@@ -116,7 +116,7 @@ async def test_old_addresses_are_erased_as_the_settings_say(pool: Pool) -> None:
         )
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), policy, sleep=pauses).run()):
-        await pauses.until_begun(3)
+        await pauses.until_begun(4)
 
     assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE 'erased:%'") == 1
     assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE '10@%'") == 1
@@ -130,11 +130,11 @@ async def test_cleanup_continues_after_a_database_outage(
     with monkeypatch.context() as patched:
         patched.setattr("ltzd.deliveries.cleanup.session", no_session)
         task = asyncio.create_task(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run())
-        await pauses.until_begun(3)
+        await pauses.until_begun(4)
     async with running(ended_by_cancellation(task)):
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(6)
+        await pauses.until_begun(8)
 
     assert set((await counts(pool)).values()) == {1}
 

@@ -1,9 +1,11 @@
-"""Rising fees: a stuck mint is replaced, and no transaction pays more than the cap.
+"""Rising fees: a stuck mint is replaced, no transaction pays more than the cap, and a patient
+brand's reward waits for a cheaper block, through a kill, until its bound.
 
 The tests mine the blocks and set the base fee of each.
 """
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -11,6 +13,7 @@ import asyncpg
 import pytest_asyncio
 
 from tests.support.chain.tester import GWEI
+from tests.support.commands import ltzd
 from tests.support.instances.books import all_minted, assert_books_agree
 from tests.support.instances.fees import lane_shows, mine_at, mined_by_hand
 from tests.support.instances.instance import Answer, Instance
@@ -18,6 +21,8 @@ from tests.support.waiting import until
 
 CAP = 100 * GWEI
 CALM = 2 * GWEI
+DEAR = 50 * GWEI
+HOUR = 3_600
 
 
 @pytest_asyncio.fixture
@@ -28,8 +33,8 @@ async def mining_on_request(instance: Instance) -> AsyncIterator[Instance]:
         yield instance
 
 
-async def post(instance: Instance) -> Answer:
-    return await instance.post_event(f"{uuid4().hex}@shop.example")
+async def post(instance: Instance, **changes: object) -> Answer:
+    return await instance.post_event(f"{uuid4().hex}@shop.example", **changes)
 
 
 async def attempts_of(instance: Instance, answer: Answer) -> list[asyncpg.Record]:
@@ -125,3 +130,80 @@ async def test_a_mint_at_the_cap_keeps_its_bytes_until_fees_fall(
     await lane_shows(mining_on_request, 'lanes_paused{kind="mint",reason="fees"}', 0)
     await assert_books_agree(mining_on_request, [first, second])
     await assert_no_fee_exceeded_the_cap(mining_on_request)
+
+
+@pytest_asyncio.fixture
+async def mining_after_calm_blocks(instance: Instance) -> AsyncIterator[Instance]:
+    await all_minted(instance)
+    async with mined_by_hand(instance):
+        await instance.rpc("anvil_setNextBlockBaseFeePerGas", hex(GWEI))
+        for _ in range(20):
+            await instance.rpc("evm_mine")
+        yield instance
+
+
+async def a_patient_brand(instance: Instance, folder: Path) -> str:
+    brand_id = f"0x{uuid4().hex}{'0' * 8}"
+    file = folder / f"{brand_id}.toml"
+    file.write_text(
+        f'[brand]\nid = "{brand_id}"\nname = "Patient"\ndomains = ["shop.example"]\n'
+        f"patience_seconds = {HOUR}\n"
+    )
+    await ltzd("brand", "apply", file, "--data-dir", instance.data_dir)
+    shown = await ltzd("brand", "show", brand_id, "--data-dir", instance.data_dir)
+    assert f"patience_seconds = {HOUR}" in shown.out
+
+    async def is_in_force() -> bool:
+        url = f"{instance.base_url}/service-api/event-config?brandId={brand_id}"
+        async with instance.http.get(url) as reply:
+            return reply.status == 200
+
+    await until(is_in_force, 5.0)
+    return brand_id
+
+
+async def is_signed(instance: Instance, answer: Answer) -> bool:
+    return bool(
+        await instance.ask(
+            "SELECT transaction_id IS NOT NULL FROM rewards WHERE id = $1", UUID(answer.event_id)
+        )
+    )
+
+
+async def test_a_patient_reward_waits_through_a_kill_and_ends_cheap_or_at_its_bound(
+    mining_after_calm_blocks: Instance, tmp_path: Path
+) -> None:
+    instance = mining_after_calm_blocks
+    brand_id = await a_patient_brand(instance, tmp_path)
+    await mine_at(instance, DEAR)
+    waiting = await post(instance, brandId=brand_id)
+    assert (waiting.status, waiting.hash, waiting.body["status"]) == (202, None, "queued")
+    others = await post(instance)
+    assert others.status == 200  # Signed and published at once, at the same price.
+    await instance.kill9()
+    await instance.start_again()
+    await lane_shows(instance, 'brands_held{kind="mint"}', 1)
+    assert (await instance.status())["rewards"]["mayWait"] == 1
+    shown = await ltzd("event", "show", waiting.event_id, "--data-dir", instance.data_dir)
+    assert "lets it wait for a cheaper block, until" in shown.out
+    assert not await is_signed(instance, waiting)
+
+    await instance.ask(
+        "UPDATE rewards SET created_at = now() - make_interval(secs => $2) WHERE id = $1 "
+        "RETURNING id",
+        UUID(waiting.event_id),
+        float(HOUR - 4),
+    )
+    await until(lambda: is_signed(instance, waiting))
+    await instance.rpc("evm_mine")
+    await instance.minted(waiting.event_id)
+
+    await mine_at(instance, DEAR)
+    second = await post(instance, brandId=brand_id)
+    assert (second.status, second.body["status"]) == (202, "queued")
+    assert not await is_signed(instance, second)
+    await mine_at(instance, 1)  # As low as the empty blocks before.
+    await until(lambda: is_signed(instance, second))
+    await instance.rpc("evm_mine")
+    await instance.minted(second.event_id)
+    await assert_books_agree(instance, [waiting, others, second])

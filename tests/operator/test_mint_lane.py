@@ -13,7 +13,7 @@ from ltzd.store.wakeups import PUBLISHED
 from ltzd.values import LTZ, reward_reference
 from tests.support.chain.fake_node import ETHER
 from tests.support.chain.mint_world import PAUSES, World, stop_of, true
-from tests.support.rows.core import MINTER, queue_reward, states, value
+from tests.support.rows.core import MINTER, a_wallet, queue_reward, states, value
 from tests.support.waiting import until
 
 # --- mints without faults ---------------------------------------------------------------------
@@ -33,6 +33,27 @@ async def test_rewards_are_minted_together_and_confirmed_when_final(world: World
     ]
     await world.each_minted_once()
     assert len(world.node.arrived) == 3
+
+
+@pytest.mark.parametrize("sums_runs", [True, False], ids=["this_build", "former_build"])
+async def test_rewards_of_one_wallet_are_minted_side_by_side_each_once(
+    world: World, sums_runs: bool
+) -> None:
+    world.node.sums_runs = sums_runs
+    world.node.mines_at_once = True
+    wallets = [a_wallet(1 + number % 3) for number in range(30)]
+    async with transaction(world.observer) as connection:
+        for wallet in wallets:
+            await queue_reward(connection, wallet, 7)
+    async with world.serving():
+        await world.minted()
+    await world.each_minted_once()
+    balances = await value(
+        world.observer, "SELECT array_agg(amount ORDER BY wallet)::text[] FROM balances"
+    )
+    assert balances == [str(70 * LTZ)] * 3
+    transfers = await value(world.observer, "SELECT count(*) FROM transfers")
+    assert transfers == (3 if sums_runs else 30)
 
 
 async def test_a_waiting_caller_gets_the_hash_of_its_reward(world: World) -> None:

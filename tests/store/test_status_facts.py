@@ -176,6 +176,25 @@ async def test_a_reward_above_the_mint_limit_is_queued_and_does_not_age_the_queu
     assert (rewards.queued, rewards.above_limit, rewards.oldest_queued_seconds) == (1, 1, None)
 
 
+async def test_a_patient_brands_rewards_age_the_queue_from_the_end_of_their_wait(
+    connection: Connection,
+) -> None:
+    await a_reward(connection)
+    await connection.execute("UPDATE rewards SET created_at = now() - interval '90 s'")
+    await connection.execute(
+        "INSERT INTO brands (id, name, configuration, revision)"
+        " SELECT brand_id, 'Patient', $1::text::jsonb, 1 FROM rewards"
+        " ON CONFLICT (id) DO UPDATE SET configuration = excluded.configuration",
+        '{"patience_seconds": 100}',
+    )
+    rewards = (await read_status(connection)).rewards
+    assert (rewards.queued, rewards.may_wait, rewards.oldest_queued_seconds) == (1, 1, 0.0)
+
+    await connection.execute("UPDATE rewards SET created_at = now() - interval '130 s'")
+    rewards = (await read_status(connection)).rewards
+    assert (rewards.may_wait, round(rewards.oldest_queued_seconds or 0, -1)) == (0, 30)
+
+
 async def test_a_lanes_pause_reason_is_shown_for_a_minute(connection: Connection) -> None:
     await connection.execute(
         """

@@ -1,9 +1,11 @@
 """A wake-up reaches the current or the next wait, in this process and, by NOTIFY, in the others."""
 
 import asyncio
+import subprocess
+import sys
 
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.wakeups import BLOCKS, ORIGIN, REWARDS, Wakeup, WakeupHub, notify
+from ltzd.store.wakeups import BLOCKS, REWARDS, Wakeup, WakeupHub, notify, origin
 from tests.support.rows.core import running, value
 from tests.support.rows.notifications import notifications, until_count
 from tests.support.services.silent_proxy import a_silent_proxy
@@ -106,7 +108,7 @@ async def test_an_announcement_reaches_the_other_processes_once_for_many_commits
             hub.announce(REWARDS)
             assert await seconds_until_woken(here) < 1
         await until_count(payloads, 1)
-    assert set(payloads) == {ORIGIN}
+    assert set(payloads) == {origin()}
     assert len(payloads) < 100
 
 
@@ -136,7 +138,7 @@ async def test_what_is_announced_without_a_connection_is_sent_over_the_next_one(
     hub.announce(REWARDS)
     async with notifications(database_url, REWARDS) as payloads, running(hub.listen()):
         await until_count(payloads, 1)
-    assert payloads == [ORIGIN]
+    assert payloads == [origin()]
 
 
 async def test_a_lost_connection_is_reopened_and_wakes_every_waiter(
@@ -192,3 +194,14 @@ async def test_a_network_that_swallows_packets_is_noticed_and_another_connection
 
 
 _LISTENS = "application_name = 'ltzd wakeups' AND datname = current_database()"
+
+
+def test_processes_that_are_forked_after_the_import_hear_each_other() -> None:
+    program = (
+        "import os; from ltzd.store.wakeups import origin; mine = origin(); child = os.fork();"
+        " print(origin() == mine, flush=True); child and os.wait()"
+    )
+    done = subprocess.run(
+        (sys.executable, "-c", program), capture_output=True, text=True, check=True, timeout=60
+    )
+    assert sorted(done.stdout.split()) == ["False", "True"]

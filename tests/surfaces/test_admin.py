@@ -181,6 +181,7 @@ async def test_status_tells_head_lag_lanes_and_queues() -> None:
         "minted": 100,
         "mintedIsEstimate": False,
         "aboveMintLimit": 4,
+        "mayWait": 0,
     }
     assert answer["eventsLastMinute"] == 9
     assert answer["roles"] == ["http", "operator"]

@@ -164,7 +164,7 @@ async def test_two_host_headers_are_refused(
     assert b"Access-Control-Allow-Origin: https://shop.example\r\n" in received
     assert b"X-Request-Id: " in received
     if method != b"HEAD":
-        assert b'"error":"Malformed request"' in received
+        assert b'"error":"Malformed request: the Host header must be given once"' in received
 
 
 async def test_a_client_that_hangs_up_early_hurts_nobody(surface: RunningSurfaces) -> None:

@@ -3,6 +3,12 @@ pragma solidity 0.8.37;
 
 /// @notice The few of forge's cheatcodes that these tests use, named by forge.
 interface Vm {
+    struct Log {
+        bytes32[] topics;
+        bytes data;
+        address emitter;
+    }
+
     function addr(uint256 privateKey) external pure returns (address);
     function assertApproxEqAbs(uint256 left, uint256 right, uint256 most, string calldata why) external pure;
     function assertEq(uint256 left, uint256 right) external pure;
@@ -21,8 +27,10 @@ interface Vm {
     function expectPartialRevert(bytes4 selector) external;
     function expectRevert(bytes calldata reason) external;
     function expectRevert(bytes4 selector) external;
+    function getRecordedLogs() external returns (Log[] memory logs);
     function load(address target, bytes32 slot) external view returns (bytes32);
     function prank(address sender) external;
+    function recordLogs() external;
     function revertToState(uint256 snapshot) external returns (bool);
     function sign(uint256 privateKey, bytes32 digest) external pure returns (uint8 v, bytes32 r, bytes32 s);
     function snapshotGasLastCall(string calldata group, string calldata name) external returns (uint256);

@@ -1,19 +1,24 @@
-"""Random UUIDs (version 4, RFC 9562), with the randomness read in blocks.
+"""New ids of events, with the randomness read in blocks.
 
-Reading it from the kernel for each UUID takes longer than making the UUID. The generator must not
-be shared across a fork, which would repeat its ids; ltzd does not fork.
+Reading it from the kernel for each id takes longer than making the id. The generator must not be
+shared across a fork, which would repeat its ids; ltzd does not fork.
 """
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from uuid import UUID
 
-_UUID_BYTES = 16
-_UUIDS_IN_A_BLOCK = 256
+from ltzd.rules.event_handler.event_ids import RANDOM_BITS, event_id
+
+_RANDOM_BYTES = 8
+_SURPLUS_BITS = _RANDOM_BYTES * 8 - RANDOM_BITS
+_IDS_IN_A_BLOCK = 512
 
 
-def event_ids() -> Iterator[UUID]:
+def event_ids(clock: Callable[[], float] = time.time) -> Iterator[UUID]:
     while True:
-        block = os.urandom(_UUID_BYTES * _UUIDS_IN_A_BLOCK)
-        for start in range(0, len(block), _UUID_BYTES):
-            yield UUID(bytes=block[start : start + _UUID_BYTES], version=4)
+        block = os.urandom(_RANDOM_BYTES * _IDS_IN_A_BLOCK)
+        for start in range(0, len(block), _RANDOM_BYTES):
+            random = int.from_bytes(block[start : start + _RANDOM_BYTES], "big") >> _SURPLUS_BITS
+            yield event_id(int(clock()), random)

@@ -38,6 +38,7 @@ from ltzd.errors import (
     DomainUnauthorized,
     EventNotConfigured,
     NotFound,
+    RateLimited,
     Refused,
 )
 from ltzd.rules.brands.configuration import Brand, EventRule
@@ -287,12 +288,22 @@ class EventHandler:
             check = check if user is None else _check_of(user, check)
             snapshot = await events.read_snapshot(connection, [check.query()])
         pending = self._pending_wallets.others(check)
-        check.decide(snapshot, is_new_user=user is None, pending_wallets=pending)
+        try:
+            check.decide(snapshot, is_new_user=user is None, pending_wallets=pending)
+        except RateLimited:
+            # The snapshot is newer than the user's absence: it may count this user's own wallet.
+            if user is not None or not await self._has_row(email_key):
+                raise
+            return await self._find_user(request, check)
         if user is None:
             return await self._create_user(request, check), False, check
         await self._count(request, check.brand)
         self._known[email_key] = user
         return user, True, check
+
+    async def _has_row(self, email_key: str) -> bool:
+        async with session(self._pool) as connection:
+            return await self._erased.find_user(connection, email_key) is not None
 
     async def _create_user(self, request: EventRequest, check: EventCheck) -> User:
         # Counted before the first await: the next event is decided with this wallet counted.

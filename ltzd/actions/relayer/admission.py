@@ -95,7 +95,10 @@ class RelayAdmission:
             usages = await _read_usages(connection, drafts)
             ledger = await self._read_ledger(connection, new)
             decisions = _decided(drafts, usages, ledger)
-            return await self._insert(connection, drafts, usages, decisions)
+            outcomes = await self._insert(connection, drafts, usages, decisions)
+        if None in decisions:
+            self._wakeups.announce(RELAYS)
+        return outcomes
 
     async def _usages(self, drafts: Sequence[_Draft]) -> list[RelayUsage]:
         """The usages that the callers have read; those known to be old by now are read again."""
@@ -180,10 +183,9 @@ class RelayAdmission:
         self, connection: Connection | None, new: Sequence[NewRelay]
     ) -> list[int | None]:
         if connection is not None:
-            ids = await relays.insert(connection, new)
-        else:
-            async with session(self._pool) as own:
-                ids = await relays.insert(own, new)
+            return await relays.insert(connection, new)  # announced after the commit
+        async with session(self._pool) as own:
+            ids = await relays.insert(own, new)
         self._wakeups.announce(RELAYS)
         return ids
 

@@ -5,6 +5,7 @@ counts towards the brand's limit of new wallets an hour.
 """
 
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.errors import RateLimited
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import rate_limited, refuse_more_wallets, wallets_of
 from ltzd.store import payments
@@ -29,7 +30,15 @@ class UserRegistration:
                 return known
             made, now = await payments.wallets_this_hour(connection, brand.address)
         quota = wallets_of(brand, now)
-        refuse_more_wallets(quota, made, now)
+        try:
+            refuse_more_wallets(quota, made, now)
+        except RateLimited:
+            # The count is newer than the user's absence: it may hold this user's own wallet.
+            async with session(self._pool) as connection:
+                known = await self._erased.find_user(connection, key)
+            if known is None:
+                raise
+            return known
         identity = await self._identity.wallet_of_email(email)
         user = User(users.user_id(identity.subject, key), key, identity.subject, identity.wallet)
         async with session(self._pool) as connection:

@@ -1,4 +1,7 @@
-"""The compiled contracts: ABI and bytecode as `make contracts` built them."""
+"""The compiled contracts: ABI and bytecode as `make contracts` built them.
+
+`compiled/former` holds the builds of earlier versions that still serve: their ABI is the same.
+"""
 
 import json
 from collections.abc import Mapping
@@ -25,6 +28,15 @@ def artifact(contract: str) -> dict[str, Any]:
 def bytecode(contract: str) -> bytes:
     """The creation code without the constructor's arguments."""
     return bytes_of(artifact(contract)["bytecode"])
+
+
+@cache
+def former_bytecodes(contract: str) -> tuple[bytes, ...]:
+    """The creation code of the builds that earlier versions have deployed, oldest first."""
+    folder = resources.files("ltzd.chain").joinpath("compiled/former")
+    files = sorted(file.name for file in folder.iterdir() if file.name.startswith(f"{contract}-"))
+    documents = (json.loads(folder.joinpath(name).read_text(encoding="utf-8")) for name in files)
+    return tuple(bytes_of(document["bytecode"]) for document in documents)
 
 
 @cache

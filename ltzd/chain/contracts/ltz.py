@@ -33,7 +33,8 @@ TRANSFER_TOPIC = abi_words.topic("Transfer(address,address,uint256)")
 REWARD_MINTED_TOPIC = abi_words.topic("RewardMinted(address,bytes32,uint256)")
 
 INDEXED_TOPICS: Final = (TRANSFER_TOPIC,)
-"""A `RewardMinted` never comes without a `Transfer`."""
+"""A `RewardMinted` never comes without a `Transfer` in its transaction: one for each reward, or one
+for several neighbours of a batch with the same wallet, with the sum of their amounts."""
 
 MAX_BATCH = 100
 """Rewards in one `mintRewardBatch`."""
@@ -63,8 +64,8 @@ def _row(reward: MintEntry) -> bytes:
 def mint_gas_limit(count: int) -> int:
     """A gas limit that `count` rewards cannot exceed.
 
-    Measured ceilings are 69k for one reward and 30k for each of a batch. The rest covers storage
-    slots that a first mint turns from zero: supply, bucket, bitmap.
+    Measured ceilings are 69k for one reward and 30k for each of a batch, whatever the wallets. The
+    rest covers storage slots that a first mint turns from zero: supply, bucket, bitmap.
     """
     return 200_000 if count == 1 else 200_000 + 40_000 * count
 

@@ -1,5 +1,8 @@
 """Compares deployed code with the compiled contracts, immutables included.
 
+A contract that an earlier version has deployed counts as this version's if its ABI is the same
+(`artifacts.former_bytecodes`).
+
 The contracts are compiled without metadata, so their creation code ends with the runtime code. Its
 immutables are words of zeros behind PUSH32, which the constructor fills in.
 """
@@ -32,8 +35,11 @@ def build_of(code: bytes) -> str | None:
 
 
 def _matches(contract: str, code: bytes, expected: Container[bytes] | None) -> bool:
+    return any(_fits(template, code, expected) for template in _templates(contract))
+
+
+def _fits(template: bytes, code: bytes, expected: Container[bytes] | None) -> bool:
     """Compares the code; without `expected`, immutables may hold any words, else only these."""
-    template = _template(contract)
     if len(code) != len(template):
         return False
     index = 0
@@ -54,10 +60,10 @@ def _matches(contract: str, code: bytes, expected: Container[bytes] | None) -> b
 
 
 @cache
-def _template(contract: str) -> bytes:
-    """The runtime code before its immutables are filled in."""
-    creation = artifacts.bytecode(contract)
-    return creation[creation.index(_INVALID + _START) + len(_INVALID) :]
+def _templates(contract: str) -> list[bytes]:
+    """The runtime code of each build before its immutables are filled in."""
+    builds = [artifacts.bytecode(contract), *artifacts.former_bytecodes(contract)]
+    return [build[build.index(_INVALID + _START) + len(_INVALID) :] for build in builds]
 
 
 def _immutables(contract: str, chain_id: int, at: Address, ltz: Address) -> set[bytes]:

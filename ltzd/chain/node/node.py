@@ -406,6 +406,22 @@ class Node:
             return await self._price_without_base_fee()
         return await self._price(header.base_fee, history, tip)
 
+    async def base_fees(self, head: Header, count: int) -> list[int]:
+        """The base fees of `count` blocks up to `head`, the oldest first, and then the next one's.
+
+        A node may answer with fewer blocks. Raises NodeUnavailable.
+        """
+        answer = await self._ask("eth_feeHistory", hex(count), hex(head.number), [])
+        try:
+            fees = [quantity(fee) for fee in answer["baseFeePerGas"][-count - 1 :]]
+        except (KeyError, TypeError, ValueError) as error:
+            raise NodeUnavailable(
+                "The node's fee history is malformed", kind="malformed"
+            ) from error
+        if len(fees) < 2:
+            raise NodeUnavailable("The node's fee history is empty", kind="malformed")
+        return fees
+
     async def _price(self, last_base_fee: int, history: Any, tip: Any) -> GasPrice:
         base_fee = last_base_fee if isinstance(history, RpcError) else _next_base_fee(history)
         if not isinstance(tip, RpcError):

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from rich.console import Group
@@ -36,6 +36,7 @@ def _whole(event: EventHistory) -> dict[str, Any]:
         "brandId": hex_of(event.brand_id),
         "brandName": event.brand_name,
         "brandIsPaused": event.is_brand_paused,
+        "patienceSeconds": event.patience_seconds,
         "eventType": event.event_type,
         "source": event.source,
         "domain": event.domain,
@@ -103,6 +104,9 @@ def _lines(event: EventHistory) -> Iterator[tuple[str, str]]:
     yield "brand", f"{hex_of(event.brand_id)} {event.brand_name or ''}".rstrip()
     if event.is_brand_paused and event.status == "queued":
         yield "", "the brand is paused, so its rewards wait: see `ltzd brand resume`"
+    if event.patience_seconds and event.status == "queued":
+        until = iso(event.created_at + timedelta(seconds=event.patience_seconds))
+        yield "", f"the brand lets it wait for a cheaper block, until {until} at the latest"
     yield "type", event.event_type
     yield "domain", event.domain
     if event.source is not None:

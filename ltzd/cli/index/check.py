@@ -8,7 +8,7 @@ from typing import Any
 from ltzd.cli.index.progress import block_progress
 from ltzd.cli.index.target import IndexTarget, OpenIndex, open_index
 from ltzd.cli.output import only_errors_logged, print_json, print_message
-from ltzd.errors import IndexMoved, NodeUnavailable, Unavailable
+from ltzd.errors import IndexMoved, Misconfigured, NodeUnavailable, Unavailable
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.repair import IndexRepair, RangeCheck
 from ltzd.rules.indexer.differences import Difference
@@ -74,6 +74,8 @@ async def compare(
     where: IndexTarget, first: int | None, last: int | None, *, mends: bool, is_quiet: bool
 ) -> IndexReport:
     """As `run`."""
+    if first is not None and last is not None and last < first:
+        raise Misconfigured("--to must not be below --from: it is the last block to compare.")
     async with open_index(where) as index:
         async with session(index.pool) as connection:
             cursor = await chains.cursor(connection, index.chain.chain_id)

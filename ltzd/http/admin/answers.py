@@ -193,6 +193,7 @@ def _reward_json(rewards: RewardFacts) -> dict[str, Any]:
         "minted": rewards.minted,
         "mintedIsEstimate": rewards.minted_is_estimate,
         "aboveMintLimit": rewards.above_limit,
+        "mayWait": rewards.may_wait,
     }
 
 

@@ -14,7 +14,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from sanic.exceptions import BadRequest
 from sanic.request import Request
 
 from ltzd import __version__, telemetry
@@ -31,9 +30,10 @@ from ltzd.http.admin.answers import (
     readiness_json,
 )
 from ltzd.http.admin.measuring import count_conditions, measure_index, measure_queues
-from ltzd.http.errors import ErrorResponder, RequestError, path_of
+from ltzd.http.errors import ErrorResponder, RequestError, RequestMalformed, path_of
 from ltzd.http.loopback import host_of, is_loopback
 from ltzd.http.relayer import errors as relayer_errors
+from ltzd.http.requests.header_form import refuse_bad_headers
 from ltzd.http.requests.host_header import refuse_bad_host
 from ltzd.http.responses import Reply, json_reply
 from ltzd.http.sanic_app import App, new_app
@@ -125,9 +125,10 @@ class AdminHandlers:
         self._is_local = is_loopback(policy.host)
 
     def authorize(self, request: Request) -> None:
-        """Raises ForeignHost, BadRequest and Unauthorized."""
+        """Raises ForeignHost, RequestMalformed and Unauthorized."""
         if self._is_local:
             _refuse_foreign_host(request)
+        refuse_bad_headers(request)
         refuse_bad_host(request)
         if self._policy.token is None or path_of(request) == OPEN_PATH:
             return
@@ -146,7 +147,7 @@ class AdminHandlers:
         """
         role = request.args.get("role")
         if role not in {None, "http"}:
-            raise BadRequest("The only role that readiness can be asked for is http")
+            raise RequestMalformed("role may only be http")
         conditions = self._judge(await _in_time(self._sources.cluster()))
         blocking = readiness.reasons(conditions, for_http=role == "http")
         if self._policy.token is None or _has_credential(request):

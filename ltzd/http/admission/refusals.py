@@ -21,6 +21,7 @@ from ltzd import telemetry
 from ltzd.errors import LtzdError
 from ltzd.http.admission.askers import BODY_BYTES, Askers
 from ltzd.http.admission.gate import AdmissionGate, Asker
+from ltzd.http.requests.header_form import is_well_formed
 from ltzd.http.responses import Reply
 from ltzd.rules.admission import Urgency
 
@@ -114,6 +115,8 @@ class EarlyRefusals:
 
     def _parsed(self, raw: bytes) -> _Head | None:
         """Returns None if the application must judge the head: a repeated header, for example."""
+        if not is_well_formed(raw):
+            return None
         request_line, *lines = raw.decode("latin-1").split("\r\n")
         method, _, rest = request_line.partition(" ")
         target, _, version = rest.partition(" ")

@@ -190,6 +190,7 @@ REASONS = {
     "too_long": "must hold at most {max_length}",
     "string_too_long": "must be at most {max_length} characters",
     "greater_than_equal": "must be at least {ge}",
+    "less_than_equal": "must be at most {le}",
 }
 """By pydantic's error type. Braces take the rule's numbers from the error's context."""
 

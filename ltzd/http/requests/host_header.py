@@ -8,8 +8,9 @@ import re
 from functools import lru_cache
 from ipaddress import IPv6Address
 
-from sanic.exceptions import BadRequest
 from sanic.request import Request
+
+from ltzd.http.errors import RequestMalformed
 
 _AUTHORITY = re.compile(
     r"(?:\[(?P<v6>[0-9A-Fa-f:.]{2,45})\]|(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+)"
@@ -19,15 +20,15 @@ _MAX_PORT = 65_535
 
 
 def refuse_bad_host(request: Request) -> None:
-    """Raises BadRequest for a repeated or malformed Host, and for a missing one over HTTP/1.1."""
+    """Raises RequestMalformed for a repeated or malformed Host, and over HTTP/1.1 without Host."""
     if request.method == "NONE":  # Sanic's stand-in for a head that it could not parse
         return
     hosts = request.headers.getall("host", ())
     if len(hosts) == 1:
         if not is_authority(hosts[0]):
-            raise BadRequest("The Host header is malformed")
+            raise RequestMalformed("Host must be a name or an address, with or without a port")
     elif hosts or request.version == "1.1":
-        raise BadRequest("The Host header must be given once")
+        raise RequestMalformed("the Host header must be given once")
 
 
 @lru_cache(maxsize=4096)

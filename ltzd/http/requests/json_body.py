@@ -135,7 +135,8 @@ def _reason(raw: bytes, error: msgspec.DecodeError) -> str:
         return "it is empty"
     if text == "Input data was truncated":
         return "it ends too early, or holds half of a surrogate pair"
-    return text
+    text, _, _ = text.partition(" - at `")  # a path of brackets, without names
+    return text[:1].lower() + text[1:]
 
 
 def _too_deep() -> BodyUnreadable:

@@ -58,6 +58,7 @@ RESERVED_WEI = LaneGauge(telemetry.RESERVED_WEI, sum)
 BALANCE_WEI = LaneGauge(telemetry.BALANCE_WEI, min)
 BASE_FEE_WEI = LaneGauge(telemetry.BASE_FEE_WEI, max)
 HELD_BY_CAP = LaneGauge(telemetry.HELD_BY_CAP, max)
+BRANDS_HELD = LaneGauge(telemetry.BRANDS_HELD, max)
 LANES_HELD = LaneGauge(telemetry.LANES_HELD, sum)
 LANES_PAUSED = LaneGauge(telemetry.LANES_PAUSED, sum)
 
@@ -70,6 +71,7 @@ _OF_HOLDERS = (
     BALANCE_WEI,
     BASE_FEE_WEI,
     HELD_BY_CAP,
+    BRANDS_HELD,
     LANES_PAUSED,
 )
 

@@ -1,11 +1,17 @@
-"""Encodes the mint of a batch of rewards: their references, and the call's data."""
+"""Encodes the mint of a batch of rewards: their references, and the call's data.
 
+The rewards of a wallet stand one behind the other in the data, because LTZ transfers the sum of
+neighbours with the same wallet once. LTZ gives the order no other meaning, and each reward keeps
+its own reference and log. Seqs follow the order of the queue, which `rewards.last_brand` reads.
+"""
+
+from collections import defaultdict
 from collections.abc import Sequence
 
 from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.references import LaneReferences
 from ltzd.store.operator.rewards import QueuedReward
-from ltzd.values import LTZ, reward_reference
+from ltzd.values import LTZ, Address, reward_reference
 
 
 def fresh_count(batch: Sequence[QueuedReward]) -> int:
@@ -23,11 +29,8 @@ def number(
 
 
 def encode_mint(batch: Sequence[QueuedReward], seqs: Sequence[int]) -> bytes:
-    return ltz.mint_call(
-        [
-            ltz.MintEntry(
-                reward.wallet, reward.ltz * LTZ, reward_reference(reward.id, reward.kind, seq)
-            )
-            for reward, seq in zip(batch, seqs, strict=True)
-        ]
-    )
+    runs: defaultdict[Address, list[ltz.MintEntry]] = defaultdict(list)
+    for reward, seq in zip(batch, seqs, strict=True):
+        reference = reward_reference(reward.id, reward.kind, seq)
+        runs[reward.wallet].append(ltz.MintEntry(reward.wallet, reward.ltz * LTZ, reference))
+    return ltz.mint_call([entry for run in runs.values() for entry in run])

@@ -12,6 +12,7 @@ from ltzd.chain.contracts import ltz
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.limit import MintLimitTracker
+from ltzd.operator.mints.patience import PatientBrands
 from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT_LIMIT, WOULD_REVERT
 from ltzd.operator.send_guard import SendGuard
@@ -31,6 +32,7 @@ class RewardClaims:
         guard: SendGuard,
         mint_limit: MintLimitTracker,
         simulator: MintSimulator,
+        patience: PatientBrands,
         last_brand: bytes,
     ) -> None:
         self._context = context
@@ -38,6 +40,7 @@ class RewardClaims:
         self._guard = guard
         self._mint_limit = mint_limit
         self._simulator = simulator
+        self._patience = patience
         self._last_brand = last_brand
         self._saving_for: UUID | None = None
 
@@ -47,11 +50,17 @@ class RewardClaims:
         Returns None if fewer than `at_least` wait, or if none of them may be minted now.
         """
         lane = self._context.lane
+        await self._patience.look()
         self._saving_for = self._mint_limit.saving_for
         async with session(self._context.pool) as connection:
             await self._mint_limit.update_queue(connection, lane)
             waiting = await rewards.queued(
-                connection, ltz.MAX_BATCH, self._last_brand, self._saving_for, lane
+                connection,
+                ltz.MAX_BATCH,
+                self._last_brand,
+                self._saving_for,
+                lane,
+                self._patience.held,
             )
             if len(waiting) < at_least:
                 if not waiting:

@@ -16,6 +16,7 @@ from ltzd.operator.lane_context import LaneContext
 from ltzd.operator.mints.batch import encode_mint, fresh_count, number
 from ltzd.operator.mints.claims import RewardClaims
 from ltzd.operator.mints.limit import MintLimitTracker
+from ltzd.operator.mints.patience import PatientBrands
 from ltzd.operator.mints.simulation import MintBatch, MintSimulator, PlannedMint
 from ltzd.operator.policy import BALANCE, WOULD_REVERT, InProcessHooks, MintTarget
 from ltzd.operator.send_guard import SendGuard
@@ -80,8 +81,15 @@ class MintSigner:
         self._signer = signer
         self._target = target
         self._mint_limit = MintLimitTracker(target, context.lane.wallet, context.clock)
+        self._patience = PatientBrands(context)
         self._claims = RewardClaims(
-            context, in_flight, guard, self._mint_limit, simulator, counters.last_brand
+            context,
+            in_flight,
+            guard,
+            self._mint_limit,
+            simulator,
+            self._patience,
+            counters.last_brand,
         )
         self._gas = simulator.gas
         self._simulator = simulator
@@ -127,6 +135,7 @@ class MintSigner:
             working = await lanes.count_working(connection, lane.chain_id, lane.kind)
         await self._mint_limit.refresh(view)
         self._simulator.read_in(view)
+        self._patience.refresh(view)
         self._working_lanes = max(1, working)
 
     async def indexed_inclusions(self) -> Mapping[int, Inclusion]:

@@ -267,6 +267,7 @@ class Brand(BaseModel):
     events_per_minute_per_ip: Count = 0
     webhook_url: WebhookUrl | None = None
     time_zone: Annotated[Text, AfterValidator(_known_time_zone)] = "UTC"
+    patience_seconds: Annotated[int, Field(ge=0, le=86_400, strict=True)] = 0
     events: tuple[EventRule, ...] = ()
     perks: tuple[Perk, ...] = ()
     constraints: Annotated[tuple[Constraint, ...], AfterValidator(without_repeats)] = ()

@@ -19,6 +19,7 @@ from msgspec import structs
 from ltzd.rules.event_handler.brand_limits import Quota, QuotaKind, local_day
 from ltzd.rules.event_handler.claims import ClaimRecord
 from ltzd.store.database import Connection
+from ltzd.store.migrations import event_partitions
 from ltzd.values import Address, Hash32
 
 ClaimKey = tuple[Address, str, str]
@@ -215,14 +216,16 @@ async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[Cla
 
     Returns the claims that were inserted. An event is left out if its claim has changed since it
     was read, if another request has used its nonce, or if its known user's address was erased. If
-    a concurrent writer has brought a count to its limit, nothing is inserted and the answer is
-    empty.
+    a concurrent writer has brought a count to its limit, or the table's conversion into partitions
+    has met its bound, which this call then lifts, nothing is inserted and the answer is empty.
     """
     ordered = sorted(events, key=lambda new: new.key)
     try:
         rows = await connection.fetch(_INSERT, *_columns(ordered))
     except asyncpg.CheckViolationError as error:
-        if error.constraint_name not in _LIMITS:
+        if error.constraint_name == event_partitions.BOUND:
+            await event_partitions.lift_bound(connection)
+        elif error.constraint_name not in _LIMITS:
             raise
         return {}
     users = await _reread_users(connection, [row for row in rows if row["is_unseen"]])

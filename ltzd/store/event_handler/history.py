@@ -78,6 +78,7 @@ class EventHistory:
     brand_id: Address
     brand_name: str | None
     is_brand_paused: bool
+    patience_seconds: int
     event_type: str
     source: str | None
     domain: str
@@ -109,6 +110,7 @@ async def history_of(connection: Connection, event_id: UUID) -> EventHistory | N
             """
             SELECT e.id, e.brand_id, b.name AS brand_name,
                    coalesce(b.paused_at IS NOT NULL, false) AS is_brand_paused,
+                   coalesce((b.configuration ->> 'patience_seconds')::int, 0) AS patience_seconds,
                    e.event_type, e.source, e.domain, e.ltz, coalesce(r.wallet, u.wallet) AS wallet,
                    e.created_at, r.id AS reward_id, r.kind, r.seq, r.failed_at, r.failure,
                    r.mint_block_number, r.mint_block_hash, r.mint_transaction_hash,
@@ -150,6 +152,7 @@ def _history(row: asyncpg.Record, attempts: tuple[AttemptFacts, ...]) -> EventHi
         brand_id=Address(row["brand_id"]),
         brand_name=row["brand_name"],
         is_brand_paused=row["is_brand_paused"],
+        patience_seconds=row["patience_seconds"],
         event_type=row["event_type"],
         source=row["source"],
         domain=row["domain"],

@@ -48,29 +48,37 @@ async def queued(
     after: bytes = b"",
     saver: UUID | None = None,
     lane: Lane | None = None,
+    held: Collection[Address] = (),
 ) -> list[QueuedReward]:
     """Rewards that wait for a transaction, in the order in which they should be minted.
 
     Payments come first, oldest first. Then comes the reward `saver`, if it still waits. Then come
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
     reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
-    limit's capacity and rewards that a lane other than `lane` has claimed are left out. The caller
-    claims the rewards that it mints. A claim counts while its lane has a lease.
+    limit's capacity and rewards that a lane other than `lane` has claimed are left out, and so are
+    the rewards of `held` brands, except for payments. The caller claims the rewards that it mints.
+    A claim counts while its lane has a lease.
 
     Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
     return [
         QueuedReward(*row)
-        for row in await connection.fetch(QUEUED, *queue_parameters(limit, after, saver, lane))
+        for row in await connection.fetch(
+            QUEUED, *queue_parameters(limit, after, saver, lane, held)
+        )
     ]
 
 
 def queue_parameters(
-    limit: int, after: bytes = b"", saver: UUID | None = None, lane: Lane | None = None
+    limit: int,
+    after: bytes = b"",
+    saver: UUID | None = None,
+    lane: Lane | None = None,
+    held: Collection[Address] = (),
 ) -> tuple[object, ...]:
     """The parameters of `QUEUED`."""
     claim = b"" if lane is None else lane.claim
-    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim
+    return limit, after, BRANDS_AT_ONCE, saver, _BEHIND_ALL, claim, list(held)
 
 
 # The brands are read by key, from each brand to the next, and of each brand only the rewards that
@@ -80,25 +88,29 @@ def queue_parameters(
 # constant, and would sort them. OFFSET 0 keeps `ahead` from being evaluated once for each
 # reference to it. num_nulls, because no index but the two of this query has it: with statistics of
 # an empty queue the planner takes any index that it may take, and then walks the whole queue.)
-# `place` counts no paused brand; `laps` is 1 once the search has started again at the first
-# brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would read all
-# rows of the brand behind $2.
+# `place` counts no brand that is paused or held; `laps` is 1 once the search has started again at
+# the first brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would
+# read all rows of the brand behind $2.
 QUEUED = """
 WITH RECURSIVE paused AS MATERIALIZED (
   SELECT id FROM brands WHERE paused_at IS NOT NULL
+), held AS MATERIALIZED (
+  SELECT id FROM paused
+   UNION ALL
+  SELECT unnest($7::bytea[])
 ), busy AS MATERIALIZED (
   SELECT wallet || int8send(epoch) AS claim
     FROM lanes l
     JOIN leases ON leases.name = 'lane/' || l.chain_id || '/0x' || encode(l.wallet, 'hex')
    WHERE l.kind = 'mint' AND leases.expires_at > now()
      AND wallet || int8send(epoch) <> $6
-), turn (brand_id, laps, place, is_paused) AS (
+), turn (brand_id, laps, place, is_held) AS (
   SELECT $2::bytea, 0, 0, true
    UNION ALL
   SELECT next.brand_id, next.laps,
-         CASE WHEN next.brand_id IN (SELECT id FROM paused) THEN turn.place
+         CASE WHEN next.brand_id IN (SELECT id FROM held) THEN turn.place
               ELSE turn.place + 1 END,
-         next.brand_id IN (SELECT id FROM paused)
+         next.brand_id IN (SELECT id FROM held)
     FROM turn
    CROSS JOIN LATERAL (
          SELECT CASE WHEN ahead.brand_id IS NULL THEN turn.laps + 1 ELSE turn.laps END AS laps,
@@ -124,7 +136,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
          OFFSET 0) AS next
    WHERE turn.place < $3 AND next.brand_id IS NOT NULL
 ), due AS MATERIALIZED (
-  SELECT brand_id, place FROM turn WHERE NOT is_paused
+  SELECT brand_id, place FROM turn WHERE NOT is_held
 ), depth AS MATERIALIZED (
   SELECT least($1, greatest(2, 1000 / greatest(1, count(*)))) AS rewards FROM due
 )
@@ -145,7 +157,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
           WHERE id = $4 AND kind <> 2
             AND num_nulls(transaction_id, failed_at, mint_block_hash) = 3
             AND NOT above_limit
-            AND brand_id NOT IN (SELECT id FROM paused)
+            AND brand_id NOT IN (SELECT id FROM held)
             AND (claimed_by IS NULL OR claimed_by NOT IN (SELECT claim FROM busy)))
          UNION ALL
         (SELECT reward.id, reward.kind, reward.wallet, reward.ltz, reward.seq,

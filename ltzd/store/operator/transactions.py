@@ -25,7 +25,7 @@ from ltzd.rules.operator.transactions import (
 )
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
-from ltzd.store.wakeups import ORIGIN
+from ltzd.store.wakeups import origin
 from ltzd.values import Address, Hash32
 
 
@@ -250,7 +250,7 @@ async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> 
         SELECT pg_notify('ltzd_published', $2), set_config('synchronous_commit', 'off', true)
         """,
         attempts,
-        ORIGIN,
+        origin(),
     )
 
 

@@ -19,7 +19,7 @@ from ltzd.rules.operator.transactions import State, Transaction
 from ltzd.store.database import Connection
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
-from ltzd.store.wakeups import ORIGIN
+from ltzd.store.wakeups import origin
 from ltzd.values import Address
 
 
@@ -150,7 +150,7 @@ async def give_back(
         """,
         lane.wallet,
         None if claimed is None else [relay.id for relay in claimed],
-        ORIGIN,
+        origin(),
     )
     return rows[0]["relays"] if rows else 0
 

@@ -21,7 +21,7 @@ from ltzd.rules.relayer.states import status_of
 from ltzd.store.database import Connection
 from ltzd.store.relayer import gas_budgets
 from ltzd.store.relayer.gas_budgets import GasChange
-from ltzd.store.wakeups import ORIGIN
+from ltzd.store.wakeups import origin
 from ltzd.values import Address, Hash32
 
 
@@ -265,7 +265,7 @@ async def follow(connection: Connection, transaction_ids: Sequence[int]) -> bool
           FROM follower
         """,  # noqa: S608 - only constants
         transaction_ids,
-        ORIGIN,
+        origin(),
     )
     return any(row["is_queued"] for row in rows)
 
@@ -304,7 +304,7 @@ async def refuse(connection: Connection, failures: Mapping[int, str]) -> None:
         """,
         list(failures),
         list(failures.values()),
-        ORIGIN,
+        origin(),
     )
     await gas_budgets.count(connection, _gas_changes(rows))
 
@@ -327,7 +327,7 @@ async def withdraw(connection: Connection, relay: int) -> bool:
             SELECT gas_day, identity, gas_wei, pg_notify('ltzd_relays', $2) FROM deleted
             """,
             relay,
-            ORIGIN,
+            origin(),
         )
         await gas_budgets.count(connection, _gas_changes(rows))
     return bool(rows)

@@ -59,7 +59,7 @@ class DeliveryOutcome:
 async def notify_senders(connection: Connection) -> None:
     """Wake the senders when this database transaction commits.
 
-    Notifies without an origin (`wakeups.ORIGIN`), so that the sender in this process wakes too.
+    Notifies without an origin (`wakeups.origin`), so that the sender in this process wakes too.
     """
     await connection.execute("SELECT pg_notify($1, '')", wakeups.WEBHOOKS)
 

@@ -7,13 +7,15 @@ import pytest
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventHandler
+from ltzd.actions.users.registration import UserRegistration
 from ltzd.cache.rate_limits import RateLimit, RateLimitStatus
 from ltzd.dev.sandbox import Sandbox
 from ltzd.errors import RateLimited
 from ltzd.providers.identity.client import IdentityUser
 from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.store.brands import configurations as brands
-from ltzd.store.database import Pool, transaction
+from ltzd.store.database import Connection, Pool, transaction
+from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import value
 from tests.support.surfaces.event_action import NO_LIMITS, SEALER, a_brand, a_handler, a_request
@@ -109,3 +111,51 @@ async def test_concurrent_events_that_wait_for_the_rate_limit_do_not_exceed_the_
     assert sum(isinstance(outcome, RecordedEvent) for outcome in outcomes) == 2
     assert sum(isinstance(outcome, RateLimited) for outcome in outcomes) == 8
     assert len(made) == 2
+
+
+async def test_an_event_is_not_refused_for_the_wallet_that_its_own_user_has_just_got(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process creates the user after this one has not found it, and before the count."""
+    events = (RULE, RULE.model_copy(update={"type": "form_submit"}))
+    brand = a_brand(*events, max_new_wallets_per_hour=1)
+    async with (
+        a_handler(database_url, sandbox, brand) as handler,
+        a_handler(database_url, sandbox, brand) as other,
+    ):
+        find_user, searches = handler._erased.find_user, 0
+
+        async def find_too_early(connection: Connection, email_key: str) -> User | None:
+            nonlocal searches
+            searches += 1
+            user: User | None = await find_user(connection, email_key)
+            if searches == 1:
+                await other.record(a_request(event_type="form_submit"))
+            return user
+
+        monkeypatch.setattr(handler._erased, "find_user", find_too_early)
+        recorded = await handler.record(a_request())
+        assert not recorded.wallet_created
+
+
+async def test_a_user_is_found_whom_another_process_has_just_given_the_last_wallet_of_the_hour(
+    database_url: str, sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    brand = a_brand(RULE, max_new_wallets_per_hour=1)
+    async with a_handler(database_url, sandbox, brand) as handler:
+        find_user, searches = handler._erased.find_user, 0
+
+        async def find_too_early(connection: Connection, email_key: str) -> User | None:
+            nonlocal searches
+            searches += 1
+            user: User | None = await find_user(connection, email_key)
+            if searches == 1:
+                await handler.record(a_request())
+            return user
+
+        monkeypatch.setattr(handler._erased, "find_user", find_too_early)
+        registration = UserRegistration(handler._pool, handler._identity, handler._erased)
+        user = await registration.user_of("ann@shop.example", brand)
+        assert user.email_key == "ann@shop.example"
+        with pytest.raises(RateLimited):
+            await registration.user_of("ben@shop.example", brand)

@@ -1,4 +1,4 @@
-"""A global maximum that is set while events are being processed."""
+"""The writer of events: its announcements, and a global maximum that is set meanwhile."""
 
 import asyncio
 from uuid import uuid4
@@ -13,8 +13,9 @@ from ltzd.store.database import Pool
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
-from ltzd.store.wakeups import WakeupHub
+from ltzd.store.wakeups import REWARDS, WakeupHub
 from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.rows.notifications import announced
 from tests.support.surfaces.event_action import a_brand, kinds
 
 TYPE = "account_creation"
@@ -55,6 +56,14 @@ def writer(pool: Pool, database_url: str) -> EventWriter:
 async def write(writer: EventWriter, *claims: PreparedEvent) -> list[object]:
     async with running(writer.run()), asyncio.timeout(5):
         return await asyncio.gather(*map(writer.write, claims), return_exceptions=True)
+
+
+async def test_other_processes_learn_of_events_after_their_commit(
+    pool: Pool, database_url: str
+) -> None:
+    hub = WakeupHub(database_url)
+    async with announced(database_url, hub, REWARDS):
+        await write(EventWriter(pool, hub, {}), a_claim("ann", under(None)))
 
 
 async def test_events_decided_before_and_after_a_maximum_was_set_can_share_a_batch(

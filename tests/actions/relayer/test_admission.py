@@ -23,6 +23,7 @@ from ltzd.store.wakeups import RELAYS, WakeupHub
 from ltzd.values import Address
 from tests.support.relays.lanes import USER, a_plan, a_relay_lane, row_states, send
 from tests.support.rows.core import a_hash, a_wallet, running, save, value
+from tests.support.rows.notifications import announced
 
 MAX_COST_WEI = 10
 
@@ -109,6 +110,34 @@ async def test_relays_of_many_users_share_commits_and_wake_a_lane(
         assert answer.is_new
         assert (answer.window.limit, answer.window.remaining) == (35, 34)
         assert by_id[answer.id] == (draft.plan.user, draft.plan.data)
+
+
+class CommittedHub(WakeupHub):
+    """Counts the connections that its pool had lent at each announcement."""
+
+    def __init__(self, url: str, pool: Pool) -> None:
+        super().__init__(url)
+        self._pool = pool
+        self.lent: list[int] = []
+
+    def announce(self, channel: str) -> None:
+        self.lent.append(self._pool.in_use)
+        super().announce(channel)
+
+
+BUDGETS = pytest.mark.parametrize(
+    "budgets", [NO_BUDGETS, GasBudgets(total_wei=100 * MAX_COST_WEI)], ids=["none", "set"]
+)
+
+
+@BUDGETS
+async def test_other_processes_learn_of_a_relay_after_its_commit(
+    pool: Pool, database_url: str, budgets: GasBudgets
+) -> None:
+    hub = CommittedHub(database_url, pool)
+    async with announced(database_url, hub, RELAYS), admitting(pool, hub, budgets) as admission:
+        await admission.admit(a_draft())
+    assert hub.lent == [0], "announced once, when no transaction was open"
 
 
 async def test_of_forty_concurrent_relays_of_one_user_thirty_five_are_admitted_in_an_hour(

@@ -33,7 +33,8 @@ from ltzd.store.wakeups import REWARDS, Wakeup, WakeupHub
 from ltzd.values import LTZ, Address
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.clocks import ManualClock
-from tests.support.rows.core import BRAND, a_wallet, value
+from tests.support.rows.core import BRAND, a_wallet, running, value
+from tests.support.rows.notifications import announced, notifications, until_count
 from tests.support.sites.members import insert_member, linked
 from tests.support.surfaces.event_action import SEALER, a_brand
 
@@ -71,13 +72,13 @@ class World:
     def __init__(self, url: str, pool: Pool) -> None:
         self.pool = pool
         self.book = BrandCache()
-        wakeups = WakeupHub(url)
-        self.reward_wakeup: Wakeup = wakeups.subscribe(REWARDS)
+        self.wakeups = WakeupHub(url)
+        self.reward_wakeup: Wakeup = self.wakeups.subscribe(REWARDS)
         self.node = FakeNode()
         self.node.mine()
         self.clock = ManualClock()
         capacity = MintCapacity(pool, self.node.node, CHAIN_ID, LTZ_AT, self.clock)
-        self.check_ins = CheckIns(pool, wakeups, self.book, capacity)
+        self.check_ins = CheckIns(pool, self.wakeups, self.book, capacity)
 
     async def brand(self, site: dict[str, Any] | None = SITE, **changes: Any) -> None:
         async with transaction(self.pool) as connection:
@@ -531,3 +532,25 @@ async def test_without_a_database_check_ins_and_milestones_are_unavailable(world
     with pytest.raises(DatabaseUnavailable):
         await world.check_ins.claim_milestone(ANN, 2)
     assert counted(telemetry.SITE_CHECKINS, "unavailable") == unavailable + 1
+
+
+async def test_other_processes_learn_of_a_check_in_after_its_commit(
+    world: World, database_url: str
+) -> None:
+    async with announced(database_url, world.wakeups, REWARDS):
+        await world.check_ins.check_in(ANN)
+
+
+async def test_other_processes_learn_of_a_milestone_after_its_commit(
+    world: World, database_url: str
+) -> None:
+    await world.check_in_for(2)
+    await spent_announcements(world, database_url)
+    async with announced(database_url, world.wakeups, REWARDS):
+        await world.check_ins.claim_milestone(ANN, 2)
+
+
+async def spent_announcements(world: World, url: str) -> None:
+    """Sends what was announced so far, so that a later announcement is one of its own."""
+    async with notifications(url, REWARDS) as payloads, running(world.wakeups.listen()):
+        await until_count(payloads, 1)

@@ -268,6 +268,31 @@ async def test_the_gas_price_is_the_next_blocks_base_fee_and_the_usual_tip() -> 
         assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=8, tip=3)
 
 
+async def test_base_fees_are_those_of_the_newest_blocks_and_the_next_one() -> None:
+    history = {"baseFeePerGas": ["0x1", "0x2", "0x3", "0x4"]}
+    async with a_server(answering(eth_feeHistory=history)) as rpc:
+        assert await Node(rpc).base_fees(A_HEAD, 2) == [2, 3, 4]
+        assert await Node(rpc).base_fees(A_HEAD, 1_024) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    "history",
+    [
+        None,
+        {},
+        [],
+        {"baseFeePerGas": None},
+        {"baseFeePerGas": ["0x1"]},
+        {"baseFeePerGas": ["x"] * 3},
+    ],
+    ids=["null", "no list", "a list", "null list", "too short", "no numbers"],
+)
+async def test_a_malformed_fee_history_is_a_nodes_failure(history: object) -> None:
+    async with a_server(answering(eth_feeHistory=history)) as rpc:
+        with pytest.raises(NodeUnavailable):
+            await Node(rpc).base_fees(A_HEAD, 2)
+
+
 async def test_without_a_fee_history_the_gas_price_comes_from_the_newest_block() -> None:
     async with a_server(answering(eth_maxPriorityFeePerGas="0x3")) as rpc:
         assert await Node(rpc).gas_price(A_HEAD) == GasPrice(base_fee=7, tip=3)

@@ -116,6 +116,7 @@ async def test_a_published_reward_is_shown_with_its_transaction_and_every_attemp
         "brandId": DEMO.id,
         "brandName": "Demo",
         "brandIsPaused": False,
+        "patienceSeconds": 0,
         "eventType": "form_submit",
         "source": SOURCE,
         "domain": "shop.example",

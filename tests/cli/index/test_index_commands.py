@@ -157,3 +157,9 @@ async def test_derived_rows_that_do_not_follow_from_the_facts_are_made_anew(inde
     assert repaired.code == 0
     assert "1 of balances, and were made anew." in repaired.err
     assert await value(index.pool, "SELECT amount FROM balances") == 5
+
+
+async def test_a_range_that_ends_before_it_begins_is_refused(index: Index) -> None:
+    outcome = await index.ltzd("check", "--from", 30, "--to", 5)
+    assert (outcome.code, outcome.out) == (1, "")
+    assert "--to must not be below --from" in outcome.err

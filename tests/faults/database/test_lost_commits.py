@@ -120,7 +120,8 @@ async def test_a_replica_without_the_last_commits_mints_nothing_twice(
             async with promoted.lane() as lane:
                 await until(lambda: true(lane.pause.reason == COMPARING), 30.0)
                 await promoted.some_polls()
-                assert len(node.arrived) == arrived, "a lost transaction is still pending"
+                # Only what was known may be sent again while a lost transaction is still pending.
+                assert set(node.arrived[arrived:]) <= set(node.arrived[:arrived])
                 node.mines_at_once = True
                 node.mine()
                 await promoted.minted()

@@ -157,6 +157,7 @@ def brands(draw: st.DrawFn) -> Brand:
         max_reward_per_event=draw(COUNTS),
         max_new_wallets_per_hour=draw(COUNTS),
         events_per_minute_per_ip=draw(COUNTS),
+        patience_seconds=draw(st.integers(0, 86_400)),
         time_zone=draw(st.sampled_from(["UTC", "Europe/Berlin", "America/St_Johns"])),
         events=tuple(draw(rules(kind)) for kind in kinds),
         perks=tuple(draw(st.lists(perks(), max_size=3, unique_by=lambda perk: perk.id))),
@@ -233,6 +234,7 @@ max_reward_per_event = 0
 max_new_wallets_per_hour = 0
 events_per_minute_per_ip = 0
 time_zone = "UTC"
+patience_seconds = 0
 
 [[events]]
 type = "form_submit"

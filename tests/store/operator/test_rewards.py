@@ -432,9 +432,9 @@ async def test_a_brands_backlog_is_never_scanned(
         await connection.execute("ANALYZE brands")
         # The pool's sessions plan each statement once, for any parameters.
         await connection.execute(
-            f"PREPARE queued (int, bytea, int, uuid, bytea, bytea) AS {rewards.QUEUED}"
+            f"PREPARE queued (int, bytea, int, uuid, bytea, bytea, bytea[]) AS {rewards.QUEUED}"
         )
-        literals = f"100, '\\x{after.hex()}', 100, NULL, '\\x{'ff' * 21}', ''"
+        literals = f"100, '\\x{after.hex()}', 100, NULL, '\\x{'ff' * 21}', '', '{{}}'"
         explain = f"EXPLAIN (ANALYZE, FORMAT JSON) EXECUTE queued ({literals})"
         (row,) = await connection.fetch(explain)
     ids = set(await waiting(pool, after=after))
@@ -450,6 +450,16 @@ def rows_read(plan: dict[str, Any]) -> float:
         filtered = plan.get("Rows Removed by Filter", 0)
         own = (plan["Actual Rows"] + filtered) * plan["Actual Loops"]
     return own + sum(map(rows_read, plan.get("Plans", [])))
+
+
+async def test_held_brands_are_passed_over_and_their_payments_are_not(pool: Pool) -> None:
+    held = await queue_for(pool, BRAND, 3)
+    others = await queue_for(pool, OTHER_BRAND, 2)
+    async with session(pool) as connection:
+        payment = await queue_reward(connection, kind=2, brand=BRAND)
+    assert await waiting(pool, held=[BRAND]) == [payment, *others]
+    assert await waiting(pool, held=[BRAND], saver=held[0]) == [payment, *others]
+    assert set(await waiting(pool)) == {payment, *held, *others}
 
 
 async def a_cancelled_mint(pool: Pool) -> tuple[UUID, int, Attempt]:

@@ -7,7 +7,7 @@ from ltzd.store.database import Pool, session
 
 PAGE = Path(__file__).parents[3] / "docs/runbooks/personal-data.md"
 ROW = re.compile(r"^\| `(\w+)` \| (bounded|rule|grows|chain): (.+) \|$", re.MULTILINE)
-PARTITION = re.compile(r"_from_\d+$")
+PARTITION = re.compile(r"_(from_\d+|default)$")
 
 
 async def test_every_table_is_bounded_or_has_a_rule_or_a_reason(pool: Pool) -> None:
@@ -37,7 +37,7 @@ async def test_every_column_of_addresses_is_erased(pool: Pool) -> None:
                AND column_name ~ 'e?mail|username|user_identifier|metadata'
             """
         )
-    assert {tuple(row) for row in rows} == {
+    assert {tuple(row) for row in rows if not PARTITION.search(row["table_name"])} == {
         ("events", "email"),
         ("events", "user_identifier"),
         ("events", "metadata"),

@@ -13,7 +13,7 @@ from uuid import uuid4
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from ltzd.chain.contracts import reverts, web3_contracts
+from ltzd.chain.contracts import artifacts, reverts, web3_contracts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -74,11 +74,12 @@ class Contracts:
         self.registrar, self.settler, self.arbiter = Party(), Party(), Party()
         self._seq = 0
 
-    async def deploy(self) -> None:
+    async def deploy(self, ltz_build: bytes | None = None) -> None:
+        """With `ltz_build` LTZ is another build than this version's, by its creation code."""
         staff = (self.admin, self.minter, self.relay, self.registrar, self.settler, self.arbiter)
         for party in staff:
             await self.give_gas_money(party)
-        self.at["LTZ"] = await self._create("LTZ", self.admin.address, 0)
+        self.at["LTZ"] = await self._create("LTZ", self.admin.address, 0, build=ltz_build)
         for name in ("PerkNFT", "PointsSale", "BusinessEscrow"):
             self.at[name] = await self._create(name, self.at["LTZ"], self.admin.address, 0)
         for name, roles in ROLES.items():
@@ -213,8 +214,12 @@ class Contracts:
             )
         ).raw
 
-    async def _create(self, contract: str, *arguments: object) -> Address:
+    async def _create(
+        self, contract: str, *arguments: object, build: bytes | None = None
+    ) -> Address:
         data = web3_contracts.creation_code(contract, *arguments)
+        if build is not None:
+            data = build + data[len(artifacts.bytecode(contract)) :]
         receipt = await self.publish(await self.sign(self.admin, Address(b""), data))
         assert receipt["status"] == "0x1", contract
         return address_of(receipt["contractAddress"])
@@ -226,14 +231,21 @@ class Contracts:
 
 
 @asynccontextmanager
-async def deployed_contracts(kind: Kind) -> AsyncIterator[Contracts]:
-    async with a_chain(kind) as chain, contracts_deployed_at(chain.rpc_url) as contracts:
+async def deployed_contracts(
+    kind: Kind, ltz_build: bytes | None = None
+) -> AsyncIterator[Contracts]:
+    async with (
+        a_chain(kind) as chain,
+        contracts_deployed_at(chain.rpc_url, ltz_build) as contracts,
+    ):
         yield contracts
 
 
 @asynccontextmanager
-async def contracts_deployed_at(rpc_url: str) -> AsyncIterator[Contracts]:
+async def contracts_deployed_at(
+    rpc_url: str, ltz_build: bytes | None = None
+) -> AsyncIterator[Contracts]:
     async with Rpc(rpc_url) as rpc:
         contracts = Contracts(rpc, int(await rpc.call("eth_chainId"), 16))
-        await contracts.deploy()
+        await contracts.deploy(ltz_build)
         yield contracts

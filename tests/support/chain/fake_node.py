@@ -251,6 +251,7 @@ class FakeNode(Rpc):
     """Gas of all transactions in a block; a mint uses 30,000 for each reward."""
     mint_window_seconds = 86_400
     is_minter = True
+    has_fee_history = True
     """True if the wallet has the MINTER role."""
     refuses_cheap = False
     """True: refuses prices below the next base fee, as anvil does; geth accepts them."""
@@ -323,6 +324,11 @@ class FakeNode(Rpc):
         """Calls that the other contracts revert with a string."""
         self.revoked_minters: set[bytes] = set()
         """Wallets that have lost the MINTER role."""
+        self.sums_runs = True
+        """Whether LTZ transfers the sum of a batch's neighbours with the same wallet once.
+
+        A former build transfers each reward.
+        """
         self.bad_wallets: set[bytes] = set()
         """Wallets that the contract mints nothing to."""
 
@@ -521,16 +527,22 @@ class FakeNode(Rpc):
             numbers = (bytes(20), wanted, max(0, available))
             raise Reverted(custom_error("MintLimitExceeded(address,uint256,uint256)", *numbers))
         logs: list[Log] = []
-        for to, amount, reference in rewards:
+        unpaid = 0
+        for at, (to, amount, reference) in enumerate(rewards):
             seq = _seq(reference)
             if seq not in used:
                 used[seq] = reference
-                logs += [transfer_log(bytes(20), to, amount), minted_log(to, reference, amount)]
+                logs.append(minted_log(to, reference, amount))
+                unpaid += amount
             elif len(rewards) == 1 and data[:4] == _MINT:
                 raise Reverted(custom_error("RefAlreadyUsed(bytes32)", reference))
             else:
                 topics = [_SKIPPED, _word(to), reference]
                 logs.append(Log(topics, amount.to_bytes(32, "big")))
+            ends_run = at + 1 == len(rewards) or rewards[at + 1][0] != to
+            if unpaid and (ends_run or not self.sums_runs):
+                logs.append(transfer_log(bytes(20), to, unpaid))
+                unpaid = 0
         return logs
 
     def _check_sender(self, to: Address, sender: bytes) -> None:
@@ -782,8 +794,11 @@ class FakeNode(Rpc):
         self.run_call(call, self._state_at(tag))
         return hex(60_000)
 
-    def _fee_history(self, _count: str, _newest: str, _percentiles: list[float]) -> Any:
-        return {"baseFeePerGas": [hex(self._seen()[-1].base_fee), hex(self.base_fee)]}
+    def _fee_history(self, count: str, _newest: str, _percentiles: list[float]) -> Any:
+        if not self.has_fee_history:
+            raise RpcError(-32601, "the method eth_feeHistory does not exist")
+        blocks = self._seen()[-int(count, 16) :]
+        return {"baseFeePerGas": [*(hex(block.base_fee) for block in blocks), hex(self.base_fee)]}
 
     def _send_raw_transaction(self, raw: str) -> str:
         if self.lost_requests:

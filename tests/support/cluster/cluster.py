@@ -86,8 +86,12 @@ FULL = Shape(3, (("operator",),) * 2 + (("indexer",),) * 2 + (("deliveries",),) 
 class Member:
     """A process of the cluster, which a test kills, freezes, ends and starts again."""
 
-    def __init__(self, instance: Instance, name: str, roles: tuple[str, ...]) -> None:
+    def __init__(
+        self, instance: Instance, name: str, roles: tuple[str, ...], checkout: Path | None = None
+    ) -> None:
         self._instance = instance
+        self.checkout = checkout
+        """The source tree of the older version that runs, with settings that it knows."""
         self.name = name
         self.roles = roles
         self.port, self.admin_port = ports.free_port(), ports.free_port()
@@ -100,18 +104,35 @@ class Member:
 
     @property
     def config(self) -> Path:
-        return self._instance.folder / f"{self.name}.toml"
+        version = "" if self.checkout is None else ".older"
+        return self._instance.folder / f"{self.name}{version}.toml"
 
     def printed(self) -> str:
-        return (self._instance.folder / f"{self.name}.log").read_text()[-3000:]
+        return (self._instance.folder / f"{self.name}.log").read_text()[-5000:]
 
     async def start(self) -> None:
         """Starts the process, and waits until it answers."""
-        with (self._instance.folder / f"{self.name}.log").open("ab") as output:
-            self.process = await self._instance.forked(
-                "run", "--config", str(self.config), output=output
-            )
+        await self._begin()
         await until(self._answers, START_SECONDS)
+
+    async def refused(self) -> str:
+        """Starts a process that must refuse to run; returns what it prints."""
+        log = self._instance.folder / f"{self.name}.log"
+        offset = log.stat().st_size
+        await self._begin()
+        assert self.process is not None
+        assert await asyncio.wait_for(self.process.wait(), START_SECONDS) == 1
+        return log.read_bytes()[offset:].decode()
+
+    async def _begin(self) -> None:
+        run = ("run", "--config", str(self.config))
+        with (self._instance.folder / f"{self.name}.log").open("ab") as output:
+            if self.checkout is None:
+                self.process = await self._instance.forked(*run, output=output)
+            else:
+                self.process = await self._instance.command(
+                    *run, output=output, checkout=self.checkout
+                )
 
     async def _answers(self) -> bool:
         assert self.process is not None
@@ -240,8 +261,12 @@ def _either(first: str, second: str) -> str:
 
 
 @asynccontextmanager
-async def a_cluster(shape: Shape) -> AsyncIterator[Cluster]:
-    """A cluster whose processes answer. Every commit waits for the standby's disk."""
+async def a_cluster(shape: Shape, checkout: Path | None = None) -> AsyncIterator[Cluster]:
+    """A cluster whose processes answer. Every commit waits for the standby's disk.
+
+    With `checkout`, the source tree of an older version, that version makes the schema and runs in
+    all processes.
+    """
     async with AsyncExitStack() as stack:
         primary = await stack.enter_async_context(a_data_directory())
         standby = await stack.enter_async_context(a_data_directory())
@@ -249,7 +274,9 @@ async def a_cluster(shape: Shape) -> AsyncIterator[Cluster]:
         second_redis = await stack.enter_async_context(a_redis_server())
         server = await postgres.start(primary, {})
         urls = ("--database-url", server.url, "--redis-url", first_redis.url)
-        instance = await stack.enter_async_context(an_instance("--chain", "tester", *urls))
+        instance = await stack.enter_async_context(
+            an_instance("--chain", "tester", *urls, first_checkout=checkout)
+        )
         await instance.kill9()
 
         await a_copy(primary, server.url, standby, follows=True)
@@ -265,7 +292,7 @@ async def a_cluster(shape: Shape) -> AsyncIterator[Cluster]:
         instance.dev_json["redisUrl"] = _at_port(first_redis.url, redis_port)
 
         await stack.enter_async_context(_a_sandbox(instance))
-        await _make_members(cluster, shape)
+        await _make_members(cluster, shape, server.url, checkout)
         stack.push_async_callback(_kill_all, cluster.members)
         await asyncio.gather(*(member.start() for member in cluster.members))
         await stack.enter_async_context(_a_proxy(cluster))
@@ -309,13 +336,17 @@ async def _a_sandbox(instance: Instance) -> AsyncIterator[None]:
         await asyncio.wait_for(process.wait(), _END_SECONDS)
 
 
-async def _make_members(cluster: Cluster, shape: Shape) -> None:
+async def _make_members(
+    cluster: Cluster, shape: Shape, primary_url: str, checkout: Path | None
+) -> None:
+    """Each member has settings for this version; with `checkout` others for the older version,
+    which knows neither a pooler nor several servers in one URL."""
     instance = cluster.instance
     block = (instance.data_dir / "settings.toml").read_text()
     roles_of_all = (("http",),) * shape.http + shape.workers
     first_block = await instance.ask("SELECT first_block FROM chains")
     for number, roles in enumerate(roles_of_all):
-        member = Member(instance, f"{roles[0]}-{number}", roles)
+        member = Member(instance, f"{roles[0]}-{number}", roles, checkout)
         values: dict[str, Any] = instance.dev_json["contracts"] | {
             "database_url": instance.dev_json["databaseUrl"],
             "redis_url": instance.dev_json["redisUrl"],
@@ -327,10 +358,14 @@ async def _make_members(cluster: Cluster, shape: Shape) -> None:
             "admin_port": member.admin_port,
         }
         sections = _SECTIONS + (_OPERATOR if "operator" in roles else "")
+        if checkout is not None:
+            older = values | {"database_url": primary_url}
+            write_secret(member.config, _TOP.format(**older) + block + sections.format(**older))
         if cluster.pooler is not None:
             values["pooled_url"] = cluster.pooler.url_of(instance.dev_json["databaseUrl"])
             sections += _POOLED
-        write_secret(member.config, _TOP.format(**values) + block + sections.format(**values))
+        config = instance.folder / f"{member.name}.toml"
+        write_secret(config, _TOP.format(**values) + block + sections.format(**values))
         cluster.members.append(member)
 
 

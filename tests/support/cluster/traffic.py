@@ -31,6 +31,7 @@ class Traffic:
     relays: Relays
     events: Load
     friend: str
+    more_events: int = 10
     asks: list[Ask] = field(default_factory=list)
     reads: Counter[int] = field(default_factory=Counter)
     failures: list[str] = field(default_factory=list)
@@ -83,23 +84,32 @@ class Traffic:
         reads = [f"read: {status}" for status in self.reads if status != 200]
         return [*events, *lost, *reads, *self.failures]
 
-    async def more(self, events: int = 10, seconds: float = 60.0) -> None:
-        """Waits until clients had so many more events accepted."""
-        goal, deadline = len(self.events.accepted) + events, time.monotonic() + seconds
+    async def more(self, seconds: float = 60.0) -> None:
+        """Waits until clients had `more_events` more events accepted."""
+        goal = len(self.events.accepted) + self.more_events
+        deadline = time.monotonic() + seconds
         while len(self.events.accepted) < goal:
             assert time.monotonic() < deadline, "no event is accepted"
             await asyncio.sleep(_READ_PAUSE_SECONDS)
 
 
 @asynccontextmanager
-async def a_traffic(relays: Relays, users: list[User], clients: int) -> AsyncIterator[Traffic]:
+async def a_traffic(
+    relays: Relays,
+    users: list[User],
+    clients: int,
+    *,
+    more_events: int = 10,
+    read_pause_seconds: float = _READ_PAUSE_SECONDS,
+    event_pause_seconds: float = 0.0,
+) -> AsyncIterator[Traffic]:
     """Runs `clients` loops of events, one of relays for each user, and one of reads.
 
     At its end each loop finishes its request, and each relay has its outcome.
     """
     stop = asyncio.Event()
-    async with a_load(relays.instance, clients) as load:
-        traffic = Traffic(relays, load, Account.create().address)
+    async with a_load(relays.instance, clients, pause_seconds=event_pause_seconds) as load:
+        traffic = Traffic(relays, load, Account.create().address, more_events)
 
         async def relay_all(user: User) -> None:
             for _ in range(_RELAYS_OF_A_USER):
@@ -111,7 +121,7 @@ async def a_traffic(relays: Relays, users: list[User], clients: int) -> AsyncIte
         async def read_all() -> None:
             while not stop.is_set():
                 await traffic.read()
-                await asyncio.sleep(_READ_PAUSE_SECONDS)
+                await asyncio.sleep(read_pause_seconds)
 
         async with asyncio.TaskGroup() as group:
             for user in users:

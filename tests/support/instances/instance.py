@@ -84,6 +84,7 @@ class Instance:
         os_user: OsUser | None,
         *,
         first_by_command: bool = False,
+        first_checkout: Path | None = None,
     ) -> None:
         self.folder = folder
         self.data_dir = folder / "data"
@@ -91,6 +92,7 @@ class Instance:
         self.http = http
         self.os_user = os_user
         self.first_by_command = first_by_command
+        self.first_checkout = first_checkout
         self.port = ports.free_port()
         self.admin_port = ports.free_port()
         self.process: asyncio.subprocess.Process | ForkedProcess | None = None
@@ -118,7 +120,11 @@ class Instance:
             self._output_offset = out.tell()
             arguments = ("dev", *own, *self.options, *more)
             is_first = self.process is None
-            if (is_first and self.first_by_command) or self.os_user:
+            if is_first and self.first_checkout:
+                self.process = await self.command(
+                    *arguments, output=out, checkout=self.first_checkout
+                )
+            elif (is_first and self.first_by_command) or self.os_user:
                 self.process = await self.command(*arguments, output=out)
             else:
                 self.process = await self.forked(*arguments, output=out)
@@ -131,17 +137,23 @@ class Instance:
             return await self.command(*arguments, output=output)
         return await fork_server.spawn(arguments, self.folder, _environment(), output.fileno())
 
-    async def command(self, *arguments: str, output: Any) -> asyncio.subprocess.Process:
-        """Starts `python -m ltzd …` in the folder, as the instance's user."""
+    async def command(
+        self, *arguments: str, output: Any, checkout: Path | None = None
+    ) -> asyncio.subprocess.Process:
+        """Starts `python -m ltzd …` in the folder, as the instance's user.
+
+        With `checkout`, the source tree of another version, it is that version's program.
+        """
         os_user = self.os_user
         python = os_user.python if os_user else sys.executable
+        version = {} if checkout is None else {"PYTHONPATH": str(checkout)}
         as_user: dict[str, Any] = {}
         if os_user is not None:
             as_user = {"user": os_user.uid, "group": os_user.gid, "extra_groups": []}
         return await asyncio.create_subprocess_exec(
             *(python, "-m", "ltzd", *arguments),
             cwd=self.folder,
-            env=_environment() | dict(os_user.environment if os_user else {}),
+            env=_environment() | dict(os_user.environment if os_user else {}) | version,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output if output != asyncio.subprocess.PIPE else asyncio.subprocess.PIPE,
@@ -327,8 +339,11 @@ async def an_instance(
     os_user: OsUser | None = None,
     started: bool = True,
     first_by_command: bool = False,
+    first_checkout: Path | None = None,
 ) -> AsyncIterator[Instance]:
     """An instance in a folder of its own; on exit its processes and files are removed.
+
+    Its first process is the program of `first_checkout`, if that is given.
 
     An instance that still runs at the end of the test is stopped by SIGTERM and checked.
     """
@@ -336,7 +351,11 @@ async def an_instance(
         timeout = aiohttp.ClientTimeout(total=30)
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(timeout=timeout, connector=connector) as http:
-            instance = Instance(folder, options, http, os_user, first_by_command=first_by_command)
+            instance = Instance(
+                *(folder, options, http, os_user),
+                first_by_command=first_by_command,
+                first_checkout=first_checkout,
+            )
             try:
                 if started:
                     await instance.start()

@@ -53,14 +53,17 @@ async def post_all(
 
 
 @asynccontextmanager
-async def a_load(instance: Instance, clients: int, **changes: object) -> AsyncIterator[Load]:
-    """Runs `clients` closed loops; at the end each finishes its request."""
+async def a_load(
+    instance: Instance, clients: int, *, pause_seconds: float = 0.0, **changes: object
+) -> AsyncIterator[Load]:
+    """Runs `clients` loops, which pause after each event; at the end each finishes its request."""
     load = Load(instance)
     stop = asyncio.Event()
 
     async def client() -> None:
         while not stop.is_set():
             await load.post(**changes)
+            await asyncio.sleep(pause_seconds)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(clients):

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from ltzd.store import database
-from ltzd.store.wakeups import CHANNELS
+from ltzd.store.wakeups import CHANNELS, WakeupHub, origin
+from tests.support.rows.core import running
 from tests.support.waiting import until
 
 
@@ -31,3 +32,17 @@ async def until_count(payloads: Sequence[object], count: int) -> None:
         return len(payloads) >= count
 
     await until(are_there)
+
+
+@asynccontextmanager
+async def announced(url: str, hub: WakeupHub, channel: str) -> AsyncIterator[None]:
+    """Fails unless the block announces the channel, and none of its commits notifies.
+
+    The hub must not listen before: it sends the announcement when the block is over.
+    """
+    async with notifications(url, channel) as of_commits:
+        yield
+    assert of_commits == [], "a commit that notifies holds up all others"
+    async with notifications(url, channel) as payloads, running(hub.listen()):
+        await until_count(payloads, 1)
+    assert set(payloads) == {origin()}

@@ -10,11 +10,14 @@ from sanic.request import Request
 
 from ltzd.errors import LtzdError
 from ltzd.http.app import operations
-from ltzd.http.errors import HttpsRequired
+from ltzd.http.errors import HttpsRequired, RequestMalformed
 from ltzd.http.openapi.operations import ADMISSION_ERRORS, Operation, declared_errors
 from ltzd.http.responses import Reply
 from ltzd.http.sanic_app import App
 from ltzd.http.services import HttpPolicy
+
+MIDDLEWARE_ERRORS = (HttpsRequired, RequestMalformed, *ADMISSION_ERRORS)
+"""Errors that every endpoint may answer with before its handler runs."""
 
 
 def assert_examples_fit(operation: Operation) -> None:
@@ -54,7 +57,7 @@ def only_declared_errors(
         if isinstance(exception, LtzdError) and request.route and not is_injected(exception):
             endpoint = (request.method, documented_path(request.route.path))
             # The middleware has errors of its own.
-            kinds = (*declared.get(endpoint, ()), HttpsRequired, *ADMISSION_ERRORS)
+            kinds = (*declared.get(endpoint, ()), *MIDDLEWARE_ERRORS)
             if endpoint in declared and not isinstance(exception, kinds):
                 undeclared.add(f"{' '.join(endpoint)} raises {type(exception).__name__}")
         reply: Reply = respond(request, exception)

@@ -730,7 +730,10 @@ async def test_a_host_of_strange_bytes_is_malformed(surface: RunningSurfaces) ->
     await writer.wait_closed()
 
     assert head.startswith(b"HTTP/1.1 400 ")
-    assert json.loads(body) == {"success": False, "error": "Malformed request"}
+    assert json.loads(body) == {
+        "success": False,
+        "error": "Malformed request: Host must be a name or an address, with or without a port",
+    }
 
 
 async def test_debug_shows_the_request_and_not_the_machine(surface: RunningSurfaces) -> None:

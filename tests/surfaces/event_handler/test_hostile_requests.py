@@ -131,6 +131,22 @@ async def test_what_is_no_json_object_of_sane_depth_is_400(
     await assert_unreadable(brand, raw)
 
 
+@pytest.mark.parametrize(
+    ("raw", "reason"),
+    [
+        (b'{"a": {"b": 1e400}}', "number out of range"),
+        (b'{"a": [' + b"9" * 5_000 + b"]}", "integer value out of range"),
+    ],
+    ids=["float", "integer"],
+)
+async def test_a_number_out_of_range_is_named_in_words(
+    event_surface: EventSurface, raw: bytes, reason: str
+) -> None:
+    brand = await event_surface.brand(unlimited_rule())
+    response = await assert_unreadable(brand, raw)
+    assert response.body["error"] == f"Request body is not valid JSON: {reason}"
+
+
 async def test_good_fields_do_not_save_a_body_with_rubbish_in_it(
     event_surface: EventSurface,
 ) -> None:

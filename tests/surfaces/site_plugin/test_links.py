@@ -133,7 +133,11 @@ async def test_an_owner_sees_his_own_links_and_ends_them(surface: RunningSurface
         ({"host": None}, "MISSING_FIELDS", None),
         ({"host": 7}, "INVALID_FIELDS", ["host: must be a string"]),
         ({"host": SITE_HOST, "dailyAllowance": -1}, "INVALID_FIELDS", None),
-        ({"host": SITE_HOST, "dailyAllowance": 1_000_001}, "INVALID_FIELDS", None),
+        (
+            {"host": SITE_HOST, "dailyAllowance": 1_000_001},
+            "INVALID_FIELDS",
+            ["dailyAllowance: must be at most 1000000"],
+        ),
         ({"host": SITE_HOST, "dailyAllowance": 1.5}, "INVALID_FIELDS", None),
         ({"host": SITE_HOST, "dailyAllowance": 5.0}, "INVALID_FIELDS", None),
         ({"host": SITE_HOST, "dailyAllowance": "5"}, "INVALID_FIELDS", None),

@@ -926,7 +926,7 @@ async def test_a_request_with_two_hosts_is_refused(running: RunningSurfaces) -> 
     assert received.startswith("HTTP/1.1 400 ")
     assert json.loads(received.partition("\r\n\r\n")[2]) == {
         "code": "rest_bad_request",
-        "message": "Malformed request",
+        "message": "Malformed request: the Host header must be given once",
         "data": {"status": 400},
     }
 

@@ -1,0 +1,76 @@
+"""Which partitions the table of events gets next, by the time in the events' ids.
+
+Units: Unix seconds and bytes. Widths are powers of two and bounds their multiples.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+AHEAD: Final = 2**17
+"""Partitions reach at least this far beyond now, so the creator may be away for 36 hours."""
+USUAL_WIDTH: Final = 2**21
+"""24 days: of the first partition of new ids, and of a partition after an empty one."""
+LEAST_WIDTH: Final = 2**16
+MOST_WIDTH: Final = 2**22
+TARGET_BYTES: Final = 2**32
+"""Of a partition's rows without indexes."""
+MOST_MOVED_ROWS: Final = 50_000
+"""Rows that wait in the default partition and are moved while its writers wait."""
+
+
+@dataclass(frozen=True, slots=True)
+class Newest:
+    """The newest partition. `lower` is None for the partition of the ids of before."""
+
+    lower: int | None
+    upper: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The rows beyond the newest partition, which are in the default one, but for the newest row's
+    future: `first` and `last` are times in their ids.
+    """
+
+    rows: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    lower: int
+    upper: int
+
+
+def is_due(newest: Newest, now: int) -> bool:
+    return newest.upper < now + AHEAD
+
+
+def next_bounds(newest: Newest, waiting: Waiting | None, now: int) -> Bounds:
+    """The partition that follows.
+
+    A partition holds the rows that wait, if they may be moved. Otherwise it begins after them, and
+    they stay in the default partition.
+    """
+    width = next_width(newest)
+    begin = newest.upper if newest.lower is not None else max(newest.upper, _floor(now, width))
+    if waiting is not None:
+        if waiting.rows <= MOST_MOVED_ROWS:
+            begin = min(begin, max(newest.upper, _floor(waiting.first, LEAST_WIDTH)))
+        else:
+            begin = max(begin, _floor(max(now, waiting.last), LEAST_WIDTH) + LEAST_WIDTH)
+    return Bounds(begin, _floor(max(begin, now), width) + width)
+
+
+def next_width(newest: Newest) -> int:
+    """The width at which a partition comes to `TARGET_BYTES` if events go on as they did."""
+    if newest.lower is None or newest.size == 0:
+        return USUAL_WIDTH
+    wanted = (newest.upper - newest.lower) * TARGET_BYTES // newest.size
+    return min(MOST_WIDTH, max(LEAST_WIDTH, 1 << max(wanted.bit_length() - 1, 0)))
+
+
+def _floor(seconds: int, width: int) -> int:
+    return seconds // width * width

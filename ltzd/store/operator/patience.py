@@ -1,0 +1,76 @@
+"""Reads which brands let their rewards wait for cheaper blocks, and how long theirs have waited."""
+
+from collections.abc import Collection
+
+from ltzd.store.database import Connection
+from ltzd.values import Address
+
+_LOOKED_AT = 10
+"""Rewards at the head of a brand's queue: almost always the first is the oldest."""
+
+
+async def patient_brands(connection: Connection) -> dict[Address, int]:
+    """The seconds for which brands let their rewards wait; reads every brand's configuration."""
+    rows = await connection.fetch(
+        """
+        SELECT id, (configuration ->> 'patience_seconds')::int
+          FROM brands
+         WHERE (configuration ->> 'patience_seconds')::int > 0
+        """
+    )
+    return {Address(row[0]): row[1] for row in rows}
+
+
+async def oldest_seconds(
+    connection: Connection, brands: Collection[Address]
+) -> dict[Address, float]:
+    """The age of each brand's oldest queued reward; a brand without one is missing.
+
+    The age is negative if the database's clock was set back. Payments are left out: they wait for
+    no fees.
+    """
+    rows = await connection.fetch(
+        """
+        SELECT brand.id, waiting.seconds
+          FROM unnest($1::bytea[]) AS brand (id)
+         CROSS JOIN LATERAL (
+               SELECT extract(epoch FROM now() - min(head.created_at))::float8 AS seconds
+                 FROM (SELECT created_at, mint_block_hash
+                         FROM rewards r
+                        WHERE r.brand_id BETWEEN brand.id AND brand.id
+                          AND num_nulls(r.transaction_id, r.failed_at) = 2
+                          AND NOT r.above_limit AND r.kind <> 2
+                        ORDER BY r.brand_id, r.position
+                        LIMIT $2) AS head
+                WHERE head.mint_block_hash IS NULL) AS waiting
+         WHERE waiting.seconds IS NOT NULL
+        """,
+        list(brands),
+        _LOOKED_AT,
+    )
+    return {Address(row[0]): row[1] for row in rows}
+
+
+async def count_waiting(connection: Connection, at_most: int) -> int:
+    """Queued rewards whose brand lets them wait, and whose wait is not over; up to `at_most`."""
+    count: int = await connection.fetchval(
+        """
+        SELECT count(*)
+          FROM (SELECT
+                  FROM (SELECT id, (configuration ->> 'patience_seconds')::int AS seconds
+                          FROM brands
+                         WHERE (configuration ->> 'patience_seconds')::int > 0
+                           AND paused_at IS NULL) AS brand
+                 CROSS JOIN LATERAL (
+                       SELECT
+                         FROM rewards r
+                        WHERE r.brand_id BETWEEN brand.id AND brand.id
+                          AND num_nulls(r.transaction_id, r.failed_at) = 2
+                          AND NOT r.above_limit AND r.kind <> 2 AND r.mint_block_hash IS NULL
+                          AND r.created_at > now() - make_interval(secs => brand.seconds)
+                        LIMIT $1) AS waiting
+                 LIMIT $1) AS counted
+        """,
+        at_most,
+    )
+    return count
