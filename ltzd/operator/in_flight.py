@@ -5,7 +5,7 @@ The rows are authoritative. The mirror cannot go stale, since one process holds 
 
 import asyncio
 import heapq
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -21,12 +21,13 @@ from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
 from ltzd.rules.operator.transactions import (
     Accepted,
     Effect,
+    Finalized,
     Observation,
     State,
     Transaction,
     advance,
 )
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator import rewards, transactions
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.transactions import Attempt, OpenTransaction
@@ -273,26 +274,49 @@ class InFlightTransactions:
             self._outcomes.on_published(marked)
 
     async def apply(self, observations: Sequence[tuple[OpenTransaction, Observation]]) -> None:
-        """Advance transactions; save them, and the records that wait for them, in one commit."""
-        saved: list[tuple[Transaction, OpenTransaction]] = []
-        changes: list[StateChange] = []
-        for tx, observation in observations:
-            before = self._by_nonce.get(tx.nonce, tx)
-            after, effects = advance(before.tx, observation)
-            if after != before.tx:
-                changed = replace(before, tx=after)
-                saved.append((before.tx, changed))
-                changes.append((changed, effects))
-        if not changes:
+        """Advance transactions; save them, and the records that wait for them, in one commit.
+
+        A block that is no longer final by then settles nothing.
+        """
+        if not observations:
             return
         async with transaction(self._pool) as connection:
-            await transactions.save(connection, self._lane, saved)
+            final = await self._still_final(connection, observations)
+            moves, changes = self._advanced(
+                (tx, observation)
+                for tx, observation in observations
+                if not isinstance(observation, Finalized) or tx.id in final
+            )
+            if not changes:
+                return
+            await transactions.save(connection, self._lane, moves)
             await self._outcomes.save(connection, changes)
         for tx, effects in changes:
             self._update(tx, effects)
         self._set_gauges()
         self._log(changes)
         self._outcomes.notify(changes)
+
+    async def _still_final(
+        self, connection: Connection, observations: Sequence[tuple[OpenTransaction, Observation]]
+    ) -> Collection[int]:
+        ids = [tx.id for tx, observation in observations if isinstance(observation, Finalized)]
+        return await transactions.still_final(connection, self._lane, ids) if ids else ()
+
+    def _advanced(
+        self, observations: Iterable[tuple[OpenTransaction, Observation]]
+    ) -> tuple[list[tuple[Transaction, OpenTransaction]], list[StateChange]]:
+        """The transactions that change: each before and after, and after with its effects."""
+        moves: list[tuple[Transaction, OpenTransaction]] = []
+        changes: list[StateChange] = []
+        for tx, observation in observations:
+            before = self._by_nonce.get(tx.nonce, tx)
+            after, effects = advance(before.tx, observation)
+            if after != before.tx:
+                changed = replace(before, tx=after)
+                moves.append((before.tx, changed))
+                changes.append((changed, effects))
+        return moves, changes
 
     def _log(self, changes: Sequence[StateChange]) -> None:
         """One line for each state that transactions have come into."""

@@ -503,6 +503,29 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
     ]
 
 
+async def still_final(connection: Connection, lane: Lane, ids: Sequence[int]) -> set[int]:
+    """Those of the mined transactions whose block is past finality.
+
+    They remain so until the caller's database transaction ends: a reorg below finality (dev chains)
+    waits for it, and finds them with their new states.
+    """
+    final_number = await connection.fetchval(
+        "SELECT final_number FROM chains WHERE chain_id = $1 FOR SHARE", lane.chain_id
+    )
+    rows = await connection.fetch(
+        """
+        SELECT id
+          FROM transactions t
+         WHERE id = ANY($1::bigint[]) AND block_number <= $2
+           AND NOT EXISTS (
+             SELECT FROM blocks WHERE number = t.block_number AND hash <> t.block_hash)
+        """,
+        ids,
+        final_number,
+    )
+    return {row["id"] for row in rows}
+
+
 async def undo_finality_above(connection: Connection, block_number: int) -> None:
     """Apply a reorg below finality (dev chains) to the transactions that were final above a block.
 
