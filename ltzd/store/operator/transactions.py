@@ -504,7 +504,7 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
 
 
 async def still_final(connection: Connection, lane: Lane, ids: Sequence[int]) -> set[int]:
-    """Those of the mined transactions whose block is past finality.
+    """The mined transactions among these whose block is past finality.
 
     They remain so until the caller's database transaction ends: a reorg below finality (dev chains)
     waits for it, and finds them with their new states.
