@@ -36,6 +36,9 @@ _MAX_FIRST_ESTIMATES = 8
 
 _MAX_RENEWALS = 64
 
+_RENEWAL_PAUSE_SECONDS = 0.05
+"""An estimate occupies a node for ten simulations: the call that made it due is published first."""
+
 
 @dataclass(frozen=True, slots=True)
 class SimulatedAt:
@@ -51,7 +54,7 @@ class RelaySimulator:
         self._policy = policy
         self._gas_price = CachedValue(self._read_gas_price, clock)
         self._l1_costs = CachedValue(L1CostReader(node, clock).read, clock)
-        self._estimates = GasEstimateCache()
+        self._estimates = GasEstimateCache(clock)
         self._first_estimates = asyncio.Semaphore(_MAX_FIRST_ESTIMATES)
         self._renewals: SingleFlight[str, int] = SingleFlight("gas estimate", _MAX_RENEWALS)
 
@@ -167,8 +170,12 @@ class RelaySimulator:
         if gas is None or not await self._passes_with(plan, sender, gas, at):
             return None
         if self._estimates.is_due(plan):
-            self._renewals.begin(plan.function, lambda: self._new_estimate(plan, sender, at))
+            self._renewals.begin(plan.function, lambda: self._renewed(plan, sender, at))
         return _with_margin(gas)
+
+    async def _renewed(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
+        await asyncio.sleep(_RENEWAL_PAUSE_SECONDS)
+        return await self._new_estimate(plan, sender, at)
 
     async def _new_estimate(self, plan: RelayPlan, sender: Address, at: SimulatedAt) -> int:
         needed = await self._estimate(plan, sender, at)

@@ -9,6 +9,7 @@ import pytest
 
 from ltzd.actions.relayer.gas_estimates import GasEstimateCache
 from ltzd.chain.node.node import Node
+from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import TransactionFailed
 from ltzd.rules.operator.fees import FeePolicy
 from ltzd.rules.relayer.allowed_calls import MAX_GAS_LIMIT
@@ -16,6 +17,7 @@ from tests.support.chain.scripted_node import a_server, error, result
 from tests.support.clocks import ManualClock
 from tests.support.relays.lanes import RELAYER, a_plan
 from tests.support.relays.simulators import SimulatorAtHead
+from tests.support.waiting import until
 
 PLAN = a_plan(b"\x01\x02\x03\x04")
 SAME_KIND = a_plan(b"\x05\x06\x07\x08")
@@ -56,9 +58,9 @@ class Chain:
 
 
 @asynccontextmanager
-async def simulator(chain: Chain) -> AsyncIterator[SimulatorAtHead]:
+async def simulator(chain: Chain, clock: Clock = loop_time) -> AsyncIterator[SimulatorAtHead]:
     async with a_server(chain) as rpc:
-        yield SimulatorAtHead(Node(rpc), FeePolicy())
+        yield SimulatorAtHead(Node(rpc), FeePolicy(), clock)
 
 
 async def test_a_call_of_a_known_kind_is_executed_once_and_not_estimated() -> None:
@@ -105,6 +107,22 @@ async def test_concurrent_calls_of_a_new_kind_are_not_all_estimated() -> None:
         )
     assert set(limits) == {100_000}
     assert chain.estimates <= 8
+
+
+async def test_a_due_estimate_is_renewed_after_the_call_that_made_it_due() -> None:
+    chain, clock = Chain(80_000), ManualClock()
+    async with simulator(chain, clock) as relay_simulator:
+        await relay_simulator.gas_limit(PLAN, RELAYER.address, None)
+        chain.needed = 40_000
+        clock.now += 10.0
+        assert await relay_simulator.gas_limit(SAME_KIND, RELAYER.address, None) == 100_000
+        assert chain.estimates == 1, "the caller may publish first"
+
+        async def is_renewed() -> bool:
+            return await relay_simulator.gas_limit(PLAN, RELAYER.address, None) == 50_000
+
+        await until(is_renewed)
+    assert chain.estimates == 2
 
 
 def test_a_cached_estimate_covers_the_gas_needed_and_the_gas_limit() -> None:
