@@ -59,6 +59,8 @@ from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
 from ltzd.http.site_plugin.handlers import NONCE_HEADER
 from ltzd.http.surface import Surface
+from ltzd.http.tracker import handlers as tracker
+from ltzd.http.tracker import operations as tracker_operations
 
 log = structlog.get_logger()
 
@@ -67,6 +69,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
     """Every documented operation."""
     return (
         *event_operations.OPERATIONS,
+        *tracker_operations.OPERATIONS,
         *domain_verification.OPERATIONS,
         *payment_operations.OPERATIONS,
         *pregeneration_operations.OPERATIONS,
@@ -137,6 +140,7 @@ def _surfaces(
     return (
         site_plugin.surface(site, limits, policy.site_rest, policy.site_base),
         event_handler.surface(services),
+        tracker.surface(),
         domain_verification.surface(services.domains, limits, per_client.domain_verifications),
         payments.surface(services.payments, limits, per_client, policy.explorer_url),
         pregeneration.surface(services.pregeneration, limits, per_client.pregenerations),

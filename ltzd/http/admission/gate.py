@@ -77,7 +77,7 @@ class _Waiting:
 
 
 @dataclass(slots=True)
-class _Work:
+class _Slots:
     """The slots that are held, by party and in all."""
 
     held: Counter[str] = field(default_factory=Counter)
@@ -98,7 +98,7 @@ class AdmissionGate:
         self._delay = delay
         self._clock = clock
         self._limit = min(policy.most, 2 * policy.least)
-        self._work, self._patient_work = _Work(), _Work()
+        self._slots, self._patient_slots = _Slots(), _Slots()
         self._first = 0
         self._lines: dict[Urgency, Turns[_Waiting]] = {
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
@@ -127,7 +127,7 @@ class AdmissionGate:
 
     @property
     def in_progress(self) -> int:
-        return self._work.total + self._patient_work.total
+        return self._slots.total + self._patient_slots.total
 
     @property
     def may_refuse(self) -> bool:
@@ -153,7 +153,7 @@ class AdmissionGate:
 
     def held_by(self, party: str) -> int:
         """The slots of this party."""
-        return self._work.held[party] + self._patient_work.held[party]
+        return self._slots.held[party] + self._patient_slots.held[party]
 
     def waiting(self, urgency: Urgency) -> int:
         """The requests of this urgency that wait."""
@@ -221,7 +221,7 @@ class AdmissionGate:
     def _refusal_in_line(self, asker: Asker) -> LtzdError | None:
         line = self._lines[asker.urgency]
         most = self._most(asker.urgency)
-        free = self._limit_of(asker.urgency) - self._work_of(asker.urgency).total
+        free = self._limit_of(asker.urgency) - self._slots_of(asker.urgency).total
         without_slots = max(0, self._arrived - max(0, free))
         if len(line) + without_slots < most:
             return None
@@ -249,11 +249,11 @@ class AdmissionGate:
 
     def release(self, asker: Asker) -> None:
         """Called by slots alone."""
-        work = self._work_of(asker.urgency)
-        work.held[asker.party] -= 1
-        if not work.held[asker.party]:
-            del work.held[asker.party]
-        work.total -= 1
+        slots = self._slots_of(asker.urgency)
+        slots.held[asker.party] -= 1
+        if not slots.held[asker.party]:
+            del slots.held[asker.party]
+        slots.total -= 1
         self._first -= asker.urgency is Urgency.FIRST
         self._give_turns()
 
@@ -322,9 +322,9 @@ class AdmissionGate:
         """A party is told of its share if others are served beside it."""
         if self._stands(asker.urgency):
             self._stood_at[asker.urgency] = self._clock()
-        seconds, work = self._retry_seconds, self._work_of(asker.urgency)
-        own = work.held[asker.party]
-        if own < work.total and own >= work.total / len(work.held):
+        seconds, slots = self._retry_seconds, self._slots_of(asker.urgency)
+        own = slots.held[asker.party]
+        if own < slots.total and own >= slots.total / len(slots.held):
             return ShareExceeded(
                 "Too many requests",
                 message="The service is busy, and these requests are more than an equal share; "
@@ -336,8 +336,8 @@ class AdmissionGate:
             "The process has more requests than it can serve", retryAfterSeconds=seconds
         )
 
-    def _work_of(self, urgency: Urgency) -> _Work:
-        return self._patient_work if urgency is Urgency.PATIENT else self._work
+    def _slots_of(self, urgency: Urgency) -> _Slots:
+        return self._patient_slots if urgency is Urgency.PATIENT else self._slots
 
     def _limit_of(self, urgency: Urgency) -> int:
         is_patient = urgency is Urgency.PATIENT
@@ -363,17 +363,17 @@ class AdmissionGate:
         return not self._lines[asker.urgency].waiting_of(asker.party) and self._has_room(asker)
 
     def _has_room(self, asker: Asker) -> bool:
-        work = self._work_of(asker.urgency)
-        free = self._limit_of(asker.urgency) - work.total - self._arrived
+        slots = self._slots_of(asker.urgency)
+        free = self._limit_of(asker.urgency) - slots.total - self._arrived
         if asker.urgency is Urgency.FIRST:
             return free > 0 and self._may_begin_first()
-        own = work.held[asker.party] + self._arriving[asker.party]
+        own = slots.held[asker.party] + self._arriving[asker.party]
         return may_begin(own, free, self._policy)
 
     def _slot(self, asker: Asker) -> Slot:
-        work = self._work_of(asker.urgency)
-        work.held[asker.party] += 1
-        work.total += 1
+        slots = self._slots_of(asker.urgency)
+        slots.held[asker.party] += 1
+        slots.total += 1
         self._first += asker.urgency is Urgency.FIRST
         self._begun[asker.urgency] += 1
         if self.is_crowded:
@@ -390,17 +390,17 @@ class AdmissionGate:
     def _next(self) -> _Waiting | None:
         """Take the next request that may begin: of FIRST, then of the party with fewest slots."""
         first = self._lines[Urgency.FIRST]
-        if first and self._work.total < self._limit and self._may_begin_first():
-            return first.take(min(first.parties(), key=self._work.held.__getitem__))
+        if first and self._slots.total < self._limit and self._may_begin_first():
+            return first.take(min(first.parties(), key=self._slots.held.__getitem__))
         return self._next_in(Urgency.QUICK) or self._next_in(Urgency.PATIENT)
 
     def _next_in(self, urgency: Urgency) -> _Waiting | None:
-        line, work = self._lines[urgency], self._work_of(urgency)
-        free = self._limit_of(urgency) - work.total
+        line, slots = self._lines[urgency], self._slots_of(urgency)
+        free = self._limit_of(urgency) - slots.total
         if not line or free <= 0:
             return None
-        party = min(line.parties(), key=work.held.__getitem__)
-        return line.take(party) if may_begin(work.held[party], free, self._policy) else None
+        party = min(line.parties(), key=slots.held.__getitem__)
+        return line.take(party) if may_begin(slots.held[party], free, self._policy) else None
 
     def _may_begin_first(self) -> bool:
         others_wait = bool(self._lines[Urgency.QUICK])

@@ -61,6 +61,8 @@ def _response(response: Response) -> dict[str, Any]:
     described: dict[str, Any] = {"description": response.description}
     if response.model is not None:
         described["content"] = _content(response.model, response.examples)
+    elif response.media_type is not None:
+        described["content"] = {response.media_type: {"schema": {"type": "string"}}}
     if response.headers:
         described["headers"] = {
             header.name: {"description": header.description, "schema": dict(header.schema)}

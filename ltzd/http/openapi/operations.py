@@ -61,12 +61,16 @@ class ResponseHeader:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """The response with one status. `model` is None if it has no body."""
+    """The response with one status. `media_type` is that of a body that is not JSON.
+
+    `model` is None for such a body, and for a response without a body.
+    """
 
     description: str
     model: type[BaseModel] | None
     examples: Examples = field(default_factory=dict)
     headers: tuple[ResponseHeader, ...] = ()
+    media_type: str | None = None
 
 
 INTEGER: Mapping[str, object] = {"type": "integer"}

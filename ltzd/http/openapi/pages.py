@@ -94,8 +94,9 @@ def _operation(path: str, method: str, operation: dict[str, Any]) -> Iterator[st
 
 
 def _content(holder: dict[str, Any]) -> dict[str, Any]:
-    content: dict[str, Any] = holder["content"]["application/json"]
-    return content
+    (content,) = holder["content"].values()
+    described: dict[str, Any] = content
+    return described
 
 
 def _headers(response: dict[str, Any]) -> str:

@@ -116,9 +116,9 @@ async def test_a_line_that_stands_is_shortened() -> None:
     assert gate.waiting(Urgency.QUICK) == 23
     gate.adjust(0.0)
     await asyncio.sleep(0)
-    assert gate.waiting(Urgency.QUICK) == 8
+    assert gate.waiting(Urgency.QUICK) == 5
     refused = [task for task in tasks if task.done()]
-    assert [type(task.exception()) for task in refused] == [Overloaded] * 15
+    assert [type(task.exception()) for task in refused] == [Overloaded] * 18
     for task in tasks:
         task.cancel()
 

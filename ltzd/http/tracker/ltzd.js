@@ -1,0 +1,136 @@
+// ltzd.js: sends the customer events of a page to ltzd. Sets no cookies and stores nothing.
+// <script src="https://ltzd.example/ltzd.js" data-brand="0x…" data-email="…" defer></script>
+(() => {
+  "use strict";
+
+  const script = document.currentScript;
+  if (!script || window.ltzd) return;
+  const { brand, domain, emailFrom } = script.dataset;
+  const api = new URL("service-api/", script.src).href;
+  const MOST_ATTEMPTS = 4;
+  const PAUSE_MS = 4000;
+  const LONGEST_URL = 2048;
+
+  let email = script.dataset.email || "";
+  let rules = [];
+  let isPlanned = false;
+  const seen = new Set(); // Event types, each with its page.
+  const waiting = []; // Events that need an address.
+
+  const later = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
+  const trimmed = (path) => path.replace(/\/+$/, "") || "/";
+
+  // A pattern is a path; * stands for any characters. A slash at the end does not matter.
+  function fits(pattern) {
+    if (!pattern.startsWith("/") || /[?#]/.test(pattern)) return false;
+    const parts = trimmed(new URL(location.origin + pattern).pathname).split("*");
+    const text = parts.map((part) => part.replace(/[.+^${}()|[\]\\]/g, "\\$&")).join(".*");
+    return new RegExp(`^${text}$`).test(trimmed(location.pathname));
+  }
+
+  function isShown(selector) {
+    try {
+      return [...document.querySelectorAll(selector)].some((node) => node.getClientRects().length);
+    } catch {
+      return false; // Not a selector of this browser.
+    }
+  }
+
+  // A list that the brand has left empty asks for nothing; the method's own list must not be empty.
+  function hasHappened({ detectionMethod, detectionConfig: { urlPatterns, successSelectors } }) {
+    const own = { url_pattern: urlPatterns, success_selector: successSelectors }[detectionMethod];
+    return (
+      own !== undefined &&
+      own.length > 0 &&
+      (!urlPatterns.length || urlPatterns.some(fits)) &&
+      (!successSelectors.length || successSelectors.some(isShown))
+    );
+  }
+
+  function look() {
+    isPlanned = false;
+    for (const rule of rules) {
+      const key = `${rule.eventType} ${location.pathname}`;
+      if (seen.has(key) || !hasHappened(rule)) continue;
+      seen.add(key);
+      track(rule.eventType);
+    }
+  }
+
+  function plan() {
+    if (isPlanned) return;
+    isPlanned = true;
+    setTimeout(look, 50);
+  }
+
+  // Resolves with ltzd's answer, once the address is known.
+  function track(eventType, metadata) {
+    const page = location.origin + location.pathname; // A query may hold what is no one's business.
+    const sourceUrl = page.length > LONGEST_URL ? location.origin : page;
+    const event = { brandId: brand, eventType, sourceUrl, domain, metadata };
+    return new Promise((resolve) => {
+      waiting.push(() => resolve(send({ ...event, userEmail: email })));
+      release();
+    });
+  }
+
+  function release() {
+    while (email && waiting.length) waiting.shift()();
+  }
+
+  // ltzd refuses a duplicate for a minute, so a repetition within it is no second event.
+  async function send(event) {
+    for (let attempt = 1; ; attempt++) {
+      const answer = await post(event);
+      const isLost = answer.status === 0 || answer.status === 503;
+      if (!isLost || attempt === MOST_ATTEMPTS) {
+        const detail = { eventType: event.eventType, ...answer };
+        document.dispatchEvent(new CustomEvent("ltzd", { detail }));
+        return answer;
+      }
+      await later(PAUSE_MS * attempt);
+    }
+  }
+
+  async function post(event) {
+    const headers = { "Content-Type": "application/json" };
+    const request = { method: "POST", headers, body: JSON.stringify(event), keepalive: true };
+    try {
+      const answer = await fetch(`${api}manual-event`, { ...request, credentials: "omit" });
+      return { ...(await answer.json()), status: answer.status };
+    } catch {
+      return { success: false, status: 0 };
+    }
+  }
+
+  function identify(address) {
+    email = String(address || "").trim();
+    release();
+  }
+
+  async function start() {
+    const answer = await fetch(`${api}event-config?brandId=${encodeURIComponent(brand)}`, { credentials: "omit" });
+    rules = (await answer.json()).events || [];
+    const attributeFilter = ["class", "style", "hidden", "open"];
+    const changes = { subtree: true, childList: true, attributes: true, attributeFilter };
+    new MutationObserver(plan).observe(document, changes);
+    for (const name of ["pushState", "replaceState"]) {
+      const original = history[name];
+      history[name] = function (...values) {
+        original.apply(this, values);
+        plan();
+      };
+    }
+    addEventListener("popstate", plan);
+    addEventListener("load", plan);
+    plan();
+  }
+
+  if (emailFrom) {
+    addEventListener("change", ({ target }) => {
+      if (target.matches?.(emailFrom) && target.validity.valid && target.value) identify(target.value);
+    }, true);
+  }
+  window.ltzd = { identify, track };
+  start().catch(() => console.warn("ltzd: no configuration of this brand"));
+})();
