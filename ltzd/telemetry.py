@@ -65,7 +65,9 @@ HTTP_IN_PROGRESS = _gauge(
     "ltzd_http_requests_in_progress", "Requests that the process works on, without mere waits"
 )
 HTTP_WORK_LIMIT = _gauge(
-    "ltzd_http_work_limit", "The most requests that the process works on at once, as learned"
+    "ltzd_http_work_limit",
+    "The most requests that the process works on at once, as learned; relays and redemptions have "
+    "slots of their own",
 )
 HTTP_WAITING = _gauge("ltzd_http_requests_waiting", "Requests that wait for their turn", "urgency")
 HTTP_QUEUE_SECONDS = _histogram(

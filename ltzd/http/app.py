@@ -110,7 +110,7 @@ def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None
     telemetry.HTTP_CONNECTIONS_LIMIT.set(most)
     connections = ConnectionLimit(most)
     app.ctx.connection_limit = connections
-    pace = RefusalPace(lambda: gate.is_late, policy.proxies.is_trusted_peer)
+    pace = RefusalPace(lambda: gate.refuses, policy.proxies.is_trusted_peer)
     app.ctx.refusal_pace = pace
     app.ctx.loops = (gate.run, Sweep(connections).run, pace.run)
     install_middleware(app, cors, address_limit, policy)

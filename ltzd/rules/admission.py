@@ -26,26 +26,36 @@ class Urgency(Enum):
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:
-    """The limit of slots is learned between `least` and `most`."""
+    """The limit of slots is learned between `least` and `most`.
 
-    least: int = 128
+    PATIENT requests have slots of their own, so that many share a commit: as many as the others,
+    and never fewer than `patient_least`.
+    """
+
+    least: int = 96
+    patient_least: int = 256
     most: int = 1_024
     step: int = 16
     """The limit rises by so many slots in a period in which requests waited and nothing lagged."""
     shrink: float = 0.8
-    high_delay_seconds: float = 0.025
-    low_delay_seconds: float = 0.010
+    high_delay_seconds: float = 0.012
+    low_delay_seconds: float = 0.006
     """The limit falls above the one mean delay of the event loop or the pool, and may rise below
     the other."""
+    busy_share: float = 0.85
+    """The limit also falls while the process computes for this part of the time: more requests at
+    once would only take longer."""
     share: float = 3.0
     """A party may hold this many times the slots that are free, so that newcomers find some."""
     first_share: float = 0.5
     """The part of the slots that requests of FIRST may hold while others wait."""
-    burst: int = 512
+    burst: int = 1_024
     """Requests that may wait until the line stands."""
-    standing_rounds: int = 4
+    standing_rounds: int = 10
     """A line stands once so many requests for each slot have begun while it was never empty. So a
-    database that answers nothing for a second makes no line stand."""
+    database that answers nothing for a second makes no line stand, nor does what it leaves."""
+    calm_seconds: float = 1.0
+    """A line goes on standing until so long after its last refusal."""
     patient_burst: int = 8_192
     patient_rounds: int = 16
     patient_seconds: float = 8.0
@@ -61,14 +71,22 @@ class AdmissionPolicy:
         return self.longest_patient_seconds if is_patient else self.longest_seconds
 
 
-def next_limit(limit: int, delay_seconds: float, *, is_short: bool, policy: AdmissionPolicy) -> int:
+def next_limit(
+    limit: int,
+    delay_seconds: float,
+    busy_share: float,
+    *,
+    is_short: bool,
+    policy: AdmissionPolicy,
+) -> int:
     """The limit of slots for the next period.
 
-    `delay_seconds` is the larger mean delay of the event loop and of the database pool. `is_short`:
+    `delay_seconds` is the larger mean delay of the event loop and of the database pool,
+    `busy_share` the part of the time in which the event loop's thread computed. `is_short`:
     requests waited for a slot. Requests that wait for other machines hold slots and delay nothing,
     so the limit rises for them.
     """
-    if delay_seconds > policy.high_delay_seconds:
+    if delay_seconds > policy.high_delay_seconds or busy_share > policy.busy_share:
         return max(policy.least, int(limit * policy.shrink))
     if is_short and delay_seconds < policy.low_delay_seconds:
         return min(policy.most, limit + policy.step)
@@ -102,14 +120,14 @@ def most_waiting(
     """How many requests of this urgency may wait.
 
     A short burst is served late rather than refused. A line that stands is kept short: what is
-    served has waited for about half of the work in progress.
+    served has waited for about a third of the work in progress.
     """
     if urgency is Urgency.PATIENT:
         if not stands:
             return policy.patient_burst
         most = min(policy.patient_burst, int(begun_per_second * policy.patient_seconds))
-        return max(most, policy.least // 2)
-    return min(policy.burst, limit // 2) if stands else policy.burst
+        return max(most, policy.patient_least // 2)
+    return min(policy.burst, limit // 3) if stands else policy.burst
 
 
 def is_standing(urgency: Urgency, begun: int, limit: int, policy: AdmissionPolicy) -> bool:

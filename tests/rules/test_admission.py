@@ -22,22 +22,37 @@ POLICY = AdmissionPolicy()
 def test_the_limit_falls_while_the_event_loop_is_late_and_never_below_the_least() -> None:
     limits = [POLICY.most]
     for _ in range(20):
-        limits.append(next_limit(limits[-1], 0.1, is_short=True, policy=POLICY))
+        limits.append(next_limit(limits[-1], 0.1, 0.0, is_short=True, policy=POLICY))
     assert limits == sorted(limits, reverse=True)
     assert limits[-1] == POLICY.least
 
 
 def test_the_limit_rises_only_while_requests_wait_and_nothing_is_late() -> None:
-    assert next_limit(200, 0.0, is_short=True, policy=POLICY) == 200 + POLICY.step
-    assert next_limit(200, 0.0, is_short=False, policy=POLICY) == 200
-    assert next_limit(200, 0.02, is_short=True, policy=POLICY) == 200
-    assert next_limit(POLICY.most, 0.0, is_short=True, policy=POLICY) == POLICY.most
+    def after(limit: int, delay: float, *, is_short: bool = True) -> int:
+        return next_limit(limit, delay, 0.5, is_short=is_short, policy=POLICY)
+
+    assert after(200, 0.0) == 200 + POLICY.step
+    assert after(200, 0.0, is_short=False) == 200
+    assert after(200, 0.01) == 200
+    assert after(POLICY.most, 0.0) == POLICY.most
 
 
-@given(limit=st.integers(1, 10_000), delay=st.floats(0, 10), is_short=st.booleans())
-def test_the_limit_stays_within_its_bounds(limit: int, delay: float, is_short: bool) -> None:
+def test_the_limit_falls_while_the_process_computes_all_the_time() -> None:
+    assert next_limit(200, 0.0, 0.86, is_short=True, policy=POLICY) == 160
+    assert next_limit(POLICY.least, 0.0, 1.0, is_short=True, policy=POLICY) == POLICY.least
+
+
+@given(
+    limit=st.integers(1, 10_000),
+    delay=st.floats(0, 10),
+    busy=st.floats(0, 2),
+    is_short=st.booleans(),
+)
+def test_the_limit_stays_within_its_bounds(
+    limit: int, delay: float, busy: float, is_short: bool
+) -> None:
     start = max(POLICY.least, min(POLICY.most, limit))
-    limited = next_limit(start, delay, is_short=is_short, policy=POLICY)
+    limited = next_limit(start, delay, busy, is_short=is_short, policy=POLICY)
     assert POLICY.least <= limited <= POLICY.most
 
 
@@ -75,15 +90,15 @@ def test_a_line_that_stands_is_shorter_than_a_burst() -> None:
         return most_waiting(urgency, limit=128, begun_per_second=rate, stands=stands, policy=POLICY)
 
     assert most(Urgency.QUICK, stands=False) == POLICY.burst
-    assert most(Urgency.QUICK, stands=True) == 64
+    assert most(Urgency.QUICK, stands=True) == 128 // 3
     assert most(Urgency.PATIENT, stands=False) == POLICY.patient_burst
     assert most(Urgency.PATIENT, stands=True, rate=500.0) == 4_000
-    assert most(Urgency.PATIENT, stands=True, rate=0.0) == 64
+    assert most(Urgency.PATIENT, stands=True, rate=0.0) == 128
 
 
 def test_a_line_stands_by_what_has_begun_beside_it_and_not_by_time() -> None:
-    assert not is_standing(Urgency.QUICK, 4 * 128, 128, POLICY)
-    assert is_standing(Urgency.QUICK, 4 * 128 + 1, 128, POLICY)
+    assert not is_standing(Urgency.QUICK, 10 * 128, 128, POLICY)
+    assert is_standing(Urgency.QUICK, 10 * 128 + 1, 128, POLICY)
     assert not is_standing(Urgency.PATIENT, 16 * 128, 128, POLICY)
     assert is_standing(Urgency.PATIENT, 16 * 128 + 1, 128, POLICY)
 

@@ -1,14 +1,16 @@
 """Bounds the requests that the process works on, and gives the slots in fair turns.
 
-`run` measures the event loop's delay, learns the limit from it (`rules/admission.py`), and refuses
-requests whose wait became too long. Without `run` the limit stays as it is.
+`run` measures how late and how busy the event loop is, learns the limit from that
+(`rules/admission.py`), and refuses requests whose wait became too long. Without `run` the limit
+stays as it is.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
-from time import perf_counter
+from dataclasses import dataclass, field
+from time import perf_counter, thread_time
 
 import structlog
 
@@ -74,6 +76,14 @@ class _Waiting:
     since: float
 
 
+@dataclass(slots=True)
+class _Slots:
+    """The slots that are held, by party and in all."""
+
+    held: Counter[str] = field(default_factory=Counter)
+    total: int = 0
+
+
 class AdmissionGate:
     """`delay` returns the mean wait for a database connection since it was last called."""
 
@@ -88,14 +98,14 @@ class AdmissionGate:
         self._delay = delay
         self._clock = clock
         self._limit = min(policy.most, 2 * policy.least)
-        self._held: Counter[str] = Counter()
-        self._total = 0
+        self._slots, self._patient_slots = _Slots(), _Slots()
         self._first = 0
         self._lines: dict[Urgency, Turns[_Waiting]] = {
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
         }
         self._begun_meanwhile: dict[Urgency, int] = {}
         """Requests that have begun since the line was last empty."""
+        self._stood_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
         self._arriving: Counter[str] = Counter()
         """By party, requests whose bytes came in this turn of the event loop: their tasks have not
         run, so they neither hold slots nor wait."""
@@ -106,19 +116,18 @@ class AdmissionGate:
         self._begun_lately = 0
         self._retry_seconds = 1
         self._was_short = False
-        self._loop_delay = 0.0
         self._overload_began: float | None = None
-        self._last_refusal = 0.0
+        self._last_refusal = -math.inf
         self._refused_since = 0
 
     @property
     def limit(self) -> int:
-        """The most slots now."""
+        """The most slots now, of requests that are not PATIENT."""
         return self._limit
 
     @property
     def in_progress(self) -> int:
-        return self._total
+        return self._slots.total + self._patient_slots.total
 
     @property
     def may_refuse(self) -> bool:
@@ -131,9 +140,9 @@ class AdmissionGate:
         return any(self._lines.values())
 
     @property
-    def is_late(self) -> bool:
-        """Whether requests wait and the event loop was late in the last period."""
-        return self._loop_delay > self._policy.low_delay_seconds and self.is_crowded
+    def refuses(self) -> bool:
+        """Whether a request was refused in the last second."""
+        return self._clock() - self._last_refusal < self._policy.calm_seconds
 
     @property
     def overloaded_seconds(self) -> float | None:
@@ -144,7 +153,7 @@ class AdmissionGate:
 
     def held_by(self, party: str) -> int:
         """The slots of this party."""
-        return self._held[party]
+        return self._slots.held[party] + self._patient_slots.held[party]
 
     def waiting(self, urgency: Urgency) -> int:
         """The requests of this urgency that wait."""
@@ -185,8 +194,14 @@ class AdmissionGate:
         finally:
             telemetry.HTTP_QUEUE_SECONDS.observe(perf_counter() - begun)
 
-    def refusal_of(self, asker: Asker) -> LtzdError | None:
-        """The refusal that this request gets, or None: then `arrived` must be called."""
+    def refusal_of(self, asker: Asker, *, was_held: bool = False) -> LtzdError | None:
+        """The refusal that this request gets, or None: then `arrived` must be called.
+
+        `was_held`: its bytes have waited in the kernel for an unknown time, which an accepted
+        request must not have done while a line stands.
+        """
+        if was_held and self._stands(asker.urgency):
+            return self._refusal(asker)
         if self._is_free(asker):
             return None
         return self._refusal_in_line(asker)
@@ -206,7 +221,8 @@ class AdmissionGate:
     def _refusal_in_line(self, asker: Asker) -> LtzdError | None:
         line = self._lines[asker.urgency]
         most = self._most(asker.urgency)
-        without_slots = max(0, self._arrived - max(0, self._limit - self._total))
+        free = self._limit_of(asker.urgency) - self._slots_of(asker.urgency).total
+        without_slots = max(0, self._arrived - max(0, free))
         if len(line) + without_slots < most:
             return None
         own = line.waiting_of(asker.party) + self._arriving[asker.party]
@@ -233,30 +249,32 @@ class AdmissionGate:
 
     def release(self, asker: Asker) -> None:
         """Called by slots alone."""
-        self._held[asker.party] -= 1
-        if not self._held[asker.party]:
-            del self._held[asker.party]
-        self._total -= 1
+        slots = self._slots_of(asker.urgency)
+        slots.held[asker.party] -= 1
+        if not slots.held[asker.party]:
+            del slots.held[asker.party]
+        slots.total -= 1
         self._first -= asker.urgency is Urgency.FIRST
         self._give_turns()
 
     async def run(self) -> None:
         """Measure, learn and refuse until cancelled."""
         while True:
-            late = 0.0
+            late, used = 0.0, thread_time()
             for _ in range(_SAMPLES):
                 due = self._clock() + PERIOD_SECONDS / _SAMPLES
                 await asyncio.sleep(PERIOD_SECONDS / _SAMPLES)
                 late += max(0.0, self._clock() - due)
-            self.adjust(late / _SAMPLES)
+            self.adjust(late / _SAMPLES, (thread_time() - used) / PERIOD_SECONDS)
 
-    def adjust(self, loop_delay_seconds: float) -> None:
-        """End a period in which the event loop was so late on average."""
-        self._loop_delay = loop_delay_seconds
+    def adjust(self, loop_delay_seconds: float, busy_share: float = 0.0) -> None:
+        """End a period in which the event loop was so late on average, and so busy."""
         delay = max(loop_delay_seconds, self._delay())
         is_short = self._was_short or self.is_crowded
         self._was_short = False
-        self._limit = next_limit(self._limit, delay, is_short=is_short, policy=self._policy)
+        self._limit = next_limit(
+            self._limit, delay, busy_share, is_short=is_short, policy=self._policy
+        )
         now = self._clock()
         for urgency in self._lines:
             rate = self._begun[urgency] / PERIOD_SECONDS
@@ -278,7 +296,7 @@ class AdmissionGate:
 
     def _measure(self, loop_delay_seconds: float) -> None:
         telemetry.HTTP_WORK_LIMIT.set(self._limit)
-        telemetry.HTTP_IN_PROGRESS.set(self._total)
+        telemetry.HTTP_IN_PROGRESS.set(self.in_progress)
         telemetry.EVENT_LOOP_DELAY.set(loop_delay_seconds)
         for urgency, line in self._lines.items():
             telemetry.HTTP_WAITING.labels(urgency.value).set(len(line))
@@ -302,9 +320,11 @@ class AdmissionGate:
 
     def _refusal(self, asker: Asker) -> LtzdError:
         """A party is told of its share if others are served beside it."""
-        seconds = self._retry_seconds
-        others = self._total - self._held[asker.party]
-        if others and self._held[asker.party] >= self._total / len(self._held):
+        if self._stands(asker.urgency):
+            self._stood_at[asker.urgency] = self._clock()
+        seconds, slots = self._retry_seconds, self._slots_of(asker.urgency)
+        own = slots.held[asker.party]
+        if own < slots.total and own >= slots.total / len(slots.held):
             return ShareExceeded(
                 "Too many requests",
                 message="The service is busy, and these requests are more than an equal share; "
@@ -316,14 +336,25 @@ class AdmissionGate:
             "The process has more requests than it can serve", retryAfterSeconds=seconds
         )
 
+    def _slots_of(self, urgency: Urgency) -> _Slots:
+        return self._patient_slots if urgency is Urgency.PATIENT else self._slots
+
+    def _limit_of(self, urgency: Urgency) -> int:
+        is_patient = urgency is Urgency.PATIENT
+        return max(self._limit, self._policy.patient_least) if is_patient else self._limit
+
+    def _stands(self, urgency: Urgency) -> bool:
+        return self._clock() - self._stood_at[urgency] < self._policy.calm_seconds
+
     def _most(self, urgency: Urgency) -> int:
         begun = self._begun_meanwhile.get(urgency, 0)
-        stands = is_standing(urgency, begun, self._limit, self._policy)
+        if is_standing(urgency, begun, self._limit_of(urgency), self._policy):
+            self._stood_at[urgency] = self._clock()
         return most_waiting(
             urgency,
-            limit=self._limit,
+            limit=self._limit_of(urgency),
             begun_per_second=self._rates[urgency],
-            stands=stands,
+            stands=self._stands(urgency),
             policy=self._policy,
         )
 
@@ -332,17 +363,17 @@ class AdmissionGate:
         return not self._lines[asker.urgency].waiting_of(asker.party) and self._has_room(asker)
 
     def _has_room(self, asker: Asker) -> bool:
-        free = self._limit - self._total - self._arrived
+        slots = self._slots_of(asker.urgency)
+        free = self._limit_of(asker.urgency) - slots.total - self._arrived
         if asker.urgency is Urgency.FIRST:
-            return free > 0 and may_begin_first(
-                self._first, self._limit, others_wait=self.is_crowded, policy=self._policy
-            )
-        own = self._held[asker.party] + self._arriving[asker.party]
+            return free > 0 and self._may_begin_first()
+        own = slots.held[asker.party] + self._arriving[asker.party]
         return may_begin(own, free, self._policy)
 
     def _slot(self, asker: Asker) -> Slot:
-        self._held[asker.party] += 1
-        self._total += 1
+        slots = self._slots_of(asker.urgency)
+        slots.held[asker.party] += 1
+        slots.total += 1
         self._first += asker.urgency is Urgency.FIRST
         self._begun[asker.urgency] += 1
         if self.is_crowded:
@@ -358,25 +389,24 @@ class AdmissionGate:
 
     def _next(self) -> _Waiting | None:
         """Take the next request that may begin: of FIRST, then of the party with fewest slots."""
-        free = self._limit - self._total
-        if free <= 0:
+        first = self._lines[Urgency.FIRST]
+        if first and self._slots.total < self._limit and self._may_begin_first():
+            return first.take(min(first.parties(), key=self._slots.held.__getitem__))
+        return self._next_in(Urgency.QUICK) or self._next_in(Urgency.PATIENT)
+
+    def _next_in(self, urgency: Urgency) -> _Waiting | None:
+        line, slots = self._lines[urgency], self._slots_of(urgency)
+        free = self._limit_of(urgency) - slots.total
+        if not line or free <= 0:
             return None
-        first, quick, patient = (
-            self._lines[urgency] for urgency in (Urgency.FIRST, Urgency.QUICK, Urgency.PATIENT)
+        party = min(line.parties(), key=slots.held.__getitem__)
+        return line.take(party) if may_begin(slots.held[party], free, self._policy) else None
+
+    def _may_begin_first(self) -> bool:
+        others_wait = bool(self._lines[Urgency.QUICK])
+        return may_begin_first(
+            self._first, self._limit, others_wait=others_wait, policy=self._policy
         )
-        if first and may_begin_first(
-            self._first, self._limit, others_wait=bool(quick or patient), policy=self._policy
-        ):
-            return first.take(min(first.parties(), key=self._held.__getitem__))
-        candidates = [
-            (self._held[party], line, party)
-            for line in (quick, patient)
-            for party in line.parties()
-        ]
-        if not candidates:
-            return None
-        held, line, party = min(candidates, key=lambda candidate: candidate[0])
-        return line.take(party) if may_begin(held, free, self._policy) else None
 
 
 def _has_slot(future: asyncio.Future[Slot]) -> bool:

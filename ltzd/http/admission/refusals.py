@@ -73,9 +73,14 @@ class EarlyRefusals:
         self._process = secrets.token_hex(6)
         self._numbers = itertools.count(1)
 
-    def answer_to(self, data: bytes, peer: str) -> tuple[bytes, Asker] | None:
-        """The refusal of one whole request, or None if the application must see it."""
-        if not self._gate.may_refuse:
+    def answer_to(
+        self, data: bytes, peer: str, *, was_held: bool = False
+    ) -> tuple[bytes, Asker] | None:
+        """The refusal of one whole request, or None if the application must see it.
+
+        `was_held`: the connection was not read for a while (`connections/pace.py`).
+        """
+        if not was_held and not self._gate.may_refuse:
             self._gate.arrived()
             return None
         end = data.find(b"\r\n\r\n", 0, _MOST_HEAD)
@@ -94,7 +99,7 @@ class EarlyRefusals:
         )
         if asker.urgency is Urgency.ALWAYS:
             return None
-        refusal = self._gate.refusal_of(asker)
+        refusal = self._gate.refusal_of(asker, was_held=was_held)
         if refusal is None:
             self._gate.arrived(asker.party)
             return None

@@ -23,7 +23,7 @@ _FULL = (
 class BoundedProtocol(HttpProtocol):
     """`refusals` is None for an application that refuses nothing."""
 
-    __slots__ = ("_address", "_answers", "_limit", "_refusals", "slowness")
+    __slots__ = ("_address", "_answers", "_limit", "_refusals", "_was_held", "slowness")
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -32,6 +32,7 @@ class BoundedProtocol(HttpProtocol):
         self._refusals: EarlyRefusals | None = context.refusals
         self._address = ""
         self._answers = 0
+        self._was_held = False
         self.slowness: tuple[tuple[object, ...], float] | None = None
         """The step of the client that the sweep has seen missing, and since when."""
 
@@ -97,6 +98,23 @@ class BoundedProtocol(HttpProtocol):
             return
         super().data_received(data)
 
+    def hold(self) -> None:
+        """Read no more until `read_again`."""
+        transport: Any = self.transport
+        if not transport.is_closing():
+            transport.pause_reading()
+
+    def read_again(self) -> None:
+        """Read what has come meanwhile, and mark it as late until `is_read_in_time`."""
+        transport: Any = self.transport
+        if transport is not None and not transport.is_closing():
+            self._was_held = True
+            transport.resume_reading()
+
+    def is_read_in_time(self) -> None:
+        """From now on bytes are read as soon as they come."""
+        self._was_held = False
+
     def answered(self) -> None:
         """Count an answer; the connection goes behind those that were used before."""
         self._answers += 1
@@ -114,14 +132,15 @@ class BoundedProtocol(HttpProtocol):
             or not http.keep_alive
         ):
             return False
-        refusal = self._refusals.answer_to(data, self._address)
+        refusal = self._refusals.answer_to(data, self._address, was_held=self._was_held)
         if refusal is None:
             return False
         self._time = monotonic()
         transport: Any = self.transport
         answer, asker = refusal
         transport.write(answer)
-        self.app.ctx.refusal_pace.hold(transport, self._address, asker)
+        if not self._was_held:  # once only: its next request is read in time
+            self.app.ctx.refusal_pace.hold(self, self._address, asker)
         return True
 
 

@@ -13,7 +13,9 @@ from ltzd.http.admission.gate import AdmissionGate, Asker, Slot
 from ltzd.rules.admission import AdmissionPolicy, Urgency
 from tests.support.clocks import ManualClock
 
-POLICY = AdmissionPolicy(least=8, most=32, step=0, burst=6, patient_burst=40)
+POLICY = AdmissionPolicy(
+    least=8, patient_least=8, most=32, step=0, burst=6, patient_burst=40, calm_seconds=1.0
+)
 
 
 def a_gate(clock: ManualClock | None = None, **changes: int) -> AdmissionGate:
@@ -114,11 +116,72 @@ async def test_a_line_that_stands_is_shortened() -> None:
     assert gate.waiting(Urgency.QUICK) == 23
     gate.adjust(0.0)
     await asyncio.sleep(0)
-    assert gate.waiting(Urgency.QUICK) == 8
+    assert gate.waiting(Urgency.QUICK) == 5
     refused = [task for task in tasks if task.done()]
-    assert [type(task.exception()) for task in refused] == [Overloaded] * 15
+    assert [type(task.exception()) for task in refused] == [Overloaded] * 18
     for task in tasks:
         task.cancel()
+
+
+async def test_a_line_that_stood_allows_no_burst_until_its_refusals_have_ended() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock, burst=40, standing_rounds=1)
+    held = fill(gate, asker())
+    tasks = await waiting(gate, asker(), 40)
+    for _ in range(17):
+        held.pop(0).release()
+        await asyncio.sleep(0)
+        held += [task.result() for task in tasks if task.done()]
+        tasks = [task for task in tasks if not task.done()]
+    gate.adjust(0.0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert not gate.is_crowded
+
+    for _ in range(3):  # each refusal comes within a second after the one before
+        clock.now += 0.9
+        tasks = await waiting(gate, asker(), 8)
+        with pytest.raises(Overloaded):
+            gate.try_begin(asker())
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+    clock.now += 1.1
+    tasks = await waiting(gate, asker(), 20)
+    assert gate.waiting(Urgency.QUICK) == 20
+    for task in tasks:
+        task.cancel()
+
+
+async def test_what_has_waited_in_the_kernel_is_refused_while_a_line_stands() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock, standing_rounds=0)
+    held = fill(gate, asker())
+    (task,) = await waiting(gate, asker())
+    await waiting(gate, asker(), 2)
+    held.pop().release()
+    held.append(await task)
+    gate.adjust(0.0)
+    for slot in held:
+        slot.release()
+    assert gate.refusal_of(asker()) is None
+    assert isinstance(gate.refusal_of(asker(), was_held=True), Overloaded)
+    clock.now += 1.1
+    assert gate.refusal_of(asker(), was_held=True) is None
+
+
+async def test_relays_and_other_requests_take_no_slots_from_each_other() -> None:
+    gate = a_gate(patient_least=24)
+    relay = asker("relayer", urgency=Urgency.PATIENT)
+    assert len(fill(gate, relay)) == 18
+    assert len(fill(gate, asker())) == 12
+    (waits,) = await waiting(gate, relay)
+    quick = begun(gate, asker("b"))
+    quick.release()
+    await asyncio.sleep(0)
+    assert not waits.done()
+    waits.cancel()
 
 
 async def test_a_request_that_has_waited_too_long_is_refused() -> None:

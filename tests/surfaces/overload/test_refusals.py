@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ltzd.http.admission.gate import AdmissionGate
-from ltzd.rules.admission import AdmissionPolicy
+from ltzd.http.admission.gate import AdmissionGate, Asker
+from ltzd.rules.admission import AdmissionPolicy, Urgency
 from tests.support.surfaces.http_surface import (
     BRAND_ID,
     RunningSurfaces,
@@ -18,15 +18,15 @@ from tests.support.surfaces.http_surface import (
 )
 from tests.support.waiting import until
 
-TINY = AdmissionPolicy(least=4, most=4, burst=1, patient_burst=1, share=100.0)
-"""Four slots, all for one party, and a line of one."""
+TINY = AdmissionPolicy(least=4, patient_least=4, most=4, burst=1, patient_burst=1, share=100.0)
+"""Four slots, all for one party, as many for relays, and lines of one."""
 ORIGIN = "https://www.shop.example"
 OTHER = "0x" + "cd" * 20
 
 
 @asynccontextmanager
 async def a_busy_surface() -> AsyncIterator[RunningSurfaces]:
-    """Four events are being recorded, and one waits, until the block ends."""
+    """Four events are being recorded, one waits, and relays have no slots, until the block ends."""
     gate = AdmissionGate(TINY)
     async with a_surface(gate=gate) as surface:
         surface.events.gate = asyncio.Event()
@@ -36,7 +36,11 @@ async def a_busy_surface() -> AsyncIterator[RunningSurfaces]:
         ]
         try:
             await until_true(lambda: gate.in_progress == 4 and gate.is_crowded)
+            relays = [gate.try_begin(Asker(Urgency.PATIENT, "relayer", "1")) for _ in range(4)]
             yield surface
+            for slot in relays:
+                assert slot is not None
+                slot.release()
         finally:
             surface.events.gate.set()
             statuses = sorted(answer[0] for answer in await asyncio.gather(*held))
