@@ -55,6 +55,13 @@ function register_activation_hook( string $file, callable $callback ): void {
 	$GLOBALS['hooks']['activate'][] = $callback;
 }
 
+function register_deactivation_hook( string $file, callable $callback ): void {
+	$GLOBALS['hooks']['deactivate'][] = $callback;
+}
+
+function wp_clear_scheduled_hook( string $hook ): void {
+}
+
 function register_uninstall_hook( string $file, callable $callback ): void {
 	assert( is_string( $callback ), 'WordPress keeps the name in its database' );
 	$GLOBALS['admin']['uninstall'] = $callback;
@@ -343,8 +350,10 @@ function wp_die( string $message, string $title, array $arguments ): void {
 	exit;
 }
 
-/** Without a database every lock is free. */
+/** Without a database every lock is free, and the queue of events is empty. */
 final class Database {
+	public $prefix = 'wp_';
+
 	public function prepare( string $query, ...$values ): string {
 		return $query;
 	}

@@ -14,7 +14,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.providers.host_sites import HostCredentials, HostSiteClient, guard_policy
-from tests.support.sites.wordpress import PASSWORD, Session, WordPressSite, a_wordpress
+from tests.support.sites.wordpress import PASSWORD, Session, WordPressSite
 
 RICH = "rich@shop.example"
 FIELD = "ltzd_email_confirmed"
@@ -23,19 +23,6 @@ ME = "/wp/v2/users/me"
 _numbers = count(1)
 
 Json = dict[str, Any]
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def core(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[WordPressSite]:
-    async with a_wordpress(tmp_path_factory.mktemp("wordpress")) as site:
-        yield site
-
-
-@pytest_asyncio.fixture(scope="module", loop_scope="session")
-async def site(core: WordPressSite) -> WordPressSite:
-    """A site with the plugin."""
-    await core.activate()
-    return core
 
 
 @pytest_asyncio.fixture

@@ -54,6 +54,8 @@ require_once __DIR__ . '/email.php';
 require_once __DIR__ . '/page.php';
 require_once __DIR__ . '/blocks.php';
 require_once __DIR__ . '/messages.php';
+require_once __DIR__ . '/manners.php';
+require_once __DIR__ . '/events/events.php';
 
 add_action( 'rest_api_init', __NAMESPACE__ . '\\register_routes' );
 add_action( 'admin_init', __NAMESPACE__ . '\\register_settings' );
@@ -66,6 +68,7 @@ function activate() {
 
 function uninstall() {
 	delete_option( OPTION );
+	forget_events();
 	forget_confirmations();
 }
 
