@@ -1,4 +1,4 @@
-"""The WordPress plugin's page in a real browser: its markup and script, with a live ltzd.
+"""The WordPress plugin's page and blocks in a real browser: markup and scripts, with a live ltzd.
 
 PHP serves the page with the stubs of tests/wordpress; test_real_wordpress.py has it in a real
 WordPress.
@@ -27,12 +27,19 @@ class Member:
     def part(self, name: str) -> Locator:
         return self.page.locator(f'[data-part="{name}"]').first
 
+    def block(self, name: str) -> Locator:
+        return self.page.locator(f'[data-ltzd-block="{name}"]')
+
     @property
     def news(self) -> Locator:
         return self.page.get_by_role("status")
 
     async def arrive(self) -> None:
         await self.page.goto(f"{self.site.url}/rewards/")
+        await expect(self.part("balance")).not_to_have_text("…")
+
+    async def arrive_at_blocks(self) -> None:
+        await self.page.goto(f"{self.site.url}/blocks/")
         await expect(self.part("balance")).not_to_have_text("…")
 
     async def code(self) -> str:
@@ -127,7 +134,7 @@ async def test_a_code_links_the_wallet_and_a_button_ends_the_link(member: Member
     await member.page.keyboard.press("Enter")
     await expect(member.news).to_have_text("Your wallet is linked.")
     await expect(member.part("link")).to_contain_text("up to 70 LTZ a day")
-    await expect(member.part("link")).to_contain_text("70 are left today")
+    await expect(member.part("link")).to_contain_text("70 LTZ are left today")
 
     await member.page.get_by_role("button", name="End the link").click()
     await expect(member.news).to_have_text("The link is ended.")
@@ -157,3 +164,66 @@ async def test_a_stranger_is_led_to_the_log_in(member: Member) -> None:
     address = await link.get_attribute("href")
     assert address is not None
     assert address.startswith("/wp-login.php?redirect_to=")
+
+
+# --- the blocks ---------------------------------------------------------------------------------
+
+
+async def test_a_member_checks_in_by_the_keyboard_and_the_streak_grows(member: Member) -> None:
+    await member.arrive_at_blocks()
+    streak = member.block("streak")
+    await expect(streak.locator('[data-part="days"]')).to_have_text("0")
+    button = streak.get_by_role("button", name="Check in")
+    await button.focus()
+    await member.page.keyboard.press("Enter")
+    news = streak.get_by_role("status")
+    await expect(news).to_contain_text("You have checked in, and earned ")
+    await expect(streak.locator('[data-part="days"]')).to_have_text("1")
+    await expect(button).to_be_focused()
+    await member.page.keyboard.press("Enter")
+    await expect(news).to_have_text("You have checked in already today.")
+
+
+async def test_the_blocks_of_one_page_show_a_redemption(member: Member) -> None:
+    event = await member.instance.post_event(member.email)
+    await member.instance.minted(event.event_id)
+    await member.arrive_at_blocks()
+    perks = member.block("perks")
+    await expect(perks.get_by_role("listitem").filter(has_text=MUG)).to_contain_text("15 LTZ")
+
+    async with member.page.expect_request("**/redeem") as request:
+        await perks.get_by_role("button", name=f"Redeem {MUG}").click()
+
+    order = (await request.value).post_data_json
+    assert order is not None
+    assert order["maxCost"] == 15
+    await expect(perks.get_by_role("status")).to_contain_text("Your code: ", timeout=30_000)
+    await expect(member.part("balance")).to_have_text("85 LTZ")
+
+
+async def test_a_nonce_of_a_cached_page_is_renewed(member: Member) -> None:
+    options = member.site.options()
+    member.site.keep(**{**options, "fresh_nonce": options["nonce"], "nonce": "0000000000"})
+    await member.arrive_at_blocks()
+    await expect(member.block("points").get_by_role("status")).to_have_text("")
+
+
+async def test_a_member_whose_log_in_has_ended_reads_so(member: Member) -> None:
+    options = member.site.options()
+    member.site.keep(**{**options, "fresh_nonce": "0", "nonce": "0000000000"})
+    await member.page.goto(f"{member.site.url}/blocks/")
+    await expect(member.block("points").get_by_role("status")).to_have_text("Cookie check failed")
+
+
+async def test_blocks_ask_no_other_host_and_take_the_themes_colours(member: Member) -> None:
+    hosts = set()
+    member.page.on("request", lambda request: hosts.add(request.url.split("/")[2]))
+    await member.arrive_at_blocks()
+    assert hosts == {member.site.url.removeprefix("http://")}
+    await member.page.add_style_tag(
+        content="body { color: rgb(1, 2, 3); background: #fff; font-family: Theme }"
+    )
+    style = "(element) => [getComputedStyle(element).color, getComputedStyle(element).fontFamily]"
+    for selector in ("dd", "button", "th", "li"):
+        element = member.page.locator(f".ltzd-block {selector}").first
+        assert await element.evaluate(style) == ["rgb(1, 2, 3)", "Theme"], selector

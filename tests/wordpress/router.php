@@ -90,8 +90,38 @@ function delete_site_option( string $name ): void {
 }
 
 function __( string $text, string $domain ): string {
+	return translate( $text, $domain );
+}
+
+/** Every text of another language than English begins with the language. */
+function translate( string $text, string $domain ): string {
 	assert( 'ltzd-loyalty' === $domain );
-	return $text;
+	return 'en_US' === determine_locale() ? $text : determine_locale() . ': ' . $text;
+}
+
+function determine_locale(): string {
+	return get_option( 'locale', 'en_US' );
+}
+
+function load_plugin_textdomain( string $domain, bool $deprecated, string $folder ): void {
+	assert( is_dir( dirname( getenv( 'LTZD_TEST_PLUGIN' ), 2 ) . "/$folder" ) );
+}
+
+function plugin_basename( string $file ): string {
+	return 'ltzd-loyalty/' . basename( $file );
+}
+
+function number_format_i18n( float $number, int $decimals ): string {
+	return number_format( $number, $decimals );
+}
+
+/** A transient ends with the folder of the test: no test waits for its end. */
+function get_transient( string $name ) {
+	return get_option( "_transient_$name" );
+}
+
+function set_transient( string $name, $value, int $seconds ): void {
+	file_put_contents( in_folder( 'options.json' ), json_encode( [ "_transient_$name" => $value ] + options() ) );
 }
 
 function esc_html__( string $text, string $domain ): string {
@@ -340,11 +370,40 @@ function plugins_url( string $file, string $beside ): string {
 }
 
 function wp_register_script( string $name, string $url, array $needs, string $version, bool $is_last ): void {
-	$GLOBALS['admin']['scripts'][ $name ] = $url;
+	$GLOBALS['admin']['scripts'][ $name ] = [ $url, array_filter( $needs, static fn( $need ) => 0 === strpos( $need, 'ltzd' ) ), '' ];
+}
+
+function wp_add_inline_script( string $name, string $code, string $place ): void {
+	assert( 'before' === $place && isset( $GLOBALS['admin']['scripts'][ $name ] ) );
+	$GLOBALS['admin']['scripts'][ $name ][2] .= $code;
+}
+
+function wp_script_is( string $name, string $state ): bool {
+	assert( 'enqueued' === $state );
+	return isset( $GLOBALS['admin']['enqueued'][ $name ] );
 }
 
 function wp_enqueue_script( string $name ): void {
-	$GLOBALS['admin']['enqueued'][] = $GLOBALS['admin']['scripts'][ $name ];
+	foreach ( $GLOBALS['admin']['scripts'][ $name ][1] as $need ) {
+		wp_enqueue_script( $need );
+	}
+	$GLOBALS['admin']['enqueued'][ $name ] = $GLOBALS['admin']['scripts'][ $name ];
+}
+
+function wp_register_style( string $name, string $url, array $needs, string $version ): void {
+	$GLOBALS['admin']['styles'][ $name ] = $url;
+}
+
+function wp_enqueue_style( string $name ): void {
+	$GLOBALS['admin']['shown_styles'][ $name ] = $GLOBALS['admin']['styles'][ $name ];
+}
+
+function register_block_type( string $name, array $about ): void {
+	$GLOBALS['admin']['blocks'][ $name ] = $about;
+}
+
+function get_block_wrapper_attributes( array $more ): string {
+	return 'class="wp-block ' . esc_attr( $more['class'] ) . '"';
 }
 
 function get_permalink(): string {
@@ -360,17 +419,31 @@ function wp_create_nonce( string $action ): string {
 	return get_option( 'nonce', '0123456789' );
 }
 
-function wp_json_encode( $value ): string {
-	return json_encode( $value );
+function wp_json_encode( $value, int $flags = 0 ): string {
+	return json_encode( $value, $flags );
 }
 
-function show_shortcode(): void {
+/** A page with these shortcodes, each with the attributes of the query. */
+function show_shortcodes( string ...$names ): void {
 	do_action( 'init' );
-	$content = $GLOBALS['admin']['shortcodes']['ltzd_loyalty']();
-	echo '<!doctype html><html lang="en"><head><title>Rewards</title><link rel="icon" href="data:,"></head><body>', $content;
-	foreach ( $GLOBALS['admin']['enqueued'] ?? [] as $url ) {
-		echo '<script src="', esc_attr( $url ), '"></script>';
+	$content = '';
+	foreach ( $names as $name ) {
+		$content .= $GLOBALS['admin']['shortcodes'][ $name ]( [] === $_GET ? '' : unslashed( $_GET ) );
 	}
+	echo '<!doctype html><html lang="en"><head><title>Rewards</title><link rel="icon" href="data:,"></head><body>', $content;
+	foreach ( $GLOBALS['admin']['shown_styles'] ?? [] as $url ) {
+		echo '<link rel="stylesheet" href="', esc_attr( $url ), '">';
+	}
+	foreach ( $GLOBALS['admin']['enqueued'] ?? [] as list( $url, , $code ) ) {
+		echo '' === $code ? '' : "<script>$code</script>", '<script src="', esc_attr( $url ), '"></script>';
+	}
+}
+
+/** A block as the editor's preview and a page render it. */
+function show_block( string $name ): void {
+	do_action( 'init' );
+	$attributes = array_map( static fn( $about ) => $about['default'], $GLOBALS['admin']['blocks'][ $name ]['attributes'] );
+	echo $GLOBALS['admin']['blocks'][ $name ]['render_callback']( $attributes );
 }
 
 // --- The REST API -------------------------------------------------------------------------------
@@ -408,6 +481,10 @@ final class WP_REST_Request {
 		return isset( $_SERVER[ $key ] ) ? stripslashes( $_SERVER[ $key ] ) : null;
 	}
 
+	public function get_route(): string {
+		return substr( parse_url( $_SERVER['REQUEST_URI'], PHP_URL_PATH ), strlen( '/wp-json' ) );
+	}
+
 	public function get_query_params(): array {
 		return unslashed( $_GET );
 	}
@@ -429,6 +506,14 @@ final class WP_REST_Response {
 	public function __construct( $data, int $status ) {
 		$this->data   = $data;
 		$this->status = $status;
+	}
+
+	public function get_data() {
+		return $this->data;
+	}
+
+	public function set_data( $data ): void {
+		$this->data = $data;
 	}
 
 	public function header( string $name, string $value ): void {
@@ -478,8 +563,11 @@ function dispatched( string $path ): WP_REST_Response {
 		return ( new WP_Error( 'rest_no_route', $message, [ 'status' => 404 ] ) )->as_response();
 	}
 	$request = new WP_REST_Request();
+	if ( get_option( 'fresh_nonce', $request->get_header( 'x-wp-nonce' ) ) !== $request->get_header( 'x-wp-nonce' ) ) {
+		return ( new WP_Error( 'rest_cookie_invalid_nonce', 'Cookie check failed', [ 'status' => 403 ] ) )->as_response();
+	}
 	assert( true === $route['permission_callback']( $request ) );
-	$response = apply_filters( 'rest_request_after_callbacks', $route['callback']( $request ) );
+	$response = apply_filters( 'rest_request_after_callbacks', $route['callback']( $request ), $route, $request );
 	return is_wp_error( $response ) ? $response->as_response() : $response;
 }
 
@@ -579,11 +667,24 @@ function answer_page( string $path ): void {
 			echo json_encode( [ 'kept' => get_option( 'ltzd_loyalty' ), 'errors' => (object) $GLOBALS['admin']['errors'] ] );
 			return;
 		case '/rewards/':
-			show_shortcode();
+			show_shortcodes( 'ltzd_loyalty' );
 			return;
+		case '/blocks/':
+			show_shortcodes( 'ltzd_streak', 'ltzd_points', 'ltzd_perks', 'ltzd_leaderboard' );
+			return;
+		case '/block/':
+			show_block( $_GET['name'] );
+			return;
+		case '/wp-admin/admin-ajax.php':
+			assert( 'rest-nonce' === $_GET['action'] );
+			echo get_option( 'fresh_nonce', '0' );
+			return;
+		case '/wp-content/plugins/ltzd-loyalty/api.js':
+		case '/wp-content/plugins/ltzd-loyalty/blocks.js':
 		case '/wp-content/plugins/ltzd-loyalty/loyalty.js':
-			header( 'Content-Type: text/javascript' );
-			readfile( dirname( getenv( 'LTZD_TEST_PLUGIN' ) ) . '/loyalty.js' );
+		case '/wp-content/plugins/ltzd-loyalty/loyalty.css':
+			header( 'Content-Type: text/' . ( 'css' === pathinfo( $path, PATHINFO_EXTENSION ) ? 'css' : 'javascript' ) );
+			readfile( dirname( getenv( 'LTZD_TEST_PLUGIN' ) ) . '/' . basename( $path ) );
 			return;
 		case '/':
 		case '/blog/':

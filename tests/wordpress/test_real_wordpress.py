@@ -338,7 +338,7 @@ async def test_the_shortcode_shows_a_member_his_page(member: Session) -> None:
     address = await member.site.run(code)
     status, page = await member.open(address)
     assert status == 200
-    assert f'data-root="{member.site.url}/wp-json/loyalty/v1/"' in page
+    assert f'"root":"{member.site.url}/wp-json/loyalty/v1/"' in page
     script = re.search(r'src=[\'"]([^\'"]+/ltzd-loyalty/loyalty\.js[^\'"]*)', page)
     assert script is not None
     assert (await member.open(script[1]))[0] == 200

@@ -2,12 +2,14 @@
 /**
  * Plugin Name:       ltzd Loyalty
  * Description:       Check-ins, streaks, perks and leaderboards of ltzd, under this site's own REST API.
- * Version:           1.1.0
+ * Version:           1.2.0
  * Requires at least: 5.6
  * Requires PHP:      7.4
  * License:           Apache-2.0
  * License URI:       https://www.apache.org/licenses/LICENSE-2.0
  * Text Domain:       ltzd-loyalty
+ * Domain Path:       /languages
+ * Update URI:        false
  *
  * This file forwards requests to ltzd with the headers that prove the visitor's log-in, and returns
  * ltzd's answers. While a request is in flight, ltzd requests this site's own users/me to learn who
@@ -50,6 +52,8 @@ const FOR_EVERYBODY = [ 'leaderboard', 'perks' ];
 
 require_once __DIR__ . '/email.php';
 require_once __DIR__ . '/page.php';
+require_once __DIR__ . '/blocks.php';
+require_once __DIR__ . '/messages.php';
 
 add_action( 'rest_api_init', __NAMESPACE__ . '\\register_routes' );
 add_action( 'admin_init', __NAMESPACE__ . '\\register_settings' );

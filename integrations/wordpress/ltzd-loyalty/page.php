@@ -2,7 +2,8 @@
 /**
  * The shortcode [ltzd_loyalty]: a member's wallet, its link, the e-mail address, and the perks.
  *
- * The markup holds every text; loyalty.js inserts ltzd's answers as text, never as markup.
+ * The markup holds every text; loyalty.js inserts ltzd's answers as text, never as markup. The scripts
+ * of the blocks (blocks.php) use the same routes, by api.js.
  */
 
 namespace Ltzd\Loyalty;
@@ -11,13 +12,35 @@ defined( 'ABSPATH' ) || exit;
 
 const SHORTCODE = 'ltzd_loyalty';
 const SCRIPT    = 'ltzd-loyalty';
-const VERSION   = '1.1.0';
+const API       = 'ltzd-loyalty-api';
+const VERSION   = '1.2.0';
 
 add_action( 'init', __NAMESPACE__ . '\\register_page' );
 
 function register_page() {
-	wp_register_script( SCRIPT, plugins_url( 'loyalty.js', __FILE__ ), [], VERSION, true );
+	wp_register_script( API, plugins_url( 'api.js', __FILE__ ), [], VERSION, true );
+	wp_register_script( SCRIPT, plugins_url( 'loyalty.js', __FILE__ ), [ API ], VERSION, true );
 	add_shortcode( SHORTCODE, __NAMESPACE__ . '\\show_member' );
+}
+
+/** Loads a script of the member's page, and once what all of them need. */
+function load_script( $name ) {
+	if ( ! wp_script_is( $name, 'enqueued' ) && ! wp_script_is( API, 'enqueued' ) ) {
+		$page = [
+			'root'    => rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ),
+			'nonce'   => wp_create_nonce( 'wp_rest' ),
+			'renewal' => admin_url( 'admin-ajax.php?action=rest-nonce' ),
+			'words'   => words(),
+		];
+		wp_add_inline_script( API, 'window.ltzdLoyaltyPage = ' . as_script( $page ) . ';', 'before' );
+		wp_enqueue_script( API );
+	}
+	wp_enqueue_script( $name );
+}
+
+/** JSON that ends no script element. */
+function as_script( $value ) {
+	return (string) wp_json_encode( $value, JSON_HEX_TAG | JSON_HEX_AMP | JSON_UNESCAPED_SLASHES );
 }
 
 /** Returns the shortcode's markup, or a link to the log-in for a visitor without one. */
@@ -25,11 +48,11 @@ function show_member() {
 	if ( ! is_user_logged_in() ) {
 		return sprintf( '<p class="ltzd-loyalty"><a href="%s">%s</a></p>', esc_url( wp_login_url( (string) get_permalink() ) ), esc_html__( 'Log in to see your rewards.', 'ltzd-loyalty' ) );
 	}
-	wp_enqueue_script( SCRIPT );
+	load_script( SCRIPT );
 	$user = wp_get_current_user();
 	ob_start();
 	?>
-<div class="ltzd-loyalty" data-root="<?php echo esc_url( rest_url( LTZD_LOYALTY_NAMESPACE . '/v1/' ) ); ?>" data-nonce="<?php echo esc_attr( wp_create_nonce( 'wp_rest' ) ); ?>" data-words="<?php echo esc_attr( (string) wp_json_encode( words() ) ); ?>">
+<div class="ltzd-loyalty" data-member>
 	<p role="status" aria-live="polite" data-part="news"></p>
 	<h3><?php esc_html_e( 'Your wallet', 'ltzd-loyalty' ); ?></h3>
 	<dl>
@@ -61,19 +84,36 @@ function show_member() {
 	return (string) ob_get_clean();
 }
 
-/** The texts of loyalty.js; %s is an amount, a name, or a day. */
+/** The texts of the scripts; %s is an amount with its unit, a name, or a day, and %d a number. */
 function words() {
 	return [
+		/* translators: %s: a number of points. LTZ is their name. */
+		'amount'    => __( '%s LTZ', 'ltzd-loyalty' ),
 		'free'      => __( 'Free', 'ltzd-loyalty' ),
+		/* translators: %s: a perk's name */
 		'redeem'    => __( 'Redeem %s', 'ltzd-loyalty' ),
+		/* translators: %s: a confirmation code */
 		'code'      => __( 'Your code: %s', 'ltzd-loyalty' ),
 		'waiting'   => __( 'Your order is in, and the next block confirms it. Press Redeem again to see your code.', 'ltzd-loyalty' ),
-		'price'     => __( 'The price is now %s LTZ. Press Redeem again to take it at that price.', 'ltzd-loyalty' ),
+		/* translators: %s: an amount, such as 15 LTZ */
+		'price'     => __( 'The price is now %s. Press Redeem again to take it at that price.', 'ltzd-loyalty' ),
 		'linked'    => __( 'Your wallet is linked.', 'ltzd-loyalty' ),
 		'unlinked'  => __( 'The link is ended.', 'ltzd-loyalty' ),
-		'allowance' => __( 'Linked until %1$s: up to %2$s LTZ a day from the rest of your wallet, of which %3$s are left today.', 'ltzd-loyalty' ),
+		/* translators: 1: a day, 2: an amount, 3: an amount */
+		'allowance' => __( 'Linked until %1$s: up to %2$s a day from the rest of your wallet, of which %3$s are left today.', 'ltzd-loyalty' ),
 		'mailed'    => __( 'A link was mailed to this address. Open it within a day, in this browser.', 'ltzd-loyalty' ),
 		'confirmed' => __( 'Your e-mail address is confirmed.', 'ltzd-loyalty' ),
+		/* translators: %s: an amount */
+		'earned'    => __( 'You have checked in, and earned %s.', 'ltzd-loyalty' ),
+		'again'     => __( 'You have checked in already today.', 'ltzd-loyalty' ),
+		/* translators: 1: a number of days, 2: an amount */
+		'next'      => __( 'Next milestone: %1$d days, for %2$s.', 'ltzd-loyalty' ),
+		/* translators: 1: a number of days, 2: an amount */
+		'reached'   => __( '%1$d days: %2$s', 'ltzd-loyalty' ),
+		/* translators: %d: a number of days */
+		'claim'     => __( 'Claim the milestone of %d days', 'ltzd-loyalty' ),
+		/* translators: %s: an amount */
+		'claimed'   => __( 'You have claimed %s.', 'ltzd-loyalty' ),
 		'silence'   => __( 'The loyalty programme gives no answer. Please try again in a moment.', 'ltzd-loyalty' ),
 	];
 }

@@ -1,0 +1,91 @@
+// The site's loyalty routes, for the scripts of the shortcodes and blocks; page.php sets the page's data.
+(() => {
+  "use strict";
+
+  const { root, renewal, words } = window.ltzdLoyaltyPage;
+  let { nonce } = window.ltzdLoyaltyPage;
+  const language = document.documentElement.lang || "en";
+  const amounts = new Intl.NumberFormat(language, { maximumFractionDigits: 2 });
+
+  class Refusal extends Error {
+    constructor(message, code) {
+      super(message);
+      this.code = code;
+    }
+  }
+
+  const fill = (text, ...values) => text.replace(/%(?:([1-9])\$)?[ds]/g, (_, at = 1) => values[at - 1]);
+  const amount = (ltz) => fill(words.amount, amounts.format(ltz));
+
+  // Returns the content of a success; throws a Refusal otherwise.
+  async function send(path, method = "GET", body = undefined) {
+    let [answer, content] = await ask(path, method, body);
+    if (content.code === "rest_cookie_invalid_nonce" && (await renew())) {
+      [answer, content] = await ask(path, method, body);
+    }
+    nonce = answer.headers.get("X-WP-Nonce") || nonce;
+    if (answer.ok && content.success) return content;
+    throw new Refusal(content.message || words.silence, content.code);
+  }
+
+  async function ask(path, method, body) {
+    const headers = { "X-WP-Nonce": nonce };
+    if (body) headers["Content-Type"] = "application/json";
+    try {
+      const request = { method, headers, body: body && JSON.stringify(body), credentials: "same-origin" };
+      const answer = await fetch(root + path, request);
+      return [answer, await answer.json()];
+    } catch {
+      throw new Refusal(words.silence);
+    }
+  }
+
+  // A cached page may hold a nonce of yesterday: WordPress gives a new one to the same log-in.
+  async function renew() {
+    try {
+      const answer = await fetch(renewal, { credentials: "same-origin" });
+      const fresh = answer.ok ? (await answer.text()).trim() : "";
+      if (!/^[0-9a-f]{10}$/.test(fresh)) return false;
+      nonce = fresh;
+      return true;
+    } catch {
+      return false;
+    }
+  }
+
+  // Redeems for at most `cost`, in whole LTZ; `reload` reads the perks again. Returns the news for the member.
+  async function redeem({ id, cost }, reload) {
+    try {
+      const { confirmationCode } = await send("redeem", "POST", { perkId: id, maxCost: Math.ceil(cost) });
+      await reload();
+      return confirmationCode === null ? words.waiting : fill(words.code, confirmationCode);
+    } catch (refusal) {
+      if (refusal.code !== "redeem_failed") throw refusal;
+      const current = (await reload()).find((perk) => perk.id === id);
+      if (!current || current.cost <= cost) throw refusal;
+      return fill(words.price, amount(current.cost));
+    }
+  }
+
+  // Shows the news that `work` returns, or its refusal. A second press does nothing meanwhile.
+  function onWork(element, type, tell, work) {
+    let isBusy = false;
+    element.addEventListener(type, async (event) => {
+      event.preventDefault();
+      if (isBusy) return;
+      isBusy = true;
+      try {
+        tell(await work(element));
+      } catch (error) {
+        if (!(error instanceof Refusal)) throw error;
+        tell(error.message);
+      } finally {
+        isBusy = false;
+      }
+    });
+  }
+
+  const reason = (error) => (error instanceof Refusal ? error.message : words.silence);
+
+  window.ltzdLoyalty = { words, language, fill, amount, send, redeem, onWork, reason };
+})();
