@@ -34,6 +34,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, connect, migrate, open_pool, session, transaction
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.site_plugin import leaderboard_totals as standings
 from ltzd.values import LTZ, Address, Hash32, reward_reference
 
@@ -109,7 +110,7 @@ class _Side:
         self._pool = pool
         self._brand = brand
         self._users = users
-        self._boards = Leaderboards(pool)
+        self._boards = Leaderboards(ReplicaReads(pool))
         self._block = 0
         self._seq = 0
 

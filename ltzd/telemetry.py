@@ -555,6 +555,18 @@ REDIS_UNAVAILABLE = _gauge(
     "1 while rate limits are counted in memory because Redis does not answer",
 )
 
+REPLICA_READS = _counter(
+    "ltzd_store_replica_reads_total",
+    "Reads that may be old, by the server that answered; only with a replica",
+    "server",
+)
+REPLICA_AGE = _gauge(
+    "ltzd_store_replica_age_seconds", "The most by which the replica's answers are old; 0 unused"
+)
+REPLICA_UNUSED = _gauge(
+    "ltzd_store_replica_unused", "1 while the primary answers in place of the replica"
+)
+
 # --- daemon -------------------------------------------------------------------------------------
 
 BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)

@@ -49,6 +49,7 @@ from ltzd.store.indexer.collections import CollectionOwner
 from ltzd.store.indexer.tokens import TokenLookup, TokenPage
 from ltzd.store.perk_charges import ChargeRedemption, NewChargeRedemption
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.wakeups import RELAYS
 from ltzd.values import Address, address_of, checksummed
 
@@ -112,11 +113,13 @@ class PerkCharges:
         signatures: RequestSignatures,
         limits: RateLimits,
         budgets: GasBudgets = NO_BUDGETS,
+        reads: ReplicaReads | None = None,
         *,
         wait_seconds: float = 60.0,
     ) -> None:
         self._wait_seconds = wait_seconds
         self._pool = context.pool
+        self._reads = reads or ReplicaReads(context.pool)
         self._clock = context.clock
         self._budgets = budgets
         self._wakeups = context.wakeups
@@ -207,7 +210,7 @@ class PerkCharges:
     ) -> TokenPage:
         """Return the tokens after the id `after`; the page is cached until the next block.
 
-        Uses up the reader's nonce.
+        The page may be a standby's, and old; `answer_age` tells. Uses up the reader's nonce.
         """
         collection = await self._after_nonce(reader, self._collections.begin(collection_id))
         owner = None if collection is None else collection.brand
@@ -220,8 +223,7 @@ class PerkCharges:
             or None in (page.block_hash, collection.block_hash)
             or (page.block_hash != collection.block_hash)
         ):
-            async with session(self._pool) as connection:
-                page = await tokens.read_page(connection, *wanted)
+            page = await self._reads.read(lambda connection: tokens.read_page(connection, *wanted))
             self._pages[wanted] = page
         return page if page.tokens else replace(page, total=collection.minted)
 

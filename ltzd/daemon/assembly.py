@@ -72,6 +72,7 @@ from ltzd.store.indexer.chains import ChainIdentity
 from ltzd.store.operator import wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.relayer.direct_lanes import DirectLanes
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
@@ -95,6 +96,7 @@ class Daemon:
     state: ProcessState
     services: ServiceWatch
     pools: RolePools
+    replica: ReplicaReads
     nodes: NodePool
     node_watch: NodeWatch
     node: Node
@@ -153,11 +155,15 @@ async def open_daemon(
                 settings.roles,
                 settings.database.policy(),
                 pooled_url=settings.database.plain_pooled_url(),
+                replica_url=settings.database.plain_replica_url(),
                 must_be_durable=must_be_durable,
             )
         )
         await _warn_of_few_connections(pools.admin, settings)
         pool = pools.http
+        replica = ReplicaReads(
+            pools.http, pools.replica, most_seconds=settings.database.replica_seconds
+        )
         nodes = await stack.enter_async_context(NodePool(settings.node.plain_urls()))
         limits = await stack.enter_async_context(_limits(settings))
         chain = await chain_of(settings, pools.admin, nodes)
@@ -219,6 +225,7 @@ async def open_daemon(
             state=ProcessState(),
             services=ServiceWatch({IDENTITY: (identity.ping, tokens.ping)}),
             pools=pools,
+            replica=replica,
             nodes=nodes,
             node_watch=watch,
             node=node,
@@ -242,7 +249,9 @@ async def open_daemon(
             ),
             relay_context=context,
             relayer=relayer,
-            perk_charges=PerkCharges(context, brands, signatures, limits, settings.relay.budgets()),
+            perk_charges=PerkCharges(
+                context, brands, signatures, limits, settings.relay.budgets(), replica
+            ),
             constraints=constraints,
             pregeneration=pregeneration,
             domains=DomainVerification(pool, sealer, brands, _txt_records(settings)),
@@ -265,6 +274,7 @@ async def open_daemon(
                 LinkDependencies(users, sealer, erased),
                 capacity,
                 stack,
+                replica=replica,
                 allow_loopback=allow_loopback,
             ),
             fleet=fleet,

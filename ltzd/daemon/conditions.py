@@ -132,6 +132,17 @@ def _overload(daemon: Daemon) -> Iterable[Condition]:
         )
 
 
+def _replica(daemon: Daemon) -> Iterable[Condition]:
+    unused = daemon.replica.unused
+    if unused is not None and unused[0] > _POLICY.replica_seconds:
+        yield Condition(
+            ConditionKind.REPLICA_UNUSED,
+            f"The standby of [database] replica_url has not been used for {unused[0]:.0f} s: "
+            f"{unused[1]}. The primary answers in its place",
+            daemon.process.name,
+        )
+
+
 def _clock(daemon: Daemon) -> Iterable[Condition]:
     offset, most = daemon.state.clock_offset_seconds, _POLICY.clock_seconds
     if abs(offset) > most:
@@ -169,6 +180,7 @@ _SOURCES: Sequence[Source] = (
     _totals,
     _services,
     _overload,
+    _replica,
     _clock,
     _certificates,
 )

@@ -42,6 +42,7 @@ def plain_clients(settings: Settings) -> Iterator[str]:
     urls = {
         "database_url": settings.database_url,
         "database.pooled_url": settings.database.pooled_url,
+        "database.replica_url": settings.database.replica_url,
         "redis_url": settings.redis_url,
     }
     if settings.node.rpc_url is not None:

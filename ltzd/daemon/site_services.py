@@ -20,6 +20,7 @@ from ltzd.providers import host_sites
 from ltzd.providers.host_sites import HostSiteClient
 from ltzd.store.brands.configurations import BrandCache
 from ltzd.store.encryption.sealing import Sealer
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.users.erased_addresses import ErasedAddresses
 
 
@@ -42,6 +43,7 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
     capacity: MintCapacity,
     stack: AsyncExitStack,
     *,
+    replica: ReplicaReads,
     allow_loopback: bool,
 ) -> SiteServices:
     host_site = HostSiteClient(host_sites.guard_policy(allow_loopback=allow_loopback))
@@ -53,7 +55,7 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
     return SiteServices(
         members=members,
         check_ins=CheckIns(desk.pool, desk.wakeups, brands, capacity),
-        leaderboards=Leaderboards(desk.pool),
-        redemptions=SiteRedemptions(desk, relayer, identity),
+        leaderboards=Leaderboards(replica),
+        redemptions=SiteRedemptions(desk, relayer, identity, replica),
         links=SiteLinks(desk.pool, members, owners.users, owners.sealer),
     )

@@ -6,6 +6,7 @@ refused requests and unknown paths. Sanic's signals are not used: they cost more
 """
 
 import itertools
+import math
 import secrets
 from collections.abc import Coroutine
 from time import perf_counter
@@ -18,6 +19,7 @@ from sanic.request import Request
 from sanic.response import HTTPResponse
 
 from ltzd import telemetry, tracing
+from ltzd.concurrency.answer_age import answer_age, begin_answer
 from ltzd.concurrency.request_ids import begin_request
 from ltzd.errors import LtzdError
 from ltzd.http.admission.admission import Admission
@@ -214,7 +216,10 @@ class _Durations:
 
 
 def _add_context_headers(context: SimpleNamespace, headers: Header) -> None:
-    """Adds what the handler learned before it replied or failed: nonce and rate window."""
+    """Adds what the handler learned before it replied or failed: nonce, rate window and age."""
+    age = answer_age()
+    if age is not None:
+        headers["Age"] = str(math.ceil(age))  # RFC 9111, 5.1
     if hasattr(context, "nonce"):
         headers[NONCE_HEADER] = context.nonce
     if hasattr(context, "window"):
@@ -277,6 +282,7 @@ def install_middleware(
         context.id = ids.of(request)
         # A connection serves its requests in one task, so each overwrites the id of the last.
         begin_request(context.id)
+        begin_answer()
         tracing.begin_request()
         return entrance.enter(request, is_new=is_new)
 

@@ -5,7 +5,7 @@ indexer and deliveries continue. Leases and LISTEN have connections outside the 
 is a pooler (`pooler.py`), the pools of `rules.database_connections.pooled_pools` use it.
 """
 
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 
@@ -24,20 +24,30 @@ _FRESH_CONNECTIONS = 2
 
 @dataclass(frozen=True, slots=True)
 class RolePools:
-    """`admin` serves the admin port, the health endpoints and the loops that every process has."""
+    """`admin` serves the admin port, the health endpoints and the loops that every process has.
+
+    `replica` leads to a standby (`replica.py`), if there is one and the process runs HTTP.
+    """
 
     http: Pool
     operator: Pool
     indexer: Pool
     deliveries: Pool
     admin: Pool
+    replica: Pool | None = None
+
+    def each(self) -> Iterator[tuple[str, Pool]]:
+        """The pools that there are, with their names."""
+        for field in fields(self):
+            pool: Pool | None = getattr(self, field.name)
+            if pool is not None:
+                yield field.name, pool
 
     def measure(self) -> None:
         """Set the gauges of the pools."""
-        for field in fields(self):
-            pool: Pool = getattr(self, field.name)
-            telemetry.POOL_CONNECTIONS_IN_USE.labels(field.name).set(pool.in_use)
-            telemetry.POOL_CONNECTIONS_LIMIT.labels(field.name).set(pool.limit)
+        for name, pool in self.each():
+            telemetry.POOL_CONNECTIONS_IN_USE.labels(name).set(pool.in_use)
+            telemetry.POOL_CONNECTIONS_LIMIT.labels(name).set(pool.limit)
 
 
 @asynccontextmanager
@@ -47,6 +57,7 @@ async def open_role_pools(
     policy: PoolPolicy,
     *,
     pooled_url: PoolerUrl | None = None,
+    replica_url: str | None = None,
     must_be_durable: bool = False,
 ) -> AsyncIterator[RolePools]:
     """The pools; only that of HTTP has connections from the start, if the process runs HTTP.
@@ -77,12 +88,24 @@ async def open_role_pools(
         indexer=await opened("indexer", policy.role_wait_seconds),
         deliveries=await opened("deliveries", policy.role_wait_seconds),
         admin=await opened("admin", policy.http_wait_seconds),
+        replica=(
+            await database.open_pool(
+                replica_url,
+                name="ltzd replica",
+                size=policy.http,
+                open_at_start=0,
+                wait_seconds=policy.http_wait_seconds,
+                settings=SESSION_SETTINGS,
+            )
+            if replica_url is not None and "http" in roles
+            else None
+        ),
     )
     try:
         yield pools
     finally:
-        for field in fields(pools):
-            getattr(pools, field.name).terminate()
+        for _, pool in pools.each():
+            pool.terminate()
 
 
 async def open_fresh_pool(url: str, search_path: str, *, must_be_durable: bool = False) -> Pool:

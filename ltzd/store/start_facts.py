@@ -66,6 +66,9 @@ class ServerIdentity:
     user: str
     is_standby: bool
 
+    def is_same_database(self, other: "ServerIdentity") -> bool:
+        return (self.name, self.system) == (other.name, other.system)
+
 
 async def server_identity(connection: Connection) -> ServerIdentity:
     row = await connection.fetchrow(

@@ -12,13 +12,22 @@ from tests.support.tools import php_path
 
 FOLDER = PLUGIN.parent / "events"
 NOW = 1_900_000_000
-ROW = {
+
+Json = dict[str, object]
+
+ROW: Json = {
     "attempts": 1,
     "started_at": NOW - 5,
     "unclear_since": None,
     "created_at": NOW - 10,
 }
-ANSWER = {"status": 0, "body": None, "retry_after": None, "was_sent": True, "is_others": False}
+ANSWER: Json = {
+    "status": 0,
+    "body": None,
+    "retry_after": None,
+    "was_sent": True,
+    "is_others": False,
+}
 OTHER = {"success": False, "error": "Duplicate event", "details": {"existingEventId": "e-1"}}
 
 
@@ -44,16 +53,16 @@ async def run(code: str, *arguments: object) -> Any:
     return json.loads(output)
 
 
-def refused(status: int, **details: object) -> dict[str, object]:
+def refused(status: int, **details: object) -> Json:
     body = {"success": False, "error": "No", "details": details}
     return {"status": status, "body": body}
 
 
-LATE = {"unclear_since": NOW - 60}
-SOON = {"unclear_since": NOW - 20}
-OLD = {"created_at": NOW - 4 * 86400}
+LATE: Json = {"unclear_since": NOW - 60}
+SOON: Json = {"unclear_since": NOW - 20}
+OLD: Json = {"created_at": NOW - 4 * 86400}
 RECORDED = {"success": True, "eventId": "e-2", "rewardAmount": 7}
-CASES: dict[str, tuple[dict[str, object], dict[str, object], dict[str, object]]] = {
+CASES: dict[str, tuple[Json, Json, Json]] = {
     "recorded": ({}, {"status": 200, "body": RECORDED}, {"state": "sent", "event_id": "e-2"}),
     "queued": ({}, {"status": 202, "body": RECORDED}, {"state": "sent", "reward": 7}),
     "recorded late": (LATE, {"status": 200, "body": RECORDED}, {"state": "sent"}),

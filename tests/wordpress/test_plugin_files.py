@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -73,3 +74,18 @@ def test_a_file_keeps_to_wordpresss_manners(path: Path) -> None:
         assert not re.search(r"\b(if|foreach|for|switch|while)\(", line), place
         if "$wpdb->" in line and re.search(r"(query|get_\w+)\( \"", line):
             raise AssertionError(f"{place}: a statement with a value is prepared")
+
+
+async def test_php_codesniffer_finds_nothing() -> None:
+    phpcs = shutil.which("phpcs")
+    if phpcs is None:
+        pytest.skip("No phpcs on PATH: install it (Debian and Ubuntu: php-codesniffer)")
+    process = await asyncio.create_subprocess_exec(
+        *(phpcs, "--standard=phpcs.xml", "-q"),
+        cwd=FOLDER.parent,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(60):
+        output, _ = await process.communicate()
+    assert process.returncode == 0, output.decode()

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.event_handler.brand_limits import local_day
 from ltzd.rules.site_plugin.leaderboards import Metric, Period, first_day
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Connection
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.site_plugin import leaderboard_totals as standings
-from ltzd.store.site_plugin.leaderboard_totals import RankedWallet
+from ltzd.store.site_plugin.leaderboard_totals import LeaderboardTotals, RankedWallet
 
 _IDENTIFIER_DIGITS = 32
 _NAME_DIGITS = 6
@@ -40,15 +41,20 @@ class Leaderboard:
 
 
 class Leaderboards:
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, reads: ReplicaReads) -> None:
+        self._reads = reads
 
     async def read(self, brand: Brand, metric: Metric, period: Period, limit: int) -> Leaderboard:
         """Read the current week or month in the brand's time zone; `limit` is at least 1."""
-        async with session(self._pool) as connection:
+
+        async def ask(connection: Connection) -> tuple[bytes, LeaderboardTotals]:
             key, now = await standings.member_key(connection, brand.address)
             starts = first_day(period, local_day(now, brand.time_zone))
-            top = await standings.read_top(connection, brand.address, metric, period, starts, limit)
+            return key, await standings.read_top(
+                connection, brand.address, metric, period, starts, limit
+            )
+
+        key, top = await self._reads.read(ask)
         entries = (_entry(key, place, rank) for rank, place in enumerate(top.places, 1))
         return Leaderboard(tuple(entries), top.total)
 

@@ -37,6 +37,7 @@ from ltzd.rules.site_plugin.redemptions import ABANDONED_UNSENT, OVERTAKEN, Rede
 from ltzd.rules.site_plugin.spending import PotAmounts
 from ltzd.store.database import Connection, session, transaction
 from ltzd.store.indexer import mint_facts as facts
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.site_plugin import redemption_payments, spending
 from ltzd.store.site_plugin import redemptions as site_redemptions
 from ltzd.store.site_plugin.members import Member
@@ -111,11 +112,13 @@ class SiteRedemptions:
         context: RelayContext,
         relayer: Relayer,
         identity: IdentityProvider,
+        reads: ReplicaReads | None = None,
         *,
         wait_seconds: float = 60.0,
     ) -> None:
         self._wait_seconds = wait_seconds
         self._pool = context.pool
+        self._reads = reads or ReplicaReads(context.pool)
         self._clock = context.clock
         self._waiters = context.waiters
         self._relayer = relayer
@@ -124,12 +127,11 @@ class SiteRedemptions:
     async def perks(self, brand: Brand) -> list[PerkOffer]:
         """Return the brand's configured perks that are its own on chain, in the file's order."""
         perks = brand.perks
-        async with session(self._pool) as connection:
-            offered = await site_redemptions.read_offers(
-                connection,
-                [perk.collection_id for perk in perks if perk.collection_id is not None],
-                [perk.item_id for perk in perks if perk.item_id is not None],
-            )
+        collections = [perk.collection_id for perk in perks if perk.collection_id is not None]
+        items = [perk.item_id for perk in perks if perk.item_id is not None]
+        offered = await self._reads.read(
+            lambda connection: site_redemptions.read_offers(connection, collections, items)
+        )
         offers = [(perk, offered.of(perk.collection_id, perk.item_id)) for perk in perks]
         return [
             PerkOffer(perk, offer.price, redeeming.is_available(offer))

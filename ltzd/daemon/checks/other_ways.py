@@ -1,8 +1,10 @@
 """Checks the other ways to the database: that each leads to the same one, and what it can do."""
 
+from dataclasses import dataclass
+
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured
-from ltzd.rules.checks.findings import Finding, fault, ok
+from ltzd.rules.checks.findings import Finding, fault, ok, warning
 from ltzd.store import database, start_facts
 from ltzd.store.connection_errors import server_of
 from ltzd.store.database import Connection
@@ -15,35 +17,83 @@ _SECONDS = 5.0
 async def examine(connection: Connection, settings: Settings) -> list[Finding]:
     """`connection` leads to `database_url`. Reads only."""
     pooled_url = settings.database.plain_pooled_url()
-    if pooled_url is None:
+    replica_url = settings.database.plain_replica_url()
+    if pooled_url is None and replica_url is None:
         return []
-    return [await _pooler(pooled_url, await start_facts.server_identity(connection))]
+    direct = await start_facts.server_identity(connection)
+    findings = []
+    if pooled_url is not None:
+        findings.append(await _pooler(pooled_url, direct))
+    if replica_url is not None:
+        findings.append(await _replica(replica_url, direct))
+    return findings
 
 
 async def _pooler(url: PoolerUrl, direct: ServerIdentity) -> Finding:
+    way = _Way("pooler", "pooled_url")
     try:
         pooled = await _identity(url)
     except Misconfigured as error:
-        sentence = error.message.replace("correct database_url", "correct [database] pooled_url")
-        return fault("pooler", sentence)
+        return way.misconfigured(error)
     except DatabaseUnavailable as error:
         return fault(
-            "pooler",
+            way.check,
             f"{error.message.rstrip('.')}. Start the pooler, in transaction mode, or correct "
             "[database] pooled_url.",
         )
-    if (pooled.name, pooled.system) != (direct.name, direct.system):
-        return fault(
-            "pooler",
-            f"[database] pooled_url leads to the database {pooled.name} of the server "
-            f"{pooled.system}, and database_url to {direct.name} of {direct.system}: correct one.",
-        )
+    if not pooled.is_same_database(direct):
+        return way.of_another_database(pooled, direct)
     if pooled.is_standby:
-        return fault("pooler", "[database] pooled_url leads to a standby: give the primary.")
-    return ok("pooler", f"The pooler leads to the same database: {server_of(url)}.")
+        return fault(way.check, "[database] pooled_url leads to a standby: give the primary.")
+    return ok(way.check, f"The pooler leads to the same database: {server_of(url)}.")
 
 
-async def _identity(url: PoolerUrl) -> ServerIdentity:
+async def _replica(url: str, direct: ServerIdentity) -> Finding:
+    """A standby that is away stops nothing: the primary answers in its place."""
+    way = _Way("replica", "replica_url")
+    try:
+        replica = await _identity(url)
+    except Misconfigured as error:
+        return way.misconfigured(error)
+    except DatabaseUnavailable as error:
+        return warning(
+            way.check,
+            f"{error.message.rstrip('.')}. Until the standby of [database] replica_url answers, "
+            "the primary is asked in its place.",
+        )
+    if not replica.is_same_database(direct):
+        return way.of_another_database(replica, direct)
+    if not replica.is_standby:
+        return fault(
+            way.check,
+            "[database] replica_url leads to a primary: give a standby, or leave it out.",
+        )
+    return ok(way.check, f"The standby follows the same database: {server_of(url)}.")
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """The name of a check, and the setting of [database] that it is about."""
+
+    check: str
+    setting: str
+
+    def misconfigured(self, error: Misconfigured) -> Finding:
+        return fault(
+            self.check,
+            error.message.replace("correct database_url", f"correct [database] {self.setting}"),
+        )
+
+    def of_another_database(self, identity: ServerIdentity, direct: ServerIdentity) -> Finding:
+        return fault(
+            self.check,
+            f"[database] {self.setting} leads to the database {identity.name} of the server "
+            f"{identity.system}, and database_url to {direct.name} of {direct.system}: correct "
+            "one.",
+        )
+
+
+async def _identity(url: str) -> ServerIdentity:
     """Asked in a database transaction, which a pooler in statement mode refuses."""
     pool = await database.open_pool(url, name="ltzd check", size=1, wait_seconds=_SECONDS)
     try:

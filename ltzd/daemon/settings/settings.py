@@ -111,6 +111,10 @@ class DatabaseSettings(Section):
 
     pooled_url: DatabaseUrl | None = None
     """The same database through a pooler in transaction mode, such as PgBouncer."""
+    replica_url: DatabaseUrl | None = None
+    """A streaming standby of the same database, for the reads that may be old."""
+    replica_seconds: Annotated[float, Field(ge=2, le=3600)] = 10.0
+    """No answer of the standby is older."""
     http_connections: Annotated[int, Field(ge=2, le=1000)] = 10
     operator_connections: Annotated[int, Field(ge=2, le=1000)] = 8
     indexer_connections: Annotated[int, Field(ge=2, le=100)] = 2
@@ -123,6 +127,10 @@ class DatabaseSettings(Section):
         if self.pooled_url is None:
             return None
         return PoolerUrl(self.pooled_url.get_secret_value())
+
+    def plain_replica_url(self) -> str | None:
+        """The URL with the password that it may hold."""
+        return None if self.replica_url is None else self.replica_url.get_secret_value()
 
     def policy(self) -> PoolPolicy:
         return PoolPolicy(

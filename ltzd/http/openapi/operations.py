@@ -59,6 +59,14 @@ class ResponseHeader:
     schema: Mapping[str, object]
 
 
+AGE = ResponseHeader(
+    "Age",
+    "The seconds by which the answer may be old, if a standby of the database gave it (RFC 9111, "
+    "5.1)",
+    {"type": "integer", "minimum": 0},
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Response:
     """The response with one status. `media_type` is that of a body that is not JSON.

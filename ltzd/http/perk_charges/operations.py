@@ -14,6 +14,7 @@ from ltzd.errors import (
     ValidationFailed,
 )
 from ltzd.http.openapi.operations import (
+    AGE,
     SIGNATURE_HEADERS,
     Operation,
     Parameter,
@@ -201,6 +202,7 @@ OPERATIONS = (
                 "A page",
                 ListPerkHoldersResponse,
                 {"a page": _page_example(1), "the last page": _page_example(2)},
+                headers=(AGE,),
             ),
         },
         errors=ERRORS,

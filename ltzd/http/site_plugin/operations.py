@@ -12,6 +12,7 @@ from ltzd.actions.site_plugin.members import no_email
 from ltzd.actions.site_plugin.redemptions import MemberFunds, PerkOffer, RedeemedPerk
 from ltzd.errors import LtzdError, RateLimited, RedemptionRefused, Refused
 from ltzd.http.openapi.operations import (
+    AGE,
     Operation,
     Parameter,
     Response,
@@ -264,6 +265,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                     "The first members with a value above zero; equal values keep their order",
                     LeaderboardResponse,
                     {"this week": LeaderboardResponse.body(LeaderboardQuery(), _BOARD)},
+                    headers=(AGE,),
                 ),
             },
             errors=error_format,
@@ -307,6 +309,7 @@ def operations(policy: HttpPolicy) -> tuple[Operation, ...]:
                     "In the order of the brand's file",
                     PerksResponse,
                     {"perks": PerksResponse.body([PerkOffer(_PERK, 25 * LTZ, is_available=True)])},
+                    headers=(AGE,),
                 ),
             },
             errors=error_format,

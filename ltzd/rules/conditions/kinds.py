@@ -62,6 +62,7 @@ class ConditionKind(StrEnum):
 
     IDENTITY_UNAVAILABLE = "identity_unavailable"
     REDIS_UNAVAILABLE = "redis_unavailable"
+    REPLICA_UNUSED = "replica_unused"
 
     @property
     def facts(self) -> "KindFacts":
@@ -124,6 +125,7 @@ _FACTS = {
         _PAGE, "services.md#the-identity-provider-does-not-answer"
     ),
     ConditionKind.REDIS_UNAVAILABLE: KindFacts(_TICKET, "services.md#redis-does-not-answer"),
+    ConditionKind.REPLICA_UNUSED: KindFacts(_TICKET, "services.md#the-replica-is-not-used"),
 }
 
 

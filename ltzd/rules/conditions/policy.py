@@ -21,6 +21,8 @@ class ConditionPolicy:
     """Without an indexer the index counts as old so long after its last commit."""
     overload_seconds: float = 60.0
     """A process that has refused requests for longer needs help."""
+    replica_seconds: float = 60.0
+    """A replica that has not been used for longer needs help."""
     clock_seconds: float = 30.0
     certificate_seconds: float = 14 * 86_400.0
     """Certificates closer to their expiry have not been renewed in time."""

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.store.database import Connection
+from ltzd.store.replica import NotReplicated
 from ltzd.values import Address
 
 
@@ -96,9 +97,13 @@ class LeaderboardTotals:
 
 
 async def member_key(connection: Connection, brand_id: Address) -> tuple[bytes, datetime]:
-    """The key that makes the brand's public member ids, and the database's time."""
+    """The key that makes the brand's public member ids, and the database's time.
+
+    Raises NotReplicated.
+    """
     row = await connection.fetchrow("SELECT member_key, now() FROM brands WHERE id = $1", brand_id)
-    assert row is not None, "brands' rows are never deleted"
+    if row is None:  # the primary never deletes one
+        raise NotReplicated("the brand is not there yet")
     return row[0], row[1]
 
 

@@ -18,6 +18,7 @@ from ltzd.store.brands import configurations as brands
 from ltzd.store.database import Pool, open_pool, session
 from ltzd.store.event_handler import events
 from ltzd.store.event_handler.events import ClaimSnapshot, EventRow, NewEvent
+from ltzd.store.replica import ReplicaReads
 from ltzd.store.users.users import User
 from ltzd.values import Address
 from tests.support.rows.core import a_wallet, value
@@ -40,11 +41,11 @@ async def key_of(pool: Pool, brand: Brand) -> bytes:
 
 
 async def entries(pool: Pool, brand: Brand) -> tuple[LeaderboardEntry, ...]:
-    return (await Leaderboards(pool).read(brand, "ltz_earned", "all", 10)).entries
+    return (await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", "all", 10)).entries
 
 
 async def values(pool: Pool, brand: Brand, period: Period = "all") -> list[int]:
-    board = await Leaderboards(pool).read(brand, "ltz_earned", period, 10)
+    board = await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", period, 10)
     assert board.total == len(board.entries)
     return [entry.value for entry in board.entries]
 
@@ -86,14 +87,16 @@ async def test_a_board_has_ranks_from_1_and_says_how_many_are_ranked(pool: Pool)
     brand = await apply(pool, a_brand())
     await Earnings(pool).earn(*(Earned(a_wallet(number), number) for number in range(1, 6)))
 
-    board = await Leaderboards(pool).read(brand, "ltz_earned", "all", 3)
+    board = await Leaderboards(ReplicaReads(pool)).read(brand, "ltz_earned", "all", 3)
 
     assert [(entry.rank, entry.value) for entry in board.entries] == [(1, 5), (2, 4), (3, 3)]
     assert board.total == 5
 
 
 async def test_a_leaderboard_without_members_is_empty(pool: Pool) -> None:
-    board = await Leaderboards(pool).read(await apply(pool, a_brand()), "streak", "week", 10)
+    board = await Leaderboards(ReplicaReads(pool)).read(
+        await apply(pool, a_brand()), "streak", "week", 10
+    )
 
     assert (board.entries, board.total) == ((), 0)
 

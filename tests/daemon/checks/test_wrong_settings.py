@@ -148,6 +148,15 @@ async def _pooler_with_a_wrong_password(world: World) -> None:
     world.set(database=_pooled(f"{user.rpartition(':')[0]}:hunter2@{rest}"))
 
 
+async def _replica_that_is_a_primary(world: World) -> None:
+    world.set(database=f'replica_url = "{world.database_url}"')
+
+
+async def _replica_of_another_database(world: World) -> None:
+    url = world.database_url.rpartition("/")[0] + "/postgres"
+    world.set(database=f'replica_url = "{url}"')
+
+
 async def _no_node(world: World) -> None:
     world.set(node_urls='["http://127.0.0.1:1"]')
 
@@ -201,6 +210,14 @@ WRONG: dict[str, tuple[Callable[[World], Awaitable[None]], list[str]]] = {
         _pooler_with_a_wrong_password,
         ["refuses the password of the user ltzd", "correct [database] pooled_url"],
     ),
+    "replica_that_is_a_primary": (
+        _replica_that_is_a_primary,
+        ["[database] replica_url leads to a primary: give a standby, or leave it out"],
+    ),
+    "replica_of_another_database": (
+        _replica_of_another_database,
+        ["[database] replica_url leads to the database postgres of", "and database_url to test_"],
+    ),
     "no_node": (_no_node, ["No node answers and the database is new: 127.0.0.1:1", "refused"]),
     "one_key_twice": (_one_key_twice, ["must not mint"]),
     "sandbox_services": (_sandbox_services, ["identity.issuer must be an https URL of another"]),
@@ -224,6 +241,17 @@ async def test_a_wrong_setting_is_refused_with_what_to_do(world: World, name: st
 
 async def test_right_settings_have_no_fault(world: World) -> None:
     assert await world.faults() == []
+
+
+async def test_a_replica_that_is_away_is_a_warning(world: World) -> None:
+    world.set(database='replica_url = "postgresql://ltzd:hunter2@127.0.0.1:1/ltzd"')
+
+    done = await ltzd("check", "--config", world.installation.write())
+
+    assert done.code == 0, done.out
+    assert "warning replica" in done.out
+    assert "the primary is asked in its place" in done.out
+    assert "hunter2" not in done.out
 
 
 async def test_a_schema_that_may_not_be_made_names_the_sql(

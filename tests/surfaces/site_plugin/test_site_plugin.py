@@ -17,6 +17,8 @@ import requests
 import schemathesis
 from schemathesis import GenerationMode
 
+from ltzd.actions.site_plugin.leaderboards import Leaderboard
+from ltzd.concurrency.answer_age import note_age
 from ltzd.errors import (
     BudgetExhausted,
     CheckInRefused,
@@ -245,6 +247,22 @@ async def test_too_many_wrong_codes_are_answered_with_when_to_try_again(
     assert answer.error == (429, "rest_too_many_requests", "You have typed too many.")
     assert answer.headers["Retry-After"] == "431"
     assert answer.headers["X-WP-Nonce"] == FRESH_NONCE
+
+
+async def test_an_answer_of_a_standby_tells_its_age(
+    surface: RunningSurfaces, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = surface.site.read
+
+    async def read_old(*arguments: Any) -> Leaderboard:
+        note_age(0.5)
+        note_age(2.5)
+        return await read(*arguments)
+
+    assert "Age" not in (await get(surface, "leaderboard")).headers
+    monkeypatch.setattr(surface.site, "read", read_old)
+    assert (await get(surface, "leaderboard")).headers["Age"] == "3"
+    assert "Age" not in (await get(surface, "me")).headers
 
 
 async def test_the_leaderboard_needs_no_log_in_and_has_defaults(surface: RunningSurfaces) -> None:

@@ -1,0 +1,209 @@
+"""Reads that may be old: they go to a standby while it is fresh, and else to the primary.
+
+`[database] replica_url` leads to a streaming standby. Only reads by which nobody pays or decides
+come here (docs/decisions/0043). A standby that fails, stands still, lags or is promoted costs a few
+callers a short wait and none of them the answer; it is asked again once a look at it succeeds.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+import asyncpg
+import structlog
+
+from ltzd import telemetry
+from ltzd.concurrency.answer_age import note_age
+from ltzd.concurrency.clock import Clock, loop_time
+from ltzd.errors import DatabaseUnavailable
+from ltzd.rules.replica_age import ReplayProgress
+from ltzd.store.database import Connection, Pool, session
+
+log = structlog.get_logger()
+
+_LOOK_PAUSE_SECONDS = 1.0
+_LOOK_SECONDS = 2.0
+_READ_SECONDS = 1.0
+"""A read without an answer for so long goes to the primary."""
+_FROM_STANDBY = telemetry.REPLICA_READS.labels("standby")
+_FROM_PRIMARY = telemetry.REPLICA_READS.labels("primary")
+
+Answer = TypeVar("Answer")
+
+
+class NotReplicated(Exception):
+    """A standby lacks a row that the primary has: the primary is to be asked."""
+
+
+class _Unusable(Exception):
+    """The reason why the standby is not used, as a clause."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LogPosition:
+    """A server, and its place in the log: the end of the primary's, or what a standby replayed."""
+
+    system: str
+    database: str
+    position: int
+
+
+class ReplicaReads:
+    """`most_seconds`: no answer of the standby may be older. Without a standby all is read from the
+    primary, and `run` has nothing to do.
+    """
+
+    def __init__(
+        self,
+        primary: Pool,
+        standby: Pool | None = None,
+        *,
+        most_seconds: float = 10.0,
+        clock: Clock = loop_time,
+    ) -> None:
+        self._primary = primary
+        self._standby = standby
+        self._clock = clock
+        self._progress = ReplayProgress(most_seconds)
+        self._reason: str | None = "it has not been asked yet"
+        self._unused_since: float | None = None
+        self._reads: set[asyncio.Task[object]] = set()
+
+    @property
+    def unused(self) -> tuple[float, str] | None:
+        """The seconds for which the standby has not been used, and why, or None if it is used."""
+        if self._unused_since is None or self._reason is None:
+            return None
+        return self._clock() - self._unused_since, self._reason
+
+    async def read(self, ask: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+        """What `ask` reads; the age of an old answer is noted in `answer_age`.
+
+        `ask` may be called twice, and writes nothing. Raises DatabaseUnavailable if the primary is
+        asked and does not answer.
+        """
+        age = self._age()
+        if self._standby is not None and age is not None:
+            begun_at = self._clock()
+            try:
+                answer = await self._ask_standby(self._standby, ask)
+            except _Unusable as error:
+                log.debug("replica.read_failed", reason=str(error))
+            else:
+                _FROM_STANDBY.inc()
+                note_age(age + self._clock() - begun_at)
+                return answer
+        if self._standby is not None:
+            _FROM_PRIMARY.inc()
+        async with session(self._primary) as connection:
+            return await ask(connection)
+
+    async def run(self) -> None:
+        """Look at both servers every second, until cancelled."""
+        while self._standby is not None:
+            await self.look(self._standby)
+            await asyncio.sleep(_LOOK_PAUSE_SECONDS)
+
+    async def look(self, standby: Pool) -> None:
+        """Learn how far the standby is, and whether it may be used."""
+        try:
+            await self._compare(standby)
+        except _Unusable as error:
+            self._fail(str(error))
+        else:
+            self._use()
+        telemetry.REPLICA_AGE.set(self._age() or 0.0)
+        telemetry.REPLICA_UNUSED.set(self._reason is not None)
+
+    async def _compare(self, standby: Pool) -> None:
+        """Raises _Unusable."""
+        asked_at = self._clock()
+        primary = await _position_of(self._primary, _PRIMARY)
+        self._progress.note(asked_at, primary.position)
+        replica = await _position_of(standby, _STANDBY)
+        if (replica.system, replica.database) != (primary.system, primary.database):
+            self._progress.forget()
+            raise _Unusable("it is a standby of another database")
+        self._progress.replayed(replica.position)
+        if self._progress.age(self._clock()) is None:
+            raise _Unusable(f"it is more than {self._progress.most_seconds:g} s behind the primary")
+
+    async def _ask_standby(
+        self, standby: Pool, ask: Callable[[Connection], Awaitable[Answer]]
+    ) -> Answer:
+        """Raises _Unusable, also for a standby that does not answer: nobody waits for its end."""
+        task = asyncio.create_task(_answer_of(standby, ask))
+        self._reads.add(task)
+        task.add_done_callback(self._forget)
+        try:
+            done, _ = await asyncio.wait({task}, timeout=_READ_SECONDS)
+        except asyncio.CancelledError:
+            task.cancel()
+            raise
+        if not done:
+            task.cancel()
+            self._fail(f"a read had no answer within {_READ_SECONDS:g} s")
+            raise _Unusable("no answer in time")
+        try:
+            return task.result()
+        except NotReplicated as error:
+            raise _Unusable(_clause(error)) from error
+        except (DatabaseUnavailable, asyncpg.PostgresError) as error:
+            if not isinstance(error.__cause__, asyncpg.SerializationError):
+                self._fail(_clause(error))
+            # Otherwise the standby had to choose between this read and what it replays.
+            raise _Unusable(_clause(error)) from error
+
+    def _forget(self, task: "asyncio.Task[object]") -> None:
+        self._reads.discard(task)
+        if not task.cancelled():
+            task.exception()  # so that asyncio does not report it as lost
+
+    def _age(self) -> float | None:
+        return None if self._reason is not None else self._progress.age(self._clock())
+
+    def _use(self) -> None:
+        if self._unused_since is not None:
+            log.info("replica.used", after_seconds=round(self._clock() - self._unused_since, 1))
+        self._reason = self._unused_since = None
+
+    def _fail(self, reason: str) -> None:
+        if self._unused_since is None:
+            self._unused_since = self._clock()
+            log.warning("replica.unused", reason=reason)
+        self._reason = reason
+
+
+async def _answer_of(standby: Pool, ask: Callable[[Connection], Awaitable[Answer]]) -> Answer:
+    async with session(standby) as connection:
+        return await ask(connection)
+
+
+_PRIMARY = """
+SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
+       (SELECT system_identifier::text FROM pg_control_system()) AS system
+ WHERE NOT pg_is_in_recovery()
+"""
+_STANDBY = """
+SELECT (pg_last_wal_replay_lsn() - '0/0')::bigint AS position, current_database()::text AS name,
+       (SELECT system_identifier::text FROM pg_control_system()) AS system
+ WHERE pg_is_in_recovery()
+"""
+
+
+async def _position_of(pool: Pool, question: str) -> _LogPosition:
+    """Raises _Unusable."""
+    server = "the primary" if question == _PRIMARY else "it"
+    try:
+        async with asyncio.timeout(_LOOK_SECONDS), session(pool) as connection:
+            row = await connection.fetchrow(question)
+    except (DatabaseUnavailable, TimeoutError, asyncpg.PostgresError) as error:
+        raise _Unusable(f"{server} does not answer: {_clause(error)}") from error
+    if row is None:
+        raise _Unusable(f"{server} is {'a standby' if server == 'the primary' else 'no standby'}")
+    return _LogPosition(row["system"], row["name"], row["position"])
+
+
+def _clause(error: BaseException) -> str:
+    return (str(error) or f"no answer within {_LOOK_SECONDS:g} s").rstrip(".")

@@ -1,0 +1,237 @@
+"""Reads that may be old, on a primary with a streaming standby."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+
+from ltzd.concurrency.answer_age import answer_age, begin_answer
+from ltzd.dev.services import postgres
+from ltzd.store.database import Connection, Pool, open_pool, session
+from ltzd.store.replica import NotReplicated, ReplicaReads
+from tests.support.clocks import ManualClock
+from tests.support.folders import a_data_directory
+from tests.support.services.replicas import Replica, a_copy
+from tests.support.waiting import until
+
+MOST = 10.0
+_WHO = "SELECT pg_is_in_recovery()"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A primary and its standby, each with a pool of two connections."""
+
+    primary: Pool
+    standby: Pool
+
+    async def write(self, number: int) -> None:
+        async with session(self.primary) as connection:
+            await connection.execute("INSERT INTO written VALUES ($1)", number)
+
+
+@dataclass(frozen=True)
+class Servers:
+    primary_url: str
+    standby_url: str
+    copy: Replica
+
+
+@pytest_asyncio.fixture(scope="module")
+async def servers() -> AsyncIterator[Servers]:
+    async with a_data_directory() as folder, a_data_directory() as other:
+        primary = await postgres.start(folder, postgres.UNSAFE_BUT_FAST)
+        copy = await a_copy(folder, primary.url, other, follows=True)
+        standby = await postgres.start(other, postgres.UNSAFE_BUT_FAST)
+        yield Servers(primary.url, standby.url, copy)
+
+
+@pytest_asyncio.fixture
+async def pair(servers: Servers) -> AsyncIterator[Pair]:
+    primary = await open_pool(servers.primary_url, size=2, open_at_start=0)
+    standby = await open_pool(servers.standby_url, name="ltzd replica", size=2, open_at_start=0)
+    async with session(primary) as connection:
+        await connection.execute("CREATE TABLE IF NOT EXISTS written (number int)")
+    yield Pair(primary, standby)
+    primary.terminate()
+    standby.terminate()
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+async def fresh(pair: Pair, clock: ManualClock) -> ReplicaReads:
+    """Reads whose standby has replayed all that was written before."""
+    reads = ReplicaReads(pair.primary, pair.standby, most_seconds=MOST, clock=clock)
+
+    async def is_used() -> bool:
+        await reads.look(pair.standby)
+        return unused(reads) is None
+
+    await until(is_used)
+    return reads
+
+
+def unused(reads: ReplicaReads) -> tuple[float, str] | None:
+    return reads.unused
+
+
+async def is_standby(connection: Connection) -> bool:
+    return bool(await connection.fetchval(_WHO))
+
+
+async def numbers(connection: Connection) -> set[int]:
+    return {row[0] for row in await connection.fetch("SELECT number FROM written")}
+
+
+async def test_without_a_standby_the_primary_is_read_and_nothing_is_old(pair: Pair) -> None:
+    reads = ReplicaReads(pair.primary)
+    begin_answer()
+    await reads.run()
+    assert not await reads.read(is_standby)
+    assert answer_age() is None
+    assert unused(reads) is None
+
+
+async def test_a_fresh_standby_answers_with_its_age(pair: Pair, clock: ManualClock) -> None:
+    await pair.write(1)
+    reads = await fresh(pair, clock)
+    clock.now += 2.5
+    begin_answer()
+    assert await reads.read(is_standby)
+    assert answer_age() == 2.5
+    assert 1 in await reads.read(numbers)
+
+
+async def test_before_the_first_look_the_primary_answers(pair: Pair, clock: ManualClock) -> None:
+    reads = ReplicaReads(pair.primary, pair.standby, most_seconds=MOST, clock=clock)
+    assert not await reads.read(is_standby)
+
+
+async def test_a_standby_that_replays_nothing_is_left_once_it_is_too_old(
+    pair: Pair, clock: ManualClock
+) -> None:
+    reads = await fresh(pair, clock)
+    async with session(pair.standby) as connection:
+        await connection.execute("SELECT pg_wal_replay_pause()")
+    try:
+        await pair.write(2)
+        clock.now += MOST / 2
+        await reads.look(pair.standby)
+        begin_answer()
+        assert await reads.read(is_standby)
+        assert answer_age() == MOST / 2
+
+        clock.now += MOST / 2 + 0.1
+        begin_answer()
+        assert 2 in await reads.read(numbers), "the primary answers"
+        assert answer_age() is None
+        await reads.look(pair.standby)
+        clock.now += 60
+        assert unused(reads) == (60, "it is more than 10 s behind the primary")
+    finally:
+        async with session(pair.standby) as connection:
+            await connection.execute("SELECT pg_wal_replay_resume()")
+    reads = await fresh(pair, clock)
+    assert await reads.read(is_standby)
+    assert 2 in await reads.read(numbers)
+
+
+async def test_a_frozen_standby_delays_a_read_by_a_second_and_the_next_by_nothing(
+    pair: Pair, clock: ManualClock
+) -> None:
+    reads = await fresh(pair, clock)
+    async with session(pair.standby) as connection:
+        backend = await connection.fetchval("SELECT pg_backend_pid()")
+    os.kill(backend, signal.SIGSTOP)
+    try:
+        assert not await reads.read(is_standby)
+        assert unused(reads) == (0, "a read had no answer within 1 s")
+        assert not await asyncio.wait_for(reads.read(is_standby), 0.9)
+    finally:
+        os.kill(backend, signal.SIGCONT)
+
+
+async def test_a_row_that_is_not_replicated_yet_is_read_from_the_primary(
+    pair: Pair, clock: ManualClock
+) -> None:
+    reads = await fresh(pair, clock)
+
+    async def ask(connection: Connection) -> str:
+        if await is_standby(connection):
+            raise NotReplicated("the brand is not there yet")
+        return "found"
+
+    begin_answer()
+    assert await reads.read(ask) == "found"
+    assert answer_age() is None
+    assert await reads.read(is_standby), "the standby is used all the same"
+
+
+async def test_a_read_that_conflicts_with_the_replay_is_answered_by_the_primary(
+    pair: Pair, clock: ManualClock
+) -> None:
+    """The standby must end a query whose rows the primary has vacuumed away."""
+    await pair.write(3)
+    reads = await fresh(pair, clock)
+
+    async def ask(connection: Connection) -> bool:
+        if not await is_standby(connection):
+            return False
+        await connection.execute(
+            "DO $$ BEGIN RAISE EXCEPTION 'canceling statement due to conflict with recovery'"
+            " USING ERRCODE = 'serialization_failure'; END $$"
+        )
+        return True
+
+    assert not await reads.read(ask)
+    assert await reads.read(is_standby), "one conflict says nothing of the standby"
+
+
+async def test_a_standby_of_another_database_is_not_used(
+    servers: Servers, pair: Pair, clock: ManualClock
+) -> None:
+    url = f"{servers.standby_url.rpartition('/')[0]}/postgres"
+    other = await open_pool(url, name="ltzd replica", open_at_start=0)
+    try:
+        reads = ReplicaReads(pair.primary, other, most_seconds=MOST, clock=clock)
+        await reads.look(other)
+        assert unused(reads) == (0, "it is a standby of another database")
+        assert not await reads.read(is_standby)
+    finally:
+        other.terminate()
+
+
+async def test_a_primary_in_the_standbys_place_is_not_used(pair: Pair, clock: ManualClock) -> None:
+    reads = ReplicaReads(pair.primary, pair.primary, most_seconds=MOST, clock=clock)
+    await reads.look(pair.primary)
+    assert unused(reads) == (0, "it is no standby")
+
+
+async def test_a_standby_that_dies_and_returns_and_is_promoted(
+    servers: Servers, pair: Pair, clock: ManualClock
+) -> None:
+    """The last test of the standby: it ends as a primary of its own."""
+    reads = await fresh(pair, clock)
+    folder = servers.copy.folder
+    pid = int((folder / "postgres" / "postmaster.pid").read_text().split()[0])
+    os.kill(pid, signal.SIGKILL)
+    assert not await reads.read(is_standby)
+    assert unused(reads) is not None
+
+    await postgres.start(folder, postgres.UNSAFE_BUT_FAST)
+    reads = await fresh(pair, clock)
+    assert await reads.read(is_standby)
+
+    async with session(pair.standby) as connection:
+        assert await connection.fetchval("SELECT pg_promote()")
+    await reads.look(pair.standby)
+    assert unused(reads) == (0, "it is no standby")
+    await pair.write(4)
+    assert 4 in await reads.read(numbers)
