@@ -573,6 +573,7 @@ BUILD = Info("ltzd_daemon_build", "The running version", registry=REGISTRY)
 CONDITIONS = _gauge(
     "ltzd_conditions", "What is wrong with the installation now, when last asked", "condition"
 )
+TASKS = _gauge("ltzd_daemon_tasks", "Tasks of the event loop: loops, connections, requests")
 ROLE_UP = _gauge("ltzd_daemon_role_up", "1 if this process runs the role", "role")
 
 RPC_METHODS = frozenset(

@@ -130,6 +130,7 @@ async def _facts(daemon: Daemon) -> StatusFacts:
 
 def _measure(daemon: Daemon) -> None:
     daemon.pools.measure()
+    telemetry.TASKS.set(len(asyncio.all_tasks()))
     health.measure(daemon.nodes.reports())
 
 
