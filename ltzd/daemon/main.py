@@ -275,7 +275,9 @@ def _loops(daemon: Daemon) -> list[Coroutine[Any, Any, None]]:
         loops += [daemon.events.run(), daemon.hashes.run()]
         loops += [daemon.relay_context.run(), daemon.relayer.run()]
         loops += [_refresh_brands(daemon), _measure_gas(daemon)]
-        loops += [daemon.limits.watch(), daemon.services.run(), daemon.replica.run()]
+        loops += [daemon.limits.watch(), daemon.services.run()]
+    if daemon.pools.replica is not None:
+        loops.append(daemon.replica.run(daemon.pools.replica))
     if daemon.fleet is not None:
         loops.append(daemon.fleet.run())
     if daemon.wallet_rights is not None:

@@ -51,7 +51,7 @@ class _LogPosition:
 
 class ReplicaReads:
     """`most_seconds`: no answer of the standby may be older. Without a standby all is read from the
-    primary, and `run` has nothing to do.
+    primary, and there is nothing to run.
     """
 
     def __init__(
@@ -99,10 +99,10 @@ class ReplicaReads:
         async with session(self._primary) as connection:
             return await ask(connection)
 
-    async def run(self) -> None:
+    async def run(self, standby: Pool) -> None:
         """Look at both servers every second, until cancelled."""
-        while self._standby is not None:
-            await self.look(self._standby)
+        while True:
+            await self.look(standby)
             await asyncio.sleep(_LOOK_PAUSE_SECONDS)
 
     async def look(self, standby: Pool) -> None:

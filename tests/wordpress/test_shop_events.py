@@ -10,11 +10,13 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
+from uuid import uuid4
 
 import pytest_asyncio
 from aiohttp import web
 
 from ltzd.rules.request_signatures import signature
+from tests.support.instances.instance import Instance
 from tests.support.services.web_servers import served_at
 from tests.support.sites.wordpress import WordPressSite
 
@@ -315,6 +317,78 @@ async def test_runs_at_once_send_each_order_once(shop: Shop) -> None:
     await asyncio.gather(*(shop.send() for _ in range(4)))
     sent = [event["metadata"]["order"] for event in shop.ltzd.events]
     assert sorted(sent) == [str(order) for order in orders]
+
+
+_ACTION_SCHEDULER = r"""
+function as_schedule_single_action( $at, $hook, $arguments, $group ) {
+	$planned = get_option( 'planned', [] );
+	update_option( 'planned', array_merge( $planned, [ [ $at, $hook, $group ] ] ) );
+}
+function as_next_scheduled_action( $hook, $arguments, $group ) {
+	$planned = get_option( 'planned', [] );
+	return [] === $planned ? false : $planned[0][0];
+}
+function as_unschedule_all_actions( $hook, $arguments, $group ) { delete_option( 'planned' ); }
+"""
+
+
+async def test_action_scheduler_plans_the_runs_where_it_is_there(shop: Shop) -> None:
+    code = (
+        "wp_clear_scheduled_hook( 'ltzd_loyalty_send' );"
+        "Ltzd\\Loyalty\\schedule_sending( 2000000500 );"
+        "Ltzd\\Loyalty\\schedule_sending( 2000000100 );"
+        "Ltzd\\Loyalty\\schedule_sending( 2000000900 );"
+        "$planned = get_option( 'planned' ); Ltzd\\Loyalty\\end_schedule();"
+        "echo json_encode( [ $planned, get_option( 'planned' ),"
+        " wp_next_scheduled( 'ltzd_loyalty_send' ) ] );"
+    )
+    output = await shop.site.run(code, first=_ACTION_SCHEDULER)
+    run = [2000000100, "ltzd_loyalty_send", "ltzd-loyalty"]
+    assert json.loads(output) == [[run], False, False]
+
+
+async def test_wp_cron_plans_the_earliest_run_elsewhere(shop: Shop) -> None:
+    planned = await shop.php(
+        "foreach ( [ 500, 100, 900 ] as $more ) {"
+        " Ltzd\\Loyalty\\schedule_sending( 2000000000 + $more ); }"
+        "echo json_encode( wp_next_scheduled( 'ltzd_loyalty_send' ) );"
+        "wp_clear_scheduled_hook( 'ltzd_loyalty_send' );"
+    )
+    assert planned <= 2000000100
+
+
+async def test_a_live_ltzd_rewards_an_order_once(shop: Shop, one_instance: Instance) -> None:
+    brand = one_instance.dev_json["brand"]
+    await shop.set(key=brand["securityKey"])
+    await shop.php(
+        "update_option( 'ltzd_loyalty', $given[0] );",
+        {"url": one_instance.base_url, "brand": brand["brandId"], "host": brand["domain"]},
+    )
+    order = await shop.order(email=f"{uuid4().hex}@shop.example")
+    await shop.send()
+    row = await shop.row(order)
+    assert (row["state"], row["reward"]) == ("sent", 85), row
+    assert (await one_instance.event(row["event_id"]))["rewardAmount"] == 85
+
+    # The process had died before it wrote down the outcome, and runs again within the window.
+    await shop.php(
+        "global $wpdb; $wpdb->update( $wpdb->prefix . 'ltzd_events', [ 'state' => 'waiting',"
+        " 'email' => $given[1], 'event_id' => null, 'unclear_since' => time(), 'due_at' => 0 ],"
+        " [ 'subject' => (string) $given[0] ] );",
+        order,
+        await email_of(shop, order),
+    )
+    await shop.send()
+    again = await shop.row(order)
+    assert (again["state"], again["event_id"]) == ("sent", row["event_id"])
+    await one_instance.minted(row["event_id"])
+
+
+async def email_of(shop: Shop, order: int) -> str:
+    email: str = await shop.php(
+        "echo json_encode( get_option( 'order_' . $given[0] )['email'] );", order
+    )
+    return email
 
 
 # --- people -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NoReturn
+from typing import Any, NoReturn
 from uuid import uuid4
 
 import pytest
@@ -132,7 +132,7 @@ async def three_pending(
     return redeemed if len(redeemed) == 3 else []
 
 
-async def is_done(task: "asyncio.Task[Perk]", mine: Callable[[], Awaitable[object]]) -> bool:
+async def is_done(task: "asyncio.Future[Any]", mine: Callable[[], Awaitable[object]]) -> bool:
     await mine()
     return task.done()
 
@@ -392,8 +392,9 @@ async def test_a_redemption_that_fails_on_chain_is_reported_and_costs_nothing(
             return await row_states(sites.pool) == ["sent", "sent"]
 
         await until(both_are_sent)
-        await by_hand()
-        answers = await asyncio.gather(*requests)
+        answered = asyncio.gather(*requests)
+        await until(lambda: is_done(answered, by_hand))
+        answers = await answered
     (sentence,) = [text for text in answers if not CODE.fullmatch(text)]
     assert sentence == "This perk is sold out."
     assert sorted(await sites.states()) == ["done", "failed"]
