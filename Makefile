@@ -69,9 +69,9 @@ campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=
 campaign-index: setup ## Compare the index with a model of the chain: thousands of histories, 10^6 transfers, every death
 	@LTZD_CAMPAIGN_INDEX=1 .venv/bin/python -m pytest -n 0 -rA tests/indexer/model $(ARGS)
 
-soak: setup ## Run traffic through a seeded schedule of faults for SECONDS=60; SEED=… repeats a run
-	@LTZD_SOAK_SECONDS=$(or $(SECONDS),60) LTZD_TEST_SEED=$(SEED) .venv/bin/python -m pytest -n 0 -rA \
-		tests/faults/test_soak.py $(ARGS)
+soak: setup ## Traffic on all surfaces through a seeded schedule of faults: SECONDS=600 SEED=… CHAIN=anvil
+	@LTZD_SOAK_SECONDS=$(or $(SECONDS),600) LTZD_TEST_SEED=$(SEED) LTZD_SOAK_CHAIN=$(or $(CHAIN),anvil) \
+		.venv/bin/python -m pytest -n 0 -rA -s tests/faults/test_soak.py $(ARGS)
 
 cluster: setup ## Kill, freeze, promote and restart every part of a whole cluster under load; nginx, PgBouncer from Debian
 	@scripts/test-tools nginx pgbouncer redis

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import structlog
 
+from ltzd import telemetry
 from ltzd.chain.pool import health
 from ltzd.chain.pool.health import ChainState
 from ltzd.daemon.assembly import IDENTITY, Daemon

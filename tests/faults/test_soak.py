@@ -20,15 +20,15 @@ from tests.support.waiting import until
 
 SOAK_SECONDS = float(os.environ.get("LTZD_SOAK_SECONDS") or 0)
 """The length of `make soak`, whose seed is new each time; 0 in `make test`."""
-CHAIN = os.environ.get("LTZD_SOAK_CHAIN") or "tester"
+CHAIN = os.environ.get("LTZD_SOAK_CHAIN") or "anvil"
 
 SHORT_SEED = 1
 LONG_SECONDS = 300.0
 QUIET_PART = 0.4
 """The last part of a long run, without kills of ltzd."""
 WARM_UP_SECONDS = 60.0
-CLIENTS = 3
-TOKENS = 3
+CLIENTS = 2
+TOKENS = 2
 SETTLED_SECONDS = 180.0
 
 
@@ -81,6 +81,7 @@ async def _run_without_kills(site: SoakSite, seed: int, seconds: float) -> None:
 
 async def _assert_settled(site: SoakSite, traffic: Traffic) -> None:
     instance = site.instance
+    assert traffic.refused == []
     await site.nodes.recovered()
     site.nodes.answers += traffic.events.accepted
     await site.nodes.settle(SETTLED_SECONDS)

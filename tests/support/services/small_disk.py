@@ -2,9 +2,8 @@
 
 import asyncio
 import os
-import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +11,8 @@ from ltzd.dev.services import processes
 from tests.support.folders import a_data_directory
 
 _FILLER = "filler"
+_PIECES = (2**26, 2**20, 2**12)
+"""Bytes: others write meanwhile, so the free space cannot be taken in one piece."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Disk:
     def fill(self) -> None:
         assert self.is_own
         with (self.folder / _FILLER).open("wb") as filler:
-            os.posix_fallocate(filler.fileno(), 0, shutil.disk_usage(self.folder).free)
+            for size in _PIECES:
+                with suppress(OSError):
+                    while True:
+                        os.posix_fallocate(filler.fileno(), os.fstat(filler.fileno()).st_size, size)
 
     def make_room(self) -> None:
         (self.folder / _FILLER).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""What a running process holds: memory, files, tasks, and sessions of PostgreSQL."""
+"""The memory, files, tasks and sessions of PostgreSQL that a running process holds."""
 
 import asyncio
 import re
@@ -25,7 +25,7 @@ class Footprint:
     sessions: float
 
     def grown_beyond(self, before: "Footprint") -> list[str]:
-        """What has grown more than traffic explains: memory by 5 %, others by a tenth and ten."""
+        """The parts that grew more than traffic explains: memory 5 %, others a tenth and ten."""
         grown = []
         if self.memory_mib > MOST_GROWTH * before.memory_mib:
             grown.append(f"memory: {before.memory_mib:.0f} → {self.memory_mib:.0f} MiB")
@@ -43,8 +43,8 @@ async def footprint(instance: Instance) -> Footprint:
     for _ in range(_SAMPLES):
         url = f"http://127.0.0.1:{instance.admin_port}/metrics"
         async with instance.http.get(url) as reply:
-            found = _TASKS.search(await reply.text())
-        assert found is not None
+            tasks = _TASKS.search(await reply.text())
+        assert tasks is not None
         sessions = await instance.ask(
             "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'ltzd%'"
         )
@@ -52,7 +52,7 @@ async def footprint(instance: Instance) -> Footprint:
             (
                 process.memory_info().rss / 2**20,
                 process.num_fds(),
-                float(found[1]),
+                float(tasks[1]),
                 sessions,
             )
         )

@@ -50,5 +50,5 @@ def schedule(seed: int, seconds: float, faults: Faults) -> list[Step]:
         longest = faults.longest[fault]
         lasts = draw.uniform(0.3 * longest, longest)
         detail = draw.choice(sorted(faults.details.get(fault, [""])))
-        steps.append(Step(fault, detail, lasts, draw.uniform(0.5, 3.0)))
+        steps.append(Step(fault, detail, lasts, draw.uniform(0.3, 1.5)))
     return steps

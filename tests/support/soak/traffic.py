@@ -1,4 +1,4 @@
-"""What brands, users, members and buyers do at all surfaces, repeated as clients repeat it."""
+"""The traffic of brands, users, members and buyers on all surfaces, repeated as clients repeat."""
 
 import asyncio
 import random
@@ -22,6 +22,8 @@ from tests.support.waiting import until
 
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
 """Also a body that is not JSON."""
+_CHECK_IN_FAILED = "checkin_failed"
+"""Sites answer so, with 400, when ltzd cannot tell the database or a provider anything."""
 _PAUSE_SECONDS = 0.2
 _OUTCOME_SECONDS = 240.0
 _RELAYS_OF_A_USER = 30
@@ -34,7 +36,8 @@ CHARGES = 10
 class Traffic:
     """`statuses` counts answers by surface; 0 is a broken connection.
 
-    `redeemed` are the charges that answers say were redeemed, `paid` the sessions of buyers.
+    `redeemed` are the charges that answers say were redeemed, `paid` the sessions of buyers, and
+    `refused` the answers that blame a client, which none of them deserves.
     """
 
     site: SoakSite
@@ -46,6 +49,7 @@ class Traffic:
     redeemed: Counter[int] = field(default_factory=Counter)
     paid: list[str] = field(default_factory=list)
     checked_in: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
@@ -63,6 +67,8 @@ class Traffic:
         except _BROKEN:
             status, body = 0, {}
         self.statuses[surface, status] += 1
+        if 400 <= status < 500 and status != 429 and body.get("code") != _CHECK_IN_FAILED:
+            self.refused.append(f"{method} {path}: {status} {body}")
         return status, body
 
     async def until_success(
@@ -216,7 +222,7 @@ class Traffic:
         brand with a site.
         """
         return [
-            (self.read, 0.05),
+            (self.read, 0.1),
             (self.bulk, 1.0),
             (self.visit, 0.5),
             (self.relay, 1.0),
@@ -236,7 +242,7 @@ async def a_traffic(
     site: SoakSite, perks: Perks, tokens: list[int], seed: int, clients: int
 ) -> AsyncIterator[Traffic]:
     """Runs all loops; at the end each finishes what it has begun."""
-    async with a_load(site.instance, clients, pause_seconds=0.05) as events:
+    async with a_load(site.instance, clients, pause_seconds=0.1) as events:
         traffic = Traffic(site, perks, events, tokens, random.Random(seed))
         async with asyncio.TaskGroup() as group:
             for act, pause_seconds in traffic.loops():
