@@ -45,6 +45,7 @@ _CHECK_SECONDS = 2.0
 _GATHER_SECONDS = 0.005
 """Between two statements that announce: the second one then speaks for many commits."""
 _CONNECT_SECONDS = 3.0
+"""For connecting, and once more for LISTEN on all channels."""
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 5.0
 
@@ -138,9 +139,10 @@ class WakeupHub:
         connection = await database.connect(self._url, "wakeups", seconds=_CONNECT_SECONDS)
         connection.add_termination_listener(lambda _connection: self._has_work.set())
         try:
-            for channel in CHANNELS:
-                await connection.add_listener(channel, self._on_notification)
-                self.notify(channel)  # notifications may have been missed before this point
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                for channel in CHANNELS:
+                    await connection.add_listener(channel, self._on_notification)
+                    self.notify(channel)  # notifications may have been missed before this point
             outage.over()
             while not connection.is_closed():
                 with suppress(TimeoutError):

@@ -4,8 +4,11 @@ import asyncio
 import subprocess
 import sys
 
+import pytest
+
+from ltzd.store import wakeups
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.wakeups import BLOCKS, REWARDS, Wakeup, WakeupHub, notify, origin
+from ltzd.store.wakeups import BLOCKS, CHANNELS, REWARDS, Wakeup, WakeupHub, notify, origin
 from tests.support.rows.core import running, value
 from tests.support.rows.notifications import notifications, until_count
 from tests.support.services.silent_proxy import a_silent_proxy
@@ -188,9 +191,21 @@ async def test_a_network_that_swallows_packets_is_noticed_and_another_connection
             await listening(pool, 1)
             await seconds_until_woken(wakeup)
             network.swallow_present()
-            assert await seconds_until_woken(wakeup) < 5, "woken by the new connection"
+            assert await seconds_until_woken(wakeup) < LONG / 2, "woken by the new connection"
             await notify_as(pool, "another process")
             assert await seconds_until_woken(wakeup) < 5
+
+
+async def test_a_network_that_swallows_packets_while_listening_begins_is_noticed(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(wakeups, "_CONNECT_SECONDS", 1.0)
+    async with a_silent_proxy(database_url) as (network, through):
+        hub = WakeupHub(through)
+        wakeup = hub.subscribe(CHANNELS[-1])
+        network.swallow_once_asked(b"LISTEN")
+        async with running(hub.listen()):
+            assert await seconds_until_woken(wakeup) < LONG / 2, "woken by the second connection"
 
 
 _LISTENS = "application_name = 'ltzd wakeups' AND datname = current_database()"

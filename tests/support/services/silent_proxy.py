@@ -16,6 +16,7 @@ class SilentProxy:
         self._flows = _open_gate()
         self._answers = _open_gate()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._sign: bytes | None = None
         self.port = 0
 
     def swallow(self) -> None:
@@ -25,6 +26,10 @@ class SilentProxy:
         """Swallows the packets of the present connections, and not of later ones."""
         self._flows.clear()
         self._flows = _open_gate()
+
+    def swallow_once_asked(self, sign: bytes) -> None:
+        """Swallows the packets of the present connections once a client sends this."""
+        self._sign = sign
 
     def hold_answers(self) -> None:
         """Keeps back what the server says; requests still arrive."""
@@ -44,32 +49,35 @@ class SilentProxy:
             return
         ways = ((reader, other_writer, _open_gate()), (other_reader, writer, self._answers))
         for source, target, gate in ways:
-            task = asyncio.create_task(_forward(source, target, flows, gate))
+            task = asyncio.create_task(self._forward(source, target, flows, gate))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def _forward(
+        self,
+        source: asyncio.StreamReader,
+        target: asyncio.StreamWriter,
+        flows: asyncio.Event,
+        gate: asyncio.Event,
+    ) -> None:
+        try:
+            while data := await source.read(65_536):
+                if self._sign is not None and self._sign in data:
+                    self._sign = None
+                    self.swallow_present()
+                await flows.wait()
+                await gate.wait()
+                target.write(data)
+                await target.drain()
+            await flows.wait()
+        except OSError:
+            pass
+        finally:
+            target.close()
 
     def end(self) -> None:
         for task in list(self._tasks):
             task.cancel()
-
-
-async def _forward(
-    source: asyncio.StreamReader,
-    target: asyncio.StreamWriter,
-    flows: asyncio.Event,
-    gate: asyncio.Event,
-) -> None:
-    try:
-        while data := await source.read(65_536):
-            await flows.wait()
-            await gate.wait()
-            target.write(data)
-            await target.drain()
-        await flows.wait()
-    except OSError:
-        pass
-    finally:
-        target.close()
 
 
 def _open_gate() -> asyncio.Event:
