@@ -77,7 +77,7 @@ async def everything_is_done(cluster: Cluster, relays: Relays, traffic: Traffic)
     with_hash = sum(answer.status == 200 for answer in traffic.events.accepted)
     print(
         f"{accepted} events, {with_hash} of them answered with their hash, {len(hashes)} relays,"
-        f" {traffic.reads.total()} reads"
+        f" {traffic.reads.total()} reads, {traffic.from_standby} of them by the standby"
     )
     print(f"{webhooks} webhooks so far, received by {deliveries} requests")
 
@@ -89,6 +89,7 @@ async def each_process_is_restarted(cluster: Cluster, traffic: Traffic) -> None:
         await member.start()
         await traffic.more()
     assert traffic.refused() == []
+    assert traffic.from_standby > 0
 
 
 async def taken_over_from(cluster: Cluster, role: str, number: signal.Signals) -> Member:

@@ -63,10 +63,11 @@ _OPERATOR = """
 minter_key_file = "{data_dir}/keys/minter"
 relay_key_file = "{data_dir}/keys/operator"
 """
-_POOLED = """
+_DATABASE = """
 [database]
-pooled_url = "{pooled_url}"
+replica_url = "{replica_url}"
 """
+_POOLED = 'pooled_url = "{pooled_url}"\n'
 _END_SECONDS = 30.0
 Process = asyncio.subprocess.Process | ForkedProcess
 
@@ -292,7 +293,7 @@ async def a_cluster(shape: Shape, checkout: Path | None = None) -> AsyncIterator
         instance.dev_json["redisUrl"] = _at_port(first_redis.url, redis_port)
 
         await stack.enter_async_context(_a_sandbox(instance))
-        await _make_members(cluster, shape, server.url, checkout)
+        await _make_members(cluster, shape, server.url, second.url, checkout)
         stack.push_async_callback(_kill_all, cluster.members)
         await asyncio.gather(*(member.start() for member in cluster.members))
         await stack.enter_async_context(_a_proxy(cluster))
@@ -337,10 +338,10 @@ async def _a_sandbox(instance: Instance) -> AsyncIterator[None]:
 
 
 async def _make_members(
-    cluster: Cluster, shape: Shape, primary_url: str, checkout: Path | None
+    cluster: Cluster, shape: Shape, primary_url: str, replica_url: str, checkout: Path | None
 ) -> None:
     """Each member has settings for this version; with `checkout` others for the older version,
-    which knows neither a pooler nor several servers in one URL."""
+    which knows neither a pooler nor a replica nor several servers in one URL."""
     instance = cluster.instance
     block = (instance.data_dir / "settings.toml").read_text()
     roles_of_all = (("http",),) * shape.http + shape.workers
@@ -356,11 +357,13 @@ async def _make_members(
             "first_block": first_block,
             "port": member.port,
             "admin_port": member.admin_port,
+            "replica_url": replica_url,
         }
         sections = _SECTIONS + (_OPERATOR if "operator" in roles else "")
         if checkout is not None:
             older = values | {"database_url": primary_url}
             write_secret(member.config, _TOP.format(**older) + block + sections.format(**older))
+        sections += _DATABASE
         if cluster.pooler is not None:
             values["pooled_url"] = cluster.pooler.url_of(instance.dev_json["databaseUrl"])
             sections += _POOLED

@@ -26,7 +26,10 @@ _REPEATED = frozenset((202, 429, 502, 503, 504))
 
 @dataclass
 class Traffic:
-    """The requests of all clients. `reads` counts answers by status, 0 for a broken connection."""
+    """The requests of all clients. `reads` counts answers by status, 0 for a broken connection.
+
+    `from_standby` counts the leaderboards that carry their age.
+    """
 
     relays: Relays
     events: Load
@@ -34,6 +37,7 @@ class Traffic:
     more_events: int = 10
     asks: list[Ask] = field(default_factory=list)
     reads: Counter[int] = field(default_factory=Counter)
+    from_standby: int = 0
     failures: list[str] = field(default_factory=list)
     """The relays' requests that had no answer, or an error of the server."""
 
@@ -66,12 +70,19 @@ class Traffic:
         accepted = self.events.accepted
         if not accepted:
             return
-        url = f"{instance.base_url}/service-api/events/{accepted[-1].event_id}"
-        try:
-            async with instance.http.get(url) as answer:
-                self.reads[answer.status] += 1
-        except (aiohttp.ClientError, OSError, TimeoutError):
-            self.reads[0] += 1
+        site = instance.dev_json["site"]
+        board = f"/{site['restPrefix']}/{site['namespace']}/v1/leaderboard"
+        reads = [
+            (f"/service-api/events/{accepted[-1].event_id}", {}),
+            (board, {"Host": site["host"]}),
+        ]
+        for path, headers in reads:
+            try:
+                async with instance.http.get(instance.base_url + path, headers=headers) as answer:
+                    self.reads[answer.status] += 1
+                    self.from_standby += "Age" in answer.headers
+            except (aiohttp.ClientError, OSError, TimeoutError):
+                self.reads[0] += 1
 
     def refused(self) -> list[str]:
         """The answers that no client may see while no part of the cluster is killed."""
