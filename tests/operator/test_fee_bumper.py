@@ -432,6 +432,7 @@ async def test_a_reorg_between_attempts_mints_once(world: World, returns: str) -
         if returns != "neither":
             sent = old if returns == "old" else new
             world.node.pool = {sent.hash: sent}
+        await in_the_pool(world, lambda _sent: True)
         world.node.mine()
         world.node.mine()
         await world.settled("mined")
