@@ -187,6 +187,10 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
             min=1, max=100_000, help="A wallet's transactions that may wait for their blocks."
         ),
     ] = 5_000,
+    site_url: Annotated[
+        str | None,
+        typer.Option(help="Ask this site on this machine about log-ins, instead of the sandbox's."),
+    ] = None,
 ) -> None:
     """Run everything on this machine: database, chain, sandbox, demo brand and ltzd."""
     from ltzd.dev import main
@@ -206,6 +210,7 @@ def dev(  # noqa: PLR0913, PLR0917 - one parameter per option
             mint_wallets=mint_wallets,
             relay_wallets=relay_wallets,
             max_in_flight=max_in_flight,
+            site_url=site_url,
         )
     )
 

@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import uvloop
 
@@ -31,7 +32,9 @@ from ltzd.dev.options import DevOptions
 from ltzd.dev.sandbox.server import Sandbox
 from ltzd.dev.services import data_dir, ports, supervisor
 from ltzd.dev.services.supervisor import DevServices
+from ltzd.errors import Misconfigured
 from ltzd.http.payments.handlers import PAYMENT_WEBHOOK
+from ltzd.rules.domains.customer_urls import is_loopback_host
 from ltzd.rules.domains.txt_records import record_name
 from ltzd.store import database
 from ltzd.store.encryption.sealing import Sealer
@@ -52,6 +55,8 @@ async def _run(folder: Path, options: DevOptions) -> None:
     dev_json.remove(folder)
     if options.clean:
         await data_dir.empty(folder)
+    if options.site_url is not None:
+        check_site_url(options.site_url)
     ports.check_free(options.port, "--port")
     ports.check_free(options.admin_port, "--admin-port")
     logs.configure()
@@ -94,6 +99,7 @@ class _Instance:
     sandbox: Sandbox
     dev_json: dict[str, Any]
     brand: DemoBrand
+    site_url: str
 
 
 async def _run_roles(instance: _Instance, stop: asyncio.Event, ready: asyncio.Event) -> None:
@@ -161,7 +167,8 @@ async def _set_up(
     }
     hot_keys = _hot_keys([path for path, _ in minters], [path for path, _ in operators])
     settings = _settings(folder, options, services, deployment, sandbox, hot_keys)
-    return _Instance(folder, services, settings, sandbox, content, brand)
+    site_url = options.site_url or sandbox.site_url
+    return _Instance(folder, services, settings, sandbox, content, brand, site_url.rstrip("/"))
 
 
 async def _started_sandbox(
@@ -197,6 +204,25 @@ def _offer_contracts(deployment: Deployment) -> OfferContracts:
         deployment.address("BusinessEscrow"),
         deployment.first_block,
     )
+
+
+def check_site_url(url: str) -> None:
+    """Raises Misconfigured for a site of another machine: members' log-ins are sent to it."""
+    try:
+        parts = urlsplit(url)
+        is_usable = parts.scheme in {"http", "https"} and parts.port != 0
+    except ValueError:
+        is_usable = False
+    if (
+        not is_usable
+        or not is_loopback_host(parts.hostname or "")
+        or not url.isprintable()
+        or set("@?#{ ") & set(url)
+    ):
+        raise Misconfigured(
+            "--site-url must be the URL of a site on this machine, such as "
+            "http://127.0.0.1:8080 or http://127.0.0.1:8080/blog."
+        )
 
 
 def _sandbox_port(folder: Path) -> int:
@@ -261,7 +287,7 @@ def _settings(
             },
             "accounts": AccountSettings.of(sandbox.accounts_policy()),
             "chat": {"levels_url": sandbox.levels_url()},
-            "site": {"base_url": sandbox.site_url},
+            "site": {"base_url": options.site_url or sandbox.site_url},
             "dns": {"nameservers": list(dns.nameservers), "port": dns.port},
             "http": {
                 "port": options.port,
@@ -290,7 +316,7 @@ ltzd is ready on {base}
   Earn a user some LTZ (a second time within 60 seconds is refused as a duplicate):
     curl -s {base}/service-api/manual-event -H 'Content-Type: application/json' -d '{event}'
 
-  Demo site           {instance.sandbox.site_url}/
+  Demo site           {instance.site_url}/
   API documentation   {base}/docs
   Explorer            {instance.sandbox.explorer_url}
   Sandbox             {instance.sandbox.url}

@@ -26,3 +26,5 @@ class DevOptions:
     relay_wallets: int = 1
     max_in_flight: int = 5_000
     """The transactions of one wallet that may wait for their blocks."""
+    site_url: str | None = None
+    """A site on this machine that replaces the sandbox's."""

@@ -24,6 +24,9 @@ defined( 'ABSPATH' ) || exit;
 // wp-config.php may define another value: that of `namespace` in the [site] section of ltzd's settings.
 defined( 'LTZD_LOYALTY_NAMESPACE' ) || define( 'LTZD_LOYALTY_NAMESPACE', 'loyalty' );
 
+// The same for `rest_prefix` there: the path at ltzd, whatever this site's own REST prefix is.
+defined( 'LTZD_LOYALTY_REST_PREFIX' ) || define( 'LTZD_LOYALTY_REST_PREFIX', 'wp-json' );
+
 const OPTION     = 'ltzd_loyalty';
 const PAGE       = 'ltzd-loyalty';
 const CAPABILITY = 'manage_options';
@@ -182,9 +185,8 @@ function with_limits( $seconds ) {
 	];
 }
 
-/** ltzd requests users/me under the same REST prefix, so both use one. */
 function url_of( $route ) {
-	return settings()['url'] . '/' . rest_get_url_prefix() . '/' . LTZD_LOYALTY_NAMESPACE . '/v1/' . $route;
+	return settings()['url'] . '/' . LTZD_LOYALTY_REST_PREFIX . '/' . LTZD_LOYALTY_NAMESPACE . '/v1/' . $route;
 }
 
 /** ltzd finds the site, and so the brand, by this name. */

@@ -41,10 +41,18 @@ class NoEmailAddress(Refused):
 
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
-    """Where sites are asked about a log-in."""
+    """Where sites are asked about a log-in, unless the brand's file says otherwise."""
 
     base_url: str = "https://{host}"
     rest_prefix: str = "wp-json"
+
+    def base_url_of(self, brand: Brand, host: str) -> str:
+        own = None if brand.site is None else brand.site.url_of(host)
+        return own or self.base_url.replace("{host}", host)
+
+    def rest_prefix_of(self, brand: Brand) -> str:
+        own = None if brand.site is None else brand.site.rest_prefix
+        return own or self.rest_prefix
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,7 @@ class SiteMembers:
         Unavailable.
         """
         brand = self.brand_of(host)
-        user = await self._user_of(host, credentials)
+        user = await self._user_of(brand, host, credentials)
         email = _email_of(user)
         async with session(self._pool) as connection:
             known = await site_members.find(connection, brand.address, host, user.id)
@@ -103,16 +111,14 @@ class SiteMembers:
 
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """Return whether the site has confirmed this log-in in the last hour, and not denied it."""
-        return self._host_sites.was_recently_valid(
-            self._base_url(host), credentials, self._policy.rest_prefix
+        brand = self._brands.with_site(host)
+        return brand is not None and self._host_sites.was_recently_valid(
+            self._policy.base_url_of(brand, host), credentials, self._policy.rest_prefix_of(brand)
         )
 
-    def _base_url(self, host: str) -> str:
-        return self._policy.base_url.replace("{host}", host)
-
-    async def _user_of(self, host: str, credentials: HostCredentials) -> SiteUser:
+    async def _user_of(self, brand: Brand, host: str, credentials: HostCredentials) -> SiteUser:
         user = await self._host_sites.user_of(
-            self._base_url(host), credentials, self._policy.rest_prefix
+            self._policy.base_url_of(brand, host), credentials, self._policy.rest_prefix_of(brand)
         )
         if user is None:
             raise NotLoggedIn("You are not logged in at this site.")

@@ -11,6 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from functools import cache, cached_property
 from typing import Annotated, Self
+from urllib.parse import urlsplit
 from uuid import UUID
 from zoneinfo import available_timezones
 
@@ -223,21 +224,53 @@ class Perk(BaseModel):
         return self
 
 
+_SITE_URL = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?")
+_REST_PREFIX = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
+
+
+def _site_url(text: str) -> str:
+    if not _SITE_URL.fullmatch(text) or {".", ".."} & set(text.split("/")):
+        raise ValueError("must be a URL such as https://shop.example/blog, without a query")
+    return text.rstrip("/")
+
+
+def _rest_prefix(text: str) -> str:
+    if not _REST_PREFIX.fullmatch(text):
+        raise ValueError("must be a path such as wp-json or api/rest: letters, digits, _, - and /")
+    return text
+
+
 class Site(BaseModel):
     """The `[site]` section: the brand's host sites, and the rewards of check-ins.
 
     `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
     With `verified_emails` the operator asserts that the sites accept only log-ins whose e-mail
-    address its owner has confirmed.
+    address its owner has confirmed. `url` is where the site at its host is asked about a log-in,
+    and `rest_prefix` is the path of the sites' REST API; without them the settings decide.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
     hosts: Annotated[tuple[Domain, ...], AfterValidator(_unique_names)]
+    url: Annotated[Text, AfterValidator(_site_url)] | None = None
+    rest_prefix: Annotated[Text, AfterValidator(_rest_prefix)] | None = None
     checkin_reward: Annotated[int, Field(ge=0, le=10**6, strict=True)] = 0
     multipliers: Mapping[StreakDays, Multiplier] = {}
     milestones: Mapping[StreakDays, Bonus] = {}
     verified_emails: StrictBool = False
+
+    @model_validator(mode="after")
+    def _url_is_at_a_host(self) -> Self:
+        if self.url is not None and not any(map(self.url_of, self.hosts)):
+            # Members' log-ins travel to this URL, so it must be the site that issued them.
+            raise ValueError("the host in url must be one of hosts")
+        return self
+
+    def url_of(self, host: str) -> str | None:
+        """Returns `url` if it is the URL of the site at `host`, in normal form."""
+        if self.url is None or (urlsplit(self.url).hostname or "").removesuffix(".") != host:
+            return None
+        return self.url
 
     def multiplier_of(self, days: int) -> Decimal:
         """The multiplier of a streak of `days`: that of the longest length which it has reached."""

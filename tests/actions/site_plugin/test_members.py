@@ -65,6 +65,14 @@ async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
     assert await world.rows() == 2
 
 
+async def test_a_brands_own_rest_prefix_counts_before_the_settings(world: World) -> None:
+    await world.brand(site=SITE | {"rest_prefix": "own/rest"})
+    await world.log_in()
+    assert world.site.requests == ["/site.example/own/rest/wp/v2/users/me?context=edit"]
+    assert world.members.is_confirmed(HOST, a_log_in())
+    assert not world.members.is_confirmed("stranger.example", a_log_in())
+
+
 # --- members ------------------------------------------------------------------------------------
 
 
