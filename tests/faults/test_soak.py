@@ -1,7 +1,7 @@
 """Traffic at all surfaces while a seeded schedule of faults runs; afterwards the books balance.
 
-The seed and the steps are printed. `make soak SEED=… SECONDS=… CHAIN=…` sets them; from five minutes
-on, the memory, files, tasks and sessions of undisturbed processes are also compared.
+The seed and the steps are printed. `make soak SEED=… SECONDS=… CHAIN=…` sets them. From five
+minutes on, memory, files, tasks and sessions of undisturbed processes are also compared.
 """
 
 import asyncio
