@@ -11,6 +11,7 @@ from typing import Any
 from uuid import uuid4
 
 import aiohttp
+from redis.exceptions import RedisError
 
 from tests.support.instances.asks import Ask
 from tests.support.instances.load import Load, a_load
@@ -20,8 +21,8 @@ from tests.support.relays.signing import transfer
 from tests.support.soak.site import SoakSite
 from tests.support.waiting import until
 
-_BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError)
-"""Also a body that is not JSON."""
+_BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError, RedisError)
+"""Also a body that is not JSON. Clients of relays empty Redis, which may be away."""
 _CHECK_IN_FAILED = "checkin_failed"
 """Sites answer so, with 400, when ltzd cannot tell the database or a provider anything."""
 _PAUSE_SECONDS = 0.2
