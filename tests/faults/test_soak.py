@@ -1,7 +1,7 @@
 """Traffic at all surfaces while a seeded schedule of faults runs; afterwards the books balance.
 
-The seed and the steps are printed. `make soak SEED=… SECONDS=… CHAIN=…` sets them; a run of five
-minutes or more also compares what the process holds, in a last part in which nobody kills it.
+The seed and the steps are printed. `make soak SEED=… SECONDS=… CHAIN=…` sets them. From five
+minutes on, memory, files, tasks and sessions of undisturbed processes are also compared.
 """
 
 import asyncio
@@ -9,13 +9,18 @@ import os
 import time
 from collections import Counter
 
+import pytest
+
+from tests.support.cluster.cluster import Shape, a_cluster
 from tests.support.cluster.inbox import assert_announced
+from tests.support.cluster.traffic import a_traffic
 from tests.support.commands import ltzd
 from tests.support.instances.perks import perks_of
+from tests.support.instances.relayer import relays_of
 from tests.support.soak.footprint import footprint
-from tests.support.soak.schedule import FREEZE, KILL, Faults, schedule
+from tests.support.soak.schedule import KILL, Faults, schedule
 from tests.support.soak.site import LONGEST_SECONDS, SoakSite, a_soak_site
-from tests.support.soak.traffic import CHARGES, Traffic, a_traffic
+from tests.support.soak.traffic import CHARGES, Traffic, traffic_on_all_surfaces
 from tests.support.waiting import until
 
 SOAK_SECONDS = float(os.environ.get("LTZD_SOAK_SECONDS") or 0)
@@ -24,9 +29,11 @@ CHAIN = os.environ.get("LTZD_SOAK_CHAIN") or "anvil"
 
 SHORT_SEED = 1
 LONG_SECONDS = 300.0
-QUIET_PART = 0.4
-"""The last part of a long run, without kills of ltzd."""
 WARM_UP_SECONDS = 60.0
+MEASURED_PART = 0.4
+"""Of the seconds of a long run, the time between the two measurements of undisturbed processes."""
+ONE_OF_EACH = Shape(1, (("operator", "indexer", "deliveries"),))
+USERS = 4
 CLIENTS = 2
 TOKENS = 2
 SETTLED_SECONDS = 180.0
@@ -50,33 +57,29 @@ async def test_nothing_accepted_is_lost_or_doubled_by_a_schedule_of_faults() -> 
         site.nodes.blocks(),
     ):
         tokens = list(await asyncio.gather(*(perks.priced_token() for _ in range(TOKENS))))
-        async with a_traffic(site, perks, tokens, seed, CLIENTS) as traffic:
-            is_long = SOAK_SECONDS >= LONG_SECONDS
-            await _run(site, seed, SOAK_SECONDS * (1 - QUIET_PART) if is_long else SOAK_SECONDS)
-            if is_long:
-                await _run_without_kills(site, seed + 1, SOAK_SECONDS * QUIET_PART)
+        async with traffic_on_all_surfaces(site, perks, tokens, seed, CLIENTS) as traffic:
+            for step in schedule(seed, SOAK_SECONDS, site.faults()):
+                print(step.sentence(), flush=True)
+                await site.disturb(step)
+                await asyncio.sleep(step.rests)
         await _assert_settled(site, traffic)
     _print(site, traffic)
 
 
-async def _run(
-    site: SoakSite, seed: int, seconds: float, left_out: frozenset[str] = frozenset()
-) -> None:
-    for step in schedule(seed, seconds, site.faults(left_out)):
-        print(step.sentence(), flush=True)
-        await site.disturb(step)
-        await asyncio.sleep(step.rests)
-
-
-async def _run_without_kills(site: SoakSite, seed: int, seconds: float) -> None:
-    kills = frozenset((KILL, FREEZE))
-    await _run(site, seed, WARM_UP_SECONDS, kills)
-    before = await footprint(site.instance)
-    await _run(site, seed + 1, seconds - WARM_UP_SECONDS, kills)
-    await site.nodes.recovered()
-    after = await footprint(site.instance)
-    print(f"{before} → {after}", flush=True)
-    assert after.grown_beyond(before) == []
+@pytest.mark.skipif(SOAK_SECONDS < LONG_SECONDS, reason="`make soak` measures for minutes")
+async def test_processes_hold_no_more_after_minutes_of_traffic() -> None:
+    """Two processes of `ltzd run`, since `ltzd dev` also keeps the data of the outside services."""
+    async with a_cluster(ONE_OF_EACH) as cluster, relays_of(cluster.instance) as relays:
+        users = await relays.all_welcomed(USERS)
+        async with a_traffic(relays, users, CLIENTS, event_pause_seconds=0.1) as traffic:
+            await asyncio.sleep(WARM_UP_SECONDS)
+            before = [await footprint(cluster, member) for member in cluster.members]
+            await asyncio.sleep(MEASURED_PART * SOAK_SECONDS)
+            after = [await footprint(cluster, member) for member in cluster.members]
+            accepted = len(traffic.events.accepted)
+    for member, was, now in zip(cluster.members, before, after, strict=True):
+        print(f"{member.name}, {accepted} events: {was} → {now}", flush=True)
+        assert now.grown_beyond(was) == []
 
 
 async def _assert_settled(site: SoakSite, traffic: Traffic) -> None:

@@ -7,7 +7,7 @@ from statistics import median
 
 import psutil
 
-from tests.support.instances.instance import Instance
+from tests.support.cluster.cluster import Cluster, Member
 
 _SAMPLES = 10
 _SAMPLE_SECONDS = 0.5
@@ -36,12 +36,11 @@ class Footprint:
         return grown
 
 
-async def footprint(instance: Instance) -> Footprint:
-    assert instance.process is not None
-    process = psutil.Process(instance.process.pid)
+async def footprint(cluster: Cluster, member: Member) -> Footprint:
+    process, instance = psutil.Process(member.pid), cluster.instance
     samples = []
     for _ in range(_SAMPLES):
-        url = f"http://127.0.0.1:{instance.admin_port}/metrics"
+        url = f"http://127.0.0.1:{member.admin_port}/metrics"
         async with instance.http.get(url) as reply:
             tasks = _TASKS.search(await reply.text())
         assert tasks is not None

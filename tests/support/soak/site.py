@@ -55,14 +55,11 @@ class SoakSite:
     def instance(self) -> Instance:
         return self.nodes.instance
 
-    def faults(self, left_out: frozenset[str] = frozenset()) -> Faults:
+    def faults(self) -> Faults:
         """The faults that this machine allows."""
-        impossible = set() if self.database.is_own else {"PostgreSQL's disk is full"}
-        longest = {
-            name: seconds
-            for name, seconds in LONGEST_SECONDS.items()
-            if name not in left_out | impossible
-        }
+        longest = dict(LONGEST_SECONDS)
+        if not self.database.is_own:
+            del longest["PostgreSQL's disk is full"]
         return Faults(longest, {NODE: TRUE_FAULTS.keys(), LIE: LIES.keys()})
 
     async def disturb(self, step: Step) -> None:

@@ -238,7 +238,7 @@ class Traffic:
 
 
 @asynccontextmanager
-async def a_traffic(
+async def traffic_on_all_surfaces(
     site: SoakSite, perks: Perks, tokens: list[int], seed: int, clients: int
 ) -> AsyncIterator[Traffic]:
     """Runs all loops; at the end each finishes what it has begun."""
