@@ -175,6 +175,10 @@ function rest_get_url_prefix(): string {
 	return 'wp-json';
 }
 
+function wp_is_application_passwords_available(): bool {
+	return get_option( 'has_application_passwords', true );
+}
+
 function wp_parse_url( string $url, int $component = -1 ) {
 	return parse_url( $url, $component );
 }
@@ -316,6 +320,10 @@ function wp_update_user( array $given ) {
 
 function wp_slash( string $text ): string {
 	return $text;
+}
+
+function wp_unslash( string $text ): string {
+	return stripslashes( $text );
 }
 
 function is_email( string $text ): bool {

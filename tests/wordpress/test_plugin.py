@@ -57,6 +57,8 @@ class Upstream:
     status: int = 200
     body: str = '{"success": true}'
     headers: Mapping[str, str] = field(default_factory=dict)
+    statuses: dict[str, int] = field(default_factory=dict)
+    """By path; every other path is answered with `status`."""
 
     @property
     def url(self) -> str:
@@ -75,7 +77,7 @@ class Upstream:
             ReceivedRequest(request.method, request.raw_path, headers, await request.read())
         )
         return web.Response(
-            status=self.status,
+            status=self.statuses.get(request.path, self.status),
             body=self.body.encode(),
             headers={"Content-Type": "application/json", **self.headers},
         )
@@ -529,6 +531,56 @@ async def test_the_page_shows_what_is_kept_and_whether_ltzd_knows_it(
     page = await site.page()
     assert "ltzd does not serve site.example" in page
     assert "ltzd does not know the brand." in page
+
+
+async def test_the_page_says_what_the_brand_file_needs_and_what_is_off(
+    site: StubbedSite, upstream: Upstream
+) -> None:
+    kept = site.options()
+    site.keep(**kept, home="https://site.example")
+    page = await site.page()
+    assert "choose another structure under Settings" in page
+    assert "in a folder" not in page
+    assert "Application passwords are off" not in page
+
+    site.keep(
+        **kept
+        | {
+            "home": "https://site.example/blog",
+            "permalink_structure": "/%postname%/",
+            "has_application_passwords": False,
+        }
+    )
+    page = await site.page()
+    assert "url = &quot;https://site.example/blog&quot;" in page
+    assert "Application passwords are off: they need https" in page
+    assert "Settings → Permalinks" not in page
+
+
+@pytest.mark.parametrize(
+    ("status", "sentence"),
+    [
+        (200, "ltzd asked this site who you are, and the site told it."),
+        (401, "did not know you. ltzd must ask https://site.example/blog/wp-json/wp/v2/users/me"),
+        (500, "ltzd cannot tell who you are (status 500)"),
+    ],
+)
+async def test_the_readers_own_log_in_goes_to_ltzd_and_back(
+    site: StubbedSite, upstream: Upstream, status: int, sentence: str
+) -> None:
+    upstream.statuses["/wp-json/loyalty/v1/me"] = status
+    url = f"{site.url}/wp-admin/options-general.php"
+    async with site.http.get(url, headers={"Cookie": SESSION["Cookie"]}) as reply:
+        page = await reply.text()
+    assert sentence in page
+    (sent,) = (request for request in upstream.requests if request.target.endswith("/me"))
+    assert sent.header("Cookie") is not None
+    assert sent.header("X-WP-Nonce") is not None
+
+
+async def test_a_clock_that_differs_is_named(site: StubbedSite, upstream: Upstream) -> None:
+    upstream.set_answer(200, "{}", Date="Thu, 01 Jan 2015 00:00:00 GMT")
+    assert "Let the server set its clock by NTP." in await site.page()
 
 
 async def test_whatever_is_kept_the_page_is_no_script(site: StubbedSite) -> None:

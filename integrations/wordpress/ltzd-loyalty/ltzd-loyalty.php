@@ -56,6 +56,7 @@ const FOR_EVERYBODY = [ 'leaderboard', 'perks' ];
 require_once __DIR__ . '/email.php';
 require_once __DIR__ . '/page.php';
 require_once __DIR__ . '/blocks.php';
+require_once __DIR__ . '/connection.php';
 require_once __DIR__ . '/messages.php';
 require_once __DIR__ . '/manners.php';
 require_once __DIR__ . '/events/events.php';
@@ -255,7 +256,7 @@ function fields() {
 		],
 		'brand' => [
 			__( 'Brand id', 'ltzd-loyalty' ),
-			__( '0x and 40 hexadecimal digits. Used on this page only, to see whether ltzd knows the brand.', 'ltzd-loyalty' ),
+			__( '0x and 40 hexadecimal digits. Events are sent for this brand, and this page sees whether ltzd knows it.', 'ltzd-loyalty' ),
 			'0x…',
 		],
 		'host'  => [
@@ -340,27 +341,4 @@ function show_field( $arguments ) {
 		esc_attr( $example ),
 		esc_html( $help )
 	);
-}
-
-/** Returns lines for the settings page: whether ltzd answers and knows the site and the brand. */
-function state() {
-	$headers = [ 'Host' => site_host(), 'Accept' => 'application/json' ];
-	$board   = wp_remote_get( url_of( 'leaderboard' ) . '?limit=1', [ 'headers' => $headers ] + with_limits( SECONDS_TO_LOOK ) );
-	if ( is_wp_error( $board ) ) {
-		/* translators: %s: the error message of PHP or cURL */
-		return [ sprintf( __( 'ltzd cannot be reached: %s', 'ltzd-loyalty' ), $board->get_error_message() ) ];
-	}
-	/* translators: %s: a host name */
-	$known = __( 'ltzd serves %s.', 'ltzd-loyalty' );
-	/* translators: %s: a host name */
-	$unknown = __( 'ltzd does not serve %s: is it listed under hosts in the [site] section of the brand file?', 'ltzd-loyalty' );
-	$lines   = [ sprintf( 200 === (int) wp_remote_retrieve_response_code( $board ) ? $known : $unknown, site_host() ) ];
-	$brand   = settings()['brand'];
-	if ( '' !== $brand ) {
-		$found   = wp_remote_get( settings()['url'] . '/service-api/event-config?brandId=' . rawurlencode( $brand ), with_limits( SECONDS_TO_LOOK ) );
-		$lines[] = 200 === (int) wp_remote_retrieve_response_code( $found )
-			? __( 'ltzd knows the brand.', 'ltzd-loyalty' )
-			: __( 'ltzd does not know the brand.', 'ltzd-loyalty' );
-	}
-	return $lines;
 }

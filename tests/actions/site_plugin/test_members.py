@@ -67,10 +67,11 @@ async def test_each_host_is_asked_at_its_own_address(world: World) -> None:
 
 async def test_a_brands_own_rest_prefix_counts_before_the_settings(world: World) -> None:
     await world.brand(site=SITE | {"rest_prefix": "own/rest"})
-    await world.log_in()
+    log_in = a_log_in()
+    await world.members.member(HOST, log_in)
     assert world.site.requests == ["/site.example/own/rest/wp/v2/users/me?context=edit"]
-    assert world.members.is_confirmed(HOST, a_log_in())
-    assert not world.members.is_confirmed("stranger.example", a_log_in())
+    assert world.members.is_confirmed(HOST, log_in)
+    assert not world.members.is_confirmed("stranger.example", log_in)
 
 
 # --- members ------------------------------------------------------------------------------------
