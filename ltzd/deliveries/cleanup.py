@@ -1,5 +1,5 @@
-"""Deletes rows that have expired, so that their tables stay small, erases old addresses, and
-creates the partitions of events ahead.
+"""Deletes rows that have expired, so that their tables stay small, erases old addresses, creates
+the partitions of events ahead, and drops old ones.
 
 Several processes may do this at once: each statement deletes only rows that no process needs any
 more, and a row that another process has deleted is passed over.
@@ -18,6 +18,7 @@ from ltzd.store.constraints import results as constraint_results
 from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler import events, partitions
 from ltzd.store.relayer import gas_budgets, relays
+from ltzd.store.retention import old_events
 from ltzd.store.retention.expiry import KEEP_ALL, RetentionPolicy, expire
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.webhooks import queue as webhooks
@@ -29,6 +30,8 @@ RETENTION_PERIOD_SECONDS = 60.0
 """A page of users is looked at in each period; the rest is erased at once."""
 WEBHOOKS_PERIOD_SECONDS = 3600.0
 """Webhooks are kept for weeks and deleted from large tables."""
+OLD_EVENTS_PERIOD_SECONDS = 3600.0
+"""A partition whose events are not all settled is read again in each period."""
 
 Delete = Callable[[Connection], Awaitable[None]]
 Sleep = Callable[[float], Awaitable[None]]
@@ -64,6 +67,7 @@ class Cleanup:
             tasks.create_task(self._repeat(SHORT_LIVED, PERIOD_SECONDS))
             tasks.create_task(self._repeat((webhooks.delete_expired,), WEBHOOKS_PERIOD_SECONDS))
             tasks.create_task(self._repeat((self._erase_expired,), RETENTION_PERIOD_SECONDS))
+            tasks.create_task(self._repeat((self._close_old_events,), OLD_EVENTS_PERIOD_SECONDS))
 
     async def _erase_expired(self, connection: Connection) -> None:
         """Erase in batches until nothing is left, or until writers of events are too busy."""
@@ -75,6 +79,10 @@ class Cleanup:
             log.info("retention.waits", reason="events were being written for more than a second")
         if erased:
             log.info("retention.erased", rows=erased)
+
+    async def _close_old_events(self, connection: Connection) -> None:
+        if self._policy.events is not None:
+            await old_events.close(connection, self._policy.events)
 
     async def _repeat(self, deletes: tuple[Delete, ...], seconds: float) -> None:
         outage = Outage("cleanup.failed", "cleanup.works_again")

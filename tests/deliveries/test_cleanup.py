@@ -8,9 +8,15 @@ from pathlib import Path
 import pytest
 
 from ltzd.daemon.settings.retention import RetentionSettings
-from ltzd.deliveries.cleanup import PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS, Cleanup
+from ltzd.deliveries.cleanup import (
+    OLD_EVENTS_PERIOD_SECONDS,
+    PERIOD_SECONDS,
+    WEBHOOKS_PERIOD_SECONDS,
+    Cleanup,
+)
 from ltzd.errors import DatabaseUnavailable
 from ltzd.store.database import Connection, Pool, session
+from ltzd.store.event_handler import partitions
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from tests.support.rows.core import BRAND, a_wallet, running, value
 from tests.support.surfaces.event_action import SEALER
@@ -36,6 +42,10 @@ OLD_AND_NEW = {
 """A row of each kind that expires, `age` days old."""
 
 AGES = (0, 100)
+
+
+LOOPS = 5
+"""Of a cleanup."""
 
 
 class Pauses:
@@ -83,7 +93,7 @@ async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(p
     await insert_rows(pool)
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
-        await pauses.until_begun(4)
+        await pauses.until_begun(LOOPS)
 
     assert await counts(pool) == dict.fromkeys(OLD_AND_NEW, 1)
 
@@ -91,13 +101,14 @@ async def test_expired_rows_of_every_table_are_deleted_and_the_others_are_kept(p
 async def test_rows_are_deleted_every_minute_and_webhooks_every_hour(pool: Pool) -> None:
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run()):
-        await pauses.until_begun(4)
+        await pauses.until_begun(LOOPS)
         await insert_rows(pool)
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(8)
+        await pauses.until_begun(2 * LOOPS)
 
-    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 6 + [WEBHOOKS_PERIOD_SECONDS] * 2
+    hourly = [WEBHOOKS_PERIOD_SECONDS, OLD_EVENTS_PERIOD_SECONDS] * 2
+    assert sorted(pauses.begun) == [PERIOD_SECONDS] * 6 + hourly
     assert (PERIOD_SECONDS, WEBHOOKS_PERIOD_SECONDS) == (60, 3600)
     assert set((await counts(pool)).values()) == {1}
 
@@ -116,10 +127,23 @@ async def test_old_addresses_are_erased_as_the_settings_say(pool: Pool) -> None:
         )
     pauses = Pauses()
     async with running(Cleanup(pool, ErasedAddresses(SEALER), policy, sleep=pauses).run()):
-        await pauses.until_begun(4)
+        await pauses.until_begun(LOOPS)
 
     assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE 'erased:%'") == 1
     assert await value(pool, "SELECT count(*) FROM users WHERE email_key LIKE '10@%'") == 1
+
+
+async def test_partitions_of_old_events_are_dropped_as_the_settings_say(pool: Pool) -> None:
+    async with session(pool) as connection:
+        await partitions.ensure(connection, 1_700_000_000)
+        await partitions.ensure(connection)
+        before = await partitions.list_partitions(connection)
+        for days, left in ((0, len(before)), (30, 1)):
+            policy = RetentionSettings(events_days=days).policy()
+            pauses = Pauses()
+            async with running(Cleanup(pool, ErasedAddresses(SEALER), policy, sleep=pauses).run()):
+                await pauses.until_begun(LOOPS)
+            assert len(await partitions.list_partitions(connection)) == left
 
 
 async def test_cleanup_continues_after_a_database_outage(
@@ -130,11 +154,11 @@ async def test_cleanup_continues_after_a_database_outage(
     with monkeypatch.context() as patched:
         patched.setattr("ltzd.deliveries.cleanup.session", no_session)
         task = asyncio.create_task(Cleanup(pool, ErasedAddresses(SEALER), sleep=pauses).run())
-        await pauses.until_begun(4)
+        await pauses.until_begun(LOOPS)
     async with running(ended_by_cancellation(task)):
         assert set((await counts(pool)).values()) == {2}
         pauses.end()
-        await pauses.until_begun(8)
+        await pauses.until_begun(2 * LOOPS)
 
     assert set((await counts(pool)).values()) == {1}
 

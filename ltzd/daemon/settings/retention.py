@@ -17,12 +17,14 @@ class RetentionSettings(Section):
     event_addresses_days: _Days = 0
     user_addresses_days: _Days = 0
     pregeneration_requests_days: _Days = 0
+    events_days: _Days = 0
 
     def policy(self) -> RetentionPolicy:
         return RetentionPolicy(
             _after(self.event_addresses_days),
             _after(self.user_addresses_days),
             _after(self.pregeneration_requests_days),
+            _after(self.events_days),
         )
 
 

@@ -66,9 +66,10 @@ async def read_figures(
 _FIGURES: Sequence[str] = (
     """
     SELECT brand_id, count(*) AS answered, sum(ltz) AS answered_ltz
-      FROM events
-     WHERE ltz > 0
-       AND ($1::bytea IS NULL OR brand_id = $1)
+      FROM (SELECT brand_id, ltz, created_at FROM events WHERE ltz > 0
+             UNION ALL
+            SELECT brand_id, ltz, created_at FROM rewards_of_closed_events) AS answers
+     WHERE ($1::bytea IS NULL OR brand_id = $1)
        AND ($2::timestamptz IS NULL OR created_at >= $2)
        AND ($3::timestamptz IS NULL OR created_at < $3)
      GROUP BY brand_id

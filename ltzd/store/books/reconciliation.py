@@ -146,7 +146,30 @@ CHECKS: Sequence[Check] = (
          WHERE r.kind = 1
            AND ($1::bytea IS NULL OR r.brand_id = $1)
            AND NOT EXISTS (SELECT FROM events e WHERE e.id = r.id)
+           AND NOT EXISTS (SELECT FROM closed_event_sums c
+                            WHERE c.brand_id = r.brand_id
+                              AND c.first_id <= r.id AND r.id < c.end_id)
          ORDER BY r.position
+         LIMIT $2
+        """,
+    ),
+    Check(
+        "closed_events_and_rewards_differ",
+        "brands with events that retention has taken away, whose rewards come to another sum",
+        ("events", "rewards"),
+        """
+        SELECT '0x' || encode(c.brand_id, 'hex') || ' ' || c.end_id AS id,
+               count(*) OVER () AS total,
+               json_build_object('count', c.events, 'ltz', c.ltz)::text AS one,
+               json_build_object('count', coalesce(r.events, 0),
+                                 'ltz', coalesce(r.ltz, 0))::text AS other
+          FROM closed_event_sums c
+          LEFT JOIN (SELECT brand_id, end_id, count(*) AS events, sum(ltz) AS ltz
+                       FROM rewards_of_closed_events
+                      GROUP BY 1, 2) AS r USING (brand_id, end_id)
+         WHERE (c.events, c.ltz) IS DISTINCT FROM (r.events, r.ltz)
+           AND ($1::bytea IS NULL OR c.brand_id = $1)
+         ORDER BY c.end_id, c.brand_id
          LIMIT $2
         """,
     ),

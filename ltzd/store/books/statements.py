@@ -17,7 +17,10 @@ _ROWS_A_TIME = 1000
 
 @dataclass(frozen=True, slots=True)
 class StatementLine:
-    """`id` is the event's or the checkout session's. `state` is `missing` without a reward."""
+    """`id` is the event's or the checkout session's. `state` is `missing` without a reward.
+
+    An event that retention has taken away has no type, and its user is the wallet's.
+    """
 
     at: datetime
     kind: str
@@ -50,7 +53,7 @@ async def read_lines(
         yield StatementLine(*row)
 
 
-# The user of a payment is unknown if several users have its wallet.
+# The user of a wallet is unknown if several users have it.
 _LINES = """
 WITH granted AS (
   SELECT e.created_at, 'event' AS kind, e.id::text AS id, e.event_type, e.user_id::text AS user_id,
@@ -60,24 +63,25 @@ WITH granted AS (
     LEFT JOIN rewards r ON r.id = e.id AND r.kind = 1
    WHERE e.brand_id = $1 AND e.ltz > 0
    UNION ALL
-  SELECT p.created_at, 'purchase', p.session_id, NULL,
-         (SELECT CASE WHEN count(*) = 1 THEN min(u.id::text) END
-            FROM wallet_users u
-           WHERE u.wallet = p.wallet),
-         p.wallet, p.ltz, p.usd_cents, r.id
+  SELECT created_at, 'event', id::text, NULL, NULL, wallet, ltz, NULL, id
+    FROM rewards_of_closed_events
+   WHERE brand_id = $1
+   UNION ALL
+  SELECT p.created_at, 'purchase', p.session_id, NULL, NULL, p.wallet, p.ltz, p.usd_cents, r.id
     FROM payments p
     LEFT JOIN rewards r ON r.id = p.reward_id AND r.kind = 2
    WHERE p.brand_id = $1
    UNION ALL
   SELECT r.created_at, CASE r.kind WHEN 3 THEN 'check_in' ELSE 'milestone' END, r.id::text, NULL,
-         (SELECT CASE WHEN count(*) = 1 THEN min(u.id::text) END
-            FROM wallet_users u
-           WHERE u.wallet = r.wallet),
-         r.wallet, r.ltz, NULL, r.id
+         NULL, r.wallet, r.ltz, NULL, r.id
     FROM rewards r
    WHERE r.brand_id = $1 AND r.kind > 2
 )
-SELECT g.created_at, g.kind, g.id, g.event_type, g.user_id, g.wallet, g.ltz, g.usd_cents,
+SELECT g.created_at, g.kind, g.id, g.event_type,
+       coalesce(g.user_id, (SELECT CASE WHEN count(*) = 1 THEN min(u.id::text) END
+                              FROM wallet_users u
+                             WHERE u.wallet = g.wallet)),
+       g.wallet, g.ltz, g.usd_cents,
        CASE WHEN r.id IS NULL THEN 'missing'
             WHEN r.mint_block_number <= (SELECT final_number FROM chains) THEN 'final'
             WHEN r.mint_block_hash IS NOT NULL THEN 'minted'

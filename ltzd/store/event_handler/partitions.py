@@ -5,6 +5,8 @@ the role `deliveries`. While no process has that role, events whose time has no 
 default partition, and `ensure` moves them when it creates theirs.
 """
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 from uuid import UUID
@@ -66,13 +68,23 @@ async def ensure(connection: Connection, now: int | None = None) -> None:
         now = await connection.fetchval("SELECT extract(epoch FROM now())::bigint")
     try:
         while await _is_due(connection, now):
-            async with connection.transaction():
-                await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
-                await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+            async with exclusive(connection):
                 if await _is_due(connection, now):
                     await _add(connection, now)
     except asyncpg.LockNotAvailableError:
         log.info("event_partitions.waits", reason="the table of events stayed locked")
+
+
+@asynccontextmanager
+async def exclusive(connection: Connection) -> AsyncIterator[None]:
+    """A transaction in which no other process changes partitions.
+
+    Raises asyncpg.LockNotAvailableError if it waits for any lock for more than half a second.
+    """
+    async with connection.transaction():
+        await connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT}'")
+        await connection.execute("SELECT pg_advisory_xact_lock($1)", _LOCK)
+        yield
 
 
 async def _is_due(connection: Connection, now: int) -> bool:

@@ -26,6 +26,8 @@ class RetentionPolicy:
     """Since the user's last event and last visit at a site: the address in all tables."""
     pregeneration_requests: timedelta | None = None
     """Since the request: the request, and the name at the OAuth provider."""
+    events: timedelta | None = None
+    """Since the event: the event itself, once all of its partition are as old (`old_events`)."""
 
 
 KEEP_ALL: Final = RetentionPolicy()
