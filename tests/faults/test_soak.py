@@ -19,7 +19,7 @@ from tests.support.instances.perks import perks_of
 from tests.support.instances.relayer import relays_of
 from tests.support.soak.footprint import footprint
 from tests.support.soak.schedule import KILL, Faults, schedule
-from tests.support.soak.site import LONGEST_SECONDS, SoakSite, a_soak_site
+from tests.support.soak.site import BLOCKS_OF_A_REORG, LONGEST_SECONDS, SoakSite, a_soak_site
 from tests.support.soak.traffic import CHARGES, Traffic, traffic_on_all_surfaces
 from tests.support.waiting import until
 
@@ -58,6 +58,8 @@ async def test_nothing_accepted_is_lost_or_doubled_by_a_schedule_of_faults() -> 
         site.nodes.blocks(),
     ):
         tokens = list(await asyncio.gather(*(perks.priced_token() for _ in range(TOKENS))))
+        # A reorg may undo what is told of the newest blocks, and undoes no tokens.
+        await site.nodes.rpc("anvil_mine", hex(BLOCKS_OF_A_REORG + 1))
         async with traffic_on_all_surfaces(site, perks, tokens, seed, CLIENTS) as traffic:
             for step in schedule(seed, SOAK_SECONDS, site.faults()):
                 print(step.sentence(), flush=True)

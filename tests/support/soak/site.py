@@ -28,6 +28,9 @@ _ASK_SECONDS = 1.0
 _DURABLE = {"fsync": "off", "max_wal_size": "128MB"}
 """Processes die and the machine does not, so what is written is durable without fsync."""
 
+BLOCKS_OF_A_REORG = 2
+_REORG = f"a reorg of {BLOCKS_OF_A_REORG} blocks"
+
 LONGEST_SECONDS = {
     KILL: 0.0,
     FREEZE: 5.0,
@@ -37,7 +40,7 @@ LONGEST_SECONDS = {
     "Redis is emptied": 0.0,
     "Redis hangs": 2.0,
     "Redis is killed and started again": 1.0,
-    "a reorg of 2 blocks": 0.0,
+    _REORG: 0.0,
     NODE: 2.0,
     LIE: 2.0,
 }
@@ -137,7 +140,7 @@ async def _kill_redis(site: SoakSite, step: Step) -> None:
 
 
 async def _reorg(site: SoakSite, step: Step) -> None:
-    await site.nodes.rpc("anvil_reorg", 2, [])
+    await site.nodes.rpc("anvil_reorg", BLOCKS_OF_A_REORG, [])
 
 
 async def _disturb_a_node(site: SoakSite, step: Step) -> None:
@@ -155,7 +158,7 @@ _FAULTS: Mapping[str, Callable[[SoakSite, Step], Awaitable[None]]] = {
     "Redis is emptied": _empty_redis,
     "Redis hangs": _hang_redis,
     "Redis is killed and started again": _kill_redis,
-    "a reorg of 2 blocks": _reorg,
+    _REORG: _reorg,
     NODE: _disturb_a_node,
     LIE: _disturb_a_node,
 }

@@ -19,7 +19,6 @@ from tests.support.instances.perks import HOLDERS, Perks, signed
 from tests.support.instances.relayer import PRICED
 from tests.support.relays.signing import transfer
 from tests.support.soak.site import SoakSite
-from tests.support.waiting import until
 
 _BROKEN = (aiohttp.ClientError, OSError, TimeoutError, ValueError, RedisError)
 """Also a body that is not JSON. Clients of relays empty Redis, which may be away."""
@@ -81,7 +80,10 @@ class Traffic:
             status, body = await ask()
             if status == 200:
                 return body
-            assert time.monotonic() < deadline, f"{surface}: still {status} {body}"
+            assert time.monotonic() < deadline, (
+                f"{surface}: still {status} {body} after {_OUTCOME_SECONDS:.0f} s; "
+                f"ltzd has printed:\n{self.site.instance.printed()[-5_000:]}"
+            )
             await asyncio.sleep(_PAUSE_SECONDS)
 
     # Brands
@@ -200,19 +202,16 @@ class Traffic:
         ask = Ask(user, "LTZ", data, uuid4().hex)
         site.asks.append(ask)
 
-        async def is_answered() -> bool:
-            answer = await self._relayed(ask)
-            self.statuses["relays", answer] += 1
-            return answer == 200
+        await self.until_success("relays", lambda: self._relayed(ask))
 
-        await until(is_answered, _OUTCOME_SECONDS)
-
-    async def _relayed(self, ask: Ask) -> int:
+    async def _relayed(self, ask: Ask) -> tuple[int, Mapping[str, Any]]:
         try:
             answer = await ask.ask(self.site.nodes.relays)
         except _BROKEN:
-            return 0
-        return 0 if answer is None else answer.status
+            answer = None
+        status, body = (0, {}) if answer is None else (answer.status, answer.body)
+        self.statuses["relays", status] += 1
+        return status, body
 
     # All of them
 
