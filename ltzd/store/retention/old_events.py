@@ -1,6 +1,6 @@
 """Takes away whole partitions of events that are older than the settings allow (decision 0045).
 
-What claims, limits and totals count stands in tables of its own. The sums of a partition are
+Claims, limits and totals are counted in tables of their own. The sums of a partition are
 stored in the transaction that drops it, so the books add up as before. A process that dies in
 between has changed nothing, and a second process finds nothing to do.
 """

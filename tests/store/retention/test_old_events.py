@@ -85,8 +85,8 @@ class Site:
 
     async def discrepancies(self) -> dict[str, int]:
         async with books.snapshot(self.db):
-            found = await reconciliation.reconcile(self.db, 20)
-        return {each.kind: each.count for each in found}
+            kinds = await reconciliation.reconcile(self.db, 20)
+        return {each.kind: each.count for each in kinds}
 
     async def statement(self) -> list[tuple[object, ...]]:
         async with books.snapshot(self.db):
@@ -248,8 +248,8 @@ async def test_a_process_that_dies_before_the_commit_has_changed_nothing(
 async def test_several_processes_drop_a_partition_once(site: Site, database_url: str) -> None:
     await site.finish(await site.event(100), await site.event(70))
     before = await site.books()
-    async with another(database_url) as one, another(database_url) as two:
-        await asyncio.gather(*(old_events.close(each, AFTER) for each in (site.db, one, two)))
+    async with another(database_url) as second, another(database_url) as third:
+        await asyncio.gather(*(old_events.close(each, AFTER) for each in (site.db, second, third)))
     await site.close()
     assert await site.count() == 0
     assert (await site.books(), await site.discrepancies()) == (before, {})
