@@ -48,7 +48,7 @@ def build_site_services(  # noqa: PLR0913 (a call of its own for each service wo
 ) -> SiteServices:
     host_site = HostSiteClient(host_sites.guard_policy(allow_loopback=allow_loopback))
     stack.push_async_callback(host_site.close)
-    policy = SitePolicy(settings.base_url, settings.rest_prefix)
+    policy = SitePolicy(settings.base_url, settings.rest_prefix, settings.namespace)
     members = SiteMembers(
         desk.pool, brands, UserRegistration(desk.pool, identity, owners.erased), host_site, policy
     )

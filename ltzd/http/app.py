@@ -60,6 +60,7 @@ from ltzd.http.site_plugin import link_operations as site_link_operations
 from ltzd.http.site_plugin import links as site_links
 from ltzd.http.site_plugin import operations as site_operations
 from ltzd.http.site_plugin.handlers import NONCE_HEADER
+from ltzd.http.site_plugin.own_paths import OwnPaths
 from ltzd.http.surface import Surface
 from ltzd.http.tracker import handlers as tracker
 from ltzd.http.tracker import operations as tracker_operations
@@ -96,6 +97,7 @@ def build_app(services: Services, policy: HttpPolicy, gate: AdmissionGate | None
     formats = [entry for surface in surfaces for entry in surface.error_formats]
     errors = ErrorResponder(relayer_errors.ERRORS, formats, always_allowed=frozenset({"OPTIONS"}))
     app = new_app("ltzd-http", errors)
+    app.ctx.canonical_target = OwnPaths(services.site.members, policy.site_base).canonical
     app.ctx.grace_seconds = policy.grace_seconds
     app.ctx.body_seconds = policy.body_seconds
     app.ctx.proxies = policy.proxies

@@ -52,6 +52,7 @@ def new_app(name: str, errors: ErrorResponder) -> App:
     )
     app.ctx.draining = None
     app.ctx.refusals = None
+    app.ctx.canonical_target = None
     app.ctx.connection_limit = ConnectionLimit(_ADMIN_CONNECTIONS)
     app.ctx.loops = (Sweep(app.ctx.connection_limit, is_measured=False).run,)
     app.register_middleware(_end_connection_while_draining, "request")
@@ -66,14 +67,17 @@ def _end_connection_while_draining(request: Request) -> None:
 
 
 class AnswerableRequest(Request):
-    """Lets Sanic answer a head that it cannot parse.
+    """Lets Sanic answer a head that it cannot parse, and exchanges a site's own path.
 
     Sanic answers it through a stand-in request with the method NONE and the same URL. Here the
     stand-in also works if the URL itself cannot be parsed, and it knows its connection.
     """
 
     def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
+        canonical = options["app"].ctx.canonical_target
         try:
+            if canonical is not None:
+                url_bytes = canonical(url_bytes, options["headers"])
             super().__init__(url_bytes, *args, **options)
         except SanicException:
             if options.get("method") != "NONE":

@@ -174,6 +174,10 @@ class SiteMemberService(Protocol):
         """Raises SiteUnknown, NotLoggedIn, NoEmailAddress, and HostSiteUnavailable."""
         ...
 
+    def api_paths_of(self, host: str) -> tuple[str, ...]:
+        """The paths of the API at this site itself, or none for a host without a brand."""
+        ...
+
     def is_confirmed(self, host: str, credentials: HostCredentials) -> bool:
         """True if the site confirmed this log-in within the hour and has not denied it since."""
         ...

@@ -6,6 +6,7 @@ wallet's owner can link a member with it (`links.py`). Addresses are neither log
 """
 
 from dataclasses import dataclass, replace
+from urllib.parse import urlsplit
 
 import structlog
 
@@ -41,10 +42,13 @@ class NoEmailAddress(Refused):
 
 @dataclass(frozen=True, slots=True)
 class SitePolicy:
-    """Where sites are asked about a log-in, unless the brand's file says otherwise."""
+    """Where sites are, and under which path ltzd serves them, unless the brand's file says
+    otherwise.
+    """
 
     base_url: str = "https://{host}"
     rest_prefix: str = "wp-json"
+    namespace: str = "loyalty"
 
     def base_url_of(self, brand: Brand, host: str) -> str:
         own = None if brand.site is None else brand.site.url_of(host)
@@ -53,6 +57,15 @@ class SitePolicy:
     def rest_prefix_of(self, brand: Brand) -> str:
         own = None if brand.site is None else brand.site.rest_prefix
         return own or self.rest_prefix
+
+    def api_paths_of(self, brand: Brand, host: str) -> tuple[str, ...]:
+        """The paths of the site plugin's API at the site itself, with and without its folder."""
+        if brand.site is None:
+            return ()
+        namespace = brand.site.namespace or self.namespace
+        path = f"/{self.rest_prefix_of(brand)}/{namespace}/v1"
+        folder = urlsplit(brand.site.url_of(host) or "").path
+        return (folder + path, path) if folder else (path,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,11 @@ class SiteMembers:
         if brand is None:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return brand
+
+    def api_paths_of(self, host: str) -> tuple[str, ...]:
+        """Return the paths of the API at this site itself; empty for a host without a brand."""
+        brand = self._brands.with_site(host)
+        return () if brand is None else self._policy.api_paths_of(brand, host)
 
     async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         """Return the member that these credentials log in.

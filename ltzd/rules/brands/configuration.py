@@ -226,6 +226,7 @@ class Perk(BaseModel):
 
 _SITE_URL = re.compile(r"https://[A-Za-z0-9.-]+(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~-]+)*/?")
 _REST_PREFIX = re.compile(r"[A-Za-z0-9_-]+(?:/[A-Za-z0-9_-]+)*")
+_NAMESPACE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def _site_url(text: str) -> str:
@@ -240,13 +241,20 @@ def _rest_prefix(text: str) -> str:
     return text
 
 
+def _namespace(text: str) -> str:
+    if not _NAMESPACE.fullmatch(text):
+        raise ValueError("must be a name such as loyalty: letters, digits, _ and -")
+    return text
+
+
 class Site(BaseModel):
     """The `[site]` section: the brand's host sites, and the rewards of check-ins.
 
     `multipliers` and `milestones` are by the days of a streak; rewards are whole LTZ.
     With `verified_emails` the operator asserts that the sites accept only log-ins whose e-mail
     address its owner has confirmed. `url` is where the site at its host is asked about a log-in,
-    and `rest_prefix` is the path of the sites' REST API; without them the settings decide.
+    `rest_prefix` is the path of the sites' REST API, and `namespace` the part of it that the site
+    gives to ltzd; without them the settings decide.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -254,6 +262,7 @@ class Site(BaseModel):
     hosts: Annotated[tuple[Domain, ...], AfterValidator(_unique_names)]
     url: Annotated[Text, AfterValidator(_site_url)] | None = None
     rest_prefix: Annotated[Text, AfterValidator(_rest_prefix)] | None = None
+    namespace: Annotated[Text, AfterValidator(_namespace)] | None = None
     checkin_reward: Annotated[int, Field(ge=0, le=10**6, strict=True)] = 0
     multipliers: Mapping[StreakDays, Multiplier] = {}
     milestones: Mapping[StreakDays, Bonus] = {}

@@ -557,6 +557,7 @@ class FakeSite:
         )
     )
     visitor: Member = ANN
+    own_paths: tuple[str, ...] = ()
     calls: list[str] = field(default_factory=list)
     requests: list[object] = field(default_factory=list)
     refusal: BaseException | None = None
@@ -582,6 +583,9 @@ class FakeSite:
         if host != SITE_HOST:
             raise SiteUnknown("No loyalty programme is configured for this site.")
         return self.brand
+
+    def api_paths_of(self, host: str) -> tuple[str, ...]:
+        return self.own_paths if host == SITE_HOST else ()
 
     async def member(self, host: str, credentials: HostCredentials) -> AuthenticatedMember:
         self.brand_of(host)

@@ -854,6 +854,23 @@ async def test_prefix_and_namespace_are_settings() -> None:
             assert "/api/stars/v1/redeem" in (await answer.json())["paths"]
 
 
+async def test_a_site_is_also_served_under_its_own_path_and_no_other_site_is() -> None:
+    async with a_surface() as surface:
+        surface.site.own_paths = ("/blog/api/stars/v1", "/api/stars/v1")
+        for base in ("/blog/api/stars/v1", "/api/stars/v1", BASE):
+            assert (await ask(surface, "GET", f"{base}/me")).status == 200
+            assert (await ask(surface, "GET", f"{base}/perks?x=/v1/")).status == 200
+            assert (await ask(surface, "POST", f"{base}/checkin")).status == 200
+            assert (await ask(surface, "GET", f"{base}/nothing")).body == NO_ROUTE
+            surface.site.refusal = DatabaseUnavailable("gone")
+            assert (await ask(surface, "POST", f"{base}/checkin/")).error[1] == "checkin_failed"
+            surface.site.refusal = None
+        for path in ("/blog/api/stars/v2/me", "/blog/api/stars/v1", "/x/api/stars/v1/me"):
+            assert (await ask(surface, "GET", path)).body["code"] == "NOT_FOUND"
+        answer = await ask(surface, "GET", "/blog/api/stars/v1/me", Host="other.example")
+        assert answer.body["code"] == "NOT_FOUND"
+
+
 # --- what does not come about -------------------------------------------------------------------
 
 
