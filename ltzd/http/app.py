@@ -9,7 +9,8 @@ import itertools
 import math
 import secrets
 from collections.abc import Coroutine
-from time import perf_counter
+from email.utils import formatdate
+from time import perf_counter, time
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -201,6 +202,20 @@ def _route_of(request: Request) -> str:
     return "unknown" if request.route is None else request.route.path
 
 
+class _Dates:
+    """The Date header (RFC 9110, 6.6.1), formatted once a second."""
+
+    def __init__(self) -> None:
+        self._second = 0
+        self._text = ""
+
+    def now(self) -> str:
+        second = int(time())
+        if second != self._second:
+            self._second, self._text = second, formatdate(second, usegmt=True)
+        return self._text
+
+
 class _Durations:
     """Keeps the metric's child per route and status class: a look-up costs an observation."""
 
@@ -276,6 +291,7 @@ def install_middleware(
     entrance = _Entrance(app.ctx.admission, address_limit, requires_https=policy.requires_https)
     ids = _RequestIds()
     durations = _Durations()
+    dates = _Dates()
 
     def begin(request: Request) -> HTTPResponse | Coroutine[Any, Any, HTTPResponse | None] | None:
         context = request.ctx
@@ -293,6 +309,7 @@ def install_middleware(
         if hasattr(context, "slot"):
             context.slot.release()  # a client that does not read its answer holds no slot
         headers = response.headers
+        headers["Date"] = dates.now()
         cors.apply(
             request.headers.getone("origin", None),
             headers,

@@ -33,6 +33,7 @@ RECENTLY_VALID_SECONDS = 3_600.0
 """How long a log-in is remembered as valid, after the cached answer has ended."""
 MAX_CACHED = 10_000
 _MAX_ROLES = 100
+_ACCEPT = {"Accept": "application/json"}
 _MAX_COOKIES_LENGTH = 4096
 LOGIN_COOKIES = ("wordpress_logged_in_", "wordpress_sec_")
 """Prefixes of the platform's log-in cookies."""
@@ -120,7 +121,7 @@ class HostSiteClient(AsyncCloseable):
         headers = login_headers(credentials)
         if headers is None:
             return None
-        url = _users_me_url(origin, rest_prefix)
+        url = users_me_url(origin, rest_prefix)
         key = _cache_key(url, headers)
         user = self._users.get(key)
         if user is not None:
@@ -136,7 +137,18 @@ class HostSiteClient(AsyncCloseable):
         headers = login_headers(credentials)
         if headers is None:
             return False
-        return _cache_key(_users_me_url(origin, rest_prefix), headers) in self._recently_valid
+        return _cache_key(users_me_url(origin, rest_prefix), headers) in self._recently_valid
+
+    async def ask_without_log_in(self, origin: str, rest_prefix: str = "wp-json") -> HttpResponse:
+        """Ask for the member of no log-in, which a site refuses with 401 and its platform's code.
+
+        Raises HostSiteUnavailable without an answer.
+        """
+        url = users_me_url(origin, rest_prefix)
+        try:
+            return await self._http.request("GET", url, headers=_ACCEPT)
+        except RequestFailed as error:
+            raise _unavailable(url, error.reason) from error
 
     @contextmanager
     def _slot_at(self, origin: str) -> Iterator[None]:
@@ -170,8 +182,8 @@ class HostSiteClient(AsyncCloseable):
             try:
                 response = await self._http.request("GET", url, headers=headers)
             except RequestFailed as error:
-                raise _unavailable(error.reason) from error
-            user = _user_in(response)
+                raise _unavailable(url, error.reason) from error
+            user = _user_in(url, response)
         if user is None:
             self._recently_valid.pop(key, None)
         else:
@@ -186,13 +198,12 @@ def login_headers(credentials: HostCredentials) -> Mapping[str, str] | None:
 
     The platform ignores a cookie without its nonce, and prefers a cookie to a password.
     """
-    accept = {"Accept": "application/json"}
     cookies = "; ".join(_login_cookies(credentials.cookie or ""))
     nonce = _NONCE.fullmatch(credentials.nonce or "")
     if cookies and nonce and len(cookies) <= _MAX_COOKIES_LENGTH:
-        return {**accept, "Cookie": cookies, "X-WP-Nonce": nonce[0]}
+        return {**_ACCEPT, "Cookie": cookies, "X-WP-Nonce": nonce[0]}
     basic = _BASIC.fullmatch(credentials.authorization or "")
-    return {**accept, "Authorization": f"Basic {basic[1]}"} if basic else None
+    return {**_ACCEPT, "Authorization": f"Basic {basic[1]}"} if basic else None
 
 
 def _login_cookies(header: str) -> Iterator[str]:
@@ -215,7 +226,8 @@ def _proof_in(headers: Mapping[str, str]) -> Mapping[str, str]:
     return {"Authorization": hashlib.sha256(password.replace(b" ", b"")).hexdigest()}
 
 
-def _users_me_url(origin: str, rest_prefix: str) -> str:
+def users_me_url(origin: str, rest_prefix: str) -> str:
+    """The URL that is asked for the member of a log-in; it holds nothing of the log-in."""
     return f"{origin.rstrip('/')}/{rest_prefix}/wp/v2/users/me?context=edit"
 
 
@@ -224,32 +236,32 @@ def _cache_key(url: str, headers: Mapping[str, str]) -> bytes:
     return hashlib.sha256(parts.encode()).digest()
 
 
-def _user_in(response: HttpResponse) -> SiteUser | None:
+def _user_in(url: str, response: HttpResponse) -> SiteUser | None:
     if response.status in {401, 403}:
         return None
     if 400 <= response.status < 500:
         reason = f"status {response.status}"
-        raise HostSiteRefused(f"The host site gave no usable answer: {reason}", reason=reason)
+        raise HostSiteRefused(_no_answer(url, reason), reason=reason)
     if response.status != 200:
-        raise _unavailable(f"status {response.status}")
+        raise _unavailable(url, f"status {response.status}")
     try:
         user = decode_json(response.body)
     except InvalidJsonError as error:
-        raise _unavailable("the body is not JSON") from error
+        raise _unavailable(url, "the body is not JSON") from error
     if not isinstance(user, dict):
-        raise _unavailable("the body is no user")
-    return _parse_user(user, response.headers.get("X-WP-Nonce"))
+        raise _unavailable(url, "the body is no user")
+    return _parse_user(url, user, response.headers.get("X-WP-Nonce"))
 
 
-def _parse_user(user: Mapping[str, object], nonce: str | None) -> SiteUser:
+def _parse_user(url: str, user: Mapping[str, object], nonce: str | None) -> SiteUser:
     user_id, username, email = user.get("id"), user.get("username"), user.get("email")
     roles = user.get("roles", [])
     if not isinstance(user_id, int) or isinstance(user_id, bool) or user_id < 1:
-        raise _unavailable("the user has no id")
+        raise _unavailable(url, "the user has no id")
     if not isinstance(username, str) or not username:
-        raise _unavailable("the user has no name")
+        raise _unavailable(url, "the user has no name")
     if not isinstance(email, str) or not isinstance(roles, list) or len(roles) > _MAX_ROLES:
-        raise _unavailable("the user's fields are incomplete")
+        raise _unavailable(url, "the user's fields are incomplete")
     fresh_nonce = nonce if nonce is not None and _NONCE.fullmatch(nonce) else None
     role_names = tuple(role for role in roles if isinstance(role, str))
     return SiteUser(
@@ -264,5 +276,9 @@ def _email_confirmed_in(user: Mapping[str, object]) -> bool | None:
     return confirmed if confirmed is None else confirmed is True
 
 
-def _unavailable(reason: str) -> HostSiteUnavailable:
-    return HostSiteUnavailable(f"The host site gave no usable answer: {reason}", reason=reason)
+def _unavailable(url: str, reason: str) -> HostSiteUnavailable:
+    return HostSiteUnavailable(_no_answer(url, reason), reason=reason)
+
+
+def _no_answer(url: str, reason: str) -> str:
+    return f"The host site gave no usable answer at {url}: {reason}"

@@ -7,6 +7,7 @@ together unseen.
 import asyncio
 import base64
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -344,9 +345,8 @@ async def test_one_good_log_in_in_many_forms_does_not_ask_the_site_without_end(
 
 async def test_however_many_sites_hang_another_one_answers(site: Site) -> None:
     """20 hosts with 50 requests each: more than any bound that they could share."""
-    sites = HostSiteClient(
-        host_sites.guard_policy(allow_loopback=True), resolve=lambda _host: now(["127.0.0.1"])
-    )
+    policy = replace(host_sites.guard_policy(allow_loopback=True), timeout_seconds=60.0)
+    sites = HostSiteClient(policy, resolve=lambda _host: now(["127.0.0.1"]))
     site.gate.clear()
     port = site.base.rpartition(":")[2]
     waiting = [

@@ -1,4 +1,7 @@
-"""`ltzd check`: makes the checks of a start, without the start. `ltzd doctor` makes all."""
+"""`ltzd check`: makes the checks of a start without the start, and asks brands' sites.
+
+`ltzd doctor` makes all checks.
+"""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,7 +12,7 @@ import typer
 
 from ltzd.cli.checks.views import has_fault, print_findings
 from ltzd.cli.output import only_errors_logged
-from ltzd.daemon.checks import doctor, installation
+from ltzd.daemon.checks import doctor, installation, sites
 from ltzd.daemon.settings.settings import Settings, read_settings
 from ltzd.errors import FileRejected, Misconfigured
 from ltzd.rules.checks.findings import Finding, fault
@@ -42,4 +45,5 @@ def settings_or_faults(config: Path, roles: str | None) -> Settings | Sequence[F
 async def _findings(settings: Settings, *, also_running: bool) -> Sequence[Finding]:
     async with AsyncExitStack() as stack:
         findings = (await installation.examine(settings, stack)).findings
+    findings = [*findings, *await sites.examine(settings)]
     return [*findings, *await doctor.examine(settings)] if also_running else findings

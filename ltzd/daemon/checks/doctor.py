@@ -21,15 +21,14 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
 from ltzd.chain.pool.pool import NodePool
 from ltzd.daemon.certificates import Certificates
+from ltzd.daemon.checks.brands import active_brands
 from ltzd.daemon.settings.settings import Settings
 from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
-from ltzd.rules.brands.configuration import Brand
 from ltzd.rules.checks import advice
 from ltzd.rules.checks.advice import MintBucket
 from ltzd.rules.checks.findings import Finding, ok, warning
 from ltzd.rules.relayer import gas_budgets
 from ltzd.store import database, doctor_facts, processes
-from ltzd.store.brands import configurations, records
 from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Connection
 from ltzd.store.indexer import chains
@@ -74,7 +73,7 @@ async def _database(connection: Connection, settings: Settings) -> list[Finding]
     findings += _disks(server.data_directory)
     findings += await _processes(connection)
     findings += await _statements(connection)
-    brands = await _brands(connection)
+    brands = await active_brands(connection)
     findings += advice.on_brands(brands)
     buckets = await _mint_buckets(connection, settings)
     findings += advice.on_mint_limits(
@@ -113,18 +112,6 @@ async def _statements(connection: Connection) -> list[Finding]:
         )
         for each in slow
     ]
-
-
-async def _brands(connection: Connection) -> list[Brand]:
-    """The active brands whose configuration this version can read."""
-    brands = []
-    for record in await records.list_all(connection):
-        if record.state != "disabled":
-            with suppress(Misconfigured):
-                brand = await configurations.load(connection, record.id)
-                if brand is not None:
-                    brands.append(brand)
-    return brands
 
 
 async def _mint_buckets(connection: Connection, settings: Settings) -> list[MintBucket]:

@@ -12,6 +12,7 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import formatdate
 from typing import Any
 
 from cachetools import LRUCache
@@ -142,7 +143,7 @@ class EarlyRefusals:
         )
 
     def _answer(self, refusal: LtzdError, head: _Head) -> _Answer:
-        # The rate window of a path that shows one names the second of its end.
+        # The second is that of the Date, and of the end of a rate window that a path shows.
         second = int(time.time())
         seconds = refusal.details["retryAfterSeconds"]
         key = (head.path, type(refusal), seconds, head.origin, second)
@@ -152,6 +153,7 @@ class EarlyRefusals:
             body = bytes(reply.body or b"")
             reply.headers["content-length"] = str(len(body))
             reply.headers["connection"] = "keep-alive"
+            reply.headers["Date"] = formatdate(second, usegmt=True)
             encoded: bytes = format_http1_response(reply.status, reply.processed_headers)
             status = f"{reply.status // 100}xx"
             observed = telemetry.HTTP_REQUEST_SECONDS.labels(head.path[1:], status)

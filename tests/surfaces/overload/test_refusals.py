@@ -116,6 +116,8 @@ async def test_the_ordinary_way_and_the_early_one_answer_the_same() -> None:
                 await asyncio.sleep(0.05)
             early, late = await say(surface, head + body), await say(surface, head, body)
             assert headers_of(early) == headers_of(late)
+            assert b"\r\nDate: " in early
+            assert b"\r\nDate: " in late
             assert early.partition(b"\r\n\r\n")[2] == late.partition(b"\r\n\r\n")[2]
             if path == RELAY:
                 assert b"X-RateLimit-Remaining: 0" in early
@@ -124,7 +126,7 @@ async def test_the_ordinary_way_and_the_early_one_answer_the_same() -> None:
 
 def headers_of(answer: bytes) -> set[bytes]:
     lines = answer.partition(b"\r\n\r\n")[0].split(b"\r\n")
-    timed = (b"x-ratelimit-reset", b"retry-after")
+    timed = (b"x-ratelimit-reset", b"retry-after", b"date")
     return {line for line in lines if not line.lower().startswith(timed)}
 
 

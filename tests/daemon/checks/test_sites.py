@@ -1,0 +1,105 @@
+"""`ltzd check` asks brands' sites, and says of each answer what to do."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import pytest
+import pytest_asyncio
+from aiohttp import web
+
+from ltzd.actions.site_plugin.members import SitePolicy
+from ltzd.daemon.checks import sites
+from ltzd.providers.host_sites import HostSiteClient
+from ltzd.providers.outbound.guarded_http import GuardPolicy
+from ltzd.rules.brands.configuration import Brand, Site
+from ltzd.rules.checks.findings import Finding, Level
+from tests.support.services.brand_api import never_answer
+from tests.support.services.web_servers import served_at
+from tests.support.surfaces.event_action import a_brand
+
+WORDPRESS = {"code": "rest_not_logged_in", "message": "You are not currently logged in."}
+
+
+@dataclass
+class Answers:
+    """A site at every path; `status` None never answers."""
+
+    base: str = ""
+    status: int | None = 401
+    body: object = None
+    paths: list[str] = field(default_factory=list)
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.paths.append(str(request.rel_url))
+        assert not {"Cookie", "X-WP-Nonce", "Authorization"} & set(request.headers)
+        if self.status is None:
+            return await never_answer(request)
+        if isinstance(self.body, str):
+            return web.Response(status=self.status, text=self.body, content_type="text/html")
+        return web.json_response(self.body, status=self.status)
+
+
+@pytest_asyncio.fixture
+async def answers() -> AsyncIterator[Answers]:
+    answers = Answers()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answers.answer)
+    async with served_at(application) as answers.base:
+        yield answers
+
+
+async def asked(answers: Answers, *brands: Brand) -> list[Finding]:
+    client = HostSiteClient(GuardPolicy(allow_loopback=True, timeout_seconds=0.5))
+    try:
+        return await sites.ask_all(client, list(brands), SitePolicy(answers.base + "/{host}"))
+    finally:
+        await client.close()
+
+
+def a_shop(**site: object) -> Brand:
+    return a_brand(site=Site.model_validate({"hosts": ["shop.example"], **site}))
+
+
+async def test_a_site_that_refuses_a_stranger_as_wordpress_does_is_connected(
+    answers: Answers,
+) -> None:
+    answers.body = WORDPRESS
+    (finding,) = await asked(answers, a_shop(rest_prefix="api"), a_brand())
+    assert finding.level is Level.OK
+    assert answers.paths == ["/shop.example/api/wp/v2/users/me?context=edit"]
+    assert f"{answers.base}{answers.paths[0]}" in finding.sentence
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "advice"),
+    [
+        (401, "Log in!", "a firewall, a plugin or a log-in page"),
+        (403, {"code": "forbidden"}, "a firewall, a plugin or a log-in page"),
+        (401, {"code": 7}, "a firewall, a plugin or a log-in page"),
+        (404, {"code": "rest_no_route"}, "set url and rest_prefix"),
+        (404, "<html>", "its permalinks are plain"),
+        (200, {"id": 1}, "exclude the REST API from it"),
+        (200, "<html>", "exclude the REST API from it"),
+        (500, "", "look at the site's log"),
+        (302, "", "status 302: redirects are not followed"),
+        (None, "", "no answer in time"),
+    ],
+)
+async def test_any_other_answer_says_what_to_do(
+    answers: Answers, status: int | None, body: object, advice: str
+) -> None:
+    answers.status, answers.body = status, body
+    (finding,) = await asked(answers, a_shop())
+    assert finding.level is Level.WARNING
+    assert advice in finding.sentence
+    assert f"{answers.base}/shop.example/wp-json/wp/v2/users/me" in finding.sentence
+
+
+async def test_one_site_that_is_away_hides_no_other(answers: Answers) -> None:
+    answers.body = WORDPRESS
+    away = a_brand(
+        site=Site.model_validate({"hosts": ["away.example"], "url": "https://away.example:1"})
+    )
+    first, second = await asked(answers, away, a_shop())
+    assert (first.level, second.level) == (Level.WARNING, Level.OK)
+    assert "https://away.example:1/wp-json/wp/v2/users/me" in first.sentence
