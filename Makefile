@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench campaign-nodes campaign-index soak cluster lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench campaign-nodes campaign-index soak wordpress cluster lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -72,6 +72,10 @@ campaign-index: setup ## Compare the index with a model of the chain: thousands 
 soak: setup ## Traffic on all surfaces through a seeded schedule of faults: SECONDS=600 SEED=… CHAIN=anvil
 	@LTZD_SOAK_SECONDS=$(or $(SECONDS),600) LTZD_TEST_SEED=$(SEED) LTZD_SOAK_CHAIN=$(or $(CHAIN),anvil) \
 		.venv/bin/python -m pytest -n 0 -rA -s tests/faults/test_soak.py $(ARGS)
+
+wordpress: setup ## Connect a real WordPress in each shape and spend points there, in Chromium; Debian's packages
+	@scripts/test-tools browser wordpress
+	@LTZD_WORDPRESS=full .venv/bin/python -m pytest -n 0 -rA tests/wordpress $(ARGS)
 
 cluster: setup ## Kill, freeze, promote and restart every part of a whole cluster under load; nginx, PgBouncer from Debian
 	@scripts/test-tools nginx pgbouncer redis

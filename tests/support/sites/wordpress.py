@@ -6,6 +6,7 @@ message.
 """
 
 import asyncio
+import itertools
 import json
 import os
 import re
@@ -31,6 +32,8 @@ PASSWORD = "a password of the tests"
 _WORKERS = 4
 _STOP_SECONDS = 10
 
+_databases = itertools.count(1)
+
 Json = dict[str, Any]
 
 _CONFIG = """<?php
@@ -45,6 +48,9 @@ define( 'WP_SITEURL', '%(url)s' );
 define( 'WP_ENVIRONMENT_TYPE', 'local' );
 define( 'WP_HTTP_BLOCK_EXTERNAL', true );
 define( 'DISABLE_WP_CRON', true );
+define( 'WP_DEBUG', true );
+define( 'WP_DEBUG_DISPLAY', false );
+define( 'WP_DEBUG_LOG', __DIR__ . '/%(log)s' );
 define( 'AUTH_KEY', 'a' ); define( 'SECURE_AUTH_KEY', 'b' ); define( 'LOGGED_IN_KEY', 'c' );
 define( 'NONCE_KEY', 'd' ); define( 'AUTH_SALT', 'e' ); define( 'SECURE_AUTH_SALT', 'f' );
 define( 'LOGGED_IN_SALT', 'g' ); define( 'NONCE_SALT', 'h' );
@@ -60,6 +66,12 @@ add_filter( 'pre_wp_mail', function ( $done, $mail ) {
 	return true;
 }, 10, 2 );
 """
+
+_REST_PREFIX = """<?php
+add_filter( 'rest_url_prefix', function () { return '%s'; } );
+"""
+
+_LOG = "php.log"
 
 _INSTALL = """
 require ABSPATH . 'wp-admin/includes/upgrade.php';
@@ -96,7 +108,7 @@ class Session:
         return {"Cookie": cookie, "X-WP-Nonce": self.nonce}
 
     async def ask(self, method: str, path: str, **request: Any) -> tuple[int, Json]:
-        url = f"{self.site.url}/wp-json{path}"
+        url = f"{self.site.rest_url}{path}"
         async with self.site.http.request(method, url, headers=self.headers, **request) as answer:
             return answer.status, await answer.json()
 
@@ -115,16 +127,34 @@ class Session:
             return answer.status, await answer.text()
 
 
+@dataclass(frozen=True)
+class Shape:
+    """Where a site is: `path` is empty, or such as `/blog`. `workers` are PHP's processes."""
+
+    path: str = ""
+    rest_prefix: str = "wp-json"
+    workers: int = _WORKERS
+
+
+USUAL = Shape()
+
+
 class WordPressSite:
-    def __init__(self, folder: Path, port: int, http: aiohttp.ClientSession) -> None:
-        self.folder = folder
-        self.url = f"http://127.0.0.1:{port}"
+    def __init__(
+        self, folder: Path, port: int, http: aiohttp.ClientSession, shape: Shape = USUAL
+    ) -> None:
+        self.root = folder
+        self.folder = folder / shape.path.lstrip("/")
+        self.authority = f"127.0.0.1:{port}"
+        self.url = f"http://{self.authority}{shape.path}"
+        self.rest_url = f"{self.url}/{shape.rest_prefix}"
+        self.shape = shape
         self.http = http
 
     async def run(self, code: str, *arguments: str, first: str = "") -> str:
         """Runs PHP code inside this WordPress, as WP-CLI would, without a logged-in user."""
         load = f"require '{self.folder}/wp-load.php';"
-        host = f"$_SERVER['HTTP_HOST'] = '{self.url.removeprefix('http://')}';"
+        host = f"$_SERVER['HTTP_HOST'] = '{self.authority}';"
         process = await asyncio.create_subprocess_exec(
             *(str(php_path()), "-r", f"{host} {first} {load} {code}", "--", *arguments),
             stdout=asyncio.subprocess.PIPE,
@@ -154,10 +184,13 @@ class WordPressSite:
         assert status == 200, nonce
         return Session(self, cookies, nonce)
 
+    def install(self) -> None:
+        """Copies the plugin of this repository into the site."""
+        shutil.copytree(PLUGIN, self.folder / "wp-content/plugins/ltzd-loyalty")
+
     async def activate(self) -> None:
-        """Installs and activates the plugin of this repository."""
-        target = self.folder / "wp-content/plugins/ltzd-loyalty"
-        shutil.copytree(PLUGIN, target)
+        """Installs and activates the plugin."""
+        self.install()
         await self.run(
             "require_once ABSPATH . 'wp-admin/includes/plugin.php';"
             "$done = activate_plugin( 'ltzd-loyalty/ltzd-loyalty.php' );"
@@ -170,6 +203,16 @@ class WordPressSite:
             "deactivate_plugins( 'ltzd-loyalty/ltzd-loyalty.php' );"
         )
         shutil.rmtree(self.folder / "wp-content/plugins/ltzd-loyalty")
+
+    def faults(self) -> list[str]:
+        """Lines of PHP's log, in debug mode: all but deprecations of WordPress's own code, which is
+        older than PHP, and the warning that it finds no updates, since it may ask no other host.
+        """
+        path = self.folder / _LOG
+        lines = path.read_text().splitlines() if path.exists() else []
+        of_core = r"PHP Deprecated: .* in \S+/(?:wp-includes|wp-admin)/|wrong with WordPress\.org"
+        is_of_core = re.compile(of_core)
+        return [line for line in lines if line.startswith("[") and not is_of_core.search(line)]
 
     def mails(self, address: str) -> list[str]:
         """Returns the texts that were mailed to the address, oldest first."""
@@ -185,19 +228,21 @@ class WordPressSite:
 
 
 @asynccontextmanager
-async def a_wordpress(folder: Path) -> AsyncIterator[WordPressSite]:
+async def a_wordpress(folder: Path, shape: Shape = USUAL) -> AsyncIterator[WordPressSite]:
     """Runs WordPress without the plugin; skips the test on a machine without WordPress."""
     await _skip_unless_installed()
-    site_folder = folder / "site"
-    await asyncio.to_thread(_copy, site_folder)
     async with AsyncExitStack() as stack:
         socket = await stack.enter_async_context(_database(folder / "database"))
         http = await stack.enter_async_context(
             aiohttp.ClientSession(cookie_jar=aiohttp.DummyCookieJar())
         )
-        site = WordPressSite(site_folder, ports.free_port(), http)
-        values = {"socket": socket, "url": site.url}
-        (site_folder / "wp-config.php").write_text(_CONFIG % values)
+        site = WordPressSite(folder / "site", ports.free_port(), http, shape)
+        await asyncio.to_thread(_copy, site.folder)
+        (site.folder / "wp-content/mu-plugins/rest.php").write_text(
+            _REST_PREFIX % shape.rest_prefix
+        )
+        values = {"socket": socket, "url": site.url, "log": _LOG}
+        (site.folder / "wp-config.php").write_text(_CONFIG % values)
         await site.run(_INSTALL, PASSWORD, first="define( 'WP_INSTALLING', true );")
         await stack.enter_async_context(_served(site))
         yield site
@@ -239,7 +284,7 @@ def _copy(target: Path) -> None:
 async def _database(folder: Path) -> AsyncIterator[str]:
     """Runs a MariaDB that listens on a socket only; gives the socket's path."""
     # A socket's path has at most 107 characters, and pytest's folders are longer.
-    socket = Path(f"/tmp/ltzd-wordpress-{os.getpid()}.sock")
+    socket = Path(f"/tmp/ltzd-wordpress-{os.getpid()}-{next(_databases)}.sock")
     own = [f"--datadir={folder}", "--user=root"]
     install = await asyncio.create_subprocess_exec(
         *("mariadb-install-db", "--no-defaults", *own),
@@ -275,11 +320,11 @@ async def _database(folder: Path) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _served(site: WordPressSite) -> AsyncIterator[None]:
-    address = site.url.removeprefix("http://")
+    workers = {} if site.shape.workers == 1 else {"PHP_CLI_SERVER_WORKERS": str(site.shape.workers)}
     process = await asyncio.create_subprocess_exec(
-        *(str(php_path()), "-S", address, "-t", str(site.folder)),
-        cwd=site.folder,
-        env={**os.environ, "PHP_CLI_SERVER_WORKERS": str(_WORKERS)},
+        *(str(php_path()), "-S", site.authority, "-t", str(site.root)),
+        cwd=site.root,
+        env={**os.environ, **workers},
         # PHP's workers outlive their parent, so they are ended as a process group.
         start_new_session=True,
         stdout=asyncio.subprocess.DEVNULL,
@@ -289,7 +334,7 @@ async def _served(site: WordPressSite) -> AsyncIterator[None]:
     async def is_up() -> bool:
         assert process.returncode is None, "PHP has ended"
         with suppress(aiohttp.ClientError):
-            async with site.http.get(f"{site.url}/wp-json/") as answer:
+            async with site.http.get(f"{site.rest_url}/") as answer:
                 return answer.status == 200
         return False
 
