@@ -44,7 +44,7 @@ class Plan(msgspec.Struct, frozen=True):
     queued_if: str = ""
     events: int = 1
     own_addresses: bool = False
-    per_second: float = float("inf")
+    per_second: float | None = None
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -110,7 +110,7 @@ class _Generator:
         self._end = float("inf") if plan.seconds is None else self._begin + plan.seconds
         self._last = self._end + plan.cool_down_seconds
         self._start_wall = wall_clock
-        self._step = 1 / plan.per_second
+        self._step = 0.0 if plan.per_second is None else 1 / plan.per_second
         self._next_at = start
         self._tenths: Counter[int] = Counter()
         self._latencies = array("d")
