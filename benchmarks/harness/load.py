@@ -143,6 +143,8 @@ class _Generator:
 
     def pause(self) -> float:
         """The seconds before the next request may be sent."""
+        if not self._step:
+            return 0.0
         now = perf_counter()
         self._next_at = max(self._next_at, now) + self._step
         return self._next_at - self._step - now
