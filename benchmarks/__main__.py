@@ -26,7 +26,7 @@ from benchmarks import (
 )
 from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
-from benchmarks.scale import http_processes, wal
+from benchmarks.scale import http_processes, vacuum, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -46,6 +46,7 @@ SECONDS = {
     "http-scale": 5.0,
     "overload": 8.0,
     "wal": 0.0,
+    "vacuum": 300.0,
     "store": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
@@ -83,6 +84,7 @@ RUNS: dict[str, Run] = {
     "overload": _timed(overload.run),
     "http-scale": _timed(http_processes.run),
     "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
+    "vacuum": lambda seconds, options: vacuum.run(seconds=seconds, in_document=options.record),
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),

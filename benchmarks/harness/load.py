@@ -30,7 +30,8 @@ class Plan(msgspec.Struct, frozen=True):
     Answers of the first `warm_up_seconds` and of the last `cool_down_seconds` are not counted. A
     200 is accepted if its body holds `must_hold` for each of the request's `events`; else it is an
     error, unless it holds `queued_if`: then it counts like a 202. `own_addresses` gives each client
-    a loopback address of its own: then limits by address are its own too.
+    a loopback address of its own: then limits by address are its own too. `per_second` is the most
+    that is sent, in even steps.
     """
 
     port: int
@@ -43,6 +44,7 @@ class Plan(msgspec.Struct, frozen=True):
     queued_if: str = ""
     events: int = 1
     own_addresses: bool = False
+    per_second: float | None = None
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -108,6 +110,8 @@ class _Generator:
         self._end = float("inf") if plan.seconds is None else self._begin + plan.seconds
         self._last = self._end + plan.cool_down_seconds
         self._start_wall = wall_clock
+        self._step = 0.0 if plan.per_second is None else 1 / plan.per_second
+        self._next_at = start
         self._tenths: Counter[int] = Counter()
         self._latencies = array("d")
         self._queued = 0
@@ -136,6 +140,14 @@ class _Generator:
         if perf_counter() >= self._last:
             return None
         return next(self._requests, None)
+
+    def pause(self) -> float:
+        """The seconds before the next request may be sent."""
+        if not self._step:
+            return 0.0
+        now = perf_counter()
+        self._next_at = max(self._next_at, now) + self._step
+        return self._next_at - self._step - now
 
     def answered(self, sent_at: float, status: bytes, body: bytes) -> None:
         now = perf_counter()
@@ -216,7 +228,12 @@ class _Client(asyncio.Protocol):
         request = self._generator.next_request()
         if request is None:
             self._transport.close()
-            return
+        elif pause := self._generator.pause():
+            asyncio.get_running_loop().call_later(pause, self._write, request)
+        else:
+            self._write(request)
+
+    def _write(self, request: bytes) -> None:
         self._is_waiting = True
         self._sent_at = perf_counter()
         self._transport.write(request)

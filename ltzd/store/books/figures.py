@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from ltzd.rules.books import Figures, IndexedLtz
+from ltzd.store.books import closed_events
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
@@ -64,16 +65,16 @@ async def read_figures(
 
 
 _FIGURES: Sequence[str] = (
-    """
+    f"""
     SELECT brand_id, count(*) AS answered, sum(ltz) AS answered_ltz
       FROM (SELECT brand_id, ltz, created_at FROM events WHERE ltz > 0
              UNION ALL
-            SELECT brand_id, ltz, created_at FROM rewards_of_closed_events) AS answers
+            SELECT brand_id, ltz, created_at FROM {closed_events.REWARDS} AS closed) AS answers
      WHERE ($1::bytea IS NULL OR brand_id = $1)
        AND ($2::timestamptz IS NULL OR created_at >= $2)
        AND ($3::timestamptz IS NULL OR created_at < $3)
      GROUP BY brand_id
-    """,
+    """,  # noqa: S608
     """
     SELECT brand_id, count(*) AS bought, sum(usd_cents) AS bought_cents, sum(ltz) AS bought_ltz
       FROM payments

@@ -13,7 +13,7 @@ from decimal import Decimal
 
 from ltzd.rules import books
 from ltzd.rules.books import Disagreement, Finding
-from ltzd.store.books import acknowledgements
+from ltzd.store.books import acknowledgements, closed_events
 from ltzd.store.books.acknowledgements import Acknowledgement
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
 from ltzd.store.books.site_reconciliation import SITE_CHECKS, Check
@@ -157,7 +157,7 @@ CHECKS: Sequence[Check] = (
         "closed_events_and_rewards_differ",
         "brands with events that retention has taken away, whose rewards come to another sum",
         ("events", "rewards"),
-        """
+        f"""
         SELECT '0x' || encode(c.brand_id, 'hex') || ' ' || c.end_id AS id,
                count(*) OVER () AS total,
                json_build_object('count', c.events, 'ltz', c.ltz)::text AS one,
@@ -165,13 +165,13 @@ CHECKS: Sequence[Check] = (
                                  'ltz', coalesce(r.ltz, 0))::text AS other
           FROM closed_event_sums c
           LEFT JOIN (SELECT brand_id, end_id, count(*) AS events, sum(ltz) AS ltz
-                       FROM rewards_of_closed_events
+                       FROM {closed_events.REWARDS} AS closed
                       GROUP BY 1, 2) AS r USING (brand_id, end_id)
          WHERE (c.events, c.ltz) IS DISTINCT FROM (r.events, r.ltz)
            AND ($1::bytea IS NULL OR c.brand_id = $1)
          ORDER BY c.end_id, c.brand_id
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "payment_without_reward",

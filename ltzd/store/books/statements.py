@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from ltzd.store.books import closed_events
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS, Period
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
@@ -54,7 +55,7 @@ async def read_lines(
 
 
 # The user of a wallet is unknown if several users have it.
-_LINES = """
+_LINES = f"""
 WITH granted AS (
   SELECT e.created_at, 'event' AS kind, e.id::text AS id, e.event_type, e.user_id::text AS user_id,
          coalesce(r.wallet, u.wallet) AS wallet, e.ltz, NULL::bigint AS usd_cents, r.id AS reward_id
@@ -64,7 +65,7 @@ WITH granted AS (
    WHERE e.brand_id = $1 AND e.ltz > 0
    UNION ALL
   SELECT created_at, 'event', id::text, NULL, NULL, wallet, ltz, NULL, id
-    FROM rewards_of_closed_events
+    FROM {closed_events.REWARDS} AS closed
    WHERE brand_id = $1
    UNION ALL
   SELECT p.created_at, 'purchase', p.session_id, NULL, NULL, p.wallet, p.ltz, p.usd_cents, r.id
@@ -101,4 +102,4 @@ SELECT g.created_at, g.kind, g.id, g.event_type,
  WHERE ($2::timestamptz IS NULL OR g.created_at >= $2)
    AND ($3::timestamptz IS NULL OR g.created_at < $3)
  ORDER BY g.created_at, g.id COLLATE "C"
-"""
+"""  # noqa: S608

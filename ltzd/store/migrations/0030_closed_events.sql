@@ -8,10 +8,3 @@ CREATE TABLE closed_event_sums (
   closed_at timestamptz NOT NULL DEFAULT now(),
   PRIMARY KEY (brand_id, end_id)
 );
-
--- An event whose id is older than its time, by a wrong clock, may come after its partition was taken away; such an event is there.
-CREATE VIEW rewards_of_closed_events AS
-SELECT r.*, c.end_id
-  FROM closed_event_sums c
-  JOIN rewards r ON r.brand_id = c.brand_id AND r.id >= c.first_id AND r.id < c.end_id AND r.kind = 1
- WHERE NOT EXISTS (SELECT FROM events e WHERE e.id = r.id);
