@@ -95,8 +95,8 @@ class Visitor:
             await self.page.screenshot(path=Path(IMAGES) / f"{name}.png")
 
 
-async def a_visitor(browser: Browser, site: WordPressSite) -> Visitor:
-    context = await browser.new_context(viewport={"width": 1_100, "height": 900})
+async def a_visitor(browser: Browser, site: WordPressSite, height: int) -> Visitor:
+    context = await browser.new_context(viewport={"width": 1_100, "height": height})
     return Visitor(site, await context.new_page())
 
 
@@ -131,15 +131,15 @@ async def test_an_owner_connects_a_site_and_a_member_redeems_a_perk(
 ) -> None:
     async with connected(tmp_path, shape) as (site, instance), a_browser() as browser:
         site.install()
-        owner = await a_visitor(browser, site)
+        owner = await a_visitor(browser, site, 940)
         await connect(owner, instance)
         lines = owner.page.locator(".wrap > p")
         await expect(lines.first).to_have_text(f"ltzd serves {HOST}.")
-        told = " ".join(await lines.all_inner_texts())
-        assert "ltzd knows the brand." in told
-        assert "ltzd asked this site who you are, and the site told it." in told
-        assert ('url = "' in told) == bool(shape.path)
-        assert ('rest_prefix = "api/rest"' in told) == (shape.rest_prefix != "wp-json")
+        shown = " ".join(await lines.all_inner_texts())
+        assert "ltzd knows the brand." in shown
+        assert "ltzd asked this site who you are, and the site told it." in shown
+        assert ('url = "' in shown) == bool(shape.path)
+        assert ('rest_prefix = "api/rest"' in shown) == (shape.rest_prefix != "wp-json")
         await owner.picture("wordpress-settings")
         rewards = await publish(owner)
         assert rewards == f"{site.url}/rewards/"
@@ -156,7 +156,7 @@ async def test_an_owner_connects_a_site_and_a_member_redeems_a_perk(
             )
 
         await until(is_welcomed)
-        member = await a_visitor(browser, site)
+        member = await a_visitor(browser, site, 540)
         await member.open(rewards)
         await member.page.get_by_text("Log in to see your rewards.").first.click()
         await member.log_in(name)

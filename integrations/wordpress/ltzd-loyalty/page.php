@@ -109,7 +109,7 @@ function words() {
 		/* translators: 1: a number of days, 2: an amount */
 		'next'      => __( 'Next milestone: %1$d days, for %2$s.', 'ltzd-loyalty' ),
 		/* translators: 1: a number of days, 2: an amount */
-		'reached'   => __( '%1$d days: %2$s', 'ltzd-loyalty' ),
+		'reached'   => __( 'Day %1$d: %2$s', 'ltzd-loyalty' ),
 		/* translators: %d: a number of days */
 		'claim'     => __( 'Claim the milestone of %d days', 'ltzd-loyalty' ),
 		/* translators: %s: an amount */

@@ -48,7 +48,7 @@ async def answers() -> AsyncIterator[Answers]:
         yield answers
 
 
-async def asked(answers: Answers, *brands: Brand) -> list[Finding]:
+async def findings_of(answers: Answers, *brands: Brand) -> list[Finding]:
     client = HostSiteClient(GuardPolicy(allow_loopback=True, timeout_seconds=0.5))
     try:
         return await sites.ask_all(client, list(brands), SitePolicy(answers.base + "/{host}"))
@@ -64,7 +64,7 @@ async def test_a_site_that_refuses_a_stranger_as_wordpress_does_is_connected(
     answers: Answers,
 ) -> None:
     answers.body = WORDPRESS
-    (finding,) = await asked(answers, a_shop(rest_prefix="api"), a_brand())
+    (finding,) = await findings_of(answers, a_shop(rest_prefix="api"), a_brand())
     assert finding.level is Level.OK
     assert answers.paths == ["/shop.example/api/wp/v2/users/me?context=edit"]
     assert f"{answers.base}{answers.paths[0]}" in finding.sentence
@@ -89,7 +89,7 @@ async def test_any_other_answer_says_what_to_do(
     answers: Answers, status: int | None, body: object, advice: str
 ) -> None:
     answers.status, answers.body = status, body
-    (finding,) = await asked(answers, a_shop())
+    (finding,) = await findings_of(answers, a_shop())
     assert finding.level is Level.WARNING
     assert advice in finding.sentence
     assert f"{answers.base}/shop.example/wp-json/wp/v2/users/me" in finding.sentence
@@ -100,6 +100,6 @@ async def test_one_site_that_is_away_hides_no_other(answers: Answers) -> None:
     away = a_brand(
         site=Site.model_validate({"hosts": ["away.example"], "url": "https://away.example:1"})
     )
-    first, second = await asked(answers, away, a_shop())
+    first, second = await findings_of(answers, away, a_shop())
     assert (first.level, second.level) == (Level.WARNING, Level.OK)
     assert "https://away.example:1/wp-json/wp/v2/users/me" in first.sentence
