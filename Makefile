@@ -111,7 +111,7 @@ bench: setup ## Run all benchmarks; `make bench-NAME` runs one
 
 bench-compare: setup ## Tell which ratios changed between two commits: A=… B=… NAMES="intake relays" ROUNDS=3
 	@scripts/with-node true
-	@.venv/bin/python -m benchmarks.compare $(A) $(B) $(NAMES) --rounds $(or $(ROUNDS),3)
+	@.venv/bin/python -m benchmarks.harness.compare $(A) $(B) $(NAMES) --rounds $(or $(ROUNDS),3)
 
 profile-%: setup ## Run a benchmark's first round under py-spy, such as `make profile-intake`; writes profile-NAME.svg
 	@scripts/with-node true

@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.compare import verdict
+from benchmarks.harness.compare import verdict
 
 
 @pytest.mark.parametrize(

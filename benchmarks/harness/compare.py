@@ -1,4 +1,4 @@
-"""`python -m benchmarks.compare A B [NAME ...]`: which ratios changed between two commits.
+"""`python -m benchmarks.harness.compare A B [NAME ...]`: which ratios changed between two commits.
 
 Each commit is checked out into a folder of its own and set up there. Each round runs every
 benchmark once on A and once on B, in turn, so that a machine that drifts drifts for both. A ratio
@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.harness.results import FOLDER
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 LEAST_CHANGE = 0.05
 DEFAULT = ("signing", "intake", "bulk", "relays", "perks", "webhooks")
 
@@ -38,7 +38,9 @@ def verdict(before: Sequence[float], after: Sequence[float], *, is_lower_better:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.compare", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.harness.compare", description=__doc__
+    )
     parser.add_argument("before", metavar="A")
     parser.add_argument("after", metavar="B")
     parser.add_argument("names", nargs="*", metavar="NAME", default=DEFAULT)
