@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench campaign-nodes campaign-index soak wordpress cluster lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench bench-compare campaign-nodes campaign-index soak wordpress cluster lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -108,6 +108,15 @@ slither: ## Compare what slither finds in the contracts with contracts/slither.m
 bench: setup ## Run all benchmarks; `make bench-NAME` runs one
 	@scripts/with-node true
 	@.venv/bin/python -m benchmarks $(ARGS)
+
+bench-compare: setup ## Tell which ratios changed between two commits: A=… B=… NAMES="intake relays" ROUNDS=3
+	@scripts/with-node true
+	@.venv/bin/python -m benchmarks.harness.compare $(A) $(B) $(NAMES) --rounds $(or $(ROUNDS),3)
+
+profile-%: setup ## Run a benchmark's first round under py-spy, such as `make profile-intake`; writes profile-NAME.svg
+	@scripts/with-node true
+	@scripts/with-environment peers py-spy record --subprocesses --output profile-$*.svg -- \
+		.venv/bin/python -m benchmarks $* --rounds 1 $(ARGS)
 
 bench-%: setup
 	@scripts/with-node true

@@ -26,12 +26,14 @@ from benchmarks import (
 )
 from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
+from benchmarks.peers import events as event_peers
 from benchmarks.scale import http_processes, vacuum, wal
 
 SECONDS = {
     "signing": 1.0,
     "tokens": 1.0,
     "intake": 5.0,
+    "event-peers": 5.0,
     "minting": 60.0,
     "mint-fleet": 8.0,
     "bulk": 4.0,
@@ -68,6 +70,7 @@ RUNS: dict[str, Run] = {
     "signing": _timed(signing.run),
     "tokens": _timed(tokens.run),
     "intake": _timed(intake.run),
+    "event-peers": _timed(event_peers.run),
     "minting": lambda seconds, options: minting.run(seconds=seconds, in_document=options.record),
     "mint-fleet": _timed(mint_fleet.run),
     "bulk": _timed(bulk.run),
