@@ -53,6 +53,7 @@ class UntrustedNodes:
         self._relays: Relays | None = None
         self.users: list[User] = []
         self._database_options = list(instance.options)
+        self._mining = asyncio.Lock()
 
     @property
     def relays(self) -> Relays:
@@ -142,7 +143,8 @@ class UntrustedNodes:
 
         async def tick() -> None:
             while True:
-                await self.rpc("evm_mine")
+                async with self._mining:
+                    await self.rpc("evm_mine")
                 await asyncio.sleep(0.5)
 
         task = asyncio.create_task(tick())
@@ -150,6 +152,18 @@ class UntrustedNodes:
             yield
         finally:
             task.cancel()
+
+    async def reorg(self, blocks: int) -> None:
+        """Puts other blocks in the place of the newest ones.
+
+        Nothing is mined meanwhile: anvil would leave a block whose parent is gone, and no node
+        could be believed any more.
+        """
+        async with self._mining:
+            await self.rpc("evm_setAutomine", False)
+            await self.rpc("evm_mine")
+            await self.rpc("anvil_reorg", blocks, [])
+            await self.rpc("evm_setAutomine", True)
 
     async def post(self, count: int = 1) -> list[Answer]:
         emails = [f"{uuid4().hex}@shop.example" for _ in range(count)]

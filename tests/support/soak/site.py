@@ -140,7 +140,7 @@ async def _kill_redis(site: SoakSite, step: Step) -> None:
 
 
 async def _reorg(site: SoakSite, step: Step) -> None:
-    await site.nodes.rpc("anvil_reorg", BLOCKS_OF_A_REORG, [])
+    await site.nodes.reorg(BLOCKS_OF_A_REORG)
 
 
 async def _disturb_a_node(site: SoakSite, step: Step) -> None:

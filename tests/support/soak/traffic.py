@@ -36,8 +36,9 @@ CHARGES = 10
 class Traffic:
     """`statuses` counts answers by surface; 0 is a broken connection.
 
-    `redeemed` are the charges that answers say were redeemed, `paid` the sessions of buyers, and
-    `refused` the answers that blame a client, which none of them deserves.
+    `redeemed` are the charges that answers say were redeemed, `paid` the sessions of buyers,
+    `perhaps_paid` also those whose payment has no answer, and `refused` the answers that blame a
+    client, which none of them deserves.
     """
 
     site: SoakSite
@@ -48,6 +49,7 @@ class Traffic:
     statuses: Counter[tuple[str, int]] = field(default_factory=Counter)
     redeemed: Counter[int] = field(default_factory=Counter)
     paid: list[str] = field(default_factory=list)
+    perhaps_paid: list[str] = field(default_factory=list)
     checked_in: list[str] = field(default_factory=list)
     refused: list[str] = field(default_factory=list)
     stop: asyncio.Event = field(default_factory=asyncio.Event)
@@ -174,6 +176,7 @@ class Traffic:
         if status != 200:
             return
         session = str(opened["sessionId"])
+        self.perhaps_paid.append(session)
         try:
             async with self.site.instance.http.post(
                 dev_json["sandbox"]["payUrl"], json={"sessionId": session}
