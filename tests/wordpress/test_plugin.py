@@ -48,6 +48,10 @@ class ReceivedRequest:
         return values[0] if values else None
 
 
+SLOW_SECONDS = 4.7
+"""As long as ltzd waits for a site, nearly."""
+
+
 @dataclass
 class Upstream:
     """A fake ltzd: gives the same answer to every request and records the requests."""
@@ -59,6 +63,7 @@ class Upstream:
     headers: Mapping[str, str] = field(default_factory=dict)
     statuses: dict[str, int] = field(default_factory=dict)
     """By path; every other path is answered with `status`."""
+    slow_path: str = ""
 
     @property
     def url(self) -> str:
@@ -76,6 +81,8 @@ class Upstream:
         self.requests.append(
             ReceivedRequest(request.method, request.raw_path, headers, await request.read())
         )
+        if request.path == self.slow_path:
+            await asyncio.sleep(SLOW_SECONDS)
         return web.Response(
             status=self.statuses.get(request.path, self.status),
             body=self.body.encode(),
@@ -576,6 +583,17 @@ async def test_the_readers_own_log_in_goes_to_ltzd_and_back(
     (sent,) = (request for request in upstream.requests if request.target.endswith("/me"))
     assert sent.header("Cookie") is not None
     assert sent.header("X-WP-Nonce") is not None
+
+
+async def test_a_site_that_ltzd_waits_for_in_vain_is_told_to_have_a_second_worker(
+    site: StubbedSite, upstream: Upstream
+) -> None:
+    upstream.slow_path = "/wp-json/loyalty/v1/me"
+    upstream.statuses[upstream.slow_path] = 500
+    url = f"{site.url}/wp-admin/options-general.php"
+    async with site.http.get(url, headers={"Cookie": SESSION["Cookie"]}) as reply:
+        page = await reply.text()
+    assert "this site did not answer within five seconds. Give PHP a second worker" in page
 
 
 async def test_a_clock_that_differs_is_named(site: StubbedSite, upstream: Upstream) -> None:

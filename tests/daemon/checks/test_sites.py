@@ -2,20 +2,27 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from pydantic import SecretStr
 
 from ltzd.actions.site_plugin.members import SitePolicy
+from ltzd.cli.checks import check
 from ltzd.daemon.checks import sites
-from ltzd.providers.host_sites import HostSiteClient
+from ltzd.errors import HostSiteUnavailable
+from ltzd.providers.host_sites import HostCredentials, HostSiteClient
 from ltzd.providers.outbound.guarded_http import GuardPolicy
 from ltzd.rules.brands.configuration import Brand, Site
 from ltzd.rules.checks.findings import Finding, Level
+from ltzd.store import database
+from ltzd.store.brands import configurations
 from tests.support.services.brand_api import never_answer
 from tests.support.services.web_servers import served_at
-from tests.support.surfaces.event_action import a_brand
+from tests.support.surfaces.event_action import SEALER, a_brand
 
 WORDPRESS = {"code": "rest_not_logged_in", "message": "You are not currently logged in."}
 
@@ -103,3 +110,32 @@ async def test_one_site_that_is_away_hides_no_other(answers: Answers) -> None:
     first, second = await findings_of(answers, away, a_shop())
     assert (first.level, second.level) == (Level.WARNING, Level.OK)
     assert "https://away.example:1/wp-json/wp/v2/users/me" in first.sentence
+
+
+async def test_the_command_asks_the_sites_of_the_brands_in_the_database(
+    answers: Answers, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.status = 404
+    connection = await database.connect(database_url, "test")
+    async with connection.transaction():
+        await configurations.apply(connection, a_shop(), SEALER)
+    connection.terminate()
+
+    async def no_findings(*_: object) -> SimpleNamespace:
+        return SimpleNamespace(findings=())
+
+    monkeypatch.setattr("ltzd.daemon.checks.installation.examine", no_findings)
+    site = SimpleNamespace(base_url=answers.base + "/{host}", rest_prefix="wp-json")
+    url = SecretStr(database_url)
+    settings: Any = SimpleNamespace(database_url=url, site=site, staging=True)
+    (finding,) = await check._findings(settings, also_running=False)
+    assert "set url and rest_prefix" in finding.sentence
+
+
+async def test_an_error_for_the_log_names_the_url_that_was_asked(answers: Answers) -> None:
+    answers.status = 500
+    client = HostSiteClient(GuardPolicy(allow_loopback=True))
+    log_in = HostCredentials(authorization="Basic YWRhOmFiY2Q=")
+    with pytest.raises(HostSiteUnavailable, match=r"/blog/api/wp/v2/users/me\?context=edit: "):
+        await client.user_of(f"{answers.base}/blog", log_in, "api")
+    await client.close()
