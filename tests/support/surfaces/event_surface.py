@@ -32,6 +32,8 @@ from ltzd.http.event_handler import models
 from ltzd.http.event_handler.errors import EventHandlerError
 from ltzd.http.services import HttpPolicy
 from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.conditions.facts import ProcessIdentity, ProcessReport
+from ltzd.store import processes
 from ltzd.store.brands import configurations as brands
 from ltzd.store.brands.keys import NewKeys
 from ltzd.store.database import Connection, session, transaction
@@ -312,7 +314,22 @@ async def an_event_surface(
         surface.is_publishing.set()
         _one_refresh_at_a_time(daemon)
         await stack.enter_async_context(running(*_loops(daemon), _publish(surface)))
+        await _report_another_process(daemon)
         yield surface
+
+
+async def _report_another_process(daemon: Daemon) -> None:
+    """A process with the other roles, which has indexed every block, lives as long as the tests.
+
+    Without it the surface would be degraded from its twentieth second on.
+    """
+    roles = ("operator", "indexer", "deliveries")
+    other = ProcessIdentity(uuid4(), "other.example", 1, roles, daemon.process.version)
+    async with transaction(daemon.pools.http) as connection:
+        await processes.report(connection, other, ProcessReport())
+        await connection.execute(
+            "UPDATE processes SET seen_at = now() + interval '1 day' WHERE id = $1", other.id
+        )
 
 
 def _one_refresh_at_a_time(daemon: Daemon) -> None:
@@ -339,7 +356,7 @@ def _settings(database_url: str, folder: Path, sandbox: Sandbox, node_url: str) 
             "perk_nft": checksummed(OTHERS_AT[0]),
             "points_sale": checksummed(OTHERS_AT[1]),
             "business_escrow": checksummed(OTHERS_AT[2]),
-            "first_block": 1,
+            "first_block": 2,  # The node has block 1: nothing is to be indexed.
         },
         "identity": {
             "base_url": identity.base_url,

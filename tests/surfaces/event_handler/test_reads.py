@@ -236,6 +236,8 @@ async def until_healthy(event_surface: EventSurface) -> None:
 
 
 async def test_while_all_is_well_every_service_is_connected(event_surface: EventSurface) -> None:
+    """Also an hour after the last block of a chain that mines on demand."""
+    await event_surface.value("UPDATE chains SET updated_at = now() - interval '1 hour'")
     await until_healthy(event_surface)
     health = await event_surface.get("/health")
     assert (health.status, health.body["status"]) == (200, "healthy"), health.body
