@@ -66,7 +66,7 @@ async def _round(ltzd: Instance, brands: list[Instance], seconds: float) -> dict
         "overload",
         await _send(ltzd, [_events(ltzd, FACTOR * rate, connections=CONNECTIONS)], 2 * seconds),
     )
-    recovery = await _recovery(ltzd, rate, normal)
+    recovery = await _recovery(ltzd, rate)
     each = OTHERS_PART * rate / OTHERS
     others = [_events(brand, each, f"other{number}") for number, brand in enumerate(brands)]
     alone = _Shown("others alone", await _send(ltzd, others, seconds))
@@ -87,7 +87,8 @@ async def _round(ltzd: Instance, brands: list[Instance], seconds: float) -> dict
         "rate": rate,
         "normal": msgspec.to_builtins(normal),
         "over": [msgspec.to_builtins(outcome) for outcome in over.all],
-        "recovery_seconds": recovery,
+        "recovery_seconds": _seconds_until_as_before(recovery, normal),
+        "recovery": msgspec.to_builtins(recovery),
         "shares": shares,
         "flooded": [msgspec.to_builtins(outcome) for outcome in flooded.all],
         "slow": {kind: msgspec.to_builtins(outcome) for kind, outcome in slow.items()},
@@ -137,13 +138,18 @@ async def _send(ltzd: Instance, streams: list[Stream], seconds: float) -> list[O
     return await flood.measure(Flood([*streams, *watched], seconds, warm_up_seconds=1.0))
 
 
-async def _recovery(ltzd: Instance, rate: float, normal: Outcome) -> int:
-    """Seconds at the sustainable rate until a second in which nothing is refused or slow."""
+async def _recovery(ltzd: Instance, rate: float) -> Outcome:
+    """The sustainable rate as soon as the overload is over, counted from its first second on."""
     outcomes = await flood.measure(Flood([_events(ltzd, rate)], 12.0))
-    for second, (_, refused, slowest_ms) in enumerate(outcomes[0].by_second):
+    return _Shown("recovery", outcomes).events
+
+
+def _seconds_until_as_before(recovery: Outcome, normal: Outcome) -> int:
+    """Seconds until one in which nothing is refused or slow."""
+    for second, (_, refused, slowest_ms) in enumerate(recovery.by_second):
         if not refused and slowest_ms <= 4 * normal.p99_ms:
             return second
-    return len(outcomes[0].by_second)
+    return len(recovery.by_second)
 
 
 @asynccontextmanager

@@ -8,6 +8,7 @@ Units: seconds; requests.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 
@@ -55,7 +56,14 @@ class AdmissionPolicy:
     """A line stands once so many requests for each slot have begun while it was never empty. So a
     database that answers nothing for a second makes no line stand, nor does what it leaves."""
     calm_seconds: float = 1.0
-    """A line goes on standing until so long after its last refusal."""
+    """A line goes on standing until so long after its last refusal among many."""
+    few_refused: float = 0.1
+    """Refusals are many from this part of the requests on. Fewer are left by a moment in which the
+    process stood still, and must not be the reason for the next ones."""
+    demand_fade: float = 0.8
+    """The part of the counts of each party's requests that is left after a tenth of a second."""
+    shared: float = 0.98
+    """The part of what is served that equal parts are taken from."""
     patient_burst: int = 8_192
     patient_rounds: int = 16
     patient_seconds: float = 8.0
@@ -128,6 +136,21 @@ def most_waiting(
         most = min(policy.patient_burst, int(begun_per_second * policy.patient_seconds))
         return max(most, policy.patient_least // 2)
     return min(policy.burst, limit // 3) if stands else policy.burst
+
+
+def equal_part(requests: Iterable[float], served: float, policy: AdmissionPolicy) -> float:
+    """The most requests with which a party gets all of them served: max-min fairness.
+
+    `requests` has a count for each party. A party with few leaves the rest of its part to the
+    others, which share it equally.
+    """
+    left, counts = policy.shared * served, sorted(requests)
+    for position, count in enumerate(counts):
+        part = left / (len(counts) - position)
+        if count > part:
+            return part
+        left -= count
+    return math.inf
 
 
 def is_standing(urgency: Urgency, begun: int, limit: int, policy: AdmissionPolicy) -> bool:

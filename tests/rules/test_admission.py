@@ -1,5 +1,6 @@
 """How many requests are worked on at once, and which may wait."""
 
+import math
 from dataclasses import replace
 
 from hypothesis import given
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 from ltzd.rules.admission import (
     AdmissionPolicy,
     Urgency,
+    equal_part,
     is_standing,
     may_begin,
     may_begin_first,
@@ -101,6 +103,28 @@ def test_a_line_stands_by_what_has_begun_beside_it_and_not_by_time() -> None:
     assert is_standing(Urgency.QUICK, 10 * 128 + 1, 128, POLICY)
     assert not is_standing(Urgency.PATIENT, 16 * 128, 128, POLICY)
     assert is_standing(Urgency.PATIENT, 16 * 128 + 1, 128, POLICY)
+
+
+def test_what_small_parties_leave_is_shared_by_the_others() -> None:
+    policy = replace(POLICY, shared=1.0)
+    assert equal_part([100.0, 900.0], 400.0, policy) == 300.0
+    assert equal_part([100.0, 150.0, 900.0, 900.0], 650.0, policy) == 200.0
+    assert equal_part([900.0] * 4, 400.0, policy) == 100.0
+    assert equal_part([100.0, 100.0], 400.0, policy) == math.inf
+    assert equal_part([], 0.0, policy) == math.inf
+
+
+@given(requests=st.lists(st.floats(0.5, 1e6), min_size=1), part=st.floats(0.01, 1.0))
+def test_all_that_is_within_the_equal_part_can_be_served(
+    requests: list[float], part: float
+) -> None:
+    served = part * sum(requests)
+    most = equal_part(requests, served, POLICY)
+    modest = [count for count in requests if count < most]
+    assert sum(modest) < served
+    assert len(modest) < len(requests), (
+        "the largest party is never modest while nothing is left over"
+    )
 
 
 def test_refused_callers_are_spread_over_the_seconds_that_serve_them() -> None:

@@ -18,6 +18,7 @@ from ltzd import telemetry
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.futures import complete
 from ltzd.errors import LtzdError, Overloaded, ShareExceeded
+from ltzd.http.admission.demand import Demand
 from ltzd.http.admission.turns import Turns
 from ltzd.rules.admission import (
     AdmissionPolicy,
@@ -105,6 +106,7 @@ class AdmissionGate:
         }
         self._begun_meanwhile: dict[Urgency, int] = {}
         """Requests that have begun since the line was last empty."""
+        self._demands = {urgency: Demand(policy) for urgency in self._lines}
         self._stood_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
         self._arriving: Counter[str] = Counter()
         """By party, requests whose bytes came in this turn of the event loop: their tasks have not
@@ -168,7 +170,7 @@ class AdmissionGate:
             return self._slot(asker)
         refusal = self._refusal_in_line(asker)
         if refusal is not None:
-            self.count_refusal(refusal)
+            self.count_refusal(refusal, asker)
             raise refusal
         return None
 
@@ -178,7 +180,7 @@ class AdmissionGate:
         line = self._lines[asker.urgency]
         if line and len(line) >= self._most(asker.urgency):
             # A party that waits with more gives up its newest request.
-            self._refuse(line.drop(line.longest()))
+            self._refuse_one_of(asker.urgency)
         if not line:
             self._begun_meanwhile[asker.urgency] = 0
         future: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
@@ -225,6 +227,8 @@ class AdmissionGate:
         without_slots = max(0, self._arrived - max(0, free))
         if len(line) + without_slots < most:
             return None
+        if self._may_exceed(asker.urgency) and self._demands[asker.urgency].is_modest(asker.party):
+            return None
         own = line.waiting_of(asker.party) + self._arriving[asker.party]
         parties = len(list(line.parties())) + (own == 0)
         is_few = own < max(1, most // parties)
@@ -232,8 +236,9 @@ class AdmissionGate:
             return None
         return self._refusal(asker)
 
-    def count_refusal(self, refusal: LtzdError) -> None:
+    def count_refusal(self, refusal: LtzdError, asker: Asker) -> None:
         """Count a refusal that the caller of `refusal_of` has sent."""
+        self._demands[asker.urgency].refused(asker.party)
         self._refused += 1
         self._refused_since += 1
         self._last_refusal = self._clock()
@@ -279,6 +284,7 @@ class AdmissionGate:
         for urgency in self._lines:
             rate = self._begun[urgency] / PERIOD_SECONDS
             self._rates[urgency] += _RATE_WEIGHT * (rate - self._rates[urgency])
+            self._demands[urgency].end_period()
         self._learn_retry_seconds(self._begun.total())
         self._begun.clear()
         self._give_turns()
@@ -304,23 +310,45 @@ class AdmissionGate:
     def _shorten(self, now: float) -> None:
         """Refuse what a standing line has too much of, and what has waited for too long."""
         for urgency, line in self._lines.items():
-            while len(line) > self._most(urgency):
-                self._refuse(line.drop(line.longest()))
+            while len(line) > self._most(urgency) and self._refuse_one_of(urgency):
+                pass
             longest = self._policy.longest(urgency)
             for party, caller, waiting in line.items() if line else ():
                 if now - waiting.since > longest and line.remove(party, caller, waiting):
                     self._refuse(waiting)
 
+    def _refuse_one_of(self, urgency: Urgency) -> bool:
+        """Refuse the newest request of the party that waits with most, of those that ask for more
+        than their part. Returns False if only requests of modest parties wait, and may.
+        """
+        line, demand = self._lines[urgency], self._demands[urgency]
+        greedy = [party for party in line.parties() if not demand.is_modest(party)]
+        if not greedy and self._may_exceed(urgency):
+            return False
+        self._refuse(line.drop(max(greedy or line.parties(), key=line.waiting_of)))
+        return True
+
+    def _may_exceed(self, urgency: Urgency) -> bool:
+        """Whether the line may be longer than it should for parties that ask for their part only.
+
+        Together they ask for less than is served, so that their requests wait for a moment.
+        """
+        return len(self._lines[urgency]) < self._burst_of(urgency)
+
+    def _burst_of(self, urgency: Urgency) -> int:
+        is_patient = urgency is Urgency.PATIENT
+        return self._policy.patient_burst if is_patient else self._policy.burst
+
     def _refuse(self, waiting: _Waiting) -> None:
         if waiting.future.done():  # its caller has gone
             return
         refusal = self._refusal(waiting.asker)
-        self.count_refusal(refusal)
+        self.count_refusal(refusal, waiting.asker)
         complete(waiting.future, refusal)
 
     def _refusal(self, asker: Asker) -> LtzdError:
         """A party is told of its share if others are served beside it."""
-        if self._stands(asker.urgency):
+        if self._stands(asker.urgency) and self._demands[asker.urgency].is_refused:
             self._stood_at[asker.urgency] = self._clock()
         seconds, slots = self._retry_seconds, self._slots_of(asker.urgency)
         own = slots.held[asker.party]
@@ -376,6 +404,7 @@ class AdmissionGate:
         slots.total += 1
         self._first += asker.urgency is Urgency.FIRST
         self._begun[asker.urgency] += 1
+        self._demands[asker.urgency].served(asker.party)
         if self.is_crowded:
             for urgency, line in self._lines.items():
                 if line:

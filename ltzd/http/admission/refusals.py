@@ -104,7 +104,7 @@ class EarlyRefusals:
         if refusal is None:
             self._gate.arrived(asker.party)
             return None
-        self._gate.count_refusal(refusal)
+        self._gate.count_refusal(refusal, asker)
         answer = self._answer(refusal, head)
         answer.observed.observe(0.0)
         id_ = head.request_id or f"{self._process}-r{next(self._numbers):x}"

@@ -1,8 +1,10 @@
 """The gate: slots, turns, refusals, and that every slot comes back."""
 
 import asyncio
+import contextlib
 import random
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -150,6 +152,97 @@ async def test_a_line_that_stood_allows_no_burst_until_its_refusals_have_ended()
     clock.now += 1.1
     tasks = await waiting(gate, asker(), 20)
     assert gate.waiting(Urgency.QUICK) == 20
+    for task in tasks:
+        task.cancel()
+
+
+async def test_a_party_within_its_part_is_served_whole_beside_a_flood() -> None:
+    """Also if its requests come in bursts that are longer than its part of the line."""
+    clock = ManualClock()
+    gate = a_gate(clock, burst=100, standing_rounds=1)
+    served, refused = await under_flood(gate, clock, others=("b", "c", "d", "e"))
+    assert refused["a"] > 4_000, "the flood"
+    assert {party: count for party, count in refused.items() if party != "a"} == {}
+    assert {party: served[party] for party in "bcde"} == dict.fromkeys("bcde", 40 * 4)
+    assert served["a"] > 40 * 4, "the rest"
+
+
+async def test_a_party_that_floods_too_is_refused_as_the_first_one() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock, burst=100, standing_rounds=1)
+    served, refused = await under_flood(gate, clock, others=("b",), burst=60)
+    assert min(refused["a"], refused["b"]) > 40 * 30
+    assert abs(served["a"] - served["b"]) < 0.1 * served["a"]
+
+
+async def under_flood(
+    gate: AdmissionGate, clock: ManualClock, others: Sequence[str], burst: int = 4
+) -> tuple[Counter[str], Counter[str]]:
+    """Requests served and refused, by party, in forty periods after the first twenty.
+
+    In a period party a sends 120 requests, each other party a burst, and then all slots are
+    released, and what has waited is answered.
+    """
+    served: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    held: deque[Slot] = deque()
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def request(party: str, *, counts: bool) -> None:
+        who = asker(party)
+        try:
+            slot = gate.try_begin(who) or await gate.wait(who)
+        except (Overloaded, ShareExceeded):
+            refused[party] += counts
+            return
+        served[party] += counts
+        held.append(slot)
+
+    for period in range(60):
+        bursts = [("a", 120), *((other, burst) for other in others)]
+        for party, count in bursts if period % 2 else reversed(bursts):
+            tasks |= {
+                asyncio.create_task(request(party, counts=period >= 20)) for _ in range(count)
+            }
+            await asyncio.sleep(0)
+        for _ in range(40):
+            if held:
+                held.popleft().release()
+                await asyncio.sleep(0)
+        clock.now += 0.1
+        gate.adjust(0.0)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    return served, refused
+
+
+async def test_a_few_refusals_keep_no_line_standing() -> None:
+    """They are left by moments in which the process stood still, at a load that it can serve."""
+    clock = ManualClock()
+    gate = a_gate(clock, burst=100, standing_rounds=1)
+    await under_flood(gate, clock, others=())
+    refusals = 0
+    for period in range(40):
+        for _ in range(40):
+            begun(gate, asker()).release()
+        if period % 5 == 0:
+            held = fill(gate, asker())
+            tasks = await waiting(gate, asker(), 5)
+            with contextlib.suppress(Overloaded):
+                gate.try_begin(asker())
+                refusals -= 1
+            refusals += 1
+            for slot in held:
+                slot.release()
+            for task in tasks:
+                (await task).release()
+        clock.now += 0.1
+        gate.adjust(0.0)
+    assert 0 < refusals < 8
+    held = fill(gate, asker())
+    tasks = await waiting(gate, asker(), 50)
+    assert gate.waiting(Urgency.QUICK) == 50
     for task in tasks:
         task.cancel()
 
