@@ -62,6 +62,9 @@ class AdmissionPolicy:
     process stood still, and must not be the reason for the next ones."""
     demand_fade: float = 0.8
     """The part of the counts of each party's requests that is left after a tenth of a second."""
+    most_shed: int = 96
+    """Waiting requests of a line that are refused in a tenth of a second: a thousand at once would
+    keep the process from all else for half a second."""
     shared: float = 0.98
     """The part of what is served that equal parts are taken from."""
     patient_burst: int = 8_192

@@ -310,8 +310,10 @@ class AdmissionGate:
     def _shorten(self, now: float) -> None:
         """Refuse what a standing line has too much of, and what has waited for too long."""
         for urgency, line in self._lines.items():
-            while len(line) > self._most(urgency) and self._refuse_one_of(urgency):
-                pass
+            excess = min(len(line) - self._most(urgency), self._policy.most_shed)
+            for _ in range(excess):
+                if not self._refuse_one_of(urgency):
+                    break
             longest = self._policy.longest(urgency)
             for party, caller, waiting in line.items() if line else ():
                 if now - waiting.since > longest and line.remove(party, caller, waiting):

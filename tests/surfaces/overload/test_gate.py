@@ -125,6 +125,21 @@ async def test_a_line_that_stands_is_shortened() -> None:
         task.cancel()
 
 
+async def test_a_long_line_is_shortened_over_several_periods() -> None:
+    """Each refusal costs time, in which nobody would be served."""
+    gate = AdmissionGate(replace(POLICY, burst=40, standing_rounds=0, most_shed=10))
+    fill(gate, asker("a"))
+    tasks = await waiting(gate, asker("a"), 40)
+    begun(gate, asker("b")).release()
+    left = []
+    for _ in range(5):
+        gate.adjust(0.0)
+        left.append(gate.waiting(Urgency.QUICK))
+    assert left == [30, 20, 10, 5, 5]
+    for task in tasks:
+        task.cancel()
+
+
 async def test_a_line_that_stood_allows_no_burst_until_its_refusals_have_ended() -> None:
     clock = ManualClock()
     gate = a_gate(clock, burst=40, standing_rounds=1)
