@@ -86,7 +86,13 @@ class Visitor:
         await self.page.goto(path if path.startswith("http") else self.site.url + path)
 
     async def log_in(self, name: str) -> None:
-        await self.page.get_by_label("Username or Email Address").fill(name)
+        """
+        The page takes the focus for the name a moment after it has loaded; a password that is
+        typed at that moment would land in the name's field.
+        """
+        user = self.page.get_by_label("Username or Email Address")
+        await expect(user).to_be_focused()
+        await user.fill(name)
         await self.page.get_by_label("Password", exact=True).fill(PASSWORD)
         await self.page.get_by_role("button", name="Log In").click()
 
