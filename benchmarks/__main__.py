@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
 from benchmarks.peers import events as event_peers
-from benchmarks.scale import http_processes, vacuum, wal
+from benchmarks.scale import books, http_processes, vacuum, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -50,6 +50,7 @@ SECONDS = {
     "wal": 0.0,
     "vacuum": 300.0,
     "store": 0.0,
+    "books": 0.0,
     "head-latency": 0.0,
     "backfill": 0.0,
 }
@@ -91,6 +92,7 @@ RUNS: dict[str, Run] = {
     "store": lambda _, options: large_index.run(
         rows=options.rows, rounds=options.rounds, in_document=options.record
     ),
+    "books": lambda _, options: books.run(rounds=options.rounds, in_document=options.record),
     "backfill": lambda _, options: backfill.run(rounds=options.rounds, in_document=options.record),
     "head-latency": lambda _, options: head_latency.run(
         rounds=options.rounds, in_document=options.record

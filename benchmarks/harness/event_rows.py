@@ -33,6 +33,13 @@ def id_of(number: int, rows: int) -> UUID:
 
 
 async def fill(connection: Connection, rows: int) -> None:
+    """Events of which every hundredth has a reward; a user's ten events follow each other."""
+    await fill_events(connection, rows)
+    await connection.execute(_REWARDS, timeout=_FILL_SECONDS)
+
+
+async def fill_events(connection: Connection, rows: int, *, is_spread: bool = False) -> None:
+    """A user's ten events follow each other, or are spread over the two years, at one brand."""
     await connection.executemany(
         """
         INSERT INTO brands (id, name, configuration, revision)
@@ -44,8 +51,9 @@ async def fill(connection: Connection, rows: int) -> None:
     for part in range(_PARTS):
         first, last = part * rows // _PARTS, (part + 1) * rows // _PARTS - 1
         await partitions.ensure(connection, seconds_of(last, rows))
-        await connection.execute(_EVENTS, first, last, rows, FROM, SECONDS, timeout=_FILL_SECONDS)
-    await connection.execute(_REWARDS, timeout=_FILL_SECONDS)
+        await connection.execute(
+            _EVENTS, first, last, rows, FROM, SECONDS, is_spread, timeout=_FILL_SECONDS
+        )
 
 
 _USERS = """
@@ -59,12 +67,14 @@ _EVENTS = """
 INSERT INTO events (id, brand_id, event_type, email, user_id, domain, metadata, ltz, created_at)
 SELECT ('ffffffff' || substr(second, 1, 4) || '8' || substr(second, 5, 3)
         || to_hex(8 + ((at & 15) >> 2)) || to_hex((at & 3) << 2) || lpad(to_hex(n), 14, '0'))::uuid,
-       decode(repeat(to_hex(224 + n % 10), 20), 'hex'), 'purchase', 'user' || n / 10
-       || '@mail.example', ('0e000000' || lpad(to_hex(n / 10), 24, '0'))::uuid, 'shop.example',
+       decode(repeat(to_hex(224 + n % 10), 20), 'hex'), 'purchase', 'user' || who
+       || '@mail.example', ('0e000000' || lpad(to_hex(who), 24, '0'))::uuid, 'shop.example',
        '{"amount": 12.5}', 100, to_timestamp(at)
   FROM generate_series($1::bigint, $2::bigint) AS n
  CROSS JOIN LATERAL (SELECT $4::bigint + n * $5::bigint / $3::bigint AS at) AS time
  CROSS JOIN LATERAL (SELECT lpad(to_hex(at), 8, '0') AS second) AS hex
+ CROSS JOIN LATERAL (SELECT CASE WHEN $6::boolean THEN n % ($3::bigint / 10) ELSE n / 10 END AS who)
+            AS owner
 """
 # Every hundredth event's reward, minted.
 _REWARDS = """

@@ -1,1 +1,1 @@
-"""Benchmarks of several processes of one role beside one: how much a further process brings."""
+"""Benchmarks of size: several processes of one role beside one, and large tables."""

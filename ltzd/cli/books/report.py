@@ -1,7 +1,10 @@
 """`ltzd books`: reads the database in one snapshot and the chain, and compares them."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from ltzd.chain.contracts import ltz_state
@@ -15,7 +18,7 @@ from ltzd.cli.chain_targets import resolve_chain_target
 from ltzd.cli.command_node import first_answering
 from ltzd.cli.output import print_json, print_message, print_page
 from ltzd.cli.targets import Target, open_connection
-from ltzd.errors import Misconfigured, NodeUnavailable
+from ltzd.errors import DatabaseUnavailable, Misconfigured, NodeUnavailable
 from ltzd.rules.books import (
     Disagreement,
     Figures,
@@ -29,6 +32,7 @@ from ltzd.rules.books import (
 from ltzd.store.books import acknowledgements, reconciliation
 from ltzd.store.books import figures as books
 from ltzd.store.books.figures import Period
+from ltzd.store.books.readers import Readers, readers_of, side_by_side
 from ltzd.store.brands import records as brand_records
 from ltzd.store.brands.records import BrandRecord
 from ltzd.store.database import Connection
@@ -65,36 +69,55 @@ async def read_report(
     at_most: int = NAMED_ROWS,
 ) -> Report:
     """The report, with up to `at_most` rows of each disagreement."""
-    with step_progress(len(reconciliation.CHECKS) + _OTHER_STEPS) as begin:
-        async with open_connection(target, "books") as connection:
-            async with books.snapshot(connection):
-                report = await _read(connection, brand, period, at_most, begin)
+    with step_progress(reconciliation.STEPS + _OTHER_STEPS) as begin:
+        async with _connections(target) as connections:
+            async with readers_of(connections) as readers:
+                report = await _read(readers, brand, period, at_most, begin)
             if brand is None and report.indexed is not None:
                 begin("the chain")
-                report = await _with_chain(connection, report, data_dir, config, at_most)
+                report = await _with_chain(connections[0], report, data_dir, config, at_most)
             return report
 
 
+@asynccontextmanager
+async def _connections(target: Target) -> AsyncIterator[list[Connection]]:
+    """Two connections, or one where the server grants no second."""
+    async with AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(open_connection(target, "books"))]
+        with suppress(Misconfigured, DatabaseUnavailable):
+            second = await stack.enter_async_context(open_connection(target, "books"))
+            connections.append(second)
+        yield connections
+
+
 async def _read(
-    connection: Connection, brand: str | None, period: Period, at_most: int, begin: BeginStep
+    readers: Readers, brand: str | None, period: Period, at_most: int, begin: BeginStep
 ) -> Report:
-    known = (
-        await brand_records.list_all(connection)
-        if brand is None
-        else [await find_brand(connection, brand)]
+    known = await readers.read(
+        brand_records.list_all if brand is None else partial(_only_brand, brand)
     )
     only = None if brand is None else known[0].id
-    differences, acknowledged = await reconciliation.reconcile_all(connection, at_most, only, begin)
-    begin("amounts by brand")
-    above = await reconciliation.count_above_index(connection)
+    async with side_by_side() as group:
+        begin("amounts by brand")
+        figures = group.create_task(
+            readers.read(partial(books.read_figures, brand=only, period=period))
+        )
+        indexed = group.create_task(readers.read(books.read_indexed_ltz))
+        above = group.create_task(readers.read(reconciliation.count_above_index))
+        found = group.create_task(reconciliation.reconcile_all(readers, at_most, only, begin))
+    differences, acknowledged = found.result()
     return Report(
         period=period,
-        brands=_rows(known, await books.read_figures(connection, only, period)),
+        brands=_rows(known, figures.result()),
         differences=tuple(differences),
         acknowledged=tuple(acknowledged),
-        indexed=await books.read_indexed_ltz(connection) if brand is None else None,
-        notes=_notes_of(above),
+        indexed=indexed.result() if brand is None else None,
+        notes=_notes_of(above.result()),
     )
+
+
+async def _only_brand(named: str, connection: Connection) -> list[BrandRecord]:
+    return [await find_brand(connection, named)]
 
 
 def _rows(known: list[BrandRecord], figures: dict[Address, Figures]) -> tuple[BrandFigures, ...]:

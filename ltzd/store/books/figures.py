@@ -31,9 +31,14 @@ ALL_TIME = Period()
 
 
 @asynccontextmanager
-async def snapshot(connection: Connection) -> AsyncIterator[None]:
-    """A read-only transaction on one moment of the database, however long the reading takes."""
+async def snapshot(connection: Connection, moment: str | None = None) -> AsyncIterator[None]:
+    """A read-only transaction on one moment of the database, however long the reading takes.
+
+    `moment` is the name of a snapshot that another connection has exported and still holds.
+    """
     async with connection.transaction(isolation="repeatable_read", readonly=True):
+        if moment is not None:
+            await connection.execute(f"SET TRANSACTION SNAPSHOT '{moment}'")
         # These override the limits for short statements of the server, the database or the role.
         await connection.execute(
             """

@@ -1,21 +1,24 @@
 """Rows of the database that must agree and do not.
 
-Every check reads whole tables in a `figures.snapshot`. Its query returns rows with `id`, the JSON
-of both sides (NULL for a side without a row), and the total. Rewards that wait for their mint are
-no discrepancy. While the index is rebuilt, rewards keep final mints above it; these are left out
-until the index has caught up.
+Every check reads whole tables in a `figures.snapshot`; those that a screen rules out are not run. A
+check's query returns rows with `id`, the JSON of both sides (NULL for a side without a row), and
+the total. Rewards that wait for their mint are no discrepancy. While the index is rebuilt, rewards
+keep final mints above it; these are left out until the index has caught up.
 """
 
 import json
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
+from functools import partial
 
 from ltzd.rules import books
 from ltzd.rules.books import Disagreement, Finding
 from ltzd.store.books import acknowledgements, closed_events
 from ltzd.store.books.acknowledgements import Acknowledgement
 from ltzd.store.books.figures import QUERY_TIMEOUT_SECONDS
+from ltzd.store.books.readers import Readers, side_by_side
+from ltzd.store.books.screens import SCREENS, Screen
 from ltzd.store.books.site_reconciliation import SITE_CHECKS, Check
 from ltzd.store.database import Connection
 from ltzd.values import Address
@@ -25,29 +28,51 @@ async def reconcile(
     connection: Connection, at_most: int, brand: Address | None = None
 ) -> list[Disagreement]:
     """Every kind of discrepancy that has a row, with up to `at_most` rows of each."""
-    return (await reconcile_all(connection, at_most, brand))[0]
+    return (await reconcile_all(Readers([connection]), at_most, brand))[0]
 
 
 async def reconcile_all(
-    connection: Connection,
+    readers: Readers,
     at_most: int,
     brand: Address | None = None,
-    begin_check: Callable[[str], None] = lambda _kind: None,
+    begin_step: Callable[[str], None] = lambda _step: None,
 ) -> tuple[list[Disagreement], list[Disagreement]]:
     """The discrepancies, and beside them the rows that a person has acknowledged.
 
-    `begin_check` is called with the kind of each check when it begins.
+    `begin_step` is called with the name of each screen and the kind of each check, when it begins
+    or is ruled out: `STEPS` in all.
     """
-    reasons = reasons_by_kind(await acknowledgements.list_all(connection))
+    reasons = reasons_by_kind(await readers.read(acknowledgements.list_all))
+
+    async def find(check: Check) -> Disagreement | None:
+        # Acknowledged rows may be the first ones, and are named beside the others.
+        rows = None if reasons.get(check.kind) else at_most
+        return await readers.read(partial(_ask, begin_step, check, rows, brand))
+
+    async with side_by_side() as group:
+        screened = [
+            group.create_task(readers.read(partial(_screen, begin_step, screen)))
+            for screen in SCREENS
+        ]
+        searches = {
+            check.kind: group.create_task(find(check))
+            for check in CHECKS
+            if check.kind not in _SCREENED
+        }
+    suspected = {kind for screen in screened for kind in screen.result()}
+    async with side_by_side() as group:
+        for check in CHECKS:
+            if check.kind in suspected:
+                searches[check.kind] = group.create_task(find(check))
+            elif check.kind in _SCREENED:
+                begin_step(check.kind)
+
     unexplained, acknowledged = [], []
     for check in CHECKS:
-        begin_check(check.kind)
-        explained = reasons.get(check.kind, {})
-        # Acknowledged rows may be the first ones, and are named beside the others.
-        difference = await _ask(connection, check, at_most if not explained else None, brand)
+        difference = searches[check.kind].result() if check.kind in searches else None
         if difference is None:
             continue
-        left, done = books.explained(difference, explained)
+        left, done = books.explained(difference, reasons.get(check.kind, {}))
         unexplained += [books.first_rows(left, at_most)] if left else []
         acknowledged += [books.first_rows(done, at_most)] if done else []
     return unexplained, acknowledged
@@ -74,9 +99,23 @@ async def count_above_index(connection: Connection) -> int:
     return count
 
 
+async def _screen(
+    begin_step: Callable[[str], None], screen: Screen, connection: Connection
+) -> list[str]:
+    """The kinds that may have a row."""
+    begin_step(screen.name)
+    row = await connection.fetchrow(screen.sql, timeout=QUERY_TIMEOUT_SECONDS)
+    return [kind for kind in screen.kinds if row[kind]]
+
+
 async def _ask(
-    connection: Connection, check: Check, at_most: int | None, brand: Address | None
+    begin_step: Callable[[str], None],
+    check: Check,
+    at_most: int | None,
+    brand: Address | None,
+    connection: Connection,
 ) -> Disagreement | None:
+    begin_step(check.kind)
     rows = await connection.fetch(check.sql, brand, at_most, timeout=QUERY_TIMEOUT_SECONDS)
     if not rows:
         return None
@@ -424,3 +463,6 @@ CHECKS: Sequence[Check] = (
     ),
     *SITE_CHECKS,
 )
+
+_SCREENED = frozenset(kind for screen in SCREENS for kind in screen.kinds)
+STEPS = len(SCREENS) + len(CHECKS)

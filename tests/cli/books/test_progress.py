@@ -4,6 +4,8 @@ from itertools import count
 
 from ltzd.cli.books.progress import StepLines
 from ltzd.store.books import reconciliation
+from ltzd.store.books.readers import Readers
+from ltzd.store.books.screens import SCREENS
 from ltzd.store.database import Connection
 
 
@@ -18,9 +20,11 @@ def test_a_line_is_printed_for_every_ten_seconds_of_work() -> None:
     assert lines == ["Step 5 of 40: check 5.", "Step 10 of 40: check 10."]
 
 
-async def test_every_check_is_told_when_it_begins(db: Connection) -> None:
+async def test_every_step_is_told_once(db: Connection) -> None:
     begun: list[str] = []
 
-    await reconciliation.reconcile_all(db, 1, None, begun.append)
+    await reconciliation.reconcile_all(Readers([db]), 1, None, begun.append)
 
-    assert begun == [check.kind for check in reconciliation.CHECKS]
+    named = [*(screen.name for screen in SCREENS), *(each.kind for each in reconciliation.CHECKS)]
+    assert sorted(begun) == sorted(named)
+    assert len(begun) == reconciliation.STEPS

@@ -367,6 +367,14 @@ ALTERATIONS: dict[str, tuple[str, dict[str, str | None]]] = {
         ),
         {"minted_twice": "{event}", "mints_and_transfers_differ": None},
     ),
+    "a reward was minted twice, under another reference": (
+        (
+            "INSERT INTO mints SELECT block_hash, 90, block_number, transaction_hash, recipient, "
+            "set_byte(reference, 31, 99), amount FROM mints "
+            "WHERE substring(reference FOR 16) = '\\x{event_hex}'"
+        ),
+        {"minted_twice": "{event}", "foreign_mint": None, "mints_and_transfers_differ": None},
+    ),
     "a reward does not know of its mint": (
         (
             "UPDATE rewards SET mint_block_number = NULL, mint_block_hash = NULL, "

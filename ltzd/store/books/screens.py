@@ -1,0 +1,88 @@
+"""Queries that rule out several checks in one pass, run by `reconciliation.reconcile_all`.
+
+Books without a discrepancy are the usual case, and most checks compare the same two tables. A
+screen compares them once. A screen may suspect a check whose query then finds nothing, but never
+rules out one that would find a row.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Screen:
+    """`sql` returns one row, with a boolean for each of `kinds`: may this check find a row?"""
+
+    name: str
+    kinds: tuple[str, ...]
+    sql: str
+
+
+_MINTS = Screen(
+    "rewards beside mints",
+    (
+        "minted_without_mint",
+        "foreign_mint",
+        "mint_and_reward_differ",
+        "minted_twice",
+        "mint_not_told",
+    ),
+    # Of a reward's two mints, either both have its reference, and the join counts the reward twice,
+    # or one has another reference and is foreign.
+    """
+    SELECT coalesce(bool_or(r.mint_block_hash IS NOT NULL
+                            AND (r.mint_block_hash, r.mint_block_number, r.mint_transaction_hash,
+                                 r.wallet, r.ltz * 1000000000000000000::numeric)
+                                IS DISTINCT FROM (m.block_hash, m.block_number, m.transaction_hash,
+                                                  m.recipient, m.amount)), false)
+             AS minted_without_mint,
+           coalesce(bool_or(r.id IS NULL), false) AS foreign_mint,
+           coalesce(bool_or(m.amount <> r.ltz * 1000000000000000000::numeric
+                            OR m.recipient <> r.wallet), false) AS mint_and_reward_differ,
+           coalesce(bool_or(r.id IS NULL), false)
+             OR count(r.id) > (SELECT count(*) FROM rewards) AS minted_twice,
+           coalesce(bool_or(m.reference IS NOT NULL AND r.mint_block_hash IS NULL), false)
+             AS mint_not_told
+      FROM rewards r
+      FULL JOIN mints m ON m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                                         || '\\x00000000000000'::bytea || int8send(r.seq)
+    """,
+)
+
+
+def _earnings(period: str, starts: str) -> Screen:
+    """One period fits into memory where all three together do not."""
+    return Screen(
+        f"earnings beside rewards, {period}",
+        ("earnings_and_rewards_differ",),
+        f"""
+        WITH kept AS (
+          SELECT brand_id, wallet, starts, ltz, rewards, bought
+            FROM earnings
+           WHERE period = '{period}'
+        ), owed AS (
+          SELECT brand_id, wallet, {starts} AS starts,
+                 coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0) AS ltz,
+                 count(*) FILTER (WHERE kind <> 2) AS rewards,
+                 coalesce(sum(ltz) FILTER (WHERE kind = 2), 0) AS bought
+            FROM rewards
+           WHERE mint_block_hash IS NOT NULL AND (kind <> 2 OR '{period}' = 'all')
+           GROUP BY 1, 2, 3
+        )
+        SELECT EXISTS (
+          SELECT
+            FROM kept k
+            FULL JOIN owed o USING (brand_id, wallet, starts)
+           WHERE (coalesce(k.ltz, 0), coalesce(k.rewards, 0), coalesce(k.bought, 0))
+              <> (coalesce(o.ltz, 0), coalesce(o.rewards, 0), coalesce(o.bought, 0))
+        ) AS earnings_and_rewards_differ
+        """,  # noqa: S608
+    )
+
+
+SCREENS: Sequence[Screen] = (
+    _earnings("week", "date_trunc('week', earned_on::timestamp)::date"),
+    _earnings("month", "date_trunc('month', earned_on::timestamp)::date"),
+    _earnings("all", "'1970-01-01'::date"),
+    _MINTS,
+)
