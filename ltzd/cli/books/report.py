@@ -104,8 +104,8 @@ async def _read(
         )
         indexed = group.create_task(readers.read(books.read_indexed_ltz))
         above = group.create_task(readers.read(reconciliation.count_above_index))
-        found = group.create_task(reconciliation.reconcile_all(readers, at_most, only, begin))
-    differences, acknowledged = found.result()
+        reconciled = group.create_task(reconciliation.reconcile_all(readers, at_most, only, begin))
+    differences, acknowledged = reconciled.result()
     return Report(
         period=period,
         brands=_rows(known, figures.result()),
