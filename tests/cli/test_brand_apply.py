@@ -95,6 +95,23 @@ async def test_a_dry_run_shows_the_changes_and_makes_none(data_dir: Path, db: Co
     assert await brands.latest_revision(db) == 0
 
 
+async def test_a_dry_run_is_refused_as_the_change_itself_would_be(
+    tmp_path: Path, data_dir: Path, db: Connection
+) -> None:
+    site = '[site]\nhosts = ["shop.example"]\n'
+    file, where = a_brand_file(tmp_path, CAREFUL + site), ("--data-dir", data_dir)
+    assert (await ltzd("brand", "apply", file, *where)).code == 0
+    a_brand_file(tmp_path, CAREFUL.replace(ID, ID[:-2] + "bb") + site)
+
+    dry = await ltzd("brand", "apply", file, "--dry-run", *where)
+    applied = await ltzd("brand", "apply", file, *where)
+
+    for outcome in (dry, applied):
+        assert outcome.code == 1, outcome.err
+        assert f"site.hosts: shop.example is the site of brand {ID} already" in outcome.err
+    assert len(await brand_records.list_all(db)) == 1
+
+
 async def test_a_file_that_lets_anybody_mint_is_warned_of_wherever_it_is_seen(
     tmp_path: Path, data_dir: Path, db: Connection
 ) -> None:

@@ -98,13 +98,15 @@ async def _show_and_apply(
 ) -> tuple[list[str], AppliedBrand | None]:
     """Apply exactly the changes that were shown; retry if another process changed the brand.
 
-    Returns the changes. A dry run applies nothing and returns None beside them.
+    Returns the changes. A dry run applies nothing and returns None beside them. Raises Misconfigured
+    if another brand has one of the sites.
     """
     while True:
         revision = await brands.revision_of(connection, brand.address)
         lines = changes(await _in_force(connection, brand), brand)
         print(*(lines or ["nothing changes"]), sep="\n", file=shown_on, flush=True)
         if dry_run:
+            await brands.refuse_taken_sites(connection, brand)
             return lines, None
         applied = await brands.apply_over(connection, revision, brand, sealer)
         if applied is not None:

@@ -57,7 +57,7 @@ async def _apply(connection: Connection, brand: Brand, sealer: Sealer) -> Applie
     old = None if is_new else await _load_readable(connection, brand.address)
     if old == brand:
         return AppliedBrand(changed=False, keys=None)
-    await _refuse_taken_sites(connection, brand)
+    await refuse_taken_sites(connection, brand)
     await _write(connection, brand)
     await _delete_stale_totals(connection, brand, old)
     keys = NewKeys.of(brand.id) if is_new else None
@@ -224,8 +224,9 @@ async def _delete_stale_totals(connection: Connection, brand: Brand, old: Brand 
     )
 
 
-async def _refuse_taken_sites(connection: Connection, brand: Brand) -> None:
-    """Raises Misconfigured if a host is another brand's site; `brand_change` excludes races."""
+async def refuse_taken_sites(connection: Connection, brand: Brand) -> None:
+    """Raises Misconfigured if a host is another brand's site; within `brand_change` none is added
+    meanwhile."""
     hosts = [] if brand.site is None else list(brand.site.hosts)
     row = await connection.fetchrow(
         """
