@@ -1,6 +1,7 @@
-"""Brands' servers, a process of its own: one path answers at once, the other after half a minute.
+"""Brands' servers, a process of its own: paths that answer at once, soon, and after half a minute.
 
-`python -m benchmarks.harness.webhook_receiver PORT`; `GET /taken` tells how many came to QUICK.
+`python -m benchmarks.harness.webhook_receiver PORT`; `GET /taken` tells how many came to the first
+two.
 """
 
 import asyncio
@@ -9,7 +10,8 @@ import time
 
 from aiohttp import web
 
-QUICK, SLOW, TAKEN = "/quick", "/slow", "/taken"
+QUICK, SOON, SLOW, TAKEN = "/quick", "/soon", "/slow", "/taken"
+SOON_SECONDS = 0.05
 SLOW_SECONDS = 30.0
 
 
@@ -24,6 +26,11 @@ class _Receiver:
         self._first = self._first or self._last
         self._count += 1
         return web.Response(status=204)
+
+    async def take_soon(self, request: web.Request) -> web.Response:
+        response = await self.take(request)
+        await asyncio.sleep(SOON_SECONDS)
+        return response
 
     async def take_slowly(self, request: web.Request) -> web.Response:
         await request.read()
@@ -40,6 +47,7 @@ class _Receiver:
 def main(port: int) -> None:
     receiver, app = _Receiver(), web.Application()
     app.router.add_post(QUICK, receiver.take)
+    app.router.add_post(SOON, receiver.take_soon)
     app.router.add_post(SLOW, receiver.take_slowly)
     app.router.add_get(TAKEN, receiver.take_counts)
     web.run_app(app, host="127.0.0.1", port=port, print=None, access_log=None)

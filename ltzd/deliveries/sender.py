@@ -122,13 +122,13 @@ class Sender:
                 await webhooks.renew(connection, under_way, now + LEASE)
 
     async def _deliver(self, webhook: SignedWebhook) -> None:
-        brand = webhook.due.brand_id
+        brand, begun = webhook.due.brand_id, self._now()
         result = await attempts.deliver(self._http, webhook, self._now)
         now = self._now()
         telemetry.WEBHOOK_ATTEMPTS.labels(result.label).inc()
         if result.error is None:
             telemetry.WEBHOOK_SECONDS.observe((now - webhook.due.created_at).total_seconds())
-            self._endpoints.succeeded(brand)
+            self._endpoints.succeeded(brand, now - begun)
         else:
             self._endpoints.failed(brand, result.status, result.retry_after, now)
         self._outcomes.add(attempts.outcome_of(webhook, result, now))

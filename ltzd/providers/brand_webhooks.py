@@ -1,6 +1,7 @@
-"""The one client of brands' webhook endpoints: signs by Standard Webhooks, and posts once.
+"""The one client of brands' webhook endpoints: signs by Standard Webhooks, and posts.
 
-Only the head of an answer is read: a long or endless body changes nothing.
+Connections are kept open for the next webhooks of a burst. Only the head of an answer is read: a
+long or endless body changes nothing.
 """
 
 import base64
@@ -18,6 +19,7 @@ from ltzd.providers.outbound.http_client import AsyncCloseable, HttpResponse
 
 MAX_IN_FLIGHT = 1_000
 TIMEOUT_SECONDS = 20.0
+_KEEP_OPEN_SECONDS = 10.0
 _SECRET_PREFIX = "whsec_"  # noqa: S105 - the prefix of every secret
 
 
@@ -30,6 +32,7 @@ def guard_policy(*, allow_loopback: bool = False) -> GuardPolicy:
         max_per_host=MAX_IN_FLIGHT,
         max_waiting=MAX_IN_FLIGHT,
         look_up_threads=64,
+        keep_open_seconds=_KEEP_OPEN_SECONDS,
     )
 
 

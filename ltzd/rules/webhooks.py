@@ -28,7 +28,12 @@ JITTER: Final = 0.1
 LONGEST_RETRY_AFTER: Final = timedelta(hours=24)
 LONGEST_REST: Final = timedelta(minutes=5)
 """How long an endpoint's Retry-After holds up the brand's other webhooks."""
-MOST_SLOTS: Final = 4
+FEW_SLOTS: Final = 4
+"""An endpoint receives so many webhooks at a time at first."""
+MOST_SLOTS: Final = 32
+"""An endpoint that answers quickly receives up to so many at a time."""
+QUICK: Final = timedelta(seconds=1)
+"""A quick answer comes within this time."""
 
 _GONE = 410
 _OVERLOADED = (429, 503)
@@ -84,7 +89,7 @@ def next_attempt(
 class DeliverySlots:
     """How many webhooks may be sent to one endpoint at a time, and until when none may be."""
 
-    limit: int = MOST_SLOTS
+    limit: int = FEW_SLOTS
     rests_until: datetime | None = None
 
     def free(self, in_progress: int, now: datetime) -> int:
@@ -92,8 +97,14 @@ class DeliverySlots:
             return 0
         return max(0, self.limit - in_progress)
 
-    def after_success(self) -> "DeliverySlots":
-        return DeliverySlots(min(self.limit * 2, MOST_SLOTS))
+    def after_success(self, took: timedelta) -> "DeliverySlots":
+        """After failures twice as many, up to a few; then one more for each quick answer, and half
+        as many after a slow one."""
+        if self.limit < FEW_SLOTS:
+            return DeliverySlots(min(self.limit * 2, FEW_SLOTS))
+        if took <= QUICK:
+            return DeliverySlots(min(self.limit + 1, MOST_SLOTS))
+        return DeliverySlots(max(self.limit // 2, FEW_SLOTS))
 
     def after_failure(
         self, status: int | None, asked_for: timedelta | None, now: datetime

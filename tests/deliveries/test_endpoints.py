@@ -9,6 +9,7 @@ from ltzd.values import Address
 from tests.support.rows.core import a_wallet
 
 NOW = datetime(2025, 3, 1, tzinfo=UTC)
+QUICK, SLOW = timedelta(milliseconds=50), timedelta(seconds=5)
 ONE, TWO, THREE = (a_wallet(number) for number in (1, 2, 3))
 
 
@@ -92,6 +93,41 @@ def test_failures_and_rests_affect_one_brand_only() -> None:
     assert endpoints.free(NOW) == {ONE: 1, THREE: 4}
     assert endpoints.free(NOW + minute) == {ONE: 1, TWO: 1, THREE: 4}
 
-    endpoints.succeeded(ONE)
-    endpoints.succeeded(ONE)
+    endpoints.succeeded(ONE, SLOW)
+    endpoints.succeeded(ONE, SLOW)
     assert endpoints.free(NOW) == {ONE: 4, THREE: 4}
+
+
+def answered(endpoints: EndpointSlots, brand: Address, number: int) -> None:
+    for _ in range(number):
+        endpoints.succeeded(brand, QUICK)
+
+
+def test_an_endpoint_that_answers_quickly_has_more_slots_until_nothing_is_left() -> None:
+    endpoints = EndpointSlots(1_000, 100)
+    endpoints.add_due([ONE, TWO])
+    begun(endpoints, ONE, 1)
+    answered(endpoints, ONE, 10)
+    assert endpoints.free(NOW) == {TWO: 4, ONE: 13}
+
+    endpoints.end(ONE)
+    assert endpoints.free(NOW) == {ONE: 14, TWO: 4}
+
+    begun(endpoints, ONE, 1)
+    endpoints.note_claimed({ONE: 14}, {ONE: 1})
+    endpoints.end(ONE)
+    endpoints.add_due([ONE])
+    assert endpoints.free(NOW) == {ONE: 4, TWO: 4}
+
+
+def test_quick_endpoints_leave_half_of_all_slots_to_the_few_of_each_brand() -> None:
+    endpoints = EndpointSlots(20, 100)
+    endpoints.add_due([ONE])
+    begun(endpoints, ONE, 6)
+    answered(endpoints, ONE, 40)
+    assert endpoints.free(NOW) == {ONE: 4}, "ten are half of all"
+
+    begun(endpoints, ONE, 4)
+    assert endpoints.free(NOW) == {}
+    endpoints.add_due([TWO, THREE])
+    assert endpoints.free(NOW) == {TWO: 4, THREE: 4}

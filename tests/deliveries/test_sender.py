@@ -12,7 +12,7 @@ from ltzd import __version__, telemetry
 from ltzd.deliveries.leases import LEASE, RENEWAL_AGE
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
-from ltzd.rules.webhooks import ATTEMPTS, JITTER, MOST_SLOTS, PAUSES
+from ltzd.rules.webhooks import ATTEMPTS, FEW_SLOTS, JITTER, MOST_SLOTS, PAUSES
 from ltzd.store.brands import keys as brand_keys
 from ltzd.store.database import session, transaction
 from ltzd.store.encryption.sealing import Sealer
@@ -403,14 +403,14 @@ async def test_a_brand_that_hangs_uses_its_own_slots_and_delays_no_other(
     receiver.behaviours["/slow"] = hanging
     await world.minted(slow, 50)
     async with world.sending():
-        await receiver.got("/slow", MOST_SLOTS)
+        await receiver.got("/slow", FEW_SLOTS)
         loop = asyncio.get_running_loop()
         for number in range(1, 6):
             begun = loop.time()
             await world.minted(quick)
             post = (await receiver.got("/quick", number))[-1]
             assert post.at - begun < 5.0, "the hanging brand's slots would be free after 20 s"
-    assert receiver.most_at_once["/slow"] == len(receiver.posts["/slow"]) == MOST_SLOTS
+    assert receiver.most_at_once["/slow"] == len(receiver.posts["/slow"]) == FEW_SLOTS
 
 
 async def test_many_webhooks_of_one_brand_do_not_wait_for_the_next_poll_after_each_batch(
@@ -423,8 +423,35 @@ async def test_many_webhooks_of_one_brand_do_not_wait_for_the_next_poll_after_ea
         posts = await receiver.got("/hooks", 60)
         await world.delivered(60)
 
-    assert posts[-1].at - begun < 60 / MOST_SLOTS / 2
+    assert posts[-1].at - begun < 60 / FEW_SLOTS / 2
     assert receiver.most_at_once["/hooks"] <= MOST_SLOTS
+
+
+async def test_an_endpoint_that_answers_soon_gets_more_webhooks_at_a_time(
+    world: World, receiver: Receiver
+) -> None:
+    async def soon(_request: web.Request) -> web.StreamResponse:
+        await asyncio.sleep(0.05)
+        return web.Response(status=204)
+
+    receiver.behaviours["/hooks"] = soon
+    brand = await world.brand("/hooks")
+    await world.minted(brand, 200)
+    async with world.sending():
+        await world.delivered(200)
+    assert FEW_SLOTS < receiver.most_at_once["/hooks"] <= MOST_SLOTS
+
+
+async def test_one_at_a_time_webhooks_arrive_in_the_order_of_their_making(
+    world: World, receiver: Receiver
+) -> None:
+    brand = await world.brand("/hooks")
+    for _ in range(12):
+        await world.minted(brand)
+    async with world.sending(max_in_flight=1):
+        await world.delivered(12)
+    arrived = [post.id for post in receiver.posts["/hooks"]]
+    assert arrived == [f"msg_{row['id'].hex}" for row in await world.rows()]
 
 
 async def test_after_a_failure_an_endpoint_gets_one_webhook_at_a_time(
@@ -608,10 +635,10 @@ async def test_the_backlog_is_measured_while_senders_run(world: World, receiver:
     receiver.behaviours["/slow"] = hanging
     await world.minted(await world.brand("/slow"), 6)
     async with world.sending():
-        await receiver.got("/slow", MOST_SLOTS)
+        await receiver.got("/slow", FEW_SLOTS)
 
         async def measured() -> bool:
             return bool(telemetry.WEBHOOKS_PENDING._value.get() == 6)
 
         await until(measured)
-        assert telemetry.WEBHOOKS_IN_FLIGHT._value.get() == MOST_SLOTS
+        assert telemetry.WEBHOOKS_IN_FLIGHT._value.get() == FEW_SLOTS

@@ -10,7 +10,10 @@ from hypothesis import strategies as st
 
 from ltzd.rules.webhooks import (
     ATTEMPTS,
+    FEW_SLOTS,
     LONGEST_REST,
+    MOST_SLOTS,
+    QUICK,
     DeliverySlots,
     DeliveryVerdict,
     next_attempt,
@@ -116,11 +119,26 @@ def test_a_failure_leaves_one_slot_and_successes_double_the_slots_up_to_four() -
     slots = slots.after_failure(500, None, NOW)
     limits = [slots.limit]
     for _ in range(4):
-        slots = slots.after_success()
+        slots = slots.after_success(QUICK * 2)
         limits.append(slots.limit)
 
     assert limits == [1, 2, 4, 4, 4]
     assert slots == DeliverySlots()
+
+
+def test_each_quick_answer_adds_a_slot_and_a_slow_one_halves_them() -> None:
+    slots = DeliverySlots()
+    for _ in range(MOST_SLOTS):
+        slots = slots.after_success(QUICK)
+    assert slots.limit == MOST_SLOTS
+    assert DeliverySlots().after_success(QUICK).limit == FEW_SLOTS + 1
+
+    limits = []
+    for _ in range(4):
+        slots = slots.after_success(QUICK + timedelta(milliseconds=1))
+        limits.append(slots.limit)
+    assert limits == [16, 8, 4, 4]
+    assert DeliverySlots(MOST_SLOTS).after_failure(500, None, NOW).limit == 1
 
 
 @pytest.mark.parametrize("status", [429, 503])
@@ -129,7 +147,7 @@ def test_an_overloaded_endpoint_rests_as_long_as_it_asks_within_bounds(status: i
     resting = DeliverySlots().after_failure(status, minute, NOW)
     assert resting.free(0, NOW + minute - timedelta(seconds=1)) == 0
     assert resting.free(0, NOW + minute) == 1
-    assert resting.after_success().free(0, NOW) == 2
+    assert resting.after_success(QUICK).free(0, NOW) == 2
 
     long = DeliverySlots().after_failure(status, DAY, NOW)
     assert long.free(0, NOW + LONGEST_REST) == 1, (

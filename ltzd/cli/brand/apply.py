@@ -98,8 +98,8 @@ async def _show_and_apply(
 ) -> tuple[list[str], AppliedBrand | None]:
     """Apply exactly the changes that were shown; retry if another process changed the brand.
 
-    Returns the changes. A dry run applies nothing and returns None beside them. Raises Misconfigured
-    if another brand has one of the sites.
+    Returns the changes. A dry run applies nothing and returns None beside them. Raises
+    Misconfigured if another brand has one of the sites.
     """
     while True:
         revision = await brands.revision_of(connection, brand.address)

@@ -4,15 +4,22 @@ A host's name is resolved once, and every address of it must be allowed: the con
 of these addresses and to no other, even if the name resolves to another address a moment later. The
 address is checked again when its socket is made, which covers an IP address in a URL, and once more
 as the connection's peer, before the first byte of the request.
+
+A connection that is kept open leads to the address that was judged, whatever the name has come to
+mean since.
 """
 
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from functools import cache
+from weakref import WeakSet
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
+from aiohttp.client_proto import ResponseHandler
+from aiohttp.client_reqrep import ConnectionKey
 
 HostResolver = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host's name. Raises OSError."""
@@ -24,23 +31,41 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
+is_reused: ContextVar[bool] = ContextVar("is_reused", default=False)
+"""Whether this task's last connection had carried a request before."""
+
+_KEPT_BY_HOST = 8
+_KEPT_HOSTS = 128
+"""So many hosts have connections that are kept open, each at most `_KEPT_BY_HOST`."""
+
+
 class ForbiddenAddressError(OSError):
     """An OSError, since aiohttp expects one of a resolver and of a socket."""
 
 
 class GuardedConnector(aiohttp.TCPConnector):
-    """Without a limit, so that connections to one host never delay those to another."""
+    """Without a limit, so that connections to one host never delay those to another.
 
-    def __init__(self, resolve_host: HostResolver, is_allowed: Callable[[str], bool]) -> None:
+    A connection is used once, or again within `keep_open_seconds` if these are given.
+    """
+
+    def __init__(
+        self,
+        resolve_host: HostResolver,
+        is_allowed: Callable[[str], bool],
+        keep_open_seconds: float | None = None,
+    ) -> None:
         super().__init__(
             resolver=_GuardedResolver(resolve_host, is_allowed),
             use_dns_cache=False,
             socket_factory=self._socket_to,
-            force_close=True,
+            force_close=keep_open_seconds is None,
+            keepalive_timeout=keep_open_seconds,
             ssl=trust(),
             limit=0,
         )
         self._is_allowed = is_allowed
+        self._used: WeakSet[ResponseHandler] = WeakSet()
 
     def _socket_to(self, target: aiohttp.AddrInfoType) -> socket.socket:
         family, kind, protocol, _, address = target
@@ -60,7 +85,17 @@ class GuardedConnector(aiohttp.TCPConnector):
         if peer is None or not self._is_allowed(str(peer[0])):
             connection.close()
             raise ForbiddenAddressError("the connection leads to an address that is not allowed")
+        assert connection.protocol is not None, "it has a transport"
+        is_reused.set(connection.protocol in self._used)
+        self._used.add(connection.protocol)
         return connection
+
+    def _release(
+        self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
+    ) -> None:
+        kept = self._conns.get(key)
+        is_full = len(self._conns) >= _KEPT_HOSTS if kept is None else len(kept) >= _KEPT_BY_HOST
+        super()._release(key, protocol, should_close=should_close or is_full)
 
 
 class _GuardedResolver(AbstractResolver):

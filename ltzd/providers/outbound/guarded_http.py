@@ -2,7 +2,7 @@
 
 This module judges the URL, the time and the size; `guarded_connector` judges the addresses that a
 connection may lead to. No redirect is followed, no cookie kept, no proxy used, no body
-decompressed, and no connection used twice.
+decompressed, and no connection used twice unless the policy says so.
 
 Raises RequestFailed. Its reason is fit for a log: it holds nothing of the URL, whose query may be
 secret.
@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from weakref import WeakValueDictionary
 
+import aiohttp
 from yarl import URL
 
 from ltzd import __version__
@@ -23,6 +24,7 @@ from ltzd.providers.outbound.guarded_connector import (
     ForbiddenAddressError,
     GuardedConnector,
     HostResolver,
+    is_reused,
 )
 from ltzd.providers.outbound.http_client import (
     AsyncCloseable,
@@ -37,12 +39,21 @@ from ltzd.rules.domains.names import url_host
 __all__ = ["AddressRefused", "GuardPolicy", "GuardedHttpClient", "HttpResponse", "RequestFailed"]
 
 
+_CUT_OFF = (
+    aiohttp.ServerDisconnectedError,
+    aiohttp.ClientOSError,
+    aiohttp.ClientConnectionResetError,
+)
+"""The connection ended before the answer began."""
+
+
 @dataclass(frozen=True, slots=True)
 class GuardPolicy:
     """`allow_loopback` is for dev mode only: this machine's addresses, under any port, and by http
     if they are called localhost or 127.0.0.1. `timeout_seconds` bounds the whole request: waiting
     for a place among `max_per_host`, DNS, connecting and reading. At most `max_waiting` requests to
-    one host are in flight or wait; hosts share no bound, so that a slow host delays only itself."""
+    one host are in flight or wait; hosts share no bound, so that a slow host delays only itself.
+    `keep_open_seconds` keeps connections for that long for a next request."""
 
     allow_loopback: bool = False
     schemes: frozenset[str] = frozenset({"https"})
@@ -52,6 +63,7 @@ class GuardPolicy:
     max_per_host: int = 8
     max_waiting: int = 1_000
     look_up_threads: int = 16
+    keep_open_seconds: float | None = None
 
 
 class AddressRefused(RequestFailed):
@@ -71,7 +83,9 @@ class GuardedHttpClient(AsyncCloseable):
         self._http = HttpClient(
             max_body_bytes=policy.max_body_bytes,
             headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
-            make_connector=lambda: GuardedConnector(self._resolve, self._is_allowed),
+            make_connector=lambda: GuardedConnector(
+                self._resolve, self._is_allowed, policy.keep_open_seconds
+            ),
             decompress=False,
         )
 
@@ -100,9 +114,10 @@ class GuardedHttpClient(AsyncCloseable):
     async def post_for_head(
         self, url: str, *, body: bytes, headers: Mapping[str, str]
     ) -> HttpResponse:
-        """Posts once and returns the answer's status and headers, of a redirect as well.
+        """Posts and returns the answer's status and headers, of a redirect as well.
 
-        The body is not read. Raises RequestFailed.
+        The body is not read. Raises RequestFailed. A host may close a kept connection in the moment
+        in which the request is sent on it: then the request is sent again, on another connection.
         """
         return await self._bounded(url, lambda target: self._post(target, body, headers))
 
@@ -160,8 +175,15 @@ class GuardedHttpClient(AsyncCloseable):
             return HttpResponse(response.status, response.headers, body_read)
 
     async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        async with self._http.stream("POST", url, data=body, headers=headers) as response:
-            return HttpResponse(response.status, response.headers, b"")
+        while True:
+            is_reused.set(False)
+            try:
+                async with self._http.stream("POST", url, data=body, headers=headers) as response:
+                    return HttpResponse(response.status, response.headers, b"")
+            except RequestFailed as error:
+                # Each pass uses up a kept connection, and a new one is not reused.
+                if not (isinstance(error.__cause__, _CUT_OFF) and is_reused.get()):
+                    raise
 
     def _is_allowed(self, address: str) -> bool:
         return is_public(address) or (self._policy.allow_loopback and is_loopback_host(address))

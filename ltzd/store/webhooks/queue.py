@@ -95,10 +95,10 @@ async def brands_with_due(connection: Connection, now: datetime) -> set[Address]
 async def claim(
     connection: Connection, most: Mapping[Address, int], now: datetime, leased_until: datetime
 ) -> list[DueWebhook]:
-    """Up to the given number of each brand's due webhooks, the longest due first.
+    """Up to the given number of each brand's due webhooks, the longest due of each brand.
 
-    No other process claims them until `leased_until`. Webhooks of a disabled brand or endpoint, or
-    of a brand without an endpoint, are not claimed.
+    They come in the order of their making. No other process claims them until `leased_until`.
+    Webhooks of a disabled brand or endpoint, or of a brand without an endpoint, are not claimed.
     """
     rows = await connection.fetch(
         """
@@ -136,7 +136,8 @@ async def claim(
         now,
         leased_until,
     )
-    return [DueWebhook(row[0], Address(row[1]), *row[2:]) for row in rows]
+    due = [DueWebhook(row[0], Address(row[1]), *row[2:]) for row in rows]
+    return sorted(due, key=lambda webhook: webhook.created_at)
 
 
 async def renew(

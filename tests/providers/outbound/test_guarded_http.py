@@ -4,18 +4,21 @@ import asyncio
 import datetime
 import gzip
 import ipaddress
+import itertools
 import socket
 import ssl
 import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import web
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -688,6 +691,100 @@ async def test_a_failure_gives_its_place_back() -> None:
             await asyncio.gather(asking, return_exceptions=True)
         async with serving(hello) as port:
             assert (await http.request("GET", f"http://127.0.0.1:{port}/")).status == 200
+
+
+# --- connections --------------------------------------------------------------------------------
+
+
+@dataclass
+class Keeping:
+    """A server that keeps connections open; `refuses` cuts the given ones off at their request."""
+
+    port: int = 0
+    refuses: Callable[[int, int], bool] = lambda _connection, _request: False
+    requests: list[int] = field(default_factory=list)
+    """The number of the connection of each request."""
+    is_open: dict[int, bool] = field(default_factory=dict)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = len(self.is_open)
+        self.is_open[number] = True
+        try:
+            for request in itertools.count():
+                await reader.readuntil(b"\r\n\r\nbody")
+                self.requests.append(number)
+                if self.refuses(number, request):
+                    break
+                await asyncio.sleep(0.02)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+        except (ConnectionError, asyncio.IncompleteReadError):
+            pass
+        finally:
+            self.is_open[number] = False
+            writer.close()
+
+    async def has_open(self, number: int) -> bool:
+        return sum(self.is_open.values()) == number
+
+    async def post(self, client: GuardedHttpClient) -> int:
+        url = f"http://127.0.0.1:{self.port}/"
+        return (await client.post_for_head(url, body=b"body", headers={})).status
+
+
+@pytest_asyncio.fixture
+async def keeping() -> AsyncIterator[Keeping]:
+    keeping = Keeping()
+    server = await asyncio.start_server(keeping.serve, "127.0.0.1", 0)
+    keeping.port = server.sockets[0].getsockname()[1]
+    yield keeping
+    server.close()
+    await until(partial(keeping.has_open, 0))
+
+
+async def test_a_connection_is_used_once_unless_the_policy_keeps_it(keeping: Keeping) -> None:
+    async with guarded() as client:
+        assert [await keeping.post(client) for _ in range(2)] == [200, 200]
+    async with guarded(keep_open_seconds=5) as client:
+        assert [await keeping.post(client) for _ in range(3)] == [200, 200, 200]
+
+    assert keeping.requests == [0, 1, 2, 2, 2]
+
+
+async def test_a_kept_connection_is_closed_after_its_time(keeping: Keeping) -> None:
+    async with guarded(keep_open_seconds=0.1) as client:
+        await keeping.post(client)
+        await until(partial(keeping.has_open, 0))
+        assert await keeping.post(client) == 200
+    assert keeping.requests == [0, 1]
+
+
+async def test_a_request_that_a_kept_connection_loses_is_sent_again_on_another(
+    keeping: Keeping,
+) -> None:
+    keeping.refuses = lambda _connection, request: request == 1
+    async with guarded(keep_open_seconds=5) as client:
+        assert [await keeping.post(client) for _ in range(3)] == [200, 200, 200]
+
+    assert keeping.requests == [0, 0, 1, 1, 2]
+
+
+async def test_a_request_that_a_new_connection_loses_is_a_failure(keeping: Keeping) -> None:
+    keeping.refuses = lambda connection, _request: connection >= 1
+    async with guarded(keep_open_seconds=5) as client:
+        await keeping.post(client)
+        keeping.refuses = lambda _connection, _request: True
+        with pytest.raises(RequestFailed) as failure:
+            await keeping.post(client)
+
+    assert failure.value.reason == "ServerDisconnectedError"
+    assert keeping.requests == [0, 0, 1], "the kept connection was lost, and then the new one"
+
+
+async def test_few_connections_to_one_host_are_kept(keeping: Keeping) -> None:
+    async with guarded(keep_open_seconds=5, max_per_host=20) as client:
+        await asyncio.gather(*(keeping.post(client) for _ in range(20)))
+        await until(partial(keeping.has_open, 8))
+    assert len(keeping.is_open) == 20
 
 
 async def test_a_closed_client_says_so() -> None:
