@@ -88,6 +88,8 @@ def queue_parameters(
 # constant, and would sort them. OFFSET 0 keeps `ahead` from being evaluated once for each
 # reference to it. num_nulls, because no index but the two of this query has it: with statistics of
 # an empty queue the planner takes any index that it may take, and then walks the whole queue.)
+# A brand all of whose rewards were minted without a transaction of ours, as after a restore, has no
+# turn: else a hundred such brands would keep the turn from everybody behind them.
 # `place` counts no brand that is paused or held; `laps` is 1 once the search has started again at
 # the first brand. The search then ends at $2, a bound of the index: with an OR, PostgreSQL would
 # read all rows of the brand behind $2.
@@ -119,6 +121,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
                        SELECT r.brand_id
                          FROM rewards r
                         WHERE num_nulls(r.transaction_id, r.failed_at) = 2
+                          AND r.mint_block_hash IS NULL
                           AND NOT r.above_limit AND r.kind <> 2
                           AND r.brand_id <= $2
                         ORDER BY r.brand_id
@@ -127,6 +130,7 @@ WITH RECURSIVE paused AS MATERIALIZED (
            FROM (SELECT (SELECT r.brand_id
                            FROM rewards r
                           WHERE num_nulls(r.transaction_id, r.failed_at) = 2
+                            AND r.mint_block_hash IS NULL
                             AND NOT r.above_limit AND r.kind <> 2
                             AND r.brand_id > turn.brand_id
                             AND r.brand_id <= CASE turn.laps WHEN 0 THEN $5 ELSE $2 END

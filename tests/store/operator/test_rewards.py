@@ -128,6 +128,22 @@ async def test_with_many_brands_a_hundred_have_a_turn_before_the_next_hundred(po
     assert twice[0] not in first + second + third, "each brand has one turn before the second"
 
 
+async def test_brands_whose_rewards_were_minted_without_a_transaction_have_no_turn(
+    pool: Pool,
+) -> None:
+    """As after a restore: the index tells rewards of mints that the database knows nothing of."""
+    brands = [Address(number.to_bytes(20, "big")) for number in range(1, 152)]
+    minted = [(await queue_for(pool, brand))[0] for brand in brands[:150]]
+    (owed,) = await queue_for(pool, brands[150])
+    async with session(pool) as connection:
+        for id_ in minted:
+            await mint(connection, id_, a_hash("a"))
+
+    assert await waiting(pool) == [owed]
+    assert await waiting(pool, after=brands[10]) == [owed]
+    assert await waiting(pool, after=brands[150]) == [owed]
+
+
 async def test_a_new_term_continues_after_the_brand_of_the_last_reference(pool: Pool) -> None:
     lane = await a_lane(pool)
     (a,) = await queue_for(pool, A_BRAND)
