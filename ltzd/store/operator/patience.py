@@ -35,14 +35,14 @@ async def oldest_seconds(
           FROM unnest($1::bytea[]) AS brand (id)
          CROSS JOIN LATERAL (
                SELECT extract(epoch FROM now() - min(head.created_at))::float8 AS seconds
-                 FROM (SELECT created_at, mint_block_hash
+                 FROM (SELECT created_at
                          FROM rewards r
                         WHERE r.brand_id BETWEEN brand.id AND brand.id
                           AND num_nulls(r.transaction_id, r.failed_at) = 2
+                          AND r.mint_block_hash IS NULL
                           AND NOT r.above_limit AND r.kind <> 2
                         ORDER BY r.brand_id, r.position
-                        LIMIT $2) AS head
-                WHERE head.mint_block_hash IS NULL) AS waiting
+                        LIMIT $2) AS head) AS waiting
          WHERE waiting.seconds IS NOT NULL
         """,
         list(brands),

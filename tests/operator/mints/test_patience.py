@@ -116,6 +116,26 @@ async def test_a_reward_at_its_bound_is_minted_at_any_fee_also_after_a_restart(
         assert world.node.base_fee == 50 * GWEI
 
 
+async def test_rewards_minted_without_a_transaction_hide_no_reward_at_its_bound(
+    world: World,
+) -> None:
+    """A restore leaves such rewards: the index tells them of mints that the database knows not."""
+    await be_patient(world, HOUR)
+    become_dear(world)
+    for _ in range(12):
+        minted = await queue(world, PATIENT)
+        await value(
+            world.observer,
+            "UPDATE rewards SET mint_block_number = 1, mint_block_hash = sha256('b'), "
+            "mint_transaction_hash = sha256('t') WHERE id = $1 RETURNING id",
+            minted,
+        )
+    reward = await queue(world, PATIENT)
+    await age(world, reward, HOUR)
+    async with world.serving():
+        await signed(world, reward)
+
+
 async def test_a_younger_reward_of_the_brand_goes_along_with_the_one_at_its_bound(
     world: World,
 ) -> None:
