@@ -442,18 +442,6 @@ async def test_an_endpoint_that_answers_soon_gets_more_webhooks_at_a_time(
     assert FEW_SLOTS < receiver.most_at_once["/hooks"] <= MOST_SLOTS
 
 
-async def test_one_at_a_time_webhooks_arrive_in_the_order_of_their_making(
-    world: World, receiver: Receiver
-) -> None:
-    brand = await world.brand("/hooks")
-    for _ in range(12):
-        await world.minted(brand)
-    async with world.sending(max_in_flight=1):
-        await world.delivered(12)
-    arrived = [post.id for post in receiver.posts["/hooks"]]
-    assert arrived == [f"msg_{row['id'].hex}" for row in await world.rows()]
-
-
 async def test_after_a_failure_an_endpoint_gets_one_webhook_at_a_time(
     world: World, receiver: Receiver
 ) -> None:

@@ -102,7 +102,7 @@ async def _read(
         figures = group.create_task(
             readers.read(partial(books.read_figures, brand=only, period=period))
         )
-        indexed = group.create_task(readers.read(books.read_indexed_ltz))
+        indexed = group.create_task(readers.read(books.read_indexed_ltz)) if brand is None else None
         above = group.create_task(readers.read(reconciliation.count_above_index))
         reconciled = group.create_task(reconciliation.reconcile_all(readers, at_most, only, begin))
     differences, acknowledged = reconciled.result()
@@ -111,7 +111,7 @@ async def _read(
         brands=_rows(known, figures.result()),
         differences=tuple(differences),
         acknowledged=tuple(acknowledged),
-        indexed=indexed.result() if brand is None else None,
+        indexed=None if indexed is None else indexed.result(),
         notes=_notes_of(above.result()),
     )
 

@@ -34,9 +34,8 @@ def trust() -> ssl.SSLContext:
 is_reused: ContextVar[bool] = ContextVar("is_reused", default=False)
 """Whether this task's last connection had carried a request before."""
 
-_KEPT_BY_HOST = 8
-_KEPT_HOSTS = 128
-"""So many hosts have connections that are kept open, each at most `_KEPT_BY_HOST`."""
+_MOST_KEPT = 500
+"""The most connections that are kept open unused, to all hosts together."""
 
 
 class ForbiddenAddressError(OSError):
@@ -93,8 +92,7 @@ class GuardedConnector(aiohttp.TCPConnector):
     def _release(
         self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
     ) -> None:
-        kept = self._conns.get(key)
-        is_full = len(self._conns) >= _KEPT_HOSTS if kept is None else len(kept) >= _KEPT_BY_HOST
+        is_full = sum(map(len, self._conns.values())) >= _MOST_KEPT
         super()._release(key, protocol, should_close=should_close or is_full)
 
 

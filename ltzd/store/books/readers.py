@@ -63,4 +63,5 @@ async def side_by_side() -> AsyncIterator[asyncio.TaskGroup]:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as errors:
-        raise errors.exceptions[0] from None
+        first = errors.exceptions[0]
+        raise first from first.__cause__

@@ -51,7 +51,7 @@ async def reconcile_all(
 
     async with side_by_side() as group:
         screened = [
-            group.create_task(readers.read(partial(_screen, begin_step, screen)))
+            group.create_task(readers.read(partial(_screen, begin_step, screen, brand)))
             for screen in SCREENS
         ]
         searches = {
@@ -100,11 +100,14 @@ async def count_above_index(connection: Connection) -> int:
 
 
 async def _screen(
-    begin_step: Callable[[str], None], screen: Screen, connection: Connection
+    begin_step: Callable[[str], None],
+    screen: Screen,
+    brand: Address | None,
+    connection: Connection,
 ) -> list[str]:
     """The kinds that may have a row."""
     begin_step(screen.name)
-    row = await connection.fetchrow(screen.sql, timeout=QUERY_TIMEOUT_SECONDS)
+    row = await connection.fetchrow(screen.sql, brand, timeout=QUERY_TIMEOUT_SECONDS)
     return [kind for kind in screen.kinds if row[kind]]
 
 

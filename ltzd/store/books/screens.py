@@ -8,10 +8,13 @@ rules out one that would find a row.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ltzd.store.books.site_reconciliation import EARNING_PERIODS, owed_earnings
+
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """`sql` returns one row, with a boolean for each of `kinds`: may this check find a row?"""
+    """`sql` takes a brand (NULL for all rows) and returns one row, with a boolean for each of
+    `kinds`: may this check find a row?"""
 
     name: str
     kinds: tuple[str, ...]
@@ -40,17 +43,19 @@ _MINTS = Screen(
            coalesce(bool_or(m.amount <> r.ltz * 1000000000000000000::numeric
                             OR m.recipient <> r.wallet), false) AS mint_and_reward_differ,
            coalesce(bool_or(r.id IS NULL), false)
-             OR count(r.id) > (SELECT count(*) FROM rewards) AS minted_twice,
+             OR count(r.id) > (SELECT count(*) FROM rewards
+                                WHERE $1::bytea IS NULL OR brand_id = $1) AS minted_twice,
            coalesce(bool_or(m.reference IS NOT NULL AND r.mint_block_hash IS NULL), false)
              AS mint_not_told
       FROM rewards r
       FULL JOIN mints m ON m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
                                          || '\\x00000000000000'::bytea || int8send(r.seq)
+     WHERE $1::bytea IS NULL OR r.brand_id = $1 OR r.id IS NULL
     """,
 )
 
 
-def _earnings(period: str, starts: str) -> Screen:
+def _earnings(period: str) -> Screen:
     """One period fits into memory where all three together do not."""
     return Screen(
         f"earnings beside rewards, {period}",
@@ -59,15 +64,8 @@ def _earnings(period: str, starts: str) -> Screen:
         WITH kept AS (
           SELECT brand_id, wallet, starts, ltz, rewards, bought
             FROM earnings
-           WHERE period = '{period}'
-        ), owed AS (
-          SELECT brand_id, wallet, {starts} AS starts,
-                 coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0) AS ltz,
-                 count(*) FILTER (WHERE kind <> 2) AS rewards,
-                 coalesce(sum(ltz) FILTER (WHERE kind = 2), 0) AS bought
-            FROM rewards
-           WHERE mint_block_hash IS NOT NULL AND (kind <> 2 OR '{period}' = 'all')
-           GROUP BY 1, 2, 3
+           WHERE period = '{period}' AND ($1::bytea IS NULL OR brand_id = $1)
+        ), owed AS ({owed_earnings(period)}
         )
         SELECT EXISTS (
           SELECT
@@ -80,9 +78,4 @@ def _earnings(period: str, starts: str) -> Screen:
     )
 
 
-SCREENS: Sequence[Screen] = (
-    _earnings("week", "date_trunc('week', earned_on::timestamp)::date"),
-    _earnings("month", "date_trunc('month', earned_on::timestamp)::date"),
-    _earnings("all", "'1970-01-01'::date"),
-    _MINTS,
-)
+SCREENS: Sequence[Screen] = (*map(_earnings, EARNING_PERIODS), _MINTS)

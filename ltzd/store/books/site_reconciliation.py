@@ -1,6 +1,6 @@
 """The checks of sites and their members, run by `reconciliation.reconcile`."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -12,6 +12,27 @@ class Check:
     meaning: str
     sides: tuple[str, str]
     sql: str
+
+
+EARNING_PERIODS: Mapping[str, str] = {
+    "week": "date_trunc('week', earned_on::timestamp)::date",
+    "month": "date_trunc('month', earned_on::timestamp)::date",
+    "all": "'1970-01-01'::date",
+}
+"""The first day of each period of a reward."""
+
+
+def owed_earnings(period: str) -> str:
+    """A query of the earnings of this period that the minted rewards come to; $1 is a brand."""
+    return f"""
+          SELECT brand_id, wallet, '{period}' AS period, {EARNING_PERIODS[period]} AS starts,
+                 coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
+                 count(*) FILTER (WHERE kind <> 2) AS rewards,
+                 coalesce(sum(ltz) FILTER (WHERE kind = 2), 0)::bigint AS bought
+            FROM rewards
+           WHERE mint_block_hash IS NOT NULL AND (kind <> 2 OR '{period}' = 'all')
+             AND ($1::bytea IS NULL OR brand_id = $1)
+           GROUP BY 1, 2, 4"""  # noqa: S608
 
 
 SITE_CHECKS: Sequence[Check] = (
@@ -65,22 +86,12 @@ SITE_CHECKS: Sequence[Check] = (
         "earnings_and_rewards_differ",
         "wallets whose earnings at a brand are not what its minted rewards come to",
         ("earnings", "rewards"),
-        """
+        f"""
         WITH kept AS (
           SELECT brand_id, wallet, period, starts, ltz, rewards, bought FROM earnings
            WHERE $1::bytea IS NULL OR brand_id = $1
         ), owed AS (
-          SELECT brand_id, wallet, period,
-                 CASE period WHEN 'all' THEN '1970-01-01'
-                             ELSE date_trunc(period, earned_on::timestamp)::date END AS starts,
-                 coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
-                 count(*) FILTER (WHERE kind <> 2) AS rewards,
-                 coalesce(sum(ltz) FILTER (WHERE kind = 2 AND period = 'all'), 0)::bigint AS bought
-            FROM rewards
-           CROSS JOIN unnest(ARRAY['week', 'month', 'all']) AS each (period)
-           WHERE mint_block_hash IS NOT NULL AND (kind <> 2 OR period = 'all')
-             AND ($1::bytea IS NULL OR brand_id = $1)
-           GROUP BY 1, 2, 3, 4
+          {" UNION ALL ".join(map(owed_earnings, EARNING_PERIODS))}
         )
         SELECT '0x' || encode(wallet, 'hex') || ' ' || period || ' ' || starts AS id,
                count(*) OVER () AS total,
@@ -96,7 +107,7 @@ SITE_CHECKS: Sequence[Check] = (
             <> (coalesce(o.ltz, 0), coalesce(o.rewards, 0), coalesce(o.bought, 0))
          ORDER BY wallet, period, starts
          LIMIT $2
-        """,
+        """,  # noqa: S608
     ),
     Check(
         "link_overspent",

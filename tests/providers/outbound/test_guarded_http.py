@@ -700,7 +700,8 @@ async def test_a_failure_gives_its_place_back() -> None:
 class Keeping:
     """A server that keeps connections open; `refuses` cuts the given ones off at their request."""
 
-    port: int = 0
+    server: asyncio.Server = field(init=False)
+    url: str = ""
     refuses: Callable[[int, int], bool] = lambda _connection, _request: False
     requests: list[int] = field(default_factory=list)
     """The number of the connection of each request."""
@@ -727,17 +728,16 @@ class Keeping:
         return sum(self.is_open.values()) == number
 
     async def post(self, client: GuardedHttpClient) -> int:
-        url = f"http://127.0.0.1:{self.port}/"
-        return (await client.post_for_head(url, body=b"body", headers={})).status
+        return (await client.post_for_head(self.url, body=b"body", headers={})).status
 
 
 @pytest_asyncio.fixture
 async def keeping() -> AsyncIterator[Keeping]:
     keeping = Keeping()
-    server = await asyncio.start_server(keeping.serve, "127.0.0.1", 0)
-    keeping.port = server.sockets[0].getsockname()[1]
+    keeping.server = await asyncio.start_server(keeping.serve, "127.0.0.1", 0)
+    keeping.url = f"http://127.0.0.1:{keeping.server.sockets[0].getsockname()[1]}/"
     yield keeping
-    server.close()
+    keeping.server.close()
     await until(partial(keeping.has_open, 0))
 
 
@@ -780,7 +780,22 @@ async def test_a_request_that_a_new_connection_loses_is_a_failure(keeping: Keepi
     assert keeping.requests == [0, 0, 1], "the kept connection was lost, and then the new one"
 
 
-async def test_few_connections_to_one_host_are_kept(keeping: Keeping) -> None:
+async def test_a_server_that_is_gone_after_a_kept_connection_is_a_failure_at_once(
+    keeping: Keeping,
+) -> None:
+    async with guarded(keep_open_seconds=5, timeout_seconds=30.0) as client:
+        await keeping.post(client)
+        keeping.refuses = lambda _connection, _request: True
+        keeping.server.close()
+        with pytest.raises(RequestFailed) as failure:
+            await keeping.post(client)
+    assert failure.value.reason == "ClientConnectorError"
+
+
+async def test_a_bounded_number_of_unused_connections_is_kept(
+    keeping: Keeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarded_connector, "_MOST_KEPT", 8)
     async with guarded(keep_open_seconds=5, max_per_host=20) as client:
         await asyncio.gather(*(keeping.post(client) for _ in range(20)))
         await until(partial(keeping.has_open, 8))

@@ -70,6 +70,22 @@ def failed(due: DueWebhook, at: datetime, **more: Any) -> DeliveryOutcome:
     return replace(DeliveryOutcome(due, at, "pending", at, 500, "status 500"), **more)
 
 
+async def test_claimed_webhooks_come_in_the_order_of_their_making(
+    world: World, brand: Brand
+) -> None:
+    await world.minted(brand, 6)
+    stored = [row["id"] for row in await world.rows()]
+    for minutes, id_ in enumerate(stored):
+        await value(
+            world.pool,
+            "UPDATE webhooks SET created_at = created_at - $2::interval WHERE id = $1 RETURNING id",
+            id_,
+            minutes * MINUTE,
+        )
+
+    assert [due.id for due in await claim(world)] == stored[::-1]
+
+
 async def body_of(world: World) -> dict[str, Any]:
     """Returns the body of the one webhook that is due."""
     (due,) = await claim(world)
