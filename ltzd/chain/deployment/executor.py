@@ -27,7 +27,7 @@ from ltzd.chain.deployment.plan import (
     wanted_grants,
 )
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import Header, Node, revert_of
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
 from ltzd.chain.signing import SignedTransaction, Signer, UnsignedTransaction
 from ltzd.concurrency.clock import Clock, loop_time
@@ -183,7 +183,12 @@ class DeploymentExecutor:
             )
 
     async def _read_roles(self, address: Address, contract: str, at: str) -> RoleState | None:
-        """Returns None if the calls find no code although the block has it."""
+        """Returns None if the calls contradict each other.
+
+        They find no code although the block has it; or they revert, which these views never do in
+        the state of one block: while anvil mines under load, `mintLimit` may see an earlier block's
+        time than the mint before it.
+        """
         terms = self._terms
         grants = [*wanted_grants(terms, contract), *forbidden_grants(terms, contract)]
         views: list[tuple[str, tuple[object, ...]]] = [
@@ -202,16 +207,15 @@ class DeploymentExecutor:
                 web3_contracts.encode_call(contract, function, *given) for function, given in views
             )
         ]
-        answers = await self._batch(calls)
-        if "0x" in answers:
+        answers = await self._rpc.batch(calls)
+        if any(answer == "0x" or _is_revert(answer) for answer in answers):
             return None
+        _refuse_errors(answers)
         return _role_state(contract, grants, [function for function, _ in views], answers)
 
     async def _batch(self, calls: Sequence[RpcCall]) -> list[Any]:
         answers = await self._rpc.batch(calls)
-        for answer in answers:
-            if isinstance(answer, RpcError):
-                raise NodeUnavailable(f"The node cannot answer: {answer.message}") from answer
+        _refuse_errors(answers)
         return answers
 
     async def _send(self, deployment: Deployment, view: _View, steps: list[Step]) -> bool:
@@ -361,6 +365,16 @@ def _role_state(
         granted=frozenset(grant for grant, is_held in zip(grants, has, strict=True) if is_held),
         mint_limit=None if limit is None else MintLimit(limit[0], limit[1]),
     )
+
+
+def _refuse_errors(answers: Sequence[Any]) -> None:
+    for answer in answers:
+        if isinstance(answer, RpcError):
+            raise NodeUnavailable(f"The node cannot answer: {answer.message}") from answer
+
+
+def _is_revert(answer: Any) -> bool:
+    return isinstance(answer, RpcError) and revert_of(answer).data is not None
 
 
 def _bytes(answer: Any) -> bytes:

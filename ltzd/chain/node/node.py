@@ -455,7 +455,7 @@ class Node:
     ) -> list[bytes | Revert]:
         """As `views`, with a Revert in place of the result of a call that failed."""
         return [
-            _reverted(answer) if isinstance(answer, RpcError) else _data(answer)
+            revert_of(answer) if isinstance(answer, RpcError) else _data(answer)
             for answer in await self._read_all(at, _view_calls(calls))
         ]
 
@@ -474,7 +474,7 @@ class Node:
             if isinstance(answer, RpcError) and refuses_hash(answer):
                 # Some clients estimate after their newest block alone.
                 (answer,) = await self._outcomes([("eth_estimateGas", (call,))])
-        return _reverted(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
+        return revert_of(answer) if isinstance(answer, RpcError) else _number(answer, LARGEST_COUNT)
 
     async def simulate_call(
         self,
@@ -633,12 +633,13 @@ def _next_base_fee(history: Any) -> int:
 
 def _revert(answer: Any) -> Revert | None:
     if isinstance(answer, RpcError):
-        return _reverted(answer)
+        return revert_of(answer)
     _data(answer)  # A missing result does not mean success.
     return None
 
 
-def _reverted(error: RpcError) -> Revert:
+def revert_of(error: RpcError) -> Revert:
+    """What an error object says of a call that failed."""
     reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
     return Revert((error.data or b"") if reverted or error.data else None, error.message)
 

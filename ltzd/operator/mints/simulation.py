@@ -36,8 +36,11 @@ _EVERY_MINT = frozenset({"AccessControlUnauthorizedAccount"})
 """Reverts of every mint of this wallet, for which no reward is at fault."""
 _REFERENCE_USED = "RefAlreadyUsed"
 """Revert of a single mint: once the other mint is final, the reward gets a new reference."""
-_TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED}
-"""Reverts that may pass by themselves, or on another node: a reward never fails for them."""
+_TRANSIENT = _EVERY_MINT | {"MintLimitExceeded", _REFERENCE_USED, "Panic"}
+"""Reverts that may pass by themselves, or on another node: a reward never fails for them.
+
+LTZ panics only for a node that mixes the states of two blocks: the time is before its last mint.
+"""
 
 
 @dataclass(frozen=True, slots=True)

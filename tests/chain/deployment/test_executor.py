@@ -22,6 +22,7 @@ from tests.support.chain.deployments import (
     REGISTRAR,
     RELAYER,
     SENDS,
+    ContradictoryRpc,
     KilledError,
     KilledRpc,
     Site,
@@ -93,6 +94,16 @@ async def test_a_second_run_sends_nothing(site: Site) -> None:
 
     assert await site.run() == first
     assert await site.nonce() == SENDS
+
+
+async def test_a_view_that_reverts_between_two_states_is_read_again(anvil_site: Site) -> None:
+    first = await anvil_site.run()
+    contradictory = ContradictoryRpc(anvil_site.rpc_url, reverts=3)
+
+    assert await anvil_site.run(contradictory) == first
+
+    assert contradictory.reverts == 0
+    assert await anvil_site.nonce() == SENDS
 
 
 @pytest.mark.parametrize("is_delivered", [False, True])

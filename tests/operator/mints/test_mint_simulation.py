@@ -198,6 +198,21 @@ async def test_a_reward_above_what_the_mint_limit_has_left_is_not_failed(
         await all_but(world, 1)
 
 
+async def test_a_reward_whose_simulation_panics_is_not_failed(world: World) -> None:
+    """A node that mixes the states of two blocks may show LTZ a time before its last mint."""
+    panicked = a_wallet(0xFA)
+    async with world.serving():
+        await reverted_once(world)
+        world.node.panics = lambda data: bytes(panicked) in data
+        await queue_for(world, [panicked, a_wallet(1), a_wallet(2)])
+        await all_but(world, 2)
+        await world.some_polls()
+        assert await world.failures() == {}
+
+        world.node.panics = lambda _data: False
+        await all_but(world, 1)
+
+
 async def test_a_node_that_cannot_simulate_fails_no_reward(world: World) -> None:
     """The node answers all calls, or one, with an error that is not the contract's."""
     async with world.serving():

@@ -1,15 +1,16 @@
 """Deployments on a real dev chain by one test's wallet, with kills at any transaction."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Any
 
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import ltz, web3_contracts
 from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
 from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import Rpc, RpcError
+from ltzd.chain.node.rpc import Rpc, RpcCall, RpcError
 from ltzd.chain.signing import Signer
 from ltzd.values import LTZ, Address, hex_of
 
@@ -17,6 +18,8 @@ MINTER, RELAYER, GUARDIAN, REGISTRAR = (Address(bytes((byte,)) * 20) for byte in
 LIMIT = MintLimit(1000 * LTZ, 3600)
 SENDS = 8
 """Four creations, and one call for the roles of each."""
+PANIC = bytes.fromhex("4e487b71") + (0x11).to_bytes(32, "big")
+"""What a call returns whose arithmetic underflowed."""
 
 
 class KilledError(Exception):
@@ -42,6 +45,24 @@ class KilledRpc(Rpc):
             with suppress(RpcError):
                 await super().call(method, *params)
         raise KilledError
+
+
+class ContradictoryRpc(Rpc):
+    """Answers mintLimit with a revert at first, as anvil does at a block that it is mining."""
+
+    def __init__(self, url: str, reverts: int) -> None:
+        super().__init__(url)
+        self.reverts = reverts
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        answers = await super().batch(calls)
+        for place, call in enumerate(calls):
+            if self.reverts and hex_of(ltz.MINT_LIMIT) in str(call):
+                self.reverts -= 1
+                answers[place] = RpcError(
+                    3, "execution reverted: panic: arithmetic underflow or overflow (0x11)", PANIC
+                )
+        return answers
 
 
 def terms_of(deployer: Address, **changes: Any) -> DeploymentTerms:

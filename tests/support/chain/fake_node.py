@@ -320,6 +320,8 @@ class FakeNode(Rpc):
         """The total that the mint limit's bucket was ever filled with."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Mints that the contract reverts with a string, by their call data."""
+        self.panics: Callable[[bytes], bool] = lambda _data: False
+        """Mints whose arithmetic underflows, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
         """Calls that the other contracts revert with a string."""
         self.revoked_minters: set[bytes] = set()
@@ -556,6 +558,8 @@ class FakeNode(Rpc):
             raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
         if self.reverts(data):
             raise Reverted(a_revert_string("the contract does not like it"))
+        if self.panics(data):
+            raise Reverted(custom_error("Panic(uint256)", 0x11))
         for to, _, _ in rewards:
             if to in self.bad_wallets:
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
