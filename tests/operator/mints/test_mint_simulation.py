@@ -203,13 +203,13 @@ async def test_a_reward_whose_simulation_panics_is_not_failed(world: World) -> N
     panicked = a_wallet(0xFA)
     async with world.serving():
         await reverted_once(world)
-        world.node.panics = lambda data: bytes(panicked) in data
+        world.node.panicking_wallets = {panicked}
         await queue_for(world, [panicked, a_wallet(1), a_wallet(2)])
         await all_but(world, 2)
         await world.some_polls()
         assert await world.failures() == {}
 
-        world.node.panics = lambda _data: False
+        world.node.panicking_wallets = ()
         await all_but(world, 1)
 
 

@@ -7,7 +7,7 @@ where a test says so, and log what the test wants.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -288,6 +288,8 @@ class FakeNode(Rpc):
     false_nonce: int | None = None
     """The nonce that the node claims for every wallet."""
     _salt = 0
+    panicking_wallets: Collection[bytes] = ()
+    """Wallets for whose mints the contract's arithmetic underflows."""
 
     def __init__(self) -> None:
         super().__init__("fake:")
@@ -320,8 +322,6 @@ class FakeNode(Rpc):
         """The total that the mint limit's bucket was ever filled with."""
         self.reverts: Callable[[bytes], bool] = lambda _data: False
         """Mints that the contract reverts with a string, by their call data."""
-        self.panics: Callable[[bytes], bool] = lambda _data: False
-        """Mints whose arithmetic underflows, by their call data."""
         self.fails: Callable[[bytes], bool] = lambda _data: False
         """Calls that the other contracts revert with a string."""
         self.revoked_minters: set[bytes] = set()
@@ -558,9 +558,9 @@ class FakeNode(Rpc):
             raise Reverted(custom_error("AccessControlUnauthorizedAccount(address,bytes32)", *role))
         if self.reverts(data):
             raise Reverted(a_revert_string("the contract does not like it"))
-        if self.panics(data):
-            raise Reverted(custom_error("Panic(uint256)", 0x11))
         for to, _, _ in rewards:
+            if to in self.panicking_wallets:
+                raise Reverted(custom_error("Panic(uint256)", 0x11))
             if to in self.bad_wallets:
                 raise Reverted(custom_error("ERC20InvalidReceiver(address)", to))
 
