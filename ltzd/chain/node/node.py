@@ -639,7 +639,7 @@ def _revert(answer: Any) -> Revert | None:
 
 
 def revert_of(error: RpcError) -> Revert:
-    """What an error object says of a call that failed."""
+    """A node's error object as the failure of a call."""
     reverted = error.code == _REVERTED_CODE or "revert" in error.message.lower()
     return Revert((error.data or b"") if reverted or error.data else None, error.message)
 

@@ -19,7 +19,7 @@ LIMIT = MintLimit(1000 * LTZ, 3600)
 SENDS = 8
 """Four creations, and one call for the roles of each."""
 PANIC = bytes.fromhex("4e487b71") + (0x11).to_bytes(32, "big")
-"""What a call returns whose arithmetic underflowed."""
+"""The revert data of a call whose arithmetic underflowed."""
 
 
 class KilledError(Exception):
