@@ -4,7 +4,7 @@ A token is a JWT that one of the provider's keys signed with ES256, for our appl
 `linked_accounts` it is an identity token and names its user's wallets and accounts; with `sid` it
 is an access token and does not. Times, application and key are checked on every request, so a token
 ends in the second of its `exp` and together with its key. Only the signature is not computed anew
-for the same token and key, since the result cannot change.
+for the same token and key, nor its text parsed again, since the results cannot change.
 
 Raises Unauthorized, always in the same words, and IdentityUnavailable while it is unknown whether a
 key is the provider's. Neither the token nor its claims reach a log or an error.
@@ -44,7 +44,7 @@ from ltzd.values import Address
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}")
 _ES256 = jwt.PyJWS(algorithms=["ES256"])
 _TOKENS_KEPT = 2_000
-"""With tokens of the greatest length the claims kept take 32 MB, usually 2 MB."""
+"""With tokens of the greatest length what is kept takes up to 64 MB, usually 3 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,28 +82,42 @@ class _Claims(msgspec.Struct, frozen=True):
 
 _header_decoder = msgspec.json.Decoder(_Header)
 _claims_decoder = msgspec.json.Decoder(_Claims)
+_ACCEPTED = telemetry.TOKEN_CHECKS.labels("accepted")
+
+
+@dataclass(slots=True)
+class _VerifiedToken:
+    """What a token says whose signature `key` has made; `kid` is the id of this key.
+
+    `user` is None until the token's claims have once been accepted.
+    """
+
+    kid: str
+    key: PublicKey
+    claims: _Claims
+    user: TokenUser | None = None
 
 
 class _VerifiedTokens:
-    """The claims of tokens whose signature was verified, by the token's digest and its key.
+    """The newest `most` tokens whose signature was verified, by their digests; no token's text.
 
-    Keeps the newest `most` tokens, and no token's text. A key that the provider fetches anew is
-    another object, so a token's signature is verified again after each change of the key set.
+    A key that the provider fetches anew is another object, so a token's signature is verified again
+    after each change of the key set.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._claims: dict[bytes, tuple[PublicKey, _Claims]] = {}
+        self._tokens: dict[bytes, _VerifiedToken] = {}
 
-    def claims(self, token: str, key: PublicKey) -> _Claims:
-        """Raises Unauthorized."""
-        digest = hashlib.sha256(token.encode()).digest()
-        known = self._claims.pop(digest, None)
-        claims = known[1] if known is not None and known[0] is key else _claims_in(token, key)
-        self._claims[digest] = key, claims
-        if len(self._claims) > self._most:
-            del self._claims[next(iter(self._claims))]
-        return claims
+    def find(self, digest: bytes) -> _VerifiedToken | None:
+        return self._tokens.get(digest)
+
+    def keep(self, digest: bytes, token: _VerifiedToken) -> None:
+        """Make it the newest one."""
+        self._tokens.pop(digest, None)
+        self._tokens[digest] = token
+        if len(self._tokens) > self._most:
+            del self._tokens[next(iter(self._tokens))]
 
 
 class IdentityTokens(AsyncCloseable):
@@ -131,7 +145,9 @@ class IdentityTokens(AsyncCloseable):
         return True
 
     async def user_of(self, token: str) -> TokenUser:
-        kid = _key_id_in(token)
+        digest = hashlib.sha256(token.encode(errors="surrogatepass")).digest()
+        known = self._verified.find(digest)
+        kid = _key_id_in(token) if known is None else known.kid
         try:
             key = await self._keys.key(key_name("ES256", kid))
         except IdentityUnavailable:
@@ -139,11 +155,17 @@ class IdentityTokens(AsyncCloseable):
             raise
         if key is None:
             raise refused("unknown_key")
-        user = self._user_in(self._verified.claims(token, key))
-        telemetry.TOKEN_CHECKS.labels("accepted").inc()
-        return user
+        if known is None or known.key is not key:
+            known = _VerifiedToken(kid, key, _claims_in(token, key))
+        self._verified.keep(digest, known)
+        self._check_claims(known.claims)
+        if known.user is None:
+            known.user = _user_in(known.claims)
+        _ACCEPTED.inc()
+        return known.user
 
-    def _user_in(self, claims: _Claims) -> TokenUser:
+    def _check_claims(self, claims: _Claims) -> None:
+        """Raises Unauthorized."""
         now = self._wall_clock()
         if claims.iss != self._policy.issuer or claims.aud != self._policy.app_id:
             raise refused("wrong_claims")
@@ -153,12 +175,6 @@ class IdentityTokens(AsyncCloseable):
             raise refused("wrong_claims")
         if not claims.sub or (claims.linked_accounts is None and not claims.sid):
             raise refused("wrong_claims")
-        rows = _rows_in(claims)
-        if rows is None:
-            return TokenUser(claims.sub, None)
-        return TokenUser(
-            claims.sub, ethereum_wallets(rows), accounts_in(rows), emails=emails_in(rows)
-        )
 
 
 def _key_id_in(token: str) -> str:
@@ -178,6 +194,14 @@ def _claims_in(token: str, key: PublicKey) -> _Claims:
         return _claims_decoder.decode(payload)
     except (ValueError, RecursionError):
         raise refused("wrong_claims") from None
+
+
+def _user_in(claims: _Claims) -> TokenUser:
+    """Raises Unauthorized."""
+    rows = _rows_in(claims)
+    if rows is None:
+        return TokenUser(claims.sub, None)
+    return TokenUser(claims.sub, ethereum_wallets(rows), accounts_in(rows), emails=emails_in(rows))
 
 
 def _rows_in(claims: _Claims) -> list[object] | None:
