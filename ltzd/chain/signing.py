@@ -7,17 +7,16 @@ stay inside `Signer`, whose repr shows only the address. Fees are in wei per gas
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import coincurve
+import msgspec
 
 from ltzd.chain.rlp import encode_integer, encode_list, encode_text
 from ltzd.values import Address, Hash32, hex_of, keccak
 
 
-@dataclass(frozen=True, slots=True)
-class UnsignedTransaction:
+class UnsignedTransaction(msgspec.Struct, frozen=True):
     """A transaction without access list. `to` is empty for the creation of a contract.
 
     With `is_legacy` it is one of type 0, whose gas price is `max_fee_per_gas`.
@@ -34,8 +33,7 @@ class UnsignedTransaction:
     is_legacy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class SignedTransaction:
+class SignedTransaction(msgspec.Struct, frozen=True):
     """The encoded transaction, ready for `eth_sendRawTransaction`, and its hash."""
 
     raw: bytes

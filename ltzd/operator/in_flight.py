@@ -7,10 +7,12 @@ import asyncio
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import cache
 
 import structlog
+from msgspec.structs import replace
+from prometheus_client import Histogram
 
 from ltzd import telemetry, tracing
 from ltzd.operator.fleet import lane_gauges
@@ -74,13 +76,13 @@ class InFlightTransactions:
             if tracing.is_on():
                 ids = [tx.id for tx in resumed]
                 self._steps.resume(await rewards.of_transactions(connection, ids))
-        for tx in resumed:
-            self.add(tx)
+        self.add(*resumed)
 
-    def add(self, tx: OpenTransaction) -> None:
-        self._put(tx)
-        self._due[tx.nonce] = None
-        self._steps.signed(tx)
+    def add(self, *signed: OpenTransaction) -> None:
+        for tx in signed:
+            self._put(tx)
+            self._due[tx.nonce] = None
+            self._steps.signed(tx)
         self._set_gauges()
 
     def set_l1_costs(self, l1_costs: L1Costs) -> None:
@@ -369,8 +371,7 @@ class InFlightTransactions:
 
     def _observe_age(self, tx: OpenTransaction, stage: State) -> None:
         age = datetime.now(UTC) - tx.created_at
-        seconds = telemetry.TRANSACTION_SECONDS.labels(self._lane.kind, stage.value)
-        seconds.observe(age.total_seconds())
+        _age_histogram(self._lane.kind, stage).observe(age.total_seconds())
 
     def _count_outcome(self, state: State) -> None:
         match state:
@@ -380,3 +381,9 @@ class InFlightTransactions:
                 telemetry.TRANSACTIONS_FAILED.labels(self._lane.kind, state.value).inc()
             case State.PUBLISHED:
                 telemetry.TRANSACTIONS_DEMOTED.labels(self._lane.kind).inc()
+
+
+@cache
+def _age_histogram(kind: str, stage: State) -> Histogram:
+    """Looked up once: two observations of each transaction would else look up its labels."""
+    return telemetry.TRANSACTION_SECONDS.labels(kind, stage.value)

@@ -41,7 +41,7 @@ log = structlog.get_logger()
 
 _WINDOW = 8
 """Receipts asked for at first: later nonces cannot be mined before earlier ones."""
-_WIDEST_WINDOW = 128
+_WIDEST_WINDOW = 256
 _REPEATED_AT_ONCE = 64
 _UNCONFIRMED_POLL_SECONDS = 0.2
 """Between two rounds while a receipt waits for another node."""

@@ -6,7 +6,8 @@ decides what becomes of the work; `sign` checks again.
 
 import asyncio
 from collections.abc import Coroutine, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.chain.signing import UnsignedTransaction, WalletSigner
 from ltzd.errors import SignerUnavailable, Unavailable
@@ -25,8 +26,7 @@ class Unsendable(Unavailable):
     """No node would take the transaction, or the wallet cannot pay for it, so it is not signed."""
 
 
-@dataclass(frozen=True, slots=True)
-class TransactionCall:
+class TransactionCall(msgspec.Struct, frozen=True):
     """A transaction without nonce and fees; only a top-up moves native value."""
 
     to: Address

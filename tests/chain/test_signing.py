@@ -1,11 +1,10 @@
 """RLP and signatures equal eth-account's, byte for byte."""
 
-from dataclasses import replace
-
 import pytest
 from eth_account import Account
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
 from ltzd.values import Address, checksummed, hex_of

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_work import StateChange

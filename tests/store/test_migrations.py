@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from uuid import UUID, uuid4
 
@@ -10,6 +9,7 @@ import asyncpg
 import pytest_asyncio
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from msgspec.structs import replace
 
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy

@@ -9,9 +9,10 @@ Otherwise the relay waits in the lanes' queue.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import structlog
+from msgspec.structs import replace
 
 from ltzd.concurrency.batch_writer import RETRY, BatchWriter, Retry
 from ltzd.concurrency.request_ids import current_request_id

@@ -42,6 +42,10 @@ class EarlySimulation:
         self._simulate = simulate
         self._task = asyncio.create_task(self._run())
 
+    def when_over(self, call: Callable[[], None]) -> None:
+        """Call it once the request is simulated, needs no simulation, or `end` was called."""
+        self._task.add_done_callback(lambda _: call())
+
     async def gas_limit(self, plan: RelayPlan, sender: Address) -> int | None:
         """The gas limit that was simulated, or None if it was not, or for another transaction.
 
@@ -70,7 +74,7 @@ class EarlySimulation:
 
 
 class EarlySimulations:
-    """At most a few at a time."""
+    """At most a few at a time, also of requests that come in one turn of the event loop."""
 
     def __init__(
         self,
@@ -89,14 +93,13 @@ class EarlySimulations:
         """Decode a request and begin to simulate it in a task, or return None under load."""
         if not self.has_room:
             return None
-        return EarlySimulation(decode, self._counted)
-
-    async def _counted(self, decoded: DecodedRelay) -> SimulatedCall:
         self._under_way += 1
-        try:
-            return await self._simulate(decoded)
-        finally:
-            self._under_way -= 1
+        simulation = EarlySimulation(decode, self._simulate)
+        simulation.when_over(self._end_one)
+        return simulation
+
+    def _end_one(self) -> None:
+        self._under_way -= 1
 
 
 def _is_simple(decoded: DecodedRelay) -> bool:

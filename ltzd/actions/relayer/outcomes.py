@@ -1,8 +1,7 @@
 """Waits for an admitted relay and returns its outcome."""
 
-from dataclasses import replace
-
 import structlog
+from msgspec.structs import replace
 
 from ltzd.actions.relayer.context import RelayContext
 from ltzd.errors import RelayPending, TransactionFailed, Unavailable

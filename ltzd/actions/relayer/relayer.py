@@ -8,8 +8,10 @@ lane sends the call even if the caller is gone.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
+
+from msgspec.structs import replace
 
 from ltzd import telemetry
 from ltzd.actions.constraints.evaluation import PurchaseConstraints

@@ -18,6 +18,8 @@ from ltzd.store.relayer import relays
 from ltzd.store.wakeups import RELAYED, WakeupHub
 from ltzd.values import Address
 
+_LONGEST_PAUSE_SECONDS = 0.05
+
 
 class RelayWaiters:
     def __init__(self, pool: Pool, wakeups: WakeupHub, clock: Clock = loop_time) -> None:
@@ -29,18 +31,24 @@ class RelayWaiters:
         self._user_locks: WeakValueDictionary[Address, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self) -> None:
-        """Answer waiters until cancelled."""
+        """Answer waiters until cancelled.
+
+        The rows of thousands of waiters take their time, and a block of relays wakes often: a pause
+        as long as the read before it lets wake-ups share a read.
+        """
         outage = Outage("relays.database_unavailable", "relays.database_back")
         while True:
             await self._wakeup.wait()
             if not self._settled.keys() and not self._idle_users.keys():
                 continue
+            began = self._clock()
             try:
                 await self._read()
             except DatabaseUnavailable as error:
                 outage.failed(error.message)
             else:
                 outage.over()
+            await asyncio.sleep(min(self._clock() - began, _LONGEST_PAUSE_SECONDS))
 
     async def settled(self, relay: int, deadline: float) -> RelayProgress | None:
         """Return the relay once it is mined or never will be, or None at the deadline."""

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+import msgspec
+
 from ltzd.chain.node.block_refusals import lacks_block, refuses_hash
 from ltzd.chain.node.log_entries import LogEntry, log_entries
 from ltzd.chain.node.publish_outcomes import classify_publish_error
@@ -42,8 +44,7 @@ BlockRef: TypeAlias = Header | int | str
 """A block by its header, which names exactly that block (EIP-1898), by height, or by tag."""
 
 
-@dataclass(frozen=True, slots=True)
-class Receipt:
+class Receipt(msgspec.Struct, frozen=True):
     """`effective_gas_price` is None if the node tells none, as clients from before EIP-1559 do.
 
     On an OP-stack chain `l1_fee_wei` was paid beside the gas, and an operator fee if the receipt

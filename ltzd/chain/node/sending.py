@@ -82,8 +82,7 @@ class Transport(Protocol):
         """
 
 
-@dataclass(frozen=True, slots=True)
-class _EncodedCall:
+class _EncodedCall(msgspec.Struct, frozen=True):
     id: int
     call: RpcCall
     body: bytes

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import msgspec
+
 from ltzd.chain.contracts import business_escrow, ltz, relayed
 from ltzd.chain.contracts.business_escrow import DealStatus
 from ltzd.chain.relayer.decoding import DecodedCall, calls_in
@@ -85,8 +87,7 @@ class DealParties:
     business: Address
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedRelay:
+class DecodedRelay(msgspec.Struct, frozen=True):
     """A request that passes all checks that need no facts from the chain.
 
     `main` is the call, or the permit of a request without a call. `permit` is the permit of the

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+import msgspec
+
 from ltzd.chain.contracts import abi_words, artifacts
 from ltzd.chain.contracts.abi_words import WordReader
 from ltzd.chain.contracts.relayed import MULTICALL, multicall
@@ -35,8 +37,7 @@ _WRITERS: Final[Mapping[str, Callable[[Any], bytes]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class DecodedCall:
+class DecodedCall(msgspec.Struct, frozen=True):
     """A call of a function of the table; arguments by their names in the ABI."""
 
     row: AllowedCall

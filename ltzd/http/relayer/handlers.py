@@ -6,8 +6,8 @@ in X-RateLimit headers: the address's until the user is known, then the user's.
 """
 
 import re
-from dataclasses import replace
 
+from msgspec.structs import replace
 from sanic import Blueprint
 from sanic.request import Request
 

@@ -102,8 +102,7 @@ class RelaySigner:
                 attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
                 sent = await self._insert(relays[: len(calls)], attempts)
             self._next_nonce += len(sent)
-            for relay in sent:
-                self._in_flight.add(relay.transaction)
+            self._in_flight.add(*(relay.transaction for relay in sent))
         self._wakeups.notify(RELAYS)
         await asyncio.sleep(0)  # The publisher sends the bytes before their lines are logged.
         self._note_signed([(relay.id, relay.transaction) for relay in sent])
@@ -211,8 +210,7 @@ class RelaySigner:
     def _add(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:
         """Call it after the commit, with each relay's id: what has no row must not be published."""
         self._next_nonce += len(signed)
-        for _, tx in signed:
-            self._in_flight.add(tx)
+        self._in_flight.add(*(tx for _, tx in signed))
         self._note_signed(signed)
 
     def _note_signed(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:

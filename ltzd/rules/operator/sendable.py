@@ -3,9 +3,10 @@
 Units: gas; wei per gas; wei. A lane's transactions carry no access list and create no contract.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 from typing import Final
+
+import msgspec
 
 from ltzd.rules.operator.fees import Fees
 
@@ -37,8 +38,7 @@ class Obstacle(Enum):
         return self in {Obstacle.INTRINSIC_GAS, Obstacle.BLOCK_GAS}
 
 
-@dataclass(frozen=True, slots=True)
-class SigningLimits:
+class SigningLimits(msgspec.Struct, frozen=True):
     """`block_gas_limit` is the newest block's, or None on a chain that tells none. `funds_wei` is
     the balance less the most that everything else in flight can cost."""
 

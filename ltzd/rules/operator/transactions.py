@@ -24,8 +24,11 @@ old bytes or by their next transaction.
 Raises IllegalTransition and changes nothing.
 """
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
+
+import msgspec
+from msgspec.structs import replace
 
 from ltzd.errors import IllegalTransition
 from ltzd.values import Hash32
@@ -42,8 +45,7 @@ class State(Enum):
     VOIDED = "voided"
 
 
-@dataclass(frozen=True, slots=True)
-class GasCost:
+class GasCost(msgspec.Struct, frozen=True):
     """Which attempt was mined, and its cost. The price is in wei per gas.
 
     `l1_fee_wei` is what a rollup took beside the gas.
@@ -70,8 +72,7 @@ class Inclusion:
     is_cancellation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Transaction:
+class Transaction(msgspec.Struct, frozen=True):
     """`is_abandoned`: a self-transfer is one of the attempts, or will be."""
 
     state: State
@@ -94,8 +95,7 @@ class CancelRequested:
     """A person wants the nonce to go to a self-transfer."""
 
 
-@dataclass(frozen=True, slots=True)
-class ReceiptSeen:
+class ReceiptSeen(msgspec.Struct, frozen=True):
     inclusion: Inclusion
 
 

@@ -7,13 +7,14 @@ have been written meanwhile. The write that follows compares the version.
 from dataclasses import dataclass
 from datetime import datetime
 
+import msgspec
+
 from ltzd.rules.relayer.calls import RelayPlan, RelayWindow
 from ltzd.rules.relayer.gas_budgets import GasLedger
 from ltzd.rules.relayer.limits import ClaimLimit, RelayUsage, check_claims, check_hour, check_key
 
 
-@dataclass(frozen=True, slots=True)
-class SimulatedOn:
+class SimulatedOn(msgspec.Struct, frozen=True):
     """The version of a user's rows before a simulation, and the relays in flight then."""
 
     version: int
@@ -32,8 +33,7 @@ class SimulatedOn:
         return usage.version - self.version > len(new)
 
 
-@dataclass(frozen=True, slots=True)
-class NewRelay:
+class NewRelay(msgspec.Struct, frozen=True):
     """A simulated relay to be written.
 
     `failure` is the reason for which the call would revert: the relay is then written for its
@@ -57,8 +57,7 @@ class NewRelay:
     simulated: SimulatedOn | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(msgspec.Struct, frozen=True):
     """The relay's row. `is_new` is False if an earlier request with the same key wrote it."""
 
     id: int

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from enum import Enum
 from hashlib import sha256
 
+import msgspec
+
 from ltzd.values import Address, Hash32
 
 
@@ -21,8 +23,7 @@ class SignedPermit:
     signature: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RelayRequest:
+class RelayRequest(msgspec.Struct, frozen=True):
     """A call that the operator is asked to send for `user`.
 
     `fingerprint` is the SHA-256 of the request's content: a request with the same
@@ -44,8 +45,7 @@ class RelayRequest:
         return _digest(self.to, self.data)
 
 
-@dataclass(frozen=True, slots=True)
-class RequestedClaim:
+class RequestedClaim(msgspec.Struct, frozen=True):
     """A claim from a collection.
 
     The claim succeeds only while exactly `expected_claims` of the user's claims are on chain, so
@@ -56,8 +56,7 @@ class RequestedClaim:
     expected_claims: int
 
 
-@dataclass(frozen=True, slots=True)
-class RelayPlan:
+class RelayPlan(msgspec.Struct, frozen=True):
     """The transaction that will be sent, with its permit, after every check of the request.
 
     `function` is `Contract.function` of `allowed_calls`. `wallet` is the only relay wallet that may
@@ -97,8 +96,7 @@ class RelayStatus(Enum):
     FAILED = "failed"
 
 
-@dataclass(frozen=True, slots=True)
-class RelayWindow:
+class RelayWindow(msgspec.Struct, frozen=True):
     """How many relays a user may still send in the current hour. `reset_at` is in Unix seconds."""
 
     limit: int
@@ -106,8 +104,7 @@ class RelayWindow:
     reset_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class RelayProgress:
+class RelayProgress(msgspec.Struct, frozen=True):
     """How far a relay has come.
 
     `transaction_hash` and `sender` are None until a node has taken the transaction; a relay that

@@ -8,8 +8,10 @@ Raises RateLimited, ClaimLimitReached, IdempotencyKeyReused, ValidationFailed.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+import msgspec
 
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited, ValidationFailed
 from ltzd.rules.operator.sendable import min_gas_limit
@@ -30,8 +32,7 @@ class EarlierRelay:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class RelayUsage:
+class RelayUsage(msgspec.Struct, frozen=True):
     """A user's relays at one moment. Times are the database's.
 
     `window_start` is None while the user has no window of an hour open, and `used` counts the
@@ -51,7 +52,7 @@ class RelayUsage:
     has_serialized_in_flight: bool
     last_serialized_id: int | None
     claims: Sequence[RequestedClaim]
-    calls_in_flight: Mapping[bytes, int] = field(default_factory=dict)
+    calls_in_flight: Mapping[bytes, int] = msgspec.field(default_factory=dict)
     senders: frozenset[Address | None] = frozenset()
     version: int = 0
     was_relayed: bool = False

@@ -10,6 +10,7 @@ from decimal import Decimal
 from uuid import UUID
 
 import asyncpg
+import msgspec
 
 from ltzd.errors import LaneLost, Unavailable
 from ltzd.rules.operator.fees import Fees
@@ -48,8 +49,7 @@ class Intent:
     references_after: LaneReferences
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """Signed bytes of an intent: its call, or a self-transfer that takes its nonce."""
 
     hash: Hash32
@@ -58,8 +58,7 @@ class Attempt:
     is_cancellation: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class OpenTransaction:
+class OpenTransaction(msgspec.Struct, frozen=True):
     """A transaction whose outcome is not final.
 
     `hashes` are its attempts, newest first; `raw` and `fees` are those of the newest attempt, which

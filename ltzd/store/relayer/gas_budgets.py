@@ -80,11 +80,11 @@ async def spent_for(
 
 ADD_CHANGES = """
 INSERT INTO gas_spent AS g (day, identity, slot, wei)
-SELECT change.day, account.identity, account.slot, sum(change.wei)
-  FROM changes AS change
- CROSS JOIN LATERAL (VALUES ('', 1 + pg_backend_pid() % 15), (change.identity, 0))
-       AS account (identity, slot)
- WHERE account.identity IS NOT NULL AND change.wei <> 0
+SELECT day, identity, slot, sum(wei)
+  FROM (SELECT day, '' AS identity, 1 + pg_backend_pid() % 15 AS slot, wei FROM changes
+         UNION ALL
+        SELECT day, identity, 0, wei FROM changes WHERE identity IS NOT NULL) AS change
+ WHERE wei <> 0
  GROUP BY 1, 2, 3
  ORDER BY 1, 2, 3
     ON CONFLICT (day, identity, slot) DO UPDATE SET wei = g.wei + excluded.wei

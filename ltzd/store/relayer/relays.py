@@ -6,12 +6,12 @@ only loosens the limits, such as the end of a relay, leaves the version as it is
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC
 from decimal import Decimal
 from typing import Any
 
 import asyncpg
+from msgspec.structs import replace
 
 from ltzd.rules.operator.transactions import State
 from ltzd.rules.relayer.admission import NewRelay

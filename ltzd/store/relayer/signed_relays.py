@@ -1,7 +1,8 @@
 """Relays that a lane has signed before they are stored: relay, transaction and attempt at once."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.transactions import State, Transaction
@@ -12,8 +13,7 @@ from ltzd.store.operator.transactions import Attempt, OpenTransaction
 from ltzd.store.relayer import gas_budgets, relays
 
 
-@dataclass(frozen=True, slots=True)
-class SentRelay:
+class SentRelay(msgspec.Struct, frozen=True):
     id: int
     transaction: OpenTransaction
 

@@ -1,10 +1,10 @@
 """A call is simulated early if it may be, and the early result counts for that call alone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import replace
+from collections.abc import Callable
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.actions.relayer.early_simulation import EarlySimulations, SimulatedCall
 from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
@@ -95,21 +95,15 @@ async def test_calls_that_more_than_the_simulation_decides_are_not_simulated_ear
 
 async def test_few_calls_are_simulated_early_at_a_time() -> None:
     simulations = Simulations()
+
+    async def has_room() -> bool:
+        return simulations.early.has_room
+
     first, second = simulations.early.begin(a_decoded), simulations.early.begin(a_decoded)
     assert first is not None
     assert second is not None
 
-    async def is_refused() -> bool:
-        another = simulations.early.begin(a_decoded)
-        if another is not None:
-            another.end()
-        return another is None
-
-    await until(is_refused)
+    assert simulations.early.begin(a_decoded) is None
     first.end()
-    await until(lambda: _not(is_refused()))
+    await until(has_room)
     second.end()
-
-
-async def _not(answer: Awaitable[bool]) -> bool:
-    return not await answer

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import pytest_asyncio
 from eth_abi.abi import encode
+from msgspec import structs
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
@@ -204,7 +205,7 @@ async def test_a_relay_asks_a_node_for_what_the_index_does_not_know(
 
 
 async def test_a_permit_beside_a_call_costs_one_view(world: CountedRelays) -> None:
-    request = replace(an_example("PerkNFT.claimFor"), permit=a_permit(AT["PerkNFT"]))
+    request = structs.replace(an_example("PerkNFT.claimFor"), permit=a_permit(AT["PerkNFT"]))
     assert await world.submit(request) == WITH_A_NONCE
 
 
@@ -267,7 +268,7 @@ async def test_a_call_that_was_relayed_before_is_simulated_after_its_users_relay
 ) -> None:
     begun = await world.relayer.begin(CALLER, an_example(TRANSFER))
     await until(lambda: truth(world.client.questions["simulation"] == 1))
-    again = replace(begun, usage=replace(begun.usage, was_relayed=True))
+    again = replace(begun, usage=structs.replace(begun.usage, was_relayed=True))
 
     with pytest.raises(Unavailable):
         await world.relayer.submit(CALLER, an_example(TRANSFER), again)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.actions.constraints.evaluation import PurchaseConstraints
 from ltzd.actions.relayer.context import RelayContext
@@ -105,7 +106,7 @@ class RelayerProcess:
             idempotency_key=key,
             fingerprint=deal,
         )
-        return replace(request, **changes)
+        return structs.replace(request, **changes)
 
 
 @pytest_asyncio.fixture

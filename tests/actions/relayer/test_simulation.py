@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.chain.node.l1_costs import ARB_SYS, NODE_INTERFACE
 from ltzd.chain.node.node import Node

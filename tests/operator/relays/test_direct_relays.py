@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.actions.relayer.admission import RelayAdmission
 from ltzd.errors import DatabaseUnavailable, RateLimited
@@ -171,7 +172,7 @@ async def test_a_write_with_an_unknown_outcome_begins_a_new_term_that_sends_what
         lane = world.direct_lanes.choose()
         assert lane is not None
         with pytest.raises((DatabaseUnavailable, asyncio.CancelledError)):
-            await lane.admit([replace(a_draft(), version=0)])
+            await lane.admit([structs.replace(a_draft(), version=0)])
         await until(lambda: true(world.direct_lanes.choose() not in {lane, None}))
         if is_stored:
             await world.relays_are("mined")

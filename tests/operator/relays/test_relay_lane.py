@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd.chain.signing import Signer
@@ -89,7 +90,7 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_store
         block = world.node.mine()
         await world.relays_are("mined")
         mined = await world.progress(relay)
-        assert mined == replace(
+        assert mined == structs.replace(
             pending,
             status=RelayStatus.CONFIRMED,
             block_number=block.number,
@@ -99,7 +100,7 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_store
 
         world.node.mine(3)
         await world.settled("confirmed")
-        assert await world.progress(relay) == replace(mined, status=RelayStatus.FINAL)
+        assert await world.progress(relay) == structs.replace(mined, status=RelayStatus.FINAL)
     assert await row_states(world.observer) == ["mined"]
     await world.executed_in_order()
 

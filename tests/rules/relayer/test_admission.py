@@ -1,9 +1,9 @@
 """A relay that was simulated before another of its user's had settled is simulated again."""
 
-from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from msgspec.structs import replace
 
 from ltzd.rules.relayer.admission import Conflict, NewRelay, SimulatedOn, decide
 from ltzd.rules.relayer.limits import RelayUsage

@@ -1,12 +1,13 @@
 """The limits on a user's relays: the hour, claims in flight and idempotency keys."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from ltzd.errors import ClaimLimitReached, IdempotencyKeyReused, RateLimited
 from ltzd.rules.relayer.calls import RelayWindow, RequestedClaim

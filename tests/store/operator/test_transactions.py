@@ -7,6 +7,7 @@ from uuid import UUID, uuid4
 
 import asyncpg
 import pytest
+from msgspec import structs
 
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.fees import GWEI, Fees
@@ -303,7 +304,7 @@ async def test_transactions_are_saved_together_or_not_at_all(pool: Pool, lane: L
             for n in range(5)
         ]
         flight = await transactions.in_flight(connection, lane)
-        moves = [(tx.tx, replace(tx, tx=MINED)) for tx in flight]
+        moves = [(tx.tx, structs.replace(tx, tx=MINED)) for tx in flight]
         await save(connection, lane, rows[3], State.SIGNED, MINED)
 
     async def save_all() -> None:

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import asyncpg
 import pytest
+from msgspec.structs import replace
 
 from ltzd.errors import RateLimited
 from ltzd.rules.operator.fees import Fees

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from ltzd.errors import LaneLost
 from ltzd.rules.relayer.admission import NewRelay
@@ -29,7 +30,7 @@ from tests.support.rows.core import FEES, a_hash, a_wallet, states, value
 
 
 def of(user: Address, version: int = 0, data: bytes = b"\x01") -> NewRelay:
-    return replace(a_relay(a_plan(data, user), identity="ann"), version=version)
+    return structs.replace(a_relay(a_plan(data, user), identity="ann"), version=version)
 
 
 async def insert(

@@ -13,6 +13,7 @@ from uuid import UUID, uuid4
 import asyncpg
 import pytest
 import pytest_asyncio
+from msgspec import structs
 
 from ltzd.rules.operator.transactions import Inclusion, Transaction
 from ltzd.rules.operator.transactions import State as Sending
@@ -133,9 +134,11 @@ async def age(pool: Pool, redemption: NewSiteRedemption, by: timedelta) -> None:
 async def relayed(pool: Pool, redemption: NewSiteRedemption) -> int:
     """Inserts its relay as the action admits it."""
     plan = a_plan(redemption.id.bytes, redemption.wallet, serialized_per_user=True)
-    new = replace(a_relay(plan, key=redemption.idempotency_key), fingerprint=redemption.fingerprint)
-    (relay,) = await write(pool, new)
-    return relay
+    new = structs.replace(
+        a_relay(plan, key=redemption.idempotency_key), fingerprint=redemption.fingerprint
+    )
+    (id_,) = await write(pool, new)
+    return id_
 
 
 def log_index_of(redemption: NewSiteRedemption) -> int:

@@ -7,9 +7,10 @@ import hashlib
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+
+from msgspec.structs import replace
 
 from ltzd.chain.signing import Signer, WalletSigner
 from ltzd.operator.policy import LanePolicy

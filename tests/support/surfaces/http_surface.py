@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 import aiohttp
+from msgspec import structs
 
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus
@@ -241,7 +242,7 @@ class FakeRelays:
     def becomes(self, status: RelayStatus, reason: str | None = None) -> None:
         """Every relay has this status now."""
         for at, (user, relayed) in self.sent.items():
-            self.sent[at] = (user, replace(mined(relayed, status), reason=reason))
+            self.sent[at] = (user, structs.replace(mined(relayed, status), reason=reason))
 
     async def find(
         self, user: TokenUser, transaction_hash: Hash32
@@ -256,7 +257,7 @@ class FakeRelays:
 
 
 def mined(relayed: RelayProgress, status: RelayStatus) -> RelayProgress:
-    return replace(
+    return structs.replace(
         relayed, status=status, block_number=7, gas_used=183_402, effective_gas_price=10**9
     )
 
