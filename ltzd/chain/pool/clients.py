@@ -190,7 +190,9 @@ class PinnedClient:
         return await self._member.measured(self._in_time(answer))
 
     async def _in_time(self, answer: Awaitable[Answer]) -> Answer:
-        limit = None if self.is_alone else self._pool.policy.pinned_timeout
+        if self.is_alone:
+            return await answer
+        limit = self._pool.policy.pinned_timeout
         try:
             async with asyncio.timeout(limit) as deadline:
                 return await answer

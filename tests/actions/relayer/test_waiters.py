@@ -1,7 +1,8 @@
 """Waiting until a relay settles or a user is idle, whichever process sends the relays."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from itertools import pairwise
 
 import pytest
 import pytest_asyncio
@@ -9,7 +10,7 @@ import pytest_asyncio
 from ltzd.actions.relayer.waiters import RelayWaiters
 from ltzd.rules.operator.transactions import GasCost, Inclusion, State, Transaction
 from ltzd.rules.relayer.calls import RelayProgress, RelayStatus
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.relayer import relays
 from ltzd.store.wakeups import CHANNELS, RELAYED, WakeupHub
@@ -71,6 +72,31 @@ async def test_one_wakeup_answers_every_waiter_whose_relay_settled(
     assert again == first
     assert not waits[2].done()
     waits[2].cancel()
+
+
+async def test_a_pause_as_long_as_the_read_before_it_lets_wakeups_share_a_read(
+    wakeups: WakeupHub, waiters: RelayWaiters, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    reads: list[tuple[float, float]] = []
+
+    async def long_read(_: Connection, ids: Sequence[int]) -> dict[int, RelayProgress]:
+        began = loop.time()
+        await asyncio.sleep(0.02)
+        reads.append((began, loop.time()))
+        return {}
+
+    monkeypatch.setattr(relays, "settled", long_read)
+    waiting = asyncio.create_task(waiters.settled(-1, late()))
+
+    async def has_read_often() -> bool:
+        wakeups.notify(RELAYED)
+        return len(reads) == 5
+
+    await until(has_read_often)
+    waiting.cancel()
+    pauses = [later[0] - earlier[1] for earlier, later in pairwise(reads)]
+    assert min(pauses) > 0.015
 
 
 async def test_a_relay_settled_by_another_process_wakes_its_waiter(

@@ -444,7 +444,7 @@ async def test_a_wallet_that_was_used_elsewhere_stops_the_lane_at_its_start(
 async def test_above_the_fee_cap_nothing_is_signed_and_all_relays_can_be_revoked(
     world: RelayWorld,
 ) -> None:
-    policy = replace(POLICY, fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI))
+    policy = replace(PATIENT, fees=FeePolicy(cap=50 * GWEI, min_tip=GWEI))
     world.node.base_fee = 60 * GWEI
     world.node.mine()
     async with world.relay_lane(policy) as lane:
