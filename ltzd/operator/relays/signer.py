@@ -100,10 +100,7 @@ class RelaySigner:
             reserved_wei = self._in_flight.reserved_wei()
             with self._in_flight.reserving(cost_wei):
                 attempts = await self._signer.sign_all(self._next_nonce, calls, fees, reserved_wei)
-                sent = await self._insert(relays[: len(calls)], attempts)
-            self._next_nonce += len(sent)
-            self._in_flight.add(*(relay.transaction for relay in sent))
-        self._wakeups.notify(RELAYS)
+                sent = await self._store(relays[: len(calls)], attempts)
         await asyncio.sleep(0)  # The publisher sends the bytes before their lines are logged.
         self._note_signed([(relay.id, relay.transaction) for relay in sent])
         ids: list[int | None] = [relay.id for relay in sent]
@@ -121,14 +118,22 @@ class RelaySigner:
             calls.append(call)
         return calls
 
-    async def _insert(
+    async def _store(
         self, relays: Sequence[NewRelay], attempts: Sequence[Attempt]
     ) -> list[SentRelay]:
+        """Insert the relays, and wake the publisher for them before the connection is given back.
+
+        The statement is its own database transaction: it has committed once it returns.
+        """
         try:
             async with session(self._context.pool) as connection:
-                return await signed_relays.insert(
+                sent = await signed_relays.insert(
                     connection, self._context.lane, self._next_nonce, relays, attempts
                 )
+                self._next_nonce += len(sent)
+                self._in_flight.add(*(relay.transaction for relay in sent))
+                self._wakeups.notify(RELAYS)
+                return sent
         except (Unavailable, asyncio.CancelledError) as error:
             # The relays may be stored, and only the next term can tell: `sign_next` ends this one.
             self._failure = error if isinstance(error, Unavailable) else LaneLost("A write was cut")
