@@ -16,6 +16,7 @@ from redis.exceptions import RedisError
 
 from ltzd.cache.windows import WindowCount
 from ltzd.concurrency.batcher import Batcher
+from ltzd.concurrency.futures import complete
 from ltzd.errors import Misconfigured
 
 PREFIX = b"ltzd:rl:"
@@ -78,12 +79,21 @@ class RedisWindows:
     async def hit(self, name: bytes, seconds: int) -> WindowCount:
         self._under_way += 1
         try:
-            async with asyncio.timeout(self._patience_seconds):
-                if self._under_way <= _ALONE:
-                    return (await self._call([(name, seconds)]))[0]
-                return await self._hits.ask((name, seconds))
+            if self._under_way <= _ALONE:
+                return (await self._hit_all([(name, seconds)]))[0]
+            return await self._hit_with_others(name, seconds)
         finally:
             self._under_way -= 1
+
+    async def _hit_with_others(self, name: bytes, seconds: int) -> WindowCount:
+        hit = self._hits.begin((name, seconds))
+        # A bare timer, since asyncio.timeout takes as long as the rest of a hit.
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(self._patience_seconds, complete, hit, TimeoutError())
+        try:
+            return await hit
+        finally:
+            timer.cancel()
 
     async def _hit_all(self, hits: Sequence[_Hit]) -> list[WindowCount]:
         async with asyncio.timeout(self._patience_seconds):
