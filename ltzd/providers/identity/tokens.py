@@ -87,7 +87,7 @@ _ACCEPTED = telemetry.TOKEN_CHECKS.labels("accepted")
 
 @dataclass(slots=True)
 class _VerifiedToken:
-    """What a token says whose signature `key` has made; `kid` is the id of this key.
+    """The contents of a token whose signature `key` has made; `kid` is the id of this key.
 
     `user` is None until the token's claims have once been accepted.
     """
