@@ -59,7 +59,9 @@ class MintCapacity:
         One caller a minute waits for the node; the others get the cached answer. Raises
         DatabaseUnavailable.
         """
-        if self._known is not None and self._one_at_a_time.locked():
+        if self._known is not None and (
+            self._one_at_a_time.locked() or self._clock() < self._until
+        ):
             return self._known
         async with self._one_at_a_time:
             if self._clock() >= self._until:

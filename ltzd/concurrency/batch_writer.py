@@ -78,7 +78,8 @@ class BatchWriter(Generic[Item, Answer]):
         self._ready: deque[Hashable] = deque()
         """The keys with waiting items of which none is being written."""
         self._waiting_count = 0
-        self._available = asyncio.Semaphore(0)
+        self._idle: deque[asyncio.Future[None]] = deque()
+        """Of the commits that could run and have nothing to do."""
 
     async def run(self) -> None:
         """Commit until cancelled, `width` commits at a time."""
@@ -101,18 +102,27 @@ class BatchWriter(Generic[Item, Answer]):
         else:
             self._waiting[key] = deque([_Pending(item, key, future)])
             self._ready.append(key)
-            self._available.release()
+            self._wake_one()
         return await future
 
     async def _work(self) -> None:
         while True:
-            await self._available.acquire()
+            while not self._ready:
+                idle: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                self._idle.append(idle)
+                await idle
             batch: list[_Pending[Item, Answer]] = []
             while self._ready and len(batch) < self._max_batch:
                 batch.append(self._waiting[self._ready.popleft()].popleft())
             self._waiting_count -= len(batch)
-            if batch:
-                await self._commit(batch)
+            await self._commit(batch)
+
+    def _wake_one(self) -> None:
+        while self._idle:
+            idle = self._idle.popleft()
+            if not idle.done():  # else `run` was cancelled
+                idle.set_result(None)
+                return
 
     async def _commit(self, batch: list[_Pending[Item, Answer]]) -> None:
         try:
@@ -153,7 +163,7 @@ class BatchWriter(Generic[Item, Answer]):
                 continue
             if pending.key not in first:
                 self._ready.append(pending.key)
-            self._available.release()
+            self._wake_one()
 
     def _is_answered(
         self, pending: _Pending[Item, Answer], answer: Answer | Exception | Retry

@@ -1,6 +1,7 @@
 """Creates Sanic applications with ltzd's settings."""
 
 import itertools
+from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -69,9 +70,16 @@ def _end_connection_while_draining(request: Request) -> None:
 class AnswerableRequest(Request):
     """Lets Sanic answer a head that it cannot parse, and exchanges a site's own path.
 
+    The path is decoded once, and not at each look.
+
     Sanic answers it through a stand-in request with the method NONE and the same URL. Here the
     stand-in also works if the URL itself cannot be parsed, and it knows its connection.
     """
+
+    @cached_property
+    def path(self) -> str:
+        path: str = super().path
+        return path
 
     def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
         canonical = options["app"].ctx.canonical_target

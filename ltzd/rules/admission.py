@@ -24,6 +24,9 @@ class Urgency(Enum):
     PATIENT = "patient"
     """Waits for a block anyway, so that a wait of seconds is no harm: relays and redemptions."""
 
+    # Enum's own hashes the name in Python, several times for each request.
+    __hash__ = object.__hash__
+
 
 @dataclass(frozen=True, slots=True)
 class AdmissionPolicy:

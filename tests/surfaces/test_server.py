@@ -49,6 +49,10 @@ async def say(surface: RunningSurfaces, raw: bytes) -> bytes:
         await writer.wait_closed()
 
 
+def date_of(head: bytes) -> bytes:
+    return head.partition(b"\r\nDate: ")[2].partition(b"\r\n")[0]
+
+
 async def test_unknown_paths_answer_in_the_envelope_of_their_surface(
     surface: RunningSurfaces,
 ) -> None:
@@ -99,6 +103,26 @@ async def test_head_answers_like_get_without_a_body(surface: RunningSurfaces) ->
     status, answer, headers = await ask(surface, "HEAD", "/service-api/health")
     assert (status, answer) == (200, None)
     assert int(headers["Content-Length"]) > 0
+
+
+@pytest.mark.parametrize("path", ["/service-api/health", "/service-api/nothing"])
+async def test_head_has_the_head_of_get_byte_by_byte(surface: RunningSurfaces, path: str) -> None:
+    """ltzd writes an ordinary reply itself, and Sanic writes one without a body."""
+    request = (
+        "{} " + path + " HTTP/1.1\r\nHost: ltzd\r\nConnection: close\r\nX-Request-Id: id\r\n\r\n"
+    )
+
+    async def heads() -> list[bytes]:
+        answers = [
+            await say(surface, request.format(method).encode()) for method in ("GET", "HEAD")
+        ]
+        return [answer.partition(b"\r\n\r\n")[0] for answer in answers]
+
+    get, head = await heads()
+    while date_of(get) != date_of(head):  # a second has passed between the two
+        get, head = await heads()
+    assert get == head
+    assert get.count(b"\r\n") > 5
 
 
 async def test_a_sane_request_id_comes_back_and_others_are_replaced(

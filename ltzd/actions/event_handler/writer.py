@@ -97,7 +97,7 @@ class EventWriter:
             return [outcome for prepared in batch for outcome in await self._write([prepared])]
         erased = await self._erased_since(batch, decisions, inserted)
         self._remember_users(batch, inserted)
-        if inserted:
+        if any(event.ltz for event in inserted.values()):
             self._wakeups.announce(REWARDS)
         outcomes = outcomes_of(batch, decisions, inserted, reward_wallets)
         if erased:
@@ -163,12 +163,17 @@ class EventWriter:
     def _remember_users(
         self, batch: Sequence[PreparedEvent], inserted: Mapping[ClaimKey, EventRow]
     ) -> None:
-        """Cache users as their rows say: their wallets may have changed since they were read."""
+        """Cache users as their rows say: their wallets may have changed since they were read.
+
+        A known user whose row is unchanged was cached before.
+        """
         for prepared in batch:
-            row = inserted.get(prepared.check.key)
-            if row is not None:
-                user = replace(prepared.user, id=row.user_id, wallet=row.wallet)
-                self._known[user.email_key] = user
+            row, user = inserted.get(prepared.check.key), prepared.user
+            if row is None:
+                continue
+            if prepared.is_known_user and (row.user_id, row.wallet) == (user.id, user.wallet):
+                continue
+            self._known[user.email_key] = replace(user, id=row.user_id, wallet=row.wallet)
 
     async def _await_database(
         self,

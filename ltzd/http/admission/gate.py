@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
+import msgspec
 import structlog
 
 from ltzd import telemetry
@@ -44,8 +45,7 @@ _CAPACITY = telemetry.HTTP_SHED.labels("capacity")
 DEFAULT_POLICY = AdmissionPolicy()
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
+class Asker(msgspec.Struct, frozen=True):
     """The origin of a request: `party` is a brand or a surface's nameless callers, `caller` one of
     them, such as an address."""
 
@@ -104,6 +104,7 @@ class AdmissionGate:
         self._lines: dict[Urgency, Turns[_Waiting]] = {
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
         }
+        self._all_lines = tuple(self._lines.values())
         self._begun_meanwhile: dict[Urgency, int] = {}
         """Requests that have begun since the line was last empty."""
         self._demands = {urgency: Demand(policy) for urgency in self._lines}
@@ -139,7 +140,8 @@ class AdmissionGate:
     @property
     def is_crowded(self) -> bool:
         """Whether any request waits for a slot."""
-        return any(self._lines.values())
+        first, quick, patient = self._all_lines
+        return bool(first.count or quick.count or patient.count)
 
     @property
     def refuses(self) -> bool:
@@ -260,7 +262,8 @@ class AdmissionGate:
             del slots.held[asker.party]
         slots.total -= 1
         self._first -= asker.urgency is Urgency.FIRST
-        self._give_turns()
+        if self.is_crowded:
+            self._give_turns()
 
     async def run(self) -> None:
         """Measure, learn and refuse until cancelled."""
@@ -390,7 +393,9 @@ class AdmissionGate:
 
     def _is_free(self, asker: Asker) -> bool:
         """Whether the request may begin now, before none of its party's that wait."""
-        return not self._lines[asker.urgency].waiting_of(asker.party) and self._has_room(asker)
+        line = self._lines[asker.urgency]
+        may_pass = not line.count or not line.waiting_of(asker.party)
+        return may_pass and self._has_room(asker)
 
     def _has_room(self, asker: Asker) -> bool:
         slots = self._slots_of(asker.urgency)

@@ -10,7 +10,9 @@ from sanic.request import Request
 from sanic.server.protocols.http_protocol import HttpProtocol
 
 from ltzd.http.admission.refusals import EarlyRefusals
+from ltzd.http.connections.handling import handle
 from ltzd.http.connections.limit import ConnectionLimit
+from ltzd.http.connections.stream import ReplyStream
 from ltzd.http.requests.json_body import has_whole_body
 
 _FULL_BODY = b'{"error":"Too many connections are at work","code":"OVERLOADED"}'
@@ -23,6 +25,7 @@ _FULL = (
 class BoundedProtocol(HttpProtocol):
     """`refusals` is None for an application that refuses nothing."""
 
+    HTTP_CLASS = ReplyStream
     __slots__ = ("_address", "_answers", "_limit", "_refusals", "_was_held", "slowness")
 
     def __init__(self, **options: Any) -> None:
@@ -39,6 +42,12 @@ class BoundedProtocol(HttpProtocol):
     def _setup(self) -> None:
         super()._setup()  # type: ignore[no-untyped-call]
         self.request_handler = answer
+
+    @property
+    def can_write_now(self) -> bool:
+        """Whether the connection is open, and its client reads what is written."""
+        transport: Any = self.transport
+        return self._can_write.is_set() and transport is not None and not transport.is_closing()
 
     @property
     def is_at_work(self) -> bool:
@@ -149,7 +158,7 @@ async def answer(request: Request) -> None:
     stream: Any = request.stream
     connection: BoundedProtocol = stream.protocol
     try:
-        await request.app.handle_request(request)
+        await handle(request)
     finally:
         slot = getattr(request.ctx, "slot", None)
         if slot is not None:

@@ -233,12 +233,11 @@ async def insert(connection: Connection, events: Sequence[NewEvent]) -> dict[Cla
     inserted: dict[ClaimKey, EventRow] = {}
     for row in rows:
         key = (Address(row["brand_id"]), row["event_type"], row["email_key"])
-        inserted[key] = structs.replace(
-            proposed[key],
-            user_id=users.get(row["id"], row["owner_id"]),
-            wallet=Address(row["goes_to"]),
-            is_new_user=row["is_new"],
-        )
+        event, owner = proposed[key], users.get(row["id"], row["owner_id"])
+        wallet, is_new = Address(row["goes_to"]), row["is_new"]
+        if is_new or owner != event.user_id or wallet != event.wallet:
+            event = structs.replace(event, user_id=owner, wallet=wallet, is_new_user=is_new)
+        inserted[key] = event
     return inserted
 
 

@@ -25,7 +25,7 @@ def under(maximum: int | None) -> Brand:
     return a_brand({"type": TYPE, "max_total_claims": maximum})  # type: ignore[arg-type]
 
 
-def a_claim(name: str, brand: Brand) -> PreparedEvent:
+def a_claim(name: str, brand: Brand, ltz: int = 100) -> PreparedEvent:
     """An event that was accepted under this configuration of the brand."""
     email = f"{name}@shop.example"
     rule = brand.rule_of(TYPE)
@@ -41,11 +41,20 @@ def a_claim(name: str, brand: Brand) -> PreparedEvent:
         source=None,
         user_identifier=None,
         metadata={},
-        ltz=100,
+        ltz=ltz,
         wallet=user.wallet,
     )
-    check = EventCheck((BRAND, TYPE, email), brand, rule, 100, False, False, None)
+    check = EventCheck((BRAND, TYPE, email), brand, rule, ltz, False, False, None)
     return PreparedEvent(event, user, False, check)
+
+
+class RecordingHub(WakeupHub):
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.announcements: list[str] = []
+
+    def announce(self, channel: str) -> None:
+        self.announcements.append(channel)
 
 
 @pytest.fixture
@@ -64,6 +73,17 @@ async def test_other_processes_learn_of_events_after_their_commit(
     hub = WakeupHub(database_url)
     async with announced(database_url, hub, REWARDS):
         await write(EventWriter(pool, hub, {}), a_claim("ann", under(None)))
+
+
+async def test_events_that_earn_nothing_wake_no_mint_lane(pool: Pool, database_url: str) -> None:
+    hub = RecordingHub(database_url)
+    writer = EventWriter(pool, hub, {})
+
+    await write(writer, a_claim("ann", under(None), ltz=0))
+    assert hub.announcements == []
+
+    await write(writer, a_claim("bob", under(None), ltz=0), a_claim("cid", under(None)))
+    assert hub.announcements == [REWARDS]
 
 
 async def test_events_decided_before_and_after_a_maximum_was_set_can_share_a_batch(

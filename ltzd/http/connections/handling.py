@@ -1,0 +1,59 @@
+"""Serves one request in the order of `Sanic.handle_request`, and no more of it than ltzd uses.
+
+Sanic asks of everything that it calls whether the result can be awaited, and wraps each step in a
+coroutine of its own, which takes a tenth of the time of an event. Here handlers return a Reply,
+middleware of requests returns a Reply or None, directly or as a coroutine, and middleware of
+responses changes the Reply. Every failure is answered by Sanic's own `handle_exception`.
+"""
+
+from asyncio import CancelledError
+from inspect import iscoroutine
+from typing import Any
+
+import structlog
+from sanic.request import Request
+
+from ltzd.http.responses import Reply
+
+log = structlog.get_logger()
+
+
+async def handle(request: Request) -> None:
+    """Answer the request, also if that fails."""
+    app: Any = request.app
+    has_begun = False
+    try:
+        host = request.headers.getone("host", None)
+        route, handler, parameters = app.router.get(request.path, request.method, host)
+        request.route = route
+        stream: Any = request.stream
+        if stream.request_body and not route.extra.ignore_body:
+            await request.receive_body()  # type: ignore[no-untyped-call]
+        has_begun = True  # from here on `handle_exception` must not run the middleware again
+        for middleware in route.extra.request_middleware:
+            reply = middleware.func(request)
+            if iscoroutine(reply):
+                reply = await reply
+            if reply is not None:
+                break
+        else:
+            reply = await handler(request, **parameters)
+        stream.respond(reply)
+        _run_response_middleware(request, reply)
+        if not stream.send_at_once(reply):
+            await reply.send(end_stream=True)
+    except CancelledError:
+        raise
+    except Exception as error:  # noqa: BLE001 - every failure is answered
+        await app.handle_exception(request, error, run_middleware=not has_begun)
+
+
+def _run_response_middleware(request: Request, reply: Reply) -> None:
+    route: Any = request.route
+    request._response_middleware_started = True  # noqa: SLF001 - for `handle_exception`
+    try:
+        for middleware in route.extra.response_middleware:
+            middleware.func(request, reply)
+    except Exception:
+        log.exception("http.response_middleware_failed")
+    request.responded = True
