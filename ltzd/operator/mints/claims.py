@@ -3,9 +3,12 @@
 A claim keeps other lanes from signing the same rewards, so that signing may take its time. The
 claim is no lock: the statement that stores a mint decides (`store/operator/transactions.py`). A
 claim counts as long as its lane is served, in this term.
+
+A lane that is the only one claims nothing, since a claim writes each reward's row once more. A lane
+that begins meanwhile may lose one race against it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from ltzd.chain.contracts import ltz
@@ -17,7 +20,7 @@ from ltzd.operator.mints.simulation import MintSimulator
 from ltzd.operator.policy import MINT_LIMIT, WOULD_REVERT
 from ltzd.operator.send_guard import SendGuard
 from ltzd.rules.operator.mint_gas import MOST_OUT_OF_GAS, gas_percent_after, most_together
-from ltzd.store.database import session
+from ltzd.store.database import Connection, session
 from ltzd.store.operator import rewards
 from ltzd.store.operator.rewards import QueuedReward
 
@@ -75,9 +78,17 @@ class RewardClaims:
                 if not selected:
                     self.note_served(waiting)
                 return None
-            claimed = await rewards.claim(connection, lane, [reward.id for reward in together])
+            claimed = await self._claimed(connection, together)
         self._mint_limit.give_back([reward for reward in selected if reward.id not in claimed])
         return [reward for reward in together if reward.id in claimed]
+
+    async def _claimed(
+        self, connection: Connection, together: Sequence[QueuedReward]
+    ) -> Collection[UUID]:
+        ids = {reward.id for reward in together}
+        if not any(reward.is_contended for reward in together):
+            return ids
+        return await rewards.claim(connection, self._context.lane, ids)
 
     async def give_back(self, unsigned: Sequence[QueuedReward]) -> None:
         """End the claims of rewards that are not signed now, so that any lane may take them."""

@@ -82,44 +82,7 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
     transaction was mined all the same.
     """
     row = await connection.fetchrow(
-        """
-        WITH minted AS (
-          UPDATE rewards
-             SET seq = CASE WHEN rewards.seq = fact.seq OR fact.seq < 0
-                              OR EXISTS (SELECT FROM rewards other WHERE other.seq = fact.seq)
-                            THEN rewards.seq ELSE fact.seq END,
-                 mint_block_number = fact.block_number,
-                 mint_block_hash = fact.block_hash,
-                 mint_transaction_hash = fact.transaction_hash
-            FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bigint[],
-                        $6::bigint[], $7::bytea[], $8::bytea[])
-                 AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
-           WHERE rewards.id = fact.id AND rewards.kind = fact.kind
-             AND (rewards.seq = fact.seq
-                  OR rewards.transaction_id IS NULL AND rewards.mint_block_hash IS NULL)
-             AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
-       RETURNING rewards.id, rewards.kind, rewards.brand_id,
-                 -- The value before this statement.
-                 (SELECT mint_block_hash IS NULL FROM rewards was WHERE was.id = rewards.id)
-                   AS is_new
-        ), announced AS (
-          -- Grouped by brand, so that each configuration is read once.
-          SELECT brand_id, array_agg(id) AS rewards
-            FROM minted
-           WHERE kind <> 2 AND is_new  -- a buyer was notified by the payment
-           GROUP BY brand_id
-        ), written AS (
-          INSERT INTO webhooks (brand_id, kind, subject)
-          SELECT announced.brand_id, 'ltz_distributed', unnest(announced.rewards)
-            FROM announced
-            JOIN brands ON brands.id = announced.brand_id
-           WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
-              ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
-       RETURNING 1)
-        SELECT (SELECT count(*) FROM minted) AS matched,
-               ARRAY(SELECT id FROM minted WHERE is_new) AS new_rewards,
-               (SELECT pg_notify($9, '') WHERE EXISTS (SELECT FROM written))
-        """,
+        _RECORD,
         [UUID(bytes=row.reference[:16]) for row in facts],
         # Other padding (values.reward_reference) belongs to no reward: -1 is no kind.
         [row.reference[16] if not any(row.reference[17:24]) else -1 for row in facts],
@@ -135,9 +98,53 @@ async def record_on_rewards(connection: Connection, facts: Sequence[RewardMinted
         [row.position.transaction_hash for row in facts],
         WEBHOOKS,
     )
-    await leaderboard_totals.add(connection, row["new_rewards"])
+    leaderboard_totals.check_moved(row["has_moved_all"])
     matched: int = row["matched"]
     return matched
+
+
+# The earnings move in the same statement: it has just read and written each reward's row.
+_RECORD = f"""
+WITH minted AS (
+  UPDATE rewards
+     SET seq = CASE WHEN rewards.seq = fact.seq OR fact.seq < 0
+                      OR EXISTS (SELECT FROM rewards other WHERE other.seq = fact.seq)
+                    THEN rewards.seq ELSE fact.seq END,
+         mint_block_number = fact.block_number,
+         mint_block_hash = fact.block_hash,
+         mint_transaction_hash = fact.transaction_hash
+    FROM unnest($1::uuid[], $2::smallint[], $3::bigint[], $4::bytea[], $5::bigint[],
+                $6::bigint[], $7::bytea[], $8::bytea[])
+         AS fact (id, kind, seq, wallet, ltz, block_number, block_hash, transaction_hash)
+   WHERE rewards.id = fact.id AND rewards.kind = fact.kind
+     AND (rewards.seq = fact.seq
+          OR rewards.transaction_id IS NULL AND rewards.mint_block_hash IS NULL)
+     AND rewards.wallet = fact.wallet AND rewards.ltz = fact.ltz
+RETURNING rewards.id, rewards.kind, rewards.brand_id, rewards.wallet, rewards.ltz,
+         rewards.earned_on,
+         -- The value before this statement.
+         (SELECT mint_block_hash IS NULL FROM rewards was WHERE was.id = rewards.id) AS is_new
+), announced AS (
+  -- Grouped by brand, so that each configuration is read once.
+  SELECT brand_id, array_agg(id) AS rewards
+    FROM minted
+   WHERE kind <> 2 AND is_new  -- a buyer was notified by the payment
+   GROUP BY brand_id
+), written AS (
+  INSERT INTO webhooks (brand_id, kind, subject)
+  SELECT announced.brand_id, 'ltz_distributed', unnest(announced.rewards)
+    FROM announced
+    JOIN brands ON brands.id = announced.brand_id
+   WHERE brands.configuration ->> 'webhook_url' IS NOT NULL AND brands.disabled_at IS NULL
+      ON CONFLICT (subject, kind) WHERE NOT revoked DO NOTHING
+RETURNING 1
+), turned AS (
+  SELECT brand_id, kind, wallet, ltz, earned_on, 1 AS sign FROM minted WHERE is_new
+), {leaderboard_totals.MOVE}
+SELECT (SELECT count(*) FROM minted) AS matched,
+       {leaderboard_totals.HAS_MOVED_ALL} AS has_moved_all,
+       (SELECT pg_notify($9, '') WHERE EXISTS (SELECT FROM written))
+"""  # noqa: S608
 
 
 async def derive(connection: Connection, first: int, last: int) -> None:

@@ -25,6 +25,8 @@ class QueuedReward:
 
     `has_failed` says that LTZ refused the reward before, and that a person put it back.
     `cancelled` and `out_of_gas` count its mints that were cancelled, and that ran out of gas.
+    `is_contended` says that another mint lane was served when the queue was read, or that the
+    reward has a claim, which the next lane replaces.
     """
 
     id: UUID
@@ -36,6 +38,7 @@ class QueuedReward:
     brand_id: Address = ZERO_ADDRESS
     cancelled: int = 0
     out_of_gas: int = 0
+    is_contended: bool = True
 
     @property
     def is_payment(self) -> bool:
@@ -56,8 +59,8 @@ async def queued(
     up to BRANDS_AT_ONCE brands in turn, beginning after the brand `after`: each brand's oldest
     reward, then each brand's second oldest. Rewards of paused brands, rewards above the mint
     limit's capacity and rewards that a lane other than `lane` has claimed are left out, and so are
-    the rewards of `held` brands, except for payments. The caller claims the rewards that it mints.
-    A claim counts while its lane has a lease.
+    the rewards of `held` brands, except for payments. The caller claims the contended rewards that
+    it mints. A claim counts while its lane has a lease.
 
     Returns up to `limit` payments and up to `limit` rewards of brands; `limit` is at most 100.
     """
@@ -144,9 +147,11 @@ WITH RECURSIVE paused AS MATERIALIZED (
 ), depth AS MATERIALIZED (
   SELECT least($1, greatest(2, 1000 / greatest(1, count(*)))) AS rewards FROM due
 )
-SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of_gas_mints
+SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of_gas_mints,
+       claimed_by IS NOT NULL OR EXISTS (SELECT FROM busy)
   FROM ((SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL AS has_failed, brand_id,
-                cancelled_mints, out_of_gas_mints, 0 AS class, position AS rank, 0 AS place
+                cancelled_mints, out_of_gas_mints, claimed_by, 0 AS class, position AS rank,
+                0 AS place
            FROM rewards
           WHERE num_nulls(transaction_id, failed_at) = 2 AND mint_block_hash IS NULL
             AND NOT above_limit AND kind = 2
@@ -156,7 +161,7 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
           LIMIT $1)
          UNION ALL
         (SELECT id, kind, wallet, ltz, seq, failure IS NOT NULL, brand_id,
-                cancelled_mints, out_of_gas_mints, 1, 0, 0
+                cancelled_mints, out_of_gas_mints, claimed_by, 1, 0, 0
            FROM rewards
           WHERE id = $4 AND kind <> 2
             AND num_nulls(transaction_id, failed_at, mint_block_hash) = 3
@@ -166,13 +171,13 @@ SELECT id, kind, wallet, ltz, seq, has_failed, brand_id, cancelled_mints, out_of
          UNION ALL
         (SELECT reward.id, reward.kind, reward.wallet, reward.ltz, reward.seq,
                 reward.has_failed, due.brand_id, reward.cancelled_mints,
-                reward.out_of_gas_mints, 2, reward.rank, due.place
+                reward.out_of_gas_mints, reward.claimed_by, 2, reward.rank, due.place
            FROM due
           CROSS JOIN LATERAL (
                 SELECT *, row_number() OVER (ORDER BY position) AS rank
                   FROM (SELECT *
                           FROM (SELECT id, kind, wallet, ltz, seq, position,
-                                       cancelled_mints, out_of_gas_mints,
+                                       cancelled_mints, out_of_gas_mints, claimed_by,
                                        failure IS NOT NULL AS has_failed
                                   FROM rewards r
                                  WHERE r.brand_id BETWEEN due.brand_id AND due.brand_id

@@ -1,77 +1,103 @@
 """LTZ that wallets have earned from each brand, and the leaderboards read from these totals.
 
 Earnings are derived from mined rewards. Code that changes a reward's mint moves them in the same
-database transaction, which is the indexer's, so there are no concurrent writers. Amounts are whole
-LTZ. Purchases count for all time, and in no rank.
+database transaction, by `MOVE`. Amounts are whole LTZ. Purchases count for all time, and in no
+rank.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from typing import Final
 from uuid import UUID
 
+from ltzd.errors import DatabaseUnavailable
 from ltzd.rules.site_plugin.leaderboards import Metric, Period
 from ltzd.store.database import Connection
 from ltzd.store.replica import NotReplicated
 from ltzd.values import Address
 
 
-async def add(connection: Connection, rewards: Sequence[UUID]) -> None:
-    """Count rewards whose mint has just been recorded."""
-    if rewards:
-        await connection.execute(_MOVE, rewards, 1)
-
-
 async def subtract(connection: Connection, rewards: Sequence[UUID]) -> None:
-    """Stop counting rewards that `add` has counted: their mints are undone."""
+    """Stop counting rewards that were counted as minted: their mints are undone."""
     if rewards:
-        await connection.execute(_MOVE, rewards, -1)
+        check_moved(await connection.fetchval(_SUBTRACT, rewards))
+
+
+def check_moved(has_moved_all: bool) -> None:
+    """Raises DatabaseUnavailable if another writer has changed the same earnings meanwhile.
+
+    Then the caller's database transaction must not commit. `has_moved_all` is HAS_MOVED_ALL.
+    """
+    if not has_moved_all:
+        raise DatabaseUnavailable("Another process has just moved the same earnings")
 
 
 # Not an upsert: its answer would not tell which wallets were ranked before. The earlier rows are
-# read first, so it is known which rows are new, and a plain INSERT checks for no conflict.
-_MOVE = """
-WITH moves AS (
+# read first, so it is known which rows are new, and a plain INSERT checks for no conflict. The
+# earlier rows are updated by their place, which saves a search of each in the largest index. A row
+# that a concurrent writer has moved away from its place is left out, which HAS_MOVED_ALL tells:
+# the indexer is alone, but a lane that links lost mints (`lost_mints`) is a second writer.
+MOVE: Final = """
+moves AS (
   SELECT brand_id, period, starts, wallet,
-         $2 * coalesce(sum(ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
-         $2 * count(*) FILTER (WHERE kind <> 2) AS rewards,
-         $2 * coalesce(sum(ltz) FILTER (WHERE kind = 2), 0)::bigint AS bought
-    FROM rewards
+         coalesce(sum(sign * ltz) FILTER (WHERE kind <> 2), 0)::bigint AS ltz,
+         coalesce(sum(sign) FILTER (WHERE kind <> 2), 0)::bigint AS rewards,
+         coalesce(sum(sign * ltz) FILTER (WHERE kind = 2), 0)::bigint AS bought
+    FROM turned
    CROSS JOIN LATERAL (
          VALUES ('all', date '1970-01-01'),
                 ('month', date_trunc('month', earned_on::timestamp)::date),
                 ('week', date_trunc('week', earned_on::timestamp)::date)) AS each (period, starts)
-   WHERE id = ANY($1::uuid[]) AND (period = 'all' OR kind <> 2)
+   WHERE period = 'all' OR kind <> 2
    GROUP BY brand_id, period, starts, wallet
 ), moved AS MATERIALIZED (
-  SELECT moves.*, was.wallet IS NULL AS is_new, coalesce(was.rewards, 0) AS rewards_before
+  SELECT moves.*, was.ctid AS place, coalesce(was.rewards, 0) AS rewards_before
     FROM moves
     LEFT JOIN earnings was ON was.brand_id = moves.brand_id AND was.period = moves.period
                           AND was.starts = moves.starts AND was.wallet = moves.wallet
    ORDER BY moves.brand_id, moves.period, moves.starts, moves.wallet
 ), begun AS (
   INSERT INTO earnings (brand_id, period, starts, wallet, ltz, rewards, bought)
-  SELECT brand_id, period, starts, wallet, ltz, rewards, bought FROM moved WHERE is_new
+  SELECT brand_id, period, starts, wallet, ltz, rewards, bought FROM moved WHERE place IS NULL
 ), changed AS (
   UPDATE earnings
      SET ltz = earnings.ltz + moved.ltz,
          rewards = earnings.rewards + moved.rewards,
          bought = earnings.bought + moved.bought
     FROM moved
-   WHERE NOT moved.is_new
-     AND earnings.brand_id = moved.brand_id AND earnings.period = moved.period
-     AND earnings.starts = moved.starts AND earnings.wallet = moved.wallet
+   WHERE earnings.ctid = moved.place
+RETURNING 1
+), ranked AS (
+  INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
+  SELECT brand_id, 'earnings', period, starts, 0,
+         sum((rewards_before + rewards > 0)::int - (rewards_before > 0)::int)
+    FROM moved
+   WHERE (rewards_before + rewards > 0) <> (rewards_before > 0)
+   GROUP BY brand_id, period, starts
+   ORDER BY brand_id, period, starts
+      ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
+     SET ranked = leaderboard_totals.ranked + excluded.ranked
 )
-INSERT INTO leaderboard_totals (brand_id, board, period, starts, slot, ranked)
-SELECT brand_id, 'earnings', period, starts, 0,
-       sum((rewards_before + rewards > 0)::int - (rewards_before > 0)::int)
-  FROM moved
- WHERE (rewards_before + rewards > 0) <> (rewards_before > 0)
- GROUP BY brand_id, period, starts
- ORDER BY brand_id, period, starts
-    ON CONFLICT (brand_id, board, period, starts, slot) DO UPDATE
-   SET ranked = leaderboard_totals.ranked + excluded.ranked
 """
+"""Common table expressions that move the earnings by the rewards in `turned`.
+
+`turned` has each reward once: brand_id, kind, wallet, ltz, earned_on, and `sign`, which is 1 for a
+reward whose mint was recorded and -1 for a reward whose mint is undone.
+"""
+
+HAS_MOVED_ALL: Final = """
+(SELECT count(*) FROM changed) = (SELECT count(place) FROM moved)
+"""
+
+_SUBTRACT = f"""
+WITH turned AS (
+  SELECT brand_id, kind, wallet, ltz, earned_on, -1 AS sign
+    FROM rewards
+   WHERE id = ANY($1::uuid[])
+), {MOVE}
+SELECT {HAS_MOVED_ALL}
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

@@ -266,6 +266,7 @@ async def test_a_frozen_lane_keeps_its_claims_while_it_has_its_lease_and_no_long
     frozen.holds = lambda _transaction: True
     with capture_logs() as logs:
         async with process(world) as other, lanes(world, [MINTER]), lanes(other, [frozen]):
+            await until(lambda: _are_served(world, 2))
             async with transaction(world.observer) as connection:
                 await queue_reward(connection)
             other.wakeups.notify(REWARDS)
@@ -289,6 +290,39 @@ async def test_a_frozen_lane_keeps_its_claims_while_it_has_its_lease_and_no_long
             await until(lambda: true(any(e["event"] == "mint.rewards_taken" for e in logs)))
             await queue_many(other, 10)
             await world.minted()
+    await each_minted_once(world)
+
+
+async def _are_served(world: World, count: int) -> bool:
+    leased = "SELECT count(*) FROM leases WHERE name LIKE 'lane/%'"
+    return bool(await value(world.observer, leased) == count)
+
+
+async def test_a_lane_that_is_alone_writes_no_claims(world: World) -> None:
+    async with session(world.observer) as connection:
+        await connection.execute("ALTER TABLE rewards ADD CHECK (claimed_by IS NULL)")
+    async with lanes(world, [MINTER]):
+        await queue_many(world, 150)
+        await world.minted()
+    assert await epochs(world) == {1}
+    await each_minted_once(world)
+
+
+async def test_a_lane_that_begins_beside_one_that_signs_mints_no_reward_twice(
+    world: World,
+) -> None:
+    """The lane that was alone has claimed nothing, so storing the mint decides."""
+    slow = UnreliableSigner(Signer(b"\x0d" * 32))
+    slow.holds = lambda _transaction: True
+    with capture_logs() as logs:
+        async with process(world) as other, lanes(other, [slow]):
+            await queue_many(other, 30)
+            await until(lambda: true(slow.requests > 0))
+            async with lanes(world, [MINTER]):
+                await world.minted()
+                slow.holds = lambda _transaction: False
+                await until(lambda: true(any(e["event"] == "mint.rewards_taken" for e in logs)))
+    assert (await rewards_by_wallet(world)).keys() == {MINTER.address}
     await each_minted_once(world)
 
 

@@ -196,3 +196,21 @@ async def test_a_claim_that_waits_for_no_disk_is_visible_to_all_at_once(pool: Po
         await rewards.claim(connection, first, ids)
         assert await connection.fetchval("SHOW synchronous_commit") == "on"
     assert await queued(pool, second) == []
+
+
+async def test_a_reward_is_contended_while_another_mint_lane_is_served(pool: Pool) -> None:
+    ids = await queue_rewards(pool, 1)
+    lane = await another_lane(pool, 1)
+
+    async def is_contended() -> bool:
+        async with session(pool) as connection:
+            (waiting,) = await rewards.queued(connection, 1, lane=lane)
+        return waiting.is_contended
+
+    assert not await is_contended()
+    other = await another_lane(pool, 2)
+    assert await is_contended()
+    await lease(pool, other, seconds=-1)
+    assert not await is_contended()
+    await claim(pool, other, ids)
+    assert await is_contended(), "the claim of a dead lane must be replaced"

@@ -75,11 +75,11 @@ class Earnings:
 
     async def mint(self, block: int, *ids: UUID, branch: str = "") -> int:
         """Inserts the mints as the indexer does; returns how many belong to rewards."""
-        mints = self._mints(block, ids, branch)
+        mints = self.mints(block, ids, branch)
         async with transaction(self.pool) as connection:
             return await facts.insert_mints(connection, mints)
 
-    def _mints(self, block: int, ids: Sequence[UUID], branch: str) -> list[RewardMinted]:
+    def mints(self, block: int, ids: Sequence[UUID], branch: str = "") -> list[RewardMinted]:
         return [
             RewardMinted(
                 LogPosition(
@@ -99,9 +99,7 @@ class Earnings:
     async def rebuild(self, blocks: Sequence[Sequence[UUID]], branch: str = "") -> None:
         """Swaps the mints for those of the blocks, as a rebuild does, and reconciles rewards."""
         mints = [
-            mint
-            for number, ids in enumerate(blocks, 1)
-            for mint in self._mints(number, ids, branch)
+            mint for number, ids in enumerate(blocks, 1) for mint in self.mints(number, ids, branch)
         ]
         async with transaction(self.pool) as connection:
             await connection.execute("DELETE FROM mints")
