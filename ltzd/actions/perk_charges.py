@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 from uuid import UUID, uuid4
 
+import msgspec
 import structlog
 from cachetools import LRUCache
 
@@ -81,8 +82,7 @@ class RedeemRequest:
     fingerprint: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class SignedReader:
+class SignedReader(msgspec.Struct, frozen=True):
     """The brand that signed a reading request, and the request's nonce, not yet used up."""
 
     brand: Address
@@ -95,8 +95,7 @@ class RedeemedCharges:
     already_processed: bool
 
 
-@dataclass(frozen=True, slots=True)
-class IndexedHeight:
+class IndexedHeight(msgspec.Struct, frozen=True):
     """The indexer's position when the answer was read."""
 
     block: int

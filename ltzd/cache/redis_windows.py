@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import RedisError
+from redis.exceptions import NoScriptError, RedisError
 
 from ltzd.cache.windows import WindowCount
 from ltzd.concurrency.batcher import Batcher
@@ -100,9 +100,8 @@ class RedisWindows:
             return await self._call(hits)
 
     async def _call(self, hits: Sequence[_Hit]) -> list[WindowCount]:
-        answer = await self._hit_script(
-            keys=[PREFIX + name for name, _ in hits], args=[seconds * 1000 for _, seconds in hits]
-        )
+        keys = [PREFIX + name for name, _ in hits]
+        answer = await self._run(self._hit_script, keys, [seconds * 1000 for _, seconds in hits])
         return [
             WindowCount(count, left_ms / 1000)
             for count, left_ms in zip(answer[::2], answer[1::2], strict=True)
@@ -112,8 +111,27 @@ class RedisWindows:
         """Claims the names for `seconds`; returns of each, in order, whether it was free."""
         keys = [PREFIX + name for name in names]
         async with asyncio.timeout(self._patience_seconds):
-            existing = await self._claim_script(keys=keys, args=[seconds * 1000])
+            existing = await self._run(self._claim_script, keys, [seconds * 1000])
         return [index not in existing for index in range(1, len(keys) + 1)]
+
+    async def _run(self, script: Any, keys: Sequence[bytes], arguments: Sequence[int]) -> Any:
+        try:
+            return await self._evaluate(script.sha, keys, arguments)
+        except NoScriptError:  # the first call, or Redis has restarted
+            return await script(keys=keys, args=arguments)
+
+    async def _evaluate(self, sha: str, keys: Sequence[bytes], arguments: Sequence[int]) -> Any:
+        """Run a script on a connection of the pool, which closes itself if the call fails.
+
+        The client's own call takes twice as long: it can retry, and measures for its own metrics.
+        """
+        pool = self._redis.connection_pool
+        connection = await pool.get_connection()
+        try:
+            await connection.send_command("EVALSHA", sha, len(keys), *keys, *arguments)
+            return await connection.read_response()
+        finally:
+            await pool.release(connection)
 
     async def close(self) -> None:
         await self._redis.aclose()

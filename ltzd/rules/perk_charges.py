@@ -4,8 +4,9 @@ Raises TokenNotFound, CollectionNotFound, ValidationFailed, HolderChanged, NoCha
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+
+import msgspec
 
 from ltzd.errors import (
     CollectionNotFound,
@@ -21,8 +22,7 @@ MOST_TOKEN_ID = 2**95 - 1
 """ltzd counts collections in 63 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
+class Token(msgspec.Struct, frozen=True):
     """A token as indexed. `block_number` is the block of the newest fact about it."""
 
     id: int

@@ -14,6 +14,7 @@ import hashlib
 import hmac
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 from uuid import UUID
 
 import msgspec
@@ -50,7 +51,15 @@ def signature(key: str, timestamp: str, nonce: str, method: str, target: bytes, 
     """The value of X-LTZ-Signature."""
     head = f"v1\n{timestamp}\n{nonce}\n{method}\n".encode()
     content = hashlib.sha256(body).hexdigest().encode() if body else _EMPTY_BODY_HASH
-    return "v1=" + hmac.digest(key.encode(), head + target + b"\n" + content, "sha256").hex()
+    keyed = _keyed(key).copy()
+    keyed.update(head + target + b"\n" + content)
+    return "v1=" + keyed.hexdigest()
+
+
+@lru_cache(maxsize=1_024)
+def _keyed(key: str) -> hmac.HMAC:
+    """The HMAC of this key before any content: setting it up takes twice as long as the rest."""
+    return hmac.new(key.encode(), digestmod="sha256")
 
 
 def check_form(signed: SignedRequest, now_seconds: float) -> None:

@@ -5,7 +5,7 @@ import json
 import re
 import time
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 from hypothesis import example, given
 from hypothesis import strategies as st
+from msgspec import structs
 from pydantic import BaseModel
 from yarl import URL
 
@@ -35,6 +36,7 @@ from ltzd.http.perk_charges.models import (
     CheckPerkStatusResponse,
     ListPerkHoldersResponse,
     RedeemPerkResponse,
+    TokenQuery,
     cursor_after,
 )
 from ltzd.http.relayer.errors import RelayerError
@@ -609,8 +611,8 @@ async def test_the_largest_id_has_a_cursor(surface: RunningSurfaces) -> None:
     surface.perks.tokens = {
         token.id: token
         for token in (
-            replace(a_perk(), id=largest - 1, collection_id=collection),
-            replace(a_perk(), id=largest, collection_id=collection),
+            structs.replace(a_perk(), id=largest - 1, collection_id=collection),
+            structs.replace(a_perk(), id=largest, collection_id=collection),
         )
     }
     first = await get(surface, HOLDERS, collectionId=collection, limit=1)
@@ -1093,7 +1095,7 @@ def test_a_plain_query_means_what_any_other_order_of_it_does(collection: int, to
     assert read(plain.replace("=", "=00")) == read(f"tokenId=00{token}&collectionId=00{collection}")
 
 
-def read(text: str) -> CheckPerkStatusQuery | str:
+def read(text: str) -> TokenQuery | str:
     try:
         return CheckPerkStatusQuery.from_text(text)
     except InvalidFields as refusal:

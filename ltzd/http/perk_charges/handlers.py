@@ -42,6 +42,7 @@ from ltzd.http.perk_charges.models import (
     ListPerkHoldersResponse,
     RedeemPerkBody,
     RedeemPerkResponse,
+    TokenQuery,
 )
 from ltzd.http.relayer.address_limit import AddressLimit
 from ltzd.http.requests.json_body import parse_object, read_body, require_json
@@ -60,7 +61,7 @@ BODY_LIMIT = 65_536
 """Bytes, as for /relay."""
 
 Handler: TypeAlias = Callable[[Request], Coroutine[Any, Any, Reply]]
-Query = TypeVar("Query", CheckPerkStatusQuery, ListPerkHoldersQuery)
+Query = TypeVar("Query", TokenQuery, ListPerkHoldersQuery)
 
 READ_ERRORS = (
     MissingFields,
@@ -138,13 +139,13 @@ class PerkChargeHandlers:
 
     @raises(*READ_ERRORS, TokenNotFound)
     async def status(self, request: Request) -> Reply:
-        reader, query = await self._read_query(request, CheckPerkStatusQuery)
+        reader, query = await self._read_query(request, CheckPerkStatusQuery.from_text)
         token, as_of = await self._charges.token(reader, query.collection_id, query.token_id)
         return json_reply(CheckPerkStatusResponse.body(token, as_of))
 
     @raises(*READ_ERRORS)
     async def holders(self, request: Request) -> Reply:
-        reader, query = await self._read_query(request, ListPerkHoldersQuery)
+        reader, query = await self._read_query(request, ListPerkHoldersQuery.from_text)
         # One token more than the page shows: it tells whether another page follows.
         page = await self._charges.holders(
             reader, query.collection_id, query.cursor, query.limit + 1
@@ -154,12 +155,14 @@ class PerkChargeHandlers:
             body = self._bodies[page] = encoded(ListPerkHoldersResponse.body(query, page))
         return Reply(body, content_type=JSON)
 
-    async def _read_query(self, request: Request, kind: type[Query]) -> tuple[SignedReader, Query]:
+    async def _read_query(
+        self, request: Request, query_of: Callable[[str], Query]
+    ) -> tuple[SignedReader, Query]:
         """The caller and its query. An invalid query spends the nonce too."""
         raw = await read_body(request, BODY_LIMIT)
         reader = SignedReader(*await self._authenticate(request, raw))
         try:
-            return reader, kind.from_text(request.query_string)
+            return reader, query_of(request.query_string)
         except Refused:
             await self._charges.spend(reader)
             raise

@@ -9,7 +9,7 @@ import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, Self, TypeVar
 from urllib.parse import parse_qs
 
 import msgspec
@@ -177,6 +177,13 @@ class RedeemPerkBody(RequestModel):
         return hashlib.sha256(msgspec.json.encode(content)).digest()
 
 
+class TokenQuery(NamedTuple):
+    """A parsed query of GET /check-perk-status."""
+
+    collection_id: int
+    token_id: int
+
+
 class CheckPerkStatusQuery(RequestModel):
     """Query of GET /check-perk-status."""
 
@@ -184,13 +191,14 @@ class CheckPerkStatusQuery(RequestModel):
     token_id: TokenId
 
     @classmethod
-    def from_text(cls, text: str) -> "CheckPerkStatusQuery":
+    def from_text(cls, text: str) -> TokenQuery:
         """Raises MissingFields and InvalidFields."""
         plain = _PLAIN_STATUS.fullmatch(text)
         if plain is not None:
             # The usual form needs no further validation, which takes most of the time.
-            return cls.model_construct(collection_id=int(plain[1]), token_id=int(plain[2]))
-        return _validated(cls, _single_values(parse_qs(text), *REQUIRED), REQUIRED)
+            return TokenQuery(int(plain[1]), int(plain[2]))
+        query = _validated(cls, _single_values(parse_qs(text), *REQUIRED), REQUIRED)
+        return TokenQuery(query.collection_id, query.token_id)
 
 
 class ListPerkHoldersQuery(RequestModel):

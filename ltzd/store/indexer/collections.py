@@ -9,6 +9,8 @@ from collections.abc import Collection as Ids
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from ltzd.store.database import Connection
 from ltzd.values import Address, Hash32
 
@@ -32,8 +34,7 @@ class Collection:
     minted: int
 
 
-@dataclass(frozen=True, slots=True)
-class CollectionOwner:
+class CollectionOwner(msgspec.Struct, frozen=True):
     """A collection's brand, its number of tokens, and the block up to which the chain is
     followed.
     """

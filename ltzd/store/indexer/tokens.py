@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 import asyncpg
+import msgspec
 
 from ltzd.rules.perk_charges import MOST_TOKEN_ID, SERIAL_BITS, Token
 from ltzd.store.database import Connection
@@ -87,8 +88,7 @@ async def find(connection: Connection, token_id: int) -> Token | None:
     return None if row is None else of_row(row)
 
 
-@dataclass(frozen=True, slots=True)
-class TokenLookup:
+class TokenLookup(msgspec.Struct, frozen=True):
     """A collection's brand, its token, and how far the chain was followed, all of one moment.
 
     `brand` is None for an unknown collection, `token` if the collection has no such token.

@@ -323,7 +323,7 @@ class FakePerkCharges:
             return RedeemedCharges(earlier, already_processed=True)
         token = self._own_token(request.brand, request.collection_id, request.token_id)
         left = perk_charges.remaining_before(token, request.amount, request.user, 0)
-        self.tokens[token.id] = replace(token, used=token.used + request.amount)
+        self.tokens[token.id] = structs.replace(token, used=token.used + request.amount)
         self.by_key[slot] = a_redemption(request, token, left, is_mined=self.is_mining)
         return RedeemedCharges(self.by_key[slot], already_processed=False)
 
@@ -367,7 +367,7 @@ def a_perk(number: int = 1, **changes: Any) -> Token:
         last_redeemed_at=None,
         block_number=950,
     )
-    return replace(token, **changes)
+    return structs.replace(token, **changes)
 
 
 def a_redemption(
