@@ -1,7 +1,6 @@
 """Creates Sanic applications with ltzd's settings."""
 
 import itertools
-from functools import cached_property
 from types import SimpleNamespace
 from typing import Any, TypeAlias
 
@@ -76,10 +75,7 @@ class AnswerableRequest(Request):
     stand-in also works if the URL itself cannot be parsed, and it knows its connection.
     """
 
-    @cached_property
-    def path(self) -> str:
-        path: str = super().path
-        return path
+    __slots__ = ("path",)
 
     def __init__(self, url_bytes: bytes, *args: Any, **options: Any) -> None:
         canonical = options["app"].ctx.canonical_target
@@ -91,5 +87,8 @@ class AnswerableRequest(Request):
             if options.get("method") != "NONE":
                 raise
             super().__init__(b"*", *args, **options)
+        path = self._parsed_url.path
+        if path is not None:  # else it is no path: an authority, for example
+            self.path = path.decode()  # type: ignore[misc] # a slot in the property's place
         if options.get("method") == "NONE":
             self.conn_info = options["transport"].get_protocol().conn_info

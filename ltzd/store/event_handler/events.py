@@ -203,9 +203,9 @@ class NewEvent(msgspec.Struct, frozen=True):
 
     @property
     def earned_on(self) -> date | None:
-        """The day of the decision in the brand's time zone."""
+        """The day of the decision in the brand's time zone; only a reward's row needs it."""
         at = self.claim.last_event_at
-        return None if at is None else local_day(at, self.time_zone)
+        return None if at is None or not self.event.ltz else local_day(at, self.time_zone)
 
 
 _LIMITS = frozenset(("claims_within_maximum", "usage_within_maximum"))
