@@ -27,7 +27,7 @@ from benchmarks import (
 from benchmarks.limits import notifying_commits
 from benchmarks.overload import sides as overload
 from benchmarks.peers import events as event_peers
-from benchmarks.scale import books, http_processes, vacuum, wal
+from benchmarks.scale import books, http_processes, idle, vacuum, wal
 
 SECONDS = {
     "signing": 1.0,
@@ -46,6 +46,7 @@ SECONDS = {
     "webhooks": 5.0,
     "leaderboard": 3.0,
     "http-scale": 5.0,
+    "idle": 60.0,
     "overload": 8.0,
     "wal": 0.0,
     "vacuum": 300.0,
@@ -87,6 +88,7 @@ RUNS: dict[str, Run] = {
     "leaderboard": _timed(leaderboard.run),
     "overload": _timed(overload.run),
     "http-scale": _timed(http_processes.run),
+    "idle": _timed(idle.run),
     "wal": lambda _, options: wal.run(rounds=options.rounds, in_document=options.record),
     "vacuum": lambda seconds, options: vacuum.run(seconds=seconds, in_document=options.record),
     "store": lambda _, options: large_index.run(

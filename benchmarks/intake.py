@@ -6,11 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.harness import instance, load, processes, resources, results
+import aiohttp
+
+from benchmarks.harness import identity_provider, instance, load, processes, resources, results
+from benchmarks.harness.identity_provider import DELAY_SECONDS, MOST_PLACES
 from benchmarks.harness.instance import Instance
-from benchmarks.harness.load import Load
+from benchmarks.harness.load import Load, Plan
 from benchmarks.harness.results import Figure, Measurement, Ratio
-from benchmarks.harness.sides import USERS, first_events, timed
+from benchmarks.harness.sides import CLIENTS, USERS, check, first_events, show, timed
+
+SLOWLY_MADE = 2_000
+"""Events of new users of a slow provider, in each round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +45,52 @@ async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
         async with instance.started(folder) as ltzd, processes.hello(folder) as hello_port:
             new_users = await first_events(ltzd, USERS)
             measured = [await _round(ltzd, hello_port, seconds) for _ in range(rounds)]
-    measurements = _measurements(measured, new_users)
+            slowly_made = await _slowly_made(ltzd, rounds)
+    measurements = [*_measurements(measured, new_users), _beside_provider(slowly_made)]
     details = {
         "new_users": new_users.as_json(),
+        "new_users_of_a_slow_provider": [each.as_json() for each in slowly_made],
         "rounds": [round_.as_json() for round_ in measured],
     }
     results.record("intake", measurements, details, in_document=in_document)
+
+
+@dataclass(frozen=True, slots=True)
+class SlowlyMade:
+    """`load` are events of new users while each of the provider's answers takes its time; `calls`
+    counts its answers."""
+
+    load: Load
+    calls: int
+
+    @property
+    def allowed_per_second(self) -> float:
+        """The wallets that the provider's time allows, with all places taken."""
+        return MOST_PLACES / (self.calls / self.load.recorded * DELAY_SECONDS)
+
+    def as_json(self) -> dict[str, Any]:
+        return {"load": self.load.as_json(), "calls": self.calls}
+
+
+async def _slowly_made(ltzd: Instance, rounds: int) -> list[SlowlyMade]:
+    async with aiohttp.ClientSession() as client:
+        await identity_provider.slow_down(ltzd, client)
+        measured = []
+        for number in range(rounds):
+            first = USERS + number * SLOWLY_MADE
+            before = await identity_provider.count_calls(ltzd, client)
+            plan = Plan(
+                port=ltzd.port,
+                requests=ltzd.events(range(first, first + SLOWLY_MADE)),
+                clients=CLIENTS,
+                must_hold=instance.HASH_IN_ANSWER,
+            )
+            measured_load = check(await load.measure(plan))
+            show("slowly made", measured_load)
+            await ltzd.settle()
+            calls = await identity_provider.count_calls(ltzd, client) - before
+            measured.append(SlowlyMade(measured_load, calls))
+    return measured
 
 
 async def _round(ltzd: Instance, hello_port: int, seconds: float) -> Round:
@@ -80,6 +126,22 @@ def _measurements(measured: list[Round], new_users: Load) -> list[Measurement]:
             ),
         ),
     ]
+
+
+def _beside_provider(measured: list[SlowlyMade]) -> Ratio:
+    shares = [each.load.per_second / each.allowed_per_second for each in measured]
+    typical = measured[shares.index(sorted(shares)[len(shares) // 2])]
+    return Ratio(
+        name="events of new users a second ÷ what the identity provider's own time allows",
+        rounds=tuple(shares),
+        must=0.7,
+        figures=(
+            f"{typical.load.per_second:,.0f} ÷ {typical.allowed_per_second:,.0f} a second: "
+            f"{typical.calls / typical.load.recorded:g} requests a wallet of "
+            f"{DELAY_SECONDS * 1000:.0f} ms, {MOST_PLACES} at once; "
+            f"p50 {typical.load.p50_ms:.0f} ms"
+        ),
+    )
 
 
 def _beside_hello(

@@ -17,23 +17,19 @@ from typing import Any
 
 import aiohttp
 
-from benchmarks.harness import instance, load, results
+from benchmarks.harness import identity_provider, instance, load, results
+from benchmarks.harness.identity_provider import DELAY_SECONDS, MOST_PLACES
 from benchmarks.harness.instance import BRAND_FILE, Instance
 from benchmarks.harness.load import Load, Plan
 from benchmarks.harness.processes import START_SECONDS, check_alive, running
 from benchmarks.harness.results import Figure, Measurement, Ratio
 from benchmarks.harness.sides import check, show
-from ltzd.providers.identity.client import IdentityPolicy
 
 PATH = "/service-api/pregenerate-user"
 AT_ONCE = 100
-DELAY_SECONDS = 0.05
 CREATED = '"created_new":true'
 FOUND = '"created_new":false'
-MOST_PLACES = IdentityPolicy("", "", "").max_concurrent
-"""The number of concurrent requests of ltzd at the provider."""
 _FIRST_ID = 5_394_817_206
-_CALLS = 'ltzd_providers_request_seconds_count{outcome="ok",provider="identity"}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ async def run(*, rounds: int, in_document: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with instance.started(Path(name)) as ltzd, aiohttp.ClientSession() as client:
             loads = _Loads(ltzd, client)
-            await loads.slow_the_provider()
+            await identity_provider.slow_down(ltzd, client)
             await loads.round(0)  # opens connections, and is not counted
             measured = [await loads.round(number) for number in range(1, rounds + 1)]
     details = {"rounds": [round_.as_json() for round_ in measured]}
@@ -78,12 +74,6 @@ class _Loads:
         self._ltzd = ltzd
         self._client = client
 
-    async def slow_the_provider(self) -> None:
-        order = {"service": "identity", "delaySeconds": DELAY_SECONDS, "times": 1_000_000}
-        url = self._ltzd.dev_json["sandbox"]["faultUrl"]
-        async with self._client.post(url, json=order) as answer:
-            answer.raise_for_status()
-
     async def round(self, number: int) -> Round:
         before = await self._calls()
         created = await self._measure("created", number, 2 * number, CREATED)
@@ -91,10 +81,7 @@ class _Loads:
         return Round(created, calls, await self._measure("found", number, 2 * number + 1, FOUND))
 
     async def _calls(self) -> int:
-        """The number of requests that ltzd has made to the provider."""
-        async with self._client.get(f"{self._ltzd.dev_json['adminUrl']}/metrics") as answer:
-            lines = (await answer.text()).splitlines()
-        return next((int(float(line.split()[-1])) for line in lines if line.startswith(_CALLS)), 0)
+        return await identity_provider.count_calls(self._ltzd, self._client)
 
     async def _measure(self, side: str, accounts: int, brand: int, must_hold: str) -> Load:
         """Measures concurrent requests, each on a connection of its own."""

@@ -123,14 +123,23 @@ class Instance:
 @asynccontextmanager
 async def started(folder: Path, *options: str) -> AsyncIterator[Instance]:
     """`ltzd dev` with these options more."""
+    async with (
+        anvil_of_blocks(folder) as (anvil, rpc_url),
+        on_chain(folder, anvil, rpc_url, *options) as instance,
+    ):
+        yield instance
+
+
+@asynccontextmanager
+async def on_chain(
+    folder: Path, anvil: asyncio.subprocess.Process, rpc_url: str, *options: str
+) -> AsyncIterator[Instance]:
+    """`ltzd dev` on a chain of `anvil_of_blocks`, which outlives it."""
     data_dir, log = folder / "ltzd", folder / "ltzd.log"
     port = free_port()
     arguments = ["-m", "ltzd", "dev", "--data-dir", str(data_dir), "--port", str(port)]
-    arguments += ["--admin-port", str(free_port()), *options]
-    async with (
-        _anvil(folder) as (anvil, rpc_url),
-        running([*arguments, "--rpc-url", rpc_url], log) as process,
-    ):
+    arguments += ["--admin-port", str(free_port()), *options, "--rpc-url", rpc_url]
+    async with running(arguments, log) as process:
         dev_json = await _opened(process, data_dir / "dev.json", log)
         await _brand(data_dir, "apply", str(BRAND_FILE))
         brand = parse_brand_file(BRAND_FILE.read_text(encoding="utf-8"), BRAND_FILE.name)
@@ -140,7 +149,10 @@ async def started(folder: Path, *options: str) -> AsyncIterator[Instance]:
 
 
 @asynccontextmanager
-async def _anvil(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+async def anvil_of_blocks(
+    folder: Path,
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, str]]:
+    """A chain with a block every BLOCK_SECONDS; yields its process and its URL."""
     program = await asyncio.to_thread(find_anvil)
     if program is None:
         raise SystemExit("there is no anvil here: `make bench` installs it")

@@ -26,7 +26,7 @@ from ltzd.errors import (
     Refused,
     Unavailable,
 )
-from ltzd.providers.checkouts import CheckoutPage
+from ltzd.providers.checkouts import CheckoutPage, PaymentProviderAccess
 from ltzd.rules.payments import (
     NO_BRAND,
     REFUNDED,
@@ -96,7 +96,7 @@ class Payments:
         brands: BrandCache,
         identity: IdentityProvider,
         hashes: MintHashWaiters,
-        provider: "PaymentProvider | None",
+        provider: PaymentProviderAccess | None,
         capacity: MintCapacity,
         erased: ErasedAddresses,
         *,
@@ -131,7 +131,7 @@ class Payments:
         brand = self._brands.get(request.brand_id)
         if brand is None:
             raise BrandUnknown("Unknown brand")
-        provider = self._configured()
+        provider = await self._opened_provider()
         refuse_over_capacity(request.usd_cents, await self._capacity.whole_ltz())
         order = CheckoutOrder(
             brand_id=request.brand_id,
@@ -143,10 +143,10 @@ class Payments:
         )
         return await provider.open_session(order, _key(request))
 
-    def _configured(self) -> "PaymentProvider":
+    async def _opened_provider(self) -> "PaymentProvider":
         if self._provider is None:
             raise PaymentsUnavailable("No payment provider is configured")
-        return self._provider
+        return await self._provider.client()
 
     # --- minting --------------------------------------------------------------------------------
 
@@ -177,7 +177,7 @@ class Payments:
 
     async def _fetch_payment(self, session_id: str) -> Payment:
         """Fetch the paid session from the provider."""
-        checkout = await self._configured().session(session_id)
+        checkout = await (await self._opened_provider()).session(session_id)
         if checkout is None:
             raise not_found()
         payment = payment_of(checkout)
@@ -230,7 +230,8 @@ class Payments:
         Raises PaymentRefused if the event is not the provider's, and Unavailable, after which the
         provider sends it again.
         """
-        event = parse_event(self._configured().event(raw, signature))
+        provider = await self._opened_provider()
+        event = parse_event(provider.event(raw, signature))
         match event:
             case SessionPaid():
                 await self._mint_told(event.session_id)

@@ -112,6 +112,9 @@ def run(
     # Imports and start-up make objects that stay: the daemon enables the collector when ready.
     gc.disable()
     try:
+        from ltzd.daemon.lean_imports import import_lean
+
+        import_lean()
         from ltzd.daemon.settings.settings import read_settings
 
         settings = read_settings(config, roles)

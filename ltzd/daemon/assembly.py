@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import structlog
 
@@ -57,7 +56,7 @@ from ltzd.operator.policy import InProcessHooks
 from ltzd.providers import brand_webhooks
 from ltzd.providers.brand_webhooks import BrandWebhooks
 from ltzd.providers.chat import ChatPlatform, ChatPolicy
-from ltzd.providers.checkouts import PaymentsPolicy
+from ltzd.providers.checkouts import PaymentProviderAccess, PaymentsPolicy
 from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
 from ltzd.providers.external_api import ExternalApiClient
 from ltzd.providers.oauth.lookups import AccountLookups
@@ -77,9 +76,6 @@ from ltzd.store.role_pools import RolePools, open_fresh_pool, open_role_pools
 from ltzd.store.users.erased_addresses import ErasedAddresses
 from ltzd.store.wakeups import WakeupHub
 from ltzd.values import Address
-
-if TYPE_CHECKING:
-    from ltzd.providers.payments import PaymentProvider
 
 log = structlog.get_logger()
 
@@ -391,7 +387,9 @@ def _txt_records(settings: Settings) -> TxtResolver:
     return TxtResolver(DnsPolicy(dns.nameservers, dns.port, dns.timeout_seconds))
 
 
-async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> "PaymentProvider | None":
+async def _payment_provider(
+    settings: Settings, stack: AsyncExitStack
+) -> PaymentProviderAccess | None:
     account = settings.payments
     if account is None or "http" not in settings.roles:
         return None
@@ -400,9 +398,7 @@ async def _payment_provider(settings: Settings, stack: AsyncExitStack) -> "Payme
         secret_key=account.key().get_secret_value(),
         signing_secret=account.events_secret().get_secret_value(),
     )
-    from ltzd.providers.payments import PaymentProvider  # noqa: PLC0415 - takes 16 MiB
-
-    return await stack.enter_async_context(PaymentProvider(policy))
+    return await stack.enter_async_context(PaymentProviderAccess(policy))
 
 
 def _sender(

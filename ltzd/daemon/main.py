@@ -48,6 +48,8 @@ Wallets: TypeAlias = Sequence[SettingsWallet]
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _READY_TIMEOUT_SECONDS = 5.0
 _MEASURE_INTERVAL_SECONDS = 10.0
+_BRANDS_SECONDS = 0.8
+"""Between two looks for changed brands whose wake-up was lost."""
 
 
 def run(settings: Settings) -> None:
@@ -338,7 +340,7 @@ async def _refresh_brands(daemon: Daemon) -> None:
     wakeup = daemon.wakeups.subscribe(BRANDS)
     outage = Outage("brands.refresh_failed", "brands.refresh_works")
     while True:
-        await wakeup.wait(0.5)
+        await wakeup.wait(_BRANDS_SECONDS)
         try:
             async with session(daemon.pools.admin) as connection:
                 await daemon.brands.refresh(connection)

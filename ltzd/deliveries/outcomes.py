@@ -29,7 +29,7 @@ class OutcomeWriter:
     def __init__(self, pool: Pool, leases: Leases) -> None:
         self._pool = pool
         self._leases = leases
-        self._wakeup = Wakeup()
+        self._wakeup = Wakeup(None)
         self._waiting: list[DeliveryOutcome] = []
 
     def add(self, outcome: DeliveryOutcome) -> None:

@@ -65,7 +65,7 @@ class Sender:
         self._leases = Leases()
         self._outcomes = OutcomeWriter(pool, self._leases)
         self._endpoints = EndpointSlots(max_in_flight, max_at_once)
-        self._wake = Wakeup()
+        self._wake = Wakeup(None)
         self._is_scan_due = True
         """True if other brands than those noted may have due webhooks."""
 
@@ -94,14 +94,12 @@ class Sender:
         """Returns nothing, after a pause, while the database is unavailable."""
         try:
             await self._renew()
+            await self._scan()
+            now = self._now()
+            wanted = self._endpoints.free(now)
+            if not wanted:
+                return []
             async with transaction(self._pool) as connection:
-                now = self._now()
-                if self._is_scan_due:
-                    self._is_scan_due = False
-                    self._endpoints.add_due(await webhooks.brands_with_due(connection, now))
-                wanted = self._endpoints.free(now)
-                if not wanted:
-                    return []
                 claimed = await webhooks.claim(connection, wanted, now, now + LEASE)
                 self._endpoints.note_claimed(wanted, Counter(due.brand_id for due in claimed))
                 signed = await self._renderer.render(connection, claimed, now)
@@ -113,6 +111,14 @@ class Sender:
         for webhook in signed:
             self._leases.begin(webhook.due, now)
         return signed
+
+    async def _scan(self) -> None:
+        """Notes the brands with due webhooks, if others than those noted may have some."""
+        if self._is_scan_due:
+            self._is_scan_due = False
+            async with session(self._pool) as connection:
+                brands = await webhooks.brands_with_due(connection, self._now())
+            self._endpoints.add_due(brands)
 
     async def _renew(self) -> None:
         """Renews before each claim, so that this process claims no webhook that it is sending."""

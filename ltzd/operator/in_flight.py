@@ -67,7 +67,7 @@ class InFlightTransactions:
         self._held_reason: str | None = None
         self._steps = TracedSteps()
         self._to_mark: list[OpenTransaction] = []
-        self._marks = Wakeup()
+        self._marks = Wakeup(None)
 
     async def load(self) -> None:
         """Read the transactions that an earlier term left in flight; all are published again."""

@@ -34,6 +34,11 @@ class LaneWork(Protocol):
     sufficient_batch: int
     """So many waiting items are signed at once; fewer may gather first."""
 
+    @property
+    def waits_for_block(self) -> bool:
+        """Whether a new block may let items be signed although nothing pauses the lane."""
+        ...
+
     async def sign_next(self, at_least: int = 1) -> int:
         """Sign and store waiting items; return how many, with those that may never be signed.
 

@@ -5,6 +5,7 @@ alone proves nothing (`rules/operator/evidence.py`). The block of a mined transa
 with the indexed chain; if the indexer does not have it, the receipt is asked for again.
 """
 
+import math
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
@@ -45,6 +46,9 @@ _WIDEST_WINDOW = 256
 _REPEATED_AT_ONCE = 64
 _UNCONFIRMED_POLL_SECONDS = 0.2
 """Between two rounds while a receipt waits for another node."""
+_IDLE_POLLS = 3
+"""A lane without work looks at the chain so many times less often. Its fees, with room for a base
+fee twice as high, are then a few seconds old when work comes."""
 NONCE_BELOW_MINED = "nonce_below_mined"
 """A node shows a transaction as mined and its sender's nonce as if it were not."""
 
@@ -76,6 +80,7 @@ class ReceiptMonitor:
         self._blocks = blocks
         self._publisher = publisher
         self._head: Header | None = None
+        self._polled_at = -math.inf
         self._published_at: dict[int, float] = {}
         self._receipts = ReceiptReader(context.clock, context.policy.pauses.second_opinion)
         self._settlement = Settlement(context, in_flight, funds, self._receipts)
@@ -87,7 +92,10 @@ class ReceiptMonitor:
     async def run(self) -> None:
         while True:
             await self._blocks.wait(self._pause())
+            if self._is_resting():
+                continue
             try:
+                self._polled_at = self._context.clock()
                 await self.poll()
                 self._guard.node_answered()
                 self._outage.over(kind=self._kind)
@@ -98,21 +106,30 @@ class ReceiptMonitor:
 
     def _pause(self) -> float:
         seconds = self._context.policy.poll_seconds
-        is_waiting = self._receipts.has_unconfirmed
-        return min(seconds, _UNCONFIRMED_POLL_SECONDS) if is_waiting else seconds
+        if self._receipts.has_unconfirmed:
+            return min(seconds, _UNCONFIRMED_POLL_SECONDS)
+        return _IDLE_POLLS * seconds if self._is_idle else seconds
+
+    def _is_resting(self) -> bool:
+        rest = _IDLE_POLLS * self._context.policy.poll_seconds
+        return self._is_idle and self._context.clock() - self._polled_at < rest
+
+    @property
+    def _is_idle(self) -> bool:
+        """Whether no transaction, item or person waits for what a new block may tell."""
+        return (
+            self._settlement.is_done
+            and self._funds.gas_price is not None
+            and not self._guard.is_paused
+            and not self._guard.has_requests
+            and not self._work.waits_for_block
+        )
 
     async def poll(self) -> None:
         """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
         view = await ChainView.newest(self._context.node)
-        cursor = await self._cursor()
-        self._receipts.begin_round()
-        self._last_shown = None
-        view = await self._apply_indexed(view)
-        view = await self._apply_receipts(view, cursor)
-        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
-        if await self._settlement.check(view, cursor):
-            self._publisher.notify()
-        await self._check_nonce(view, cursor)
+        if self._settlement.is_look_due:
+            view = await self._follow(view)
         oldest = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
         late = self._late(oldest)
         is_held = self._in_flight.held_reason is not None
@@ -125,19 +142,34 @@ class ReceiptMonitor:
             self._publisher.notify()
         self._publish_again(late)
 
+    async def _follow(self, view: ChainView) -> ChainView:
+        """Apply what the chain decides about transactions in flight, and mined ones."""
+        cursor = await self._cursor()
+        self._receipts.begin_round()
+        self._last_shown = None
+        view = await self._apply_indexed(view)
+        view = await self._apply_receipts(view, cursor)
+        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
+        if await self._settlement.check(view, cursor):
+            self._publisher.notify()
+        await self._check_nonce(view, cursor)
+        return view
+
     async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.
 
         The cause of a pause may end without a block: a chain that mines on demand makes none then.
         """
         is_new = self._head is None or view.head.hash != self._head.hash
-        if is_new or is_urgent or self._funds.gas_price is None:
+        had_fees = self._funds.gas_price is not None
+        if is_new or is_urgent or not had_fees:
             await self._funds.read(view)
             # The work sets its values last, so that nothing is signed between the two.
             await self._work.refresh(view)
             self._funds.apply()
             self._in_flight.set_l1_costs(self._funds.l1_costs)
-            self._publisher.notify()
+            if is_urgent or not had_fees or not self._is_idle:
+                self._publisher.notify()
         self._head = view.head
 
     async def _apply_indexed(self, view: ChainView) -> ChainView:

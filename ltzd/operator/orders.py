@@ -4,7 +4,7 @@ import structlog
 
 from ltzd.operator.policy import BY_HAND, DRAINING
 from ltzd.store.database import Connection
-from ltzd.store.operator import requests, wallets
+from ltzd.store.operator import wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.wallets import WalletState
 
@@ -26,8 +26,9 @@ class LaneOrders:
     async def refresh(self, connection: Connection) -> None:
         """Read the wallet's row; a wallet without a row is active."""
         lane = self._lane
-        row = await wallets.find(connection, lane.chain_id, lane.wallet)
-        self.has_requests = await requests.has_open(connection, lane)
+        row, self.has_requests = await wallets.find_with_requests(
+            connection, lane.chain_id, lane.wallet
+        )
         state = WalletState.ACTIVE if row is None else row.state
         is_paused = row is not None and row.paused_at is not None
         before = self.obstacle

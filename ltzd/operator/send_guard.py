@@ -89,6 +89,11 @@ class SendGuard:
         return self._pause.reason is not None
 
     @property
+    def has_requests(self) -> bool:
+        """Whether a person asks something of a transaction of the wallet."""
+        return self._orders.has_requests
+
+    @property
     def is_wallet_shared(self) -> bool:
         """Whether something else has signed with the wallet's key."""
         return self._fence.obstacle == FOREIGN_USE

@@ -1,5 +1,6 @@
 """Settles the lane's mined transactions: final ones, and those that a reorg has dropped."""
 
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -32,6 +33,8 @@ log = structlog.get_logger()
 
 _CHECKED_AT_ONCE = 256
 _OFFERED_AT_ONCE = 64
+_IDLE_LOOK_SECONDS = 10.0
+"""Between two looks for mined transactions in a lane that had none, and has none in flight."""
 
 
 class Settlement:
@@ -50,6 +53,20 @@ class Settlement:
         self._behind_since: dict[int, float] = {}
         self._held_since: dict[int, float] = {}
         self._last_cursor = 0
+        self._found_none_at = -math.inf
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is in flight, and the last look has found no mined transaction.
+
+        Only this lane's own rounds make transactions mined, and each such round looks for them.
+        """
+        return self._in_flight.count() == 0 and self._found_none_at > -math.inf
+
+    @property
+    def is_look_due(self) -> bool:
+        is_recent = self._context.clock() - self._found_none_at < _IDLE_LOOK_SECONDS
+        return not (self.is_done and is_recent)
 
     async def check(self, view: ChainView, cursor: Cursor) -> bool:
         """Settle what the view and the indexed chain decide; return whether bytes are due again.
@@ -62,6 +79,8 @@ class Settlement:
             )
             doubtful = [each.transaction.id for each in mined if each.unminted]
             skipped = await rewards.count_skipped(connection, doubtful) if doubtful else {}
+        has_none = not mined and self._in_flight.count() == 0
+        self._found_none_at = self._context.clock() if has_none else -math.inf
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._receipts.read(
             view, [each.transaction for each in unindexed], cursor.final_number

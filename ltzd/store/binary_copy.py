@@ -12,9 +12,18 @@ from ltzd.store.database import Connection
 
 _HEADER: Final = b"PGCOPY\n\xff\r\n\x00" + bytes(8)
 _TRAILER: Final = b"\xff\xff"
-_DIGITS: Final = {f"{number:04d}": f"{number:04x}" for number in range(10_000)}
-"""PostgreSQL's numeric has digits of base 10,000."""
 _ZERO: Final = "00000008" + "0" * 16
+
+
+class _Digits(dict[str, str]):
+    """PostgreSQL's numeric has digits of base 10,000, each in hexadecimal once it has occurred."""
+
+    def __missing__(self, decimal: str) -> str:
+        digit = self[decimal] = f"{int(decimal):04x}"
+        return digit
+
+
+_DIGITS: Final = _Digits()
 
 
 @lru_cache(maxsize=4096)

@@ -151,7 +151,15 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
     `label` is the metrics' label `pool`. `limit` is the bound.
     """
 
-    __slots__ = ("_free", "_waited_seconds", "_waits", "label", "limit", "wait_seconds")
+    __slots__ = (
+        "_free",
+        "_wait_metric",
+        "_waited_seconds",
+        "_waits",
+        "label",
+        "limit",
+        "wait_seconds",
+    )
 
     def __init__(
         self, url: str, *, label: str, wait_seconds: float, limit: int, **options: Any
@@ -168,6 +176,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         self.wait_seconds = wait_seconds
         self.limit = limit
         self._free = asyncio.Semaphore(limit)
+        self._wait_metric = telemetry.POOL_WAIT_SECONDS.labels(label)
         self._waited_seconds = 0.0
         self._waits = 0
 
@@ -193,13 +202,14 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
         """A connection, for `give_back`. Raises DatabaseUnavailable if none is free in time."""
         begun = perf_counter()
         try:
+            # One bound for both waits: `acquire(timeout=…)` would make a task for each connection.
             async with asyncio.timeout(self.wait_seconds):
                 await self._free.acquire()
-            try:
-                return await self.acquire(timeout=self.wait_seconds)
-            except BaseException:
-                self._free.release()
-                raise
+                try:
+                    return await self.acquire()
+                except BaseException:
+                    self._free.release()
+                    raise
         except TimeoutError as error:
             telemetry.POOL_TIMEOUTS.labels(self.label).inc()
             raise DatabaseUnavailable(
@@ -209,7 +219,7 @@ class Pool(asyncpg.Pool):  # type: ignore[misc]
             seconds = perf_counter() - begun
             self._waited_seconds += seconds
             self._waits += 1
-            telemetry.POOL_WAIT_SECONDS.labels(self.label).observe(seconds)
+            self._wait_metric.observe(seconds)
 
     async def give_back(self, connection: Connection) -> None:
         """Return a connection of `take`, or drop one that does not come to rest in time."""

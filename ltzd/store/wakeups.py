@@ -68,9 +68,12 @@ _CONNECTION_ERRORS: tuple[type[BaseException], ...] = (
 
 
 class Wakeup:
-    """Wakes one waiter; a notification that arrives before `wait` ends the next `wait` at once."""
+    """Wakes one waiter; a notification that arrives before `wait` ends the next `wait` at once.
 
-    def __init__(self, poll_seconds: float = POLL_SECONDS) -> None:
+    `poll_seconds` is None where no notification can be lost: all come from this process.
+    """
+
+    def __init__(self, poll_seconds: float | None = POLL_SECONDS) -> None:
         self._poll_seconds = poll_seconds
         self._is_set = asyncio.Event()
 
@@ -79,11 +82,16 @@ class Wakeup:
 
     async def wait(self, seconds: float | None = None) -> None:
         """Return when notified, or after `seconds`, by default `poll_seconds`."""
-        try:
-            async with asyncio.timeout(self._poll_seconds if seconds is None else seconds):
+        seconds = self._poll_seconds if seconds is None else seconds
+        if seconds is None or self._is_set.is_set():
+            await self._is_set.wait()
+        else:
+            # The end of the time is a notification, too: a timeout would cost three times as much.
+            due = asyncio.get_running_loop().call_later(seconds, self._is_set.set)
+            try:
                 await self._is_set.wait()
-        except TimeoutError:
-            pass
+            finally:
+                due.cancel()
         self._is_set.clear()
 
 

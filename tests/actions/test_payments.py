@@ -35,8 +35,8 @@ from ltzd.errors import (
     PaymentsUnavailable,
     RateLimited,
 )
+from ltzd.providers.checkouts import PaymentProviderAccess
 from ltzd.providers.identity.client import IdentityClient
-from ltzd.providers.payments import PaymentProvider
 from ltzd.rules.payments import NO_BRAND
 from ltzd.store import payments
 from ltzd.store.brands import configurations as brands
@@ -149,7 +149,7 @@ async def a_world(
         identity = await stack.enter_async_context(IdentityClient(sandbox.identity_policy()))
         provider = None
         if shop is not None:
-            provider = PaymentProvider(shop.policy(**policy))
+            provider = PaymentProviderAccess(shop.policy(**policy))
             await stack.enter_async_context(provider)
         world.payments = Payments(
             pool,

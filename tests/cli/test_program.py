@@ -57,6 +57,19 @@ async def test_the_daemon_starts_without_migrations_web3_keystores_and_dev_mode(
     assert await loaded_by(program, NEVER_AT_START) == []
 
 
+async def test_run_imports_no_package_that_a_daemon_never_uses() -> None:
+    """`ltzd run` begins with `import_lean`; DNS and payments come at their first use."""
+    program = "from ltzd.daemon.lean_imports import import_lean; import_lean()\n"
+    names = ("rich", "greenlet", "opentelemetry", "dns", "stripe", "structlog", "redis")
+    loaded = await loaded_by(program + "import ltzd.daemon.main", names)
+    assert loaded == ["structlog", "redis"]
+
+
+async def test_a_package_that_was_left_out_can_be_imported_afterwards() -> None:
+    program = "from ltzd.daemon.lean_imports import import_lean; import_lean()\n"
+    assert await loaded_by(program + "import rich, greenlet", ("rich",)) == ["rich"]
+
+
 async def test_status_starts_without_the_daemon() -> None:
     names = (*HEAVY, "web3", "stripe", "ltzd.daemon", "ltzd.store", "ltzd.dev")
     assert await loaded_by("import ltzd.cli.status, ltzd.cli.dev_json", names) == []

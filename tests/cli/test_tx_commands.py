@@ -316,7 +316,10 @@ async def test_without_a_lane_the_request_is_withdrawn(tx: Transactions, command
     assert "no lane will do it later" in refused.err
     assert '"outcome": "withdrawn"' in refused.out
     async with session(tx.pool) as connection:
-        assert not await requests.has_open(connection, tx.lane)
+        _, has_requests = await wallets.find_with_requests(
+            connection, tx.lane.chain_id, tx.lane.wallet
+        )
+        assert not has_requests
 
 
 async def test_a_request_that_is_left_stays_until_it_is_given_without_that(
@@ -389,7 +392,8 @@ async def test_a_command_does_not_wait_for_a_frozen_process_that_holds_the_reque
     command = asyncio.create_task(tx("cancel", id_, "--wait", "1"))
 
     async def is_written() -> bool:
-        return await requests.has_open(db, tx.lane)
+        _, has_requests = await wallets.find_with_requests(db, tx.lane.chain_id, tx.lane.wallet)
+        return has_requests
 
     await until(is_written)
     frozen = db.transaction()

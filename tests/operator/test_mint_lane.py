@@ -3,16 +3,17 @@
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import pytest
 
 from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.store.database import session, transaction
-from ltzd.store.wakeups import PUBLISHED
+from ltzd.store.wakeups import BLOCKS, PUBLISHED
 from ltzd.values import LTZ, reward_reference
 from tests.support.chain.fake_node import ETHER
-from tests.support.chain.mint_world import PAUSES, World, stop_of, true
+from tests.support.chain.mint_world import PAUSES, POLICY, World, stop_of, true
 from tests.support.rows.core import MINTER, a_wallet, queue_reward, states, value
 from tests.support.waiting import until
 
@@ -703,3 +704,22 @@ async def test_under_random_faults_each_reward_is_minted_once(
         await until(all_minted, 60.0)
     assert all(sent.max_fee_per_gas <= FeePolicy().cap for sent in world.node.sent())
     await world.each_minted_once()
+
+
+async def test_an_idle_lane_reads_no_fees_for_each_block_and_mints_at_once_all_the_same(
+    world: World,
+) -> None:
+    """Its polls, and its rest, are longer than this test."""
+    async with world.serving(replace(POLICY, poll_seconds=60.0)):
+        read = world.node.call_counts["eth_feeHistory"]
+        for _ in range(5):
+            world.node.mine()
+            world.wakeups.notify(BLOCKS)
+            await asyncio.sleep(0)
+        await world.queue()
+        await until(lambda: true(len(world.published) == 1))
+        assert world.node.call_counts["eth_feeHistory"] == read > 0
+
+        world.node.mine()
+        world.wakeups.notify(BLOCKS)
+        await until(lambda: true(world.node.call_counts["eth_feeHistory"] > read))

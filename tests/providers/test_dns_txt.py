@@ -21,7 +21,8 @@ from ltzd.dev.sandbox.dns.records import name_of
 from ltzd.dev.sandbox.dns.server import DnsServer
 from ltzd.dev.sandbox.faults import DNS, Fault, Faults
 from ltzd.errors import DnsUnavailable
-from ltzd.providers.dns_txt import MAX_RECORD_BYTES, MAX_RECORDS, DnsPolicy, TxtResolver
+from ltzd.providers.dns_txt import DnsPolicy, TxtResolver
+from ltzd.providers.txt_lookups import MAX_RECORD_BYTES, MAX_RECORDS, TxtLookups
 from tests.support.waiting import Stopwatch, until
 
 NAME = "_ltz.shop.example"
@@ -235,7 +236,7 @@ def test_without_nameservers_the_machines_own_are_asked(
     monkeypatch.setattr(
         dns.resolver.BaseResolver, "read_resolv_conf", lambda self, _file: read(self, str(own))
     )
-    resolver = TxtResolver(DnsPolicy(port=5353))._resolver
+    resolver = TxtLookups((), port=5353, timeout_seconds=5.0)._resolver
     assert resolver is not None
     assert resolver.nameservers == ["192.0.2.53"]
     assert resolver.port == 53

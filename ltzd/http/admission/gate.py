@@ -9,6 +9,7 @@ import asyncio
 import math
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter, thread_time
 
@@ -38,7 +39,9 @@ PERIOD_SECONDS = 0.1
 _SAMPLES = 2
 """Of the event loop's delay, in a period."""
 _QUIET_SECONDS = 10.0
-"""So long without a refusal ends an overload."""
+"""So long without a refusal ends an overload, and without a request everything learned is old."""
+_REST_SECONDS = 1.0
+"""Between two periods after `_QUIET_SECONDS` without a request, if none comes."""
 _RATE_WEIGHT = 0.3
 _SHARE = telemetry.HTTP_SHED.labels("share")
 _CAPACITY = telemetry.HTTP_SHED.labels("capacity")
@@ -122,6 +125,8 @@ class AdmissionGate:
         self._overload_began: float | None = None
         self._last_refusal = -math.inf
         self._refused_since = 0
+        self._quiet_since: float | None = None
+        self._has_request = asyncio.Event()
 
     @property
     def limit(self) -> int:
@@ -268,12 +273,22 @@ class AdmissionGate:
     async def run(self) -> None:
         """Measure, learn and refuse until cancelled."""
         while True:
+            await self._rest()
             late, used = 0.0, thread_time()
             for _ in range(_SAMPLES):
                 due = self._clock() + PERIOD_SECONDS / _SAMPLES
                 await asyncio.sleep(PERIOD_SECONDS / _SAMPLES)
                 late += max(0.0, self._clock() - due)
             self.adjust(late / _SAMPLES, (thread_time() - used) / PERIOD_SECONDS)
+
+    async def _rest(self) -> None:
+        """Let an idle process sleep: the next request ends the rest at once."""
+        if self._quiet_since is None or self._clock() - self._quiet_since < _QUIET_SECONDS:
+            return
+        self._has_request.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_REST_SECONDS):
+                await self._has_request.wait()
 
     def adjust(self, loop_delay_seconds: float, busy_share: float = 0.0) -> None:
         """End a period in which the event loop was so late on average, and so busy."""
@@ -288,6 +303,7 @@ class AdmissionGate:
             rate = self._begun[urgency] / PERIOD_SECONDS
             self._rates[urgency] += _RATE_WEIGHT * (rate - self._rates[urgency])
             self._demands[urgency].end_period()
+        self._note_quiet(now)
         self._learn_retry_seconds(self._begun.total())
         self._begun.clear()
         self._give_turns()
@@ -297,6 +313,12 @@ class AdmissionGate:
             seconds = round(now - self._overload_began, 1)
             log.info("http.overload_over", seconds=seconds, refused=self._refused_since)
             self._overload_began = None
+
+    def _note_quiet(self, now: float) -> None:
+        if self._begun or self._refused or self.in_progress or self.is_crowded:
+            self._quiet_since = None
+        elif self._quiet_since is None:
+            self._quiet_since = now
 
     def _learn_retry_seconds(self, begun: int) -> None:
         self._begun_lately = self._begun_lately // 2 + begun
@@ -411,6 +433,7 @@ class AdmissionGate:
         slots.total += 1
         self._first += asker.urgency is Urgency.FIRST
         self._begun[asker.urgency] += 1
+        self._has_request.set()
         self._demands[asker.urgency].served(asker.party)
         if self.is_crowded:
             for urgency, line in self._lines.items():

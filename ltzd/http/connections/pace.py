@@ -38,19 +38,24 @@ class RefusalPace:
         self._refuses = refuses
         self._is_exempt = is_exempt
         self._held: Turns[HeldConnection] = Turns()
+        self._is_any_held = asyncio.Event()
 
     def hold(self, connection: HeldConnection, peer: str, asker: Asker) -> None:
         """Read no more of this connection for a while; parties take turns in being read again."""
         if not self._is_exempt(peer):
             connection.hold()
             self._held.add(asker.party, asker.caller, connection)
+            self._is_any_held.set()
 
     async def run(self) -> None:
         """Read connections again until cancelled, and all of them at the end."""
         try:
             while True:
+                await self._is_any_held.wait()
                 await asyncio.sleep(_TICK_SECONDS)
                 self._read_again(_A_TICK if self._refuses() else len(self._held))
+                if not self._held:
+                    self._is_any_held.clear()
         finally:
             self._read_again(len(self._held))
 

@@ -163,7 +163,12 @@ class LaneFleet:
         try:
             async with session(self._pool) as connection:
                 rows = await wallets.list_wallets(connection, self._chain_id)
-                watched = await wallets.retired_with_work(connection, self._chain_id)
+                has_retired = any(row.state is WalletState.RETIRED for row in rows)
+                watched = (
+                    await wallets.retired_with_work(connection, self._chain_id)
+                    if has_retired
+                    else []
+                )
         except DatabaseUnavailable as error:
             self._outage.failed(error.message)
             return

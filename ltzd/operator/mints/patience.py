@@ -47,6 +47,11 @@ class PatientBrands:
         self._look_at = -math.inf
         self.held: Sequence[Address] = ()
 
+    @property
+    def is_holding(self) -> bool:
+        """Whether rewards waited for a cheaper block at the last look."""
+        return bool(self._held_since)
+
     def refresh(self, view: ChainView) -> None:
         """There is a new block: the next `look` judges its fees."""
         self._view = view

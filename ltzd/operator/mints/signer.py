@@ -104,6 +104,10 @@ class MintSigner:
             self._gas.raise_limits()
         self._ceiling, self._ceiling_until = ltz.MAX_BATCH, -math.inf
 
+    @property
+    def waits_for_block(self) -> bool:
+        return self._patience.is_holding
+
     async def sign_next(self, at_least: int = 1) -> int:
         fees = self._guard.fees()
         if fees is None:

@@ -49,6 +49,7 @@ class RelaySigner:
     max_batch = 100
     sufficient_batch = 1
     """Relays share no transaction, so they need not gather."""
+    waits_for_block = False
 
     def __init__(
         self,

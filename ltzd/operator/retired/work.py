@@ -26,6 +26,7 @@ class RetiredWork:
 
     max_batch = 1
     sufficient_batch = 1
+    waits_for_block = False
 
     def __init__(
         self, context: LaneContext, guard: SendGuard, revocation: MintRevocation | None

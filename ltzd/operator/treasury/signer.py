@@ -45,6 +45,8 @@ class TopUpSigner:
 
     max_batch = 1
     sufficient_batch = 1
+    waits_for_block = True
+    """Balances are read with a block."""
 
     def __init__(
         self,

@@ -4,22 +4,15 @@ A host's name is resolved once, and every address of it must be allowed: the con
 of these addresses and to no other, even if the name resolves to another address a moment later. The
 address is checked again when its socket is made, which covers an IP address in a URL, and once more
 as the connection's peer, before the first byte of the request.
-
-A connection that is kept open leads to the address that was judged, whatever the name has come to
-mean since.
 """
 
 import socket
 import ssl
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import ContextVar
-from functools import cache
-from weakref import WeakSet
+from functools import cache, partial
 
 import aiohttp
 from aiohttp.abc import AbstractResolver, ResolveResult
-from aiohttp.client_proto import ResponseHandler
-from aiohttp.client_reqrep import ConnectionKey
 
 HostResolver = Callable[[str], Awaitable[Sequence[str]]]
 """Returns the IP addresses of a host's name. Raises OSError."""
@@ -31,13 +24,6 @@ def trust() -> ssl.SSLContext:
     return ssl.create_default_context()
 
 
-is_reused: ContextVar[bool] = ContextVar("is_reused", default=False)
-"""Whether this task's last connection had carried a request before."""
-
-_MOST_KEPT = 500
-"""The most connections that are kept open unused, to all hosts together."""
-
-
 class ForbiddenAddressError(OSError):
     """An OSError, since aiohttp expects one of a resolver and of a socket."""
 
@@ -45,32 +31,19 @@ class ForbiddenAddressError(OSError):
 class GuardedConnector(aiohttp.TCPConnector):
     """Without a limit, so that connections to one host never delay those to another.
 
-    A connection is used once, or again within `keep_open_seconds` if these are given.
+    A connection is used once.
     """
 
-    def __init__(
-        self,
-        resolve_host: HostResolver,
-        is_allowed: Callable[[str], bool],
-        keep_open_seconds: float | None = None,
-    ) -> None:
+    def __init__(self, resolve_host: HostResolver, is_allowed: Callable[[str], bool]) -> None:
         super().__init__(
             resolver=_GuardedResolver(resolve_host, is_allowed),
             use_dns_cache=False,
-            socket_factory=self._socket_to,
-            force_close=keep_open_seconds is None,
-            keepalive_timeout=keep_open_seconds,
+            socket_factory=partial(guarded_socket, is_allowed),
+            force_close=True,
             ssl=trust(),
             limit=0,
         )
         self._is_allowed = is_allowed
-        self._used: WeakSet[ResponseHandler] = WeakSet()
-
-    def _socket_to(self, target: aiohttp.AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = target
-        if not self._is_allowed(str(address[0])):
-            raise ForbiddenAddressError("the address is not allowed")
-        return socket.socket(family, kind, protocol)
 
     async def connect(
         self,
@@ -84,16 +57,31 @@ class GuardedConnector(aiohttp.TCPConnector):
         if peer is None or not self._is_allowed(str(peer[0])):
             connection.close()
             raise ForbiddenAddressError("the connection leads to an address that is not allowed")
-        assert connection.protocol is not None, "it has a transport"
-        is_reused.set(connection.protocol in self._used)
-        self._used.add(connection.protocol)
         return connection
 
-    def _release(
-        self, key: ConnectionKey, protocol: ResponseHandler, *, should_close: bool = False
-    ) -> None:
-        is_full = sum(map(len, self._conns.values())) >= _MOST_KEPT
-        super()._release(key, protocol, should_close=should_close or is_full)
+
+def guarded_socket(
+    is_allowed: Callable[[str], bool], target: aiohttp.AddrInfoType
+) -> socket.socket:
+    """A socket for a connection to the target. Raises ForbiddenAddressError."""
+    family, kind, protocol, _, address = target
+    if not is_allowed(str(address[0])):
+        raise ForbiddenAddressError("the address is not allowed")
+    return socket.socket(family, kind, protocol)
+
+
+async def allowed_addresses(
+    host: str, resolve_host: HostResolver, is_allowed: Callable[[str], bool]
+) -> list[str]:
+    """The host's addresses. Raises OSError, and ForbiddenAddressError if any is not allowed."""
+    try:
+        addresses = list(dict.fromkeys(await resolve_host(host)))
+    except UnicodeError as error:  # a label that DNS cannot hold
+        raise OSError("no such name") from error
+    # One forbidden address refuses the name: else its owner could wait until the others fail.
+    if not addresses or not all(map(is_allowed, addresses)):
+        raise ForbiddenAddressError("an address of the host is not allowed")
+    return addresses
 
 
 class _GuardedResolver(AbstractResolver):
@@ -104,13 +92,7 @@ class _GuardedResolver(AbstractResolver):
     async def resolve(
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_UNSPEC
     ) -> list[ResolveResult]:
-        try:
-            addresses = list(dict.fromkeys(await self._resolve_host(host)))
-        except UnicodeError as error:  # a label that DNS cannot hold
-            raise OSError("no such name") from error
-        # One forbidden address refuses the name: else its owner could wait until the others fail.
-        if not addresses or not all(map(self._is_allowed, addresses)):
-            raise ForbiddenAddressError("an address of the host is not allowed")
+        addresses = await allowed_addresses(host, self._resolve_host, self._is_allowed)
         return [_resolved(host, address, port) for address in addresses]
 
     async def close(self) -> None:

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import lru_cache
 from weakref import WeakValueDictionary
 
-import aiohttp
 from yarl import URL
 
 from ltzd import __version__
@@ -24,8 +24,8 @@ from ltzd.providers.outbound.guarded_connector import (
     ForbiddenAddressError,
     GuardedConnector,
     HostResolver,
-    is_reused,
 )
+from ltzd.providers.outbound.guarded_posts import GuardedPosts
 from ltzd.providers.outbound.http_client import (
     AsyncCloseable,
     HttpClient,
@@ -39,12 +39,13 @@ from ltzd.rules.domains.names import url_host
 __all__ = ["AddressRefused", "GuardPolicy", "GuardedHttpClient", "HttpResponse", "RequestFailed"]
 
 
-_CUT_OFF = (
-    aiohttp.ServerDisconnectedError,
-    aiohttp.ClientOSError,
-    aiohttp.ClientConnectionResetError,
-)
-"""The connection ended before the answer began."""
+_HEADERS = {
+    "User-Agent": f"ltzd/{__version__}",
+    "Accept": "*/*",
+    "Accept-Encoding": "identity",
+}
+_MAX_CHECKED = 1_024
+"""The URLs that are remembered as checked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,18 +81,20 @@ class GuardedHttpClient(AsyncCloseable):
         self._slots: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._in_flight: Counter[str] = Counter()
         self._resolving: dict[str, asyncio.Task[list[str]]] = {}
+        self._is_allowed = _allowing_loopback if policy.allow_loopback else is_public
+        self._checked = lru_cache(_MAX_CHECKED)(self._check)
         self._http = HttpClient(
             max_body_bytes=policy.max_body_bytes,
-            headers={"User-Agent": f"ltzd/{__version__}", "Accept-Encoding": "identity"},
-            make_connector=lambda: GuardedConnector(
-                self._resolve, self._is_allowed, policy.keep_open_seconds
-            ),
+            headers=_HEADERS,
+            make_connector=lambda: GuardedConnector(self._resolve, self._is_allowed),
             decompress=False,
         )
+        self._posts = GuardedPosts(self._resolve, self._is_allowed, policy.keep_open_seconds)
 
     async def close(self) -> None:
         for task in list(self._resolving.values()):
             task.cancel()
+        self._posts.close()
         await self._http.close()
         self._threads.shutdown(wait=False, cancel_futures=True)
 
@@ -119,7 +122,9 @@ class GuardedHttpClient(AsyncCloseable):
         The body is not read. Raises RequestFailed. A host may close a kept connection in the moment
         in which the request is sent on it: then the request is sent again, on another connection.
         """
-        return await self._bounded(url, lambda target: self._post(target, body, headers))
+        return await self._bounded(
+            url, lambda target: self._posts.post(target, body, {**_HEADERS, **headers})
+        )
 
     async def _bounded(
         self, url: str, exchange: Callable[[URL], Awaitable[HttpResponse]]
@@ -141,7 +146,7 @@ class GuardedHttpClient(AsyncCloseable):
             if not self._in_flight[host]:
                 del self._in_flight[host]
 
-    def _checked(self, text: str) -> URL:
+    def _check(self, text: str) -> URL:
         """Raises RequestFailed. The text goes over the wire as it is: `encoded` stops yarl from
         changing it."""
         try:
@@ -174,20 +179,6 @@ class GuardedHttpClient(AsyncCloseable):
             body_read = await self._http.read_body(response)
             return HttpResponse(response.status, response.headers, body_read)
 
-    async def _post(self, url: URL, body: bytes, headers: Mapping[str, str]) -> HttpResponse:
-        while True:
-            is_reused.set(False)
-            try:
-                async with self._http.stream("POST", url, data=body, headers=headers) as response:
-                    return HttpResponse(response.status, response.headers, b"")
-            except RequestFailed as error:
-                # Each pass uses up a kept connection, and a new one is not reused.
-                if not (isinstance(error.__cause__, _CUT_OFF) and is_reused.get()):
-                    raise
-
-    def _is_allowed(self, address: str) -> bool:
-        return is_public(address) or (self._policy.allow_loopback and is_loopback_host(address))
-
     async def _resolve_by_system(self, host: str) -> list[str]:
         """Joins look-ups of one name: a slow name occupies one thread, however many callers there
         are, and also after they have given up."""
@@ -208,6 +199,10 @@ class GuardedHttpClient(AsyncCloseable):
         # Retrieved here, so that asyncio does not log a failure whose callers have given up.
         if not task.cancelled():
             task.exception()
+
+
+def _allowing_loopback(address: str) -> bool:
+    return is_public(address) or is_loopback_host(address)
 
 
 def _address_refusal(failure: RequestFailed) -> AddressRefused | None:

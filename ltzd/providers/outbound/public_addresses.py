@@ -6,6 +6,7 @@ them.
 """
 
 import ipaddress
+from functools import lru_cache
 from typing import Final
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
@@ -42,8 +43,9 @@ _IPV6_INTERNET: Final = ipaddress.IPv6Network("2000::/3")
 unassigned."""
 
 
+@lru_cache(maxsize=4_096)
 def is_public(text: str) -> bool:
-    """False also for a text that is no plain IP address."""
+    """False also for a text that is no plain IP address. Few addresses are judged very often."""
     try:
         address = ipaddress.ip_address(text)
     except ValueError:

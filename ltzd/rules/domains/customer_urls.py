@@ -5,11 +5,13 @@ that could never be requested is refused at once, with the reason.
 """
 
 import ipaddress
+from functools import lru_cache
 from urllib.parse import urlsplit
 
 from ltzd.rules.domains.names import is_ip_address, url_host
 
 
+@lru_cache(maxsize=4_096)
 def is_loopback_host(host: str) -> bool:
     """`host` is in the form of `url_host`; does not recognise other spellings of the address."""
     try:

@@ -140,23 +140,6 @@ async def of_transaction(connection: Connection, transaction_id: int) -> list[Tr
 # Subqueries instead of joins: a join may begin with all transactions that the wallet ever signed.
 
 
-async def has_open(connection: Connection, lane: Lane) -> bool:
-    """Whether a person asks something of the lane's wallet."""
-    is_open: bool = await connection.fetchval(
-        """
-        SELECT EXISTS (SELECT
-                         FROM transaction_requests q
-                        WHERE q.handled_at IS NULL
-                          AND (SELECT t.chain_id = $1 AND t.wallet = $2
-                                 FROM transactions t
-                                WHERE t.id = q.transaction_id))
-        """,
-        lane.chain_id,
-        lane.wallet,
-    )
-    return is_open
-
-
 async def open_requests(connection: Connection, lane: Lane, limit: int) -> list[OpenRequest]:
     """The oldest requests for the lane to carry out."""
     rows = await connection.fetch(

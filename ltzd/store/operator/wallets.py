@@ -64,6 +64,28 @@ async def find(connection: Connection, chain_id: int, wallet: Address) -> Operat
     return None if row is None else _wallet(row)
 
 
+async def find_with_requests(
+    connection: Connection, chain_id: int, wallet: Address
+) -> tuple[OperatorWallet | None, bool]:
+    """The wallet's row, and whether a person asks something of one of its transactions."""
+    row = await connection.fetchrow(
+        """
+        SELECT w.*,
+               EXISTS (SELECT
+                         FROM transaction_requests q
+                        WHERE q.handled_at IS NULL
+                          AND (SELECT t.chain_id = $1 AND t.wallet = $2
+                                 FROM transactions t
+                                WHERE t.id = q.transaction_id)) AS has_requests
+          FROM (SELECT) AS one
+          LEFT JOIN operator_wallets w ON w.chain_id = $1 AND w.wallet = $2
+        """,
+        chain_id,
+        wallet,
+    )
+    return None if row["wallet"] is None else _wallet(row), row["has_requests"]
+
+
 @dataclass(frozen=True, slots=True)
 class ServedWallet:
     """A wallet whose lane was served within the last minute, by any process.

@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -25,7 +25,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from ltzd.providers.outbound import guarded_connector
+from ltzd.providers.outbound import guarded_connector, guarded_posts
 from ltzd.providers.outbound.guarded_http import (
     GuardedHttpClient,
     GuardPolicy,
@@ -125,6 +125,17 @@ async def hello(_request: web.Request) -> web.StreamResponse:
     return web.json_response({"hello": "world"})
 
 
+Ask = Callable[[GuardedHttpClient, str], Coroutine[Any, Any, HttpResponse]]
+
+
+@pytest.fixture(params=["request", "post_for_head"])
+def ask(request: pytest.FixtureRequest) -> Ask:
+    """Both ways of asking: with aiohttp, and with the guard's own posts."""
+    if request.param == "request":
+        return lambda http, url: http.request("GET", url)
+    return lambda http, url: http.post_for_head(url, body=b"body", headers={})
+
+
 async def reason_of(asking: Awaitable[HttpResponse]) -> str:
     with pytest.raises(RequestFailed) as caught:
         await asking
@@ -222,44 +233,41 @@ def test_nothing_that_python_calls_private_is_public() -> None:
 )
 @pytest.mark.parametrize("others", [[], [PUBLIC], [PUBLIC, "1.1.1.1"]])
 async def test_one_bad_address_refuses_the_whole_name(
-    address: str, others: list[str], sockets: type[RecordedSocket]
+    ask: Ask, address: str, others: list[str], sockets: type[RecordedSocket]
 ) -> None:
     for addresses in ([*others, address], [address, *others]):
         async with guarded(STRICT, Names(api_example=[addresses])) as http:
-            reason = await reason_of(http.request("GET", "https://api.example/"))
+            reason = await reason_of(ask(http, "https://api.example/"))
         assert reason == "an address of the host is not allowed"
     assert sockets.connected_to == []
 
 
-async def test_a_name_without_an_address_is_a_failure() -> None:
+async def test_a_name_without_an_address_is_a_failure(ask: Ask) -> None:
     async with guarded(STRICT, Names(api_example=[[]])) as http:
-        assert await reason_of(http.request("GET", "https://api.example/")) == (
+        assert await reason_of(ask(http, "https://api.example/")) == (
             "an address of the host is not allowed"
         )
-        assert await reason_of(http.request("GET", "https://other.example/")) == (
-            "ClientConnectorDNSError"
-        )
+        assert await reason_of(ask(http, "https://other.example/")) == ("ClientConnectorDNSError")
 
 
 async def test_the_connection_goes_to_the_address_that_was_judged(
+    ask: Ask,
     sockets: type[RecordedSocket],
 ) -> None:
     names = Names(api_example=[[PUBLIC], ["127.0.0.1"]])
     async with guarded(STRICT, names) as http:
-        assert (
-            await reason_of(http.request("GET", "https://api.example/")) == "ClientConnectorError"
-        )
+        assert await reason_of(ask(http, "https://api.example/")) == "ClientConnectorError"
         assert sockets.connected_to == [(PUBLIC, 443)]
         assert names.resolved == ["api.example"]
 
-        again = await reason_of(http.request("GET", "https://api.example/"))
+        again = await reason_of(ask(http, "https://api.example/"))
 
     assert again == "an address of the host is not allowed"
     assert sockets.connected_to == [(PUBLIC, 443)]
     assert names.resolved == ["api.example"] * 2
 
 
-async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once() -> None:
+async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once(ask: Ask) -> None:
     reached = []
 
     async def answer(request: web.Request) -> web.StreamResponse:
@@ -268,13 +276,14 @@ async def test_a_name_that_means_another_machine_a_moment_later_is_resolved_once
 
     names = Names(api_localhost=[["127.0.0.1"], ["127.0.0.2"]])
     async with serving(answer, "0.0.0.0") as port, guarded(DEV, names) as http:
-        await http.request("GET", f"http://api.localhost:{port}/")
+        await ask(http, f"http://api.localhost:{port}/")
 
     assert reached == ["127.0.0.1"]
     assert names.resolved == ["api.localhost"]
 
 
 async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
+    ask: Ask,
     sockets: type[RecordedSocket],
 ) -> None:
     paths = []
@@ -287,7 +296,7 @@ async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
         sockets.leads_to = ("127.0.0.1", port)
         policy = replace(STRICT, schemes=frozenset({"http"}))
         async with guarded(policy, Names(api_example=[[PUBLIC]])) as http:
-            reason = await reason_of(http.request("GET", "http://api.example/"))
+            reason = await reason_of(ask(http, "http://api.example/"))
 
     assert reason == "the connection leads to an address that is not allowed"
     assert sockets.connected_to == [(PUBLIC, 80)]
@@ -306,19 +315,21 @@ async def test_a_connection_that_leads_elsewhere_is_dropped_before_the_request(
     ],
 )
 async def test_this_machine_is_not_reached_in_any_spelling(
-    host: str, sockets: type[RecordedSocket]
+    ask: Ask, host: str, sockets: type[RecordedSocket]
 ) -> None:
     policy = replace(STRICT, schemes=frozenset({"http", "https"}))
     async with guarded(policy) as http:
         for scheme in ("http", "https"):
-            await reason_of(http.request("GET", f"{scheme}://{host}/"))
+            await reason_of(ask(http, f"{scheme}://{host}/"))
     assert sockets.connected_to == []
 
 
 @pytest.mark.parametrize("host", ["0x7f.1", "2130706433", "127.1", "[::ffff:127.0.0.1]"])
-async def test_even_where_loopback_is_allowed_its_odd_spellings_are_not(host: str) -> None:
+async def test_even_where_loopback_is_allowed_its_odd_spellings_are_not(
+    ask: Ask, host: str
+) -> None:
     async with serving(hello) as port, guarded(DEV) as http:
-        await reason_of(http.request("GET", f"http://{host}:{port}/"))
+        await reason_of(ask(http, f"http://{host}:{port}/"))
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "LocalHost", "api.localhost"])
@@ -339,9 +350,9 @@ async def test_the_machines_own_resolver_is_asked_where_no_other_is_given() -> N
         assert await reason_of(http.request("GET", "https://" + "a" * 63 + ".invalid/"))
 
 
-async def test_where_loopback_is_allowed_other_private_addresses_are_not() -> None:
+async def test_where_loopback_is_allowed_other_private_addresses_are_not(ask: Ask) -> None:
     async with guarded(DEV, Names(api_localhost=[["127.0.0.1", "10.0.0.1"]])) as http:
-        assert await reason_of(http.request("GET", "http://api.localhost:1/")) == (
+        assert await reason_of(ask(http, "http://api.localhost:1/")) == (
             "an address of the host is not allowed"
         )
 
@@ -584,9 +595,9 @@ async def test_the_time_is_for_the_whole_answer(converse: Conversation) -> None:
     assert watch.seconds() < 5
 
 
-async def test_the_look_up_is_in_that_time() -> None:
+async def test_the_look_up_is_in_that_time(ask: Ask) -> None:
     async with guarded(STRICT, never, timeout_seconds=0.1) as http:
-        assert await reason_of(http.request("GET", "https://api.example/")) == "no answer in time"
+        assert await reason_of(ask(http, "https://api.example/")) == "no answer in time"
 
 
 async def test_a_host_is_asked_by_so_many_at_once_and_others_do_not_wait_for_it() -> None:
@@ -679,18 +690,18 @@ async def test_places_are_counted_for_each_host_alone() -> None:
         assert [(await response).status for response in asking] == [200] * 4
 
 
-async def test_a_failure_gives_its_place_back() -> None:
+async def test_a_failure_gives_its_place_back(ask: Ask) -> None:
     policy = replace(DEV, max_per_host=1, max_waiting=1)
     async with guarded(policy) as http:
         async with raw_server(sending(b"rubbish")) as port:
-            await reason_of(http.request("GET", f"http://127.0.0.1:{port}/"))
+            await reason_of(ask(http, f"http://127.0.0.1:{port}/"))
         async with raw_server(never) as port:
-            asking = asyncio.create_task(http.request("GET", f"http://127.0.0.1:{port}/"))
+            asking = asyncio.create_task(ask(http, f"http://127.0.0.1:{port}/"))
             await asyncio.sleep(0)
             asking.cancel()
             await asyncio.gather(asking, return_exceptions=True)
         async with serving(hello) as port:
-            assert (await http.request("GET", f"http://127.0.0.1:{port}/")).status == 200
+            assert (await ask(http, f"http://127.0.0.1:{port}/")).status == 200
 
 
 # --- connections --------------------------------------------------------------------------------
@@ -795,17 +806,17 @@ async def test_a_server_that_is_gone_after_a_kept_connection_is_a_failure_at_onc
 async def test_a_bounded_number_of_unused_connections_is_kept(
     keeping: Keeping, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(guarded_connector, "_MOST_KEPT", 8)
+    monkeypatch.setattr(guarded_posts, "_MOST_KEPT", 8)
     async with guarded(keep_open_seconds=5, max_per_host=20) as client:
         await asyncio.gather(*(keeping.post(client) for _ in range(20)))
         await until(partial(keeping.has_open, 8))
     assert len(keeping.is_open) == 20
 
 
-async def test_a_closed_client_says_so() -> None:
+async def test_a_closed_client_says_so(ask: Ask) -> None:
     async with guarded() as http:
         pass
-    assert await reason_of(http.request("GET", "http://127.0.0.1:1/")) == "the client is closed"
+    assert await reason_of(ask(http, "http://127.0.0.1:1/")) == "the client is closed"
     await http.close()
 
 
@@ -882,6 +893,7 @@ class Authority:
     ids=["right", "of an unknown authority", "another host's", "expired"],
 )
 async def test_a_certificate_must_be_right(
+    ask: Ask,
     certified: str,
     days: int,
     is_trusted: bool,
@@ -899,14 +911,14 @@ async def test_a_certificate_must_be_right(
     context = authority.server(certified, days)
     async with serving(hello, ssl_context=context) as port, guarded(DEV, names) as http:
         try:
-            result = str((await http.request("GET", f"https://api.localhost:{port}/")).status)
+            result = str((await ask(http, f"https://api.localhost:{port}/")).status)
         except RequestFailed as error:
             result = error.reason
 
     assert result == outcome
 
 
-async def test_a_server_without_tls_is_a_failure() -> None:
+async def test_a_server_without_tls_is_a_failure(ask: Ask) -> None:
     async with serving(hello) as port, guarded() as http:
-        reason = await reason_of(http.request("GET", f"https://127.0.0.1:{port}/"))
+        reason = await reason_of(ask(http, f"https://127.0.0.1:{port}/"))
     assert reason == "ClientConnectorSSLError"

@@ -5,7 +5,7 @@ import pytest
 from ltzd.errors import LaneLost
 from ltzd.rules.operator.requests import Action, RequestOutcome
 from ltzd.store.database import Pool, session, transaction
-from ltzd.store.operator import requests, transactions
+from ltzd.store.operator import requests, transactions, wallets
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.requests import TransactionRequest
 from tests.support.relays.lanes import a_relay_lane
@@ -35,7 +35,8 @@ async def ask(
 async def open_ids(pool: Pool, lane: Lane) -> list[int]:
     async with session(pool) as connection:
         open_ = await requests.open_requests(connection, lane, 10)
-        assert await requests.has_open(connection, lane) == bool(open_)
+        _, has_requests = await wallets.find_with_requests(connection, lane.chain_id, lane.wallet)
+        assert has_requests == bool(open_)
     return [request.id for request in open_]
 
 

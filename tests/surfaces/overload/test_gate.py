@@ -11,9 +11,11 @@ import pytest
 
 from ltzd.concurrency import work_slots
 from ltzd.errors import Overloaded, ShareExceeded
+from ltzd.http.admission import gate as gate_module
 from ltzd.http.admission.gate import AdmissionGate, Asker, Slot
 from ltzd.rules.admission import AdmissionPolicy, Urgency
 from tests.support.clocks import ManualClock
+from tests.support.waiting import until
 
 POLICY = AdmissionPolicy(
     least=8, patient_least=8, most=32, step=0, burst=6, patient_burst=40, calm_seconds=1.0
@@ -405,3 +407,36 @@ async def test_whatever_happens_every_slot_comes_back(seed: int) -> None:
     assert outcomes["refused"] > 0
     assert gate.in_progress == 0
     assert not gate.is_crowded
+
+
+class CountingGate(AdmissionGate):
+    """Counts its periods."""
+
+    periods = 0
+
+    def adjust(self, loop_delay_seconds: float, busy_share: float = 0.0) -> None:
+        self.periods += 1
+        super().adjust(loop_delay_seconds, busy_share)
+
+    async def has_begun_another(self) -> bool:
+        return self.periods > 1
+
+
+async def test_a_gate_without_requests_rests_until_the_next_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gate_module, "_REST_SECONDS", 60.0)
+    clock = ManualClock()
+    gate = CountingGate(POLICY, clock=clock)
+    gate.adjust(0.0)
+    clock.now += 11.0
+    running = asyncio.create_task(gate.run())
+    try:
+        period = asyncio.create_task(until(gate.has_begun_another))
+        await asyncio.wait({period}, timeout=0.3)
+        assert not period.done(), "it rests"
+        begun(gate, asker())
+        await period
+    finally:
+        running.cancel()
+        await asyncio.wait({running})
