@@ -67,7 +67,7 @@ class LogChecks:
         A zero bloom of a block with transactions is believed only of a single node, and only on a
         chain that fills its blooms: a node that hides logs may hide them from the bloom, too.
         """
-        answered = {address_of(entry["address"]) for entry in logs}
+        answered = _addresses(logs)
         missing = [contract for contract in contracts if contract.address not in answered]
         if not any(header.bloom) and not (self._fills_blooms and node.is_alone):
             # One log would have been answered with the others, so only an empty answer is suspect.
@@ -196,5 +196,9 @@ class LogChecks:
 
 
 def _without_logs(contracts: Sequence[Address], logs: Iterable[NodeLog]) -> list[Address]:
-    answered = {address_of(entry["address"]) for entry in logs}
+    answered = _addresses(logs)
     return [contract for contract in contracts if contract not in answered]
+
+
+def _addresses(logs: Iterable[NodeLog]) -> set[Address]:
+    return {address_of(text) for text in {entry["address"] for entry in logs}}

@@ -19,6 +19,7 @@ from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import NodeLog
 from ltzd.indexer.log_checks import LOGS
+from ltzd.indexer.slices import slices
 from ltzd.rules.indexer.disputes import SECOND_LOOK_SECONDS
 from ltzd.values import Hash32, address_of, hash_of
 
@@ -27,6 +28,8 @@ log = structlog.get_logger()
 _ASK_AGAIN_SECONDS = 0.05
 _ATTEMPTS = 5
 """Within one step: a block usually reaches the other nodes within tenths of a second."""
+_LOGS_PER_SLICE = 200
+"""Logs that are compared before other tasks of this process run."""
 
 LogKey = tuple[Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
 """A log's block, index, contract, topics, data and transaction."""
@@ -66,9 +69,9 @@ class LogWitnesses:
         logs of a node without any witness count after the patience. Raises NodeUnavailable if this
         node's logs are malformed.
         """
-        own = Testimony(node, _by_key(logs))
         if node.is_alone:
-            return list(own.logs.values())
+            return [entry for entry in logs if not entry.get("removed")]
+        own = Testimony(node, await _by_key(logs))
         for attempt in range(_ATTEMPTS):
             if attempt:
                 await asyncio.sleep(_ASK_AGAIN_SECONDS)
@@ -112,7 +115,7 @@ class LogWitnesses:
         try:
             async with asyncio.timeout(self._patience_seconds):
                 logs, shown = await read(other)
-                return Testimony(other, _by_key(logs)) if shown == last else None
+                return Testimony(other, await _by_key(logs)) if shown == last else None
         except (NodeUnavailable, TimeoutError):
             return None
 
@@ -179,12 +182,16 @@ def _fits(entry: NodeLog, headers: Mapping[Hash32, Header]) -> bool:
     return not any(header.bloom) or bloom.may_hold(header.bloom, *values)
 
 
-def _by_key(logs: Iterable[NodeLog]) -> dict[LogKey, NodeLog]:
+async def _by_key(logs: Iterable[NodeLog]) -> dict[LogKey, NodeLog]:
     """Raises NodeUnavailable for a malformed log."""
-    try:
-        return {_key(entry): entry for entry in logs if not entry.get("removed")}
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
+    by_key: dict[LogKey, NodeLog] = {}
+    for entries in slices(logs, _LOGS_PER_SLICE):
+        try:
+            by_key.update({_key(entry): entry for entry in entries if not entry.get("removed")})
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
+        await asyncio.sleep(0)
+    return by_key
 
 
 def _key(entry: NodeLog) -> LogKey:

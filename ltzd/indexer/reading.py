@@ -258,9 +258,12 @@ def linked(headers: Sequence[Header | None], first: int) -> list[Header] | None:
 
 
 def _group_by_block(logs: Iterable[NodeLog]) -> dict[Hash32, list[NodeLog]]:
-    grouped: dict[Hash32, list[NodeLog]] = {}
+    by_text: defaultdict[str, list[NodeLog]] = defaultdict(list)
     for entry in logs:
-        grouped.setdefault(Hash32(bytes.fromhex(entry["blockHash"][2:])), []).append(entry)
+        by_text[entry["blockHash"]].append(entry)
+    grouped: dict[Hash32, list[NodeLog]] = {}
+    for text, entries in by_text.items():
+        grouped.setdefault(hash_of(text), []).extend(entries)
     return grouped
 
 
@@ -329,6 +332,6 @@ def _decoded(contract: IndexedContract, logs: Iterable[NodeLog]) -> Iterator[Fac
         try:
             fact = contract.decode(entry)
         except ValueError as error:
-            raise NodeUnavailable("The node's log is malformed") from error
+            raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
         if fact is not None:
             yield fact

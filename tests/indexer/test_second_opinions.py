@@ -1,5 +1,6 @@
 """With several nodes, one stale or lying node undoes, finalizes and leaves out nothing."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -8,15 +9,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from ltzd.chain.node.node import Node
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
+from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import ZERO_ADDRESS, Address
+from ltzd.values import ZERO_ADDRESS, Address, Hash32, hex_of
 from tests.support.chain.fake_node import (
     CHAIN_ID,
     CONTRACTS,
@@ -27,7 +30,7 @@ from tests.support.chain.fake_node import (
     transfer_log,
 )
 from tests.support.chain.node_group import NodeGroup
-from tests.support.rows.core import a_wallet, follow, value
+from tests.support.rows.core import a_hash, a_wallet, follow, value
 
 ANN, BOB = a_wallet(1), a_wallet(2)
 POLICY = IndexerPolicy(
@@ -597,3 +600,26 @@ async def test_with_one_liar_of_three_the_store_follows_the_honest_two(
     assert await value(pool, "SELECT count(*) FROM transfers") == sum(
         len(list(block.logs())) for block in honest.blocks
     )
+
+
+async def test_other_tasks_run_while_a_block_of_thousands_of_logs_is_compared() -> None:
+    node = NodeGroup.of(2, blocks=1).node.pinned()
+    block = a_hash("a full block")
+    hashes = {"blockHash": hex_of(block), "transactionHash": hex_of(a_hash("a mint"))}
+    given = {"address": hex_of(ANN), "topics": [hex_of(a_hash("a topic"))], "data": "0x"}
+    logs = [{**hashes, **given, "logIndex": hex(index)} for index in range(4_000)]
+    turns = 0
+
+    async def take_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def read(_node: Node) -> tuple[list[dict[str, Any]], Hash32]:
+        return logs, block
+
+    others = asyncio.create_task(take_turns())
+    assert await LogWitnesses().confirmed(node, logs, block, read) == logs
+    others.cancel()
+    assert turns >= 2 * len(logs) / 200, "the logs of each node are compared 200 at a time"

@@ -719,18 +719,25 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list", kind="malformed")
     try:
-        for each in answer:
-            hash_of(each["blockHash"])
-            hash_of(each["transactionHash"])
-            quantity(each["logIndex"], _LARGEST_INDEX)
-            number = quantity(each["blockNumber"], LARGEST_COUNT)
-            if blocks is not None and number not in blocks:
-                raise ValueError("the log is of a block that was not asked for")
+        # Each text once: a block of thousands of logs repeats its hashes, and the loop must go on.
+        for text in {text for each in answer for text in _hash_texts(each)}:
+            hash_of(text)
+        for index in {each["logIndex"] for each in answer}:
+            quantity(index, _LARGEST_INDEX)
+        numbers = {
+            quantity(text, LARGEST_COUNT) for text in {each["blockNumber"] for each in answer}
+        }
+        if blocks is not None and not all(number in blocks for number in numbers):
+            raise ValueError("the log is of a block that was not asked for")
         for address in {each["address"] for each in answer}:
             address_of(address)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
     return answer
+
+
+def _hash_texts(log: dict[str, Any]) -> tuple[str, str]:
+    return log["blockHash"], log["transactionHash"]
 
 
 def _newest(answer: Any) -> Header:
