@@ -76,10 +76,11 @@ class GuardedPosts:
         origin = url.scheme, url.raw_host or "", url.port or 0
         request = _request(url, body, headers)
         while True:
-            if self._is_closed:
-                raise ClientClosed
             kept = self._take(origin)
             connection = kept or await self._connect(url)
+            if self._is_closed:  # perhaps while it connected
+                connection.abort()
+                raise ClientClosed
             try:
                 return await self._exchange(origin, connection, request)
             except _CutOff as error:
@@ -140,6 +141,8 @@ class GuardedPosts:
             self._sweep = asyncio.get_running_loop().call_later(next_end, self._close_old)
 
     async def _connect(self, url: URL) -> "_Connection":
+        if self._is_closed:
+            raise ClientClosed
         host = url.raw_host or ""
         try:
             return await self._connected(host, url.port or 0, is_tls=url.scheme == "https")

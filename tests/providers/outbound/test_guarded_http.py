@@ -820,6 +820,25 @@ async def test_a_closed_client_says_so(ask: Ask) -> None:
     await http.close()
 
 
+async def test_a_post_that_connects_while_the_client_closes_is_not_sent(keeping: Keeping) -> None:
+    is_asked, may_answer = asyncio.Event(), asyncio.Event()
+
+    async def resolve(_host: str) -> Sequence[str]:
+        is_asked.set()
+        await may_answer.wait()
+        return ["127.0.0.1"]
+
+    keeping.url = keeping.url.replace("127.0.0.1", "a.localhost")
+    async with guarded(DEV, resolve) as client:
+        posting = asyncio.create_task(keeping.post(client))
+        await is_asked.wait()
+    may_answer.set()
+    with pytest.raises(RequestFailed) as failure:
+        await posting
+    assert failure.value.reason == "the client is closed"
+    assert keeping.requests == []
+
+
 # --- TLS ----------------------------------------------------------------------------------------
 
 
