@@ -3,6 +3,3 @@
 -- rows stay there, so that recording a mint updates no index (HOT). Pages that are filled already stay as
 -- they are.
 ALTER TABLE rewards SET (fillfactor = 35);
--- The statement that gives a reward its transaction inserts this transaction, and no statement deletes one.
--- The constraint looked each reward's transaction up once more.
-ALTER TABLE rewards DROP CONSTRAINT rewards_transaction_id_fkey;
