@@ -105,7 +105,7 @@ class LanePauses:
     comparing: float = 10.0
     wallet_watch: float = 5.0
     standstill: float = 10.0
-    publication_record: float = 5.0
+    publication_record: float = 2.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
     signer: PauseBackoff = PauseBackoff(0.5, 8.0)
