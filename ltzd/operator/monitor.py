@@ -128,8 +128,15 @@ class ReceiptMonitor:
     async def poll(self) -> None:
         """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
         view = await ChainView.newest(self._context.node)
-        if self._settlement.is_look_due:
-            view = await self._follow(view)
+        cursor = await self._cursor()
+        self._receipts.begin_round()
+        self._last_shown = None
+        view = await self._apply_indexed(view)
+        view = await self._apply_receipts(view, cursor)
+        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
+        if await self._settlement.check(view, cursor):
+            self._publisher.notify()
+        await self._check_nonce(view, cursor)
         oldest = self._in_flight.oldest_first()[:_REPEATED_AT_ONCE]
         late = self._late(oldest)
         is_held = self._in_flight.held_reason is not None
@@ -141,19 +148,6 @@ class ReceiptMonitor:
         ):
             self._publisher.notify()
         self._publish_again(late)
-
-    async def _follow(self, view: ChainView) -> ChainView:
-        """Apply what the chain decides about transactions in flight, and mined ones."""
-        cursor = await self._cursor()
-        self._receipts.begin_round()
-        self._last_shown = None
-        view = await self._apply_indexed(view)
-        view = await self._apply_receipts(view, cursor)
-        self._guard.receipts_disputed(self._receipts.unconfirmed_seconds)
-        if await self._settlement.check(view, cursor):
-            self._publisher.notify()
-        await self._check_nonce(view, cursor)
-        return view
 
     async def _refresh(self, view: ChainView, *, is_urgent: bool) -> None:
         """Refresh fees, balance and the work's own limits once a block; fees also when urgent.

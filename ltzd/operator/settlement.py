@@ -1,6 +1,5 @@
 """Settles the lane's mined transactions: final ones, and those that a reorg has dropped."""
 
-import math
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
@@ -24,7 +23,7 @@ from ltzd.rules.operator.transactions import (
     ReceiptLost,
     ReceiptSeen,
 )
-from ltzd.store.database import session
+from ltzd.store.database import Connection, session
 from ltzd.store.indexer.chains import Cursor
 from ltzd.store.operator import rewards, transactions
 from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
@@ -33,8 +32,6 @@ log = structlog.get_logger()
 
 _CHECKED_AT_ONCE = 256
 _OFFERED_AT_ONCE = 64
-_IDLE_LOOK_SECONDS = 10.0
-"""Between two looks for mined transactions in a lane that had none, and has none in flight."""
 
 
 class Settlement:
@@ -53,20 +50,15 @@ class Settlement:
         self._behind_since: dict[int, float] = {}
         self._held_since: dict[int, float] = {}
         self._last_cursor = 0
-        self._found_none_at = -math.inf
+        self._had_mined = True
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is in flight, and the last look has found no mined transaction.
+        """Whether nothing is in flight, and the last look found no mined transaction.
 
-        Only this lane's own rounds make transactions mined, and each such round looks for them.
+        Until a transaction is final, a reorg may undo its block.
         """
-        return self._in_flight.count() == 0 and self._found_none_at > -math.inf
-
-    @property
-    def is_look_due(self) -> bool:
-        is_recent = self._context.clock() - self._found_none_at < _IDLE_LOOK_SECONDS
-        return not (self.is_done and is_recent)
+        return self._in_flight.count() == 0 and not self._had_mined
 
     async def check(self, view: ChainView, cursor: Cursor) -> bool:
         """Settle what the view and the indexed chain decide; return whether bytes are due again.
@@ -79,8 +71,7 @@ class Settlement:
             )
             doubtful = [each.transaction.id for each in mined if each.unminted]
             skipped = await rewards.count_skipped(connection, doubtful) if doubtful else {}
-        has_none = not mined and self._in_flight.count() == 0
-        self._found_none_at = self._context.clock() if has_none else -math.inf
+            self._had_mined = await self._has_mined(connection, mined)
         unindexed = [each for each in mined if not each.is_indexed]
         receipts = await self._receipts.read(
             view, [each.transaction for each in unindexed], cursor.final_number
@@ -108,6 +99,12 @@ class Settlement:
         decided = {tx.id for tx in (*lost, *held)}
         await self._offer_again([tx for tx in missing if tx.id not in decided])
         return bool(lost)
+
+    async def _has_mined(self, connection: Connection, due: Sequence[MinedTransaction]) -> bool:
+        """Asks the database only where the lane may be idle."""
+        if due or self._in_flight.count():
+            return True
+        return await transactions.has_mined(connection, self._context.lane)
 
     def _compare(
         self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]

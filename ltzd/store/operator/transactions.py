@@ -445,6 +445,19 @@ class MinedTransaction:
     unminted: int
 
 
+async def has_mined(connection: Connection, lane: Lane) -> bool:
+    """Whether the lane has mined transactions that are not final."""
+    answer: bool = await connection.fetchval(
+        """
+        SELECT EXISTS (SELECT FROM transactions
+                        WHERE chain_id = $1 AND wallet = $2 AND state = 'mined')
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    return answer
+
+
 async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> list[MinedTransaction]:
     """Mined transactions that are past finality, or whose block the indexer does not have.
 
