@@ -155,15 +155,13 @@ class ReceiptMonitor:
         The cause of a pause may end without a block: a chain that mines on demand makes none then.
         """
         is_new = self._head is None or view.head.hash != self._head.hash
-        had_fees = self._funds.gas_price is not None
-        if is_new or is_urgent or not had_fees:
+        if is_new or is_urgent or self._funds.gas_price is None:
             await self._funds.read(view)
             # The work sets its values last, so that nothing is signed between the two.
             await self._work.refresh(view)
             self._funds.apply()
             self._in_flight.set_l1_costs(self._funds.l1_costs)
-            if is_urgent or not had_fees or not self._is_idle:
-                self._publisher.notify()
+            self._publisher.notify()
         self._head = view.head
 
     async def _apply_indexed(self, view: ChainView) -> ChainView:
