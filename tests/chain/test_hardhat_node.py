@@ -6,10 +6,10 @@ Ethereum's.
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import replace
 from typing import Any
 
 import pytest_asyncio
+from msgspec.structs import replace
 
 from ltzd.chain.signing import UnsignedTransaction
 from ltzd.rules.nodes.publications import PublishOutcome
