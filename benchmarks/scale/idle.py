@@ -21,7 +21,7 @@ from ltzd.store.database import Connection, connect
 MUST_MIB = 90e6 / MIB
 """90 MB."""
 MUST_SHARE = 0.005
-"""Of a core. The machine that this is said of is 2.2 times as fast as that of the record."""
+"""Of a core."""
 SETTLING_SECONDS = 60.0
 _SERVICES = ("postgres", "redis", "anvil")
 
