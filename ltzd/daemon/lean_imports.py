@@ -29,7 +29,7 @@ def _hidden(packages: tuple[str, ...]) -> Iterator[None]:
     """Within the block, imports of packages that are not imported yet fail."""
     hidden = [name for name in packages if name not in sys.modules]
     for name in hidden:
-        sys.modules[name] = None  # type: ignore[assignment]
+        sys.modules[name] = None  # type: ignore[assignment] # Python's own sign of a hidden module
     try:
         yield
     finally:
