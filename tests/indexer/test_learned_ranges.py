@@ -99,7 +99,8 @@ async def a_limited_chain(
 ) -> AsyncIterator[LimitedChain]:
     chain = await follow(pool, gateway.node)
     gateway.node.final_depth = 0
-    async with a_server(gateway) as rpc:
+    # Enough for ninety single calls in turn on a loaded machine; no answer is late here.
+    async with a_server(gateway, timeout_seconds=30.0) as rpc:
         hub = WakeupHub("")
         follower = Follower(pool, Leases(url), Node(rpc), chain, CONTRACTS, hub, policy)
         await follower.begin_term()

@@ -237,12 +237,14 @@ def _server(data_dir: Path, port: int, settings: dict[str, str]) -> list[str]:
 
 
 async def _clear_pid_file(cluster: Path) -> None:
-    """Stops an old server that has no record, and deletes its pid file.
+    """Stops an old server that has no record or was killed, and deletes its pid file.
 
     PostgreSQL refuses to start while any process has the pid in the file, also another program
     that has reused it.
     """
     pid_file = cluster / "postmaster.pid"
+    if not pid_file.exists():
+        return
     try:
         process = psutil.Process(int(pid_file.read_text().split("\n")[0]))
         is_server = str(cluster) in process.cmdline()
@@ -251,8 +253,36 @@ async def _clear_pid_file(cluster: Path) -> None:
     if is_server:
         process.send_signal(signal.SIGINT)
         await asyncio.to_thread(psutil.wait_procs, [process], STOP_SECONDS)
+    await _end_orphans(cluster)
     with contextlib.suppress(FileNotFoundError):
         pid_file.unlink()
+
+
+async def _end_orphans(cluster: Path) -> None:
+    """Waits for processes of a killed server, which hold its port and its shared memory.
+
+    They end themselves once they notice; one that does not notice in time is killed.
+    """
+    deadline = loop_time() + STOP_SECONDS
+    while orphans := await asyncio.to_thread(_processes_of, cluster):
+        if loop_time() > deadline:
+            for process in orphans:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            return
+        await asyncio.sleep(0.05)
+
+
+def _processes_of(cluster: Path) -> list[psutil.Process]:
+    """The processes of the cluster's server, all of which work in its directory."""
+
+    def is_of_cluster(process: psutil.Process) -> bool:
+        try:
+            return process.name() == NAME and Path(process.cwd()).samefile(cluster)
+        except (psutil.Error, OSError):
+            return False
+
+    return [process for process in psutil.process_iter() if is_of_cluster(process)]
 
 
 def _password(data_dir: Path) -> str:

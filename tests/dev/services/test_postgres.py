@@ -160,6 +160,23 @@ async def test_committed_rows_survive_the_kill_of_the_server_itself(used: Path) 
     assert await ask(again.url, "SELECT number FROM survives") == 8
 
 
+async def test_a_frozen_process_of_a_killed_server_keeps_nothing_down(
+    used: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "STOP_SECONDS", 0.2)
+    database = await postgres.start(used)
+    connection = await asyncpg.connect(database.url)
+    backend = await connection.fetchval("SELECT pg_backend_pid()")
+    os.kill(backend, signal.SIGSTOP)
+    os.kill(database.service.pid, signal.SIGKILL)
+    await asyncio.wait_for(processes.until_ended(database.service), 5.0)
+
+    again = await postgres.start(used)
+    assert await ask(again.url, "SELECT 1") == 1
+    assert not any(process.pid == backend for process in postgres._processes_of(used / "postgres"))
+    connection.terminate()
+
+
 async def test_a_stale_pid_file_naming_a_living_stranger_keeps_nothing_down(used: Path) -> None:
     await postgres.stop(used)
     stranger = os.getpid()
