@@ -35,6 +35,8 @@ log = structlog.get_logger()
 
 _BLOCKS_AT_ONCE = 4
 """Blocks whose receipts are compared between two pauses."""
+_BURST_SECONDS = 0.05
+"""A pause comes sooner if they take longer: a node may answer nothing else meanwhile."""
 _UNDECIDED_LOOKS = 3
 """Looks at a block that nodes show in different ways, before the audit goes on without it."""
 
@@ -183,17 +185,20 @@ class Audit:
         """Compares the receipts of all blocks that may hold logs; returns whether any differed."""
         has_found = False
         numbers = await blocks_that_may_hold(node, self._contracts, first, last)
-        for start in range(0, len(numbers), _BLOCKS_AT_ONCE):
-            begun = self._clock()
-            part = numbers[start : start + _BLOCKS_AT_ONCE]
-            check = await self._repair.check_blocks(node, part, part[0], part[-1])
+        begun, together = self._clock(), 0
+        for number in numbers:
+            check = await self._repair.check_blocks(node, [number], number, number)
             has_found |= bool(check.differences)
             while not await self._is_settled(epoch, check):
                 await asyncio.sleep(self._policy.second_look_seconds)
-                check = await self._repair.check_blocks(node, part, part[0], part[-1])
-            if records:
-                await self._record(epoch, part[-1])
-            await self._rest(begun)
+                check = await self._repair.check_blocks(node, [number], number, number)
+            together += 1
+            is_long = self._clock() - begun >= _BURST_SECONDS
+            if is_long or together == _BLOCKS_AT_ONCE or number == numbers[-1]:
+                if records:
+                    await self._record(epoch, number)
+                await self._rest(begun)
+                begun, together = self._clock(), 0
         return has_found
 
     async def _record(self, epoch: int, number: int) -> None:

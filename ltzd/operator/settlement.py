@@ -31,6 +31,8 @@ from ltzd.store.operator.transactions import MinedTransaction, OpenTransaction
 log = structlog.get_logger()
 
 _CHECKED_AT_ONCE = 256
+_LOOKS_AT_ONCE = 4
+"""So many full looks at mined transactions a round: more may become final than one look settles."""
 _OFFERED_AT_ONCE = 64
 
 
@@ -65,6 +67,18 @@ class Settlement:
 
         Raises Stopped, NodeUnavailable.
         """
+        are_due = False
+        for _ in range(_LOOKS_AT_ONCE):
+            mined, has_lost = await self._look(view, cursor)
+            are_due |= has_lost
+            if len(mined) < _CHECKED_AT_ONCE or not any(each.is_indexed for each in mined):
+                break
+        return are_due
+
+    async def _look(
+        self, view: ChainView, cursor: Cursor
+    ) -> tuple[Sequence[MinedTransaction], bool]:
+        """Return the transactions looked at, and whether bytes of some are due again."""
         async with session(self._context.pool) as connection:
             mined = await transactions.mined_to_settle(
                 connection, self._context.lane, _CHECKED_AT_ONCE
@@ -98,7 +112,7 @@ class Settlement:
         self._note_held(view, held)
         decided = {tx.id for tx in (*lost, *held)}
         await self._offer_again([tx for tx in missing if tx.id not in decided])
-        return bool(lost)
+        return mined, bool(lost)
 
     async def _has_mined(self, connection: Connection, due: Sequence[MinedTransaction]) -> bool:
         """Asks the database only where the lane may be idle."""

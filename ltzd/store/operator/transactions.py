@@ -463,29 +463,48 @@ async def mined_to_settle(connection: Connection, lane: Lane, limit: int) -> lis
 
     The latter need a fresh receipt: the block was orphaned, or the indexer is behind.
     """
-    # Thousands of transactions may wait for finality: chain and blocks are read once for them all.
+    # Thousands of transactions may wait for finality: only those of due blocks are read.
     rows = await connection.fetch(
         """
-        WITH chain AS MATERIALIZED (
+        WITH RECURSIVE chain AS MATERIALIZED (
           SELECT cursor_number, final_number FROM chains WHERE chain_id = $1
-        ), mined AS (
-          SELECT id, nonce, succeeded, block_number,
-                 block_hash IN (
-                   -- Only their own blocks: a transaction may wait for months.
-                   SELECT hash FROM blocks WHERE number = ANY(ARRAY(
-                     SELECT DISTINCT block_number
-                       FROM transactions
-                      WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'))
-                 ) AS is_indexed
-            FROM transactions
-           WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+        ), mined_blocks AS (
+          (SELECT block_number, block_hash
+             FROM transactions
+            WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+            ORDER BY block_number, block_hash
+            LIMIT 1)
+          UNION ALL
+          SELECT next.*
+            FROM mined_blocks last
+           CROSS JOIN LATERAL (
+                 SELECT block_number, block_hash
+                   FROM transactions
+                  WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+                    AND (block_number, block_hash) > (last.block_number, last.block_hash)
+                  ORDER BY block_number, block_hash
+                  LIMIT 1) AS next
+        ), looked_at AS (
+          SELECT block_number, block_hash,
+                 EXISTS (SELECT FROM blocks b
+                          WHERE b.number = m.block_number AND b.hash = m.block_hash) AS is_indexed,
+                 block_number <= (SELECT final_number FROM chain) AS is_past_finality,
+                 block_number <= (SELECT cursor_number FROM chain) AS is_passed
+            FROM mined_blocks m
+        ), due_blocks AS MATERIALIZED (
+          SELECT * FROM looked_at WHERE is_past_finality OR NOT is_indexed
         ), due AS MATERIALIZED (
-          SELECT id, succeeded AND block_number <= (SELECT cursor_number FROM chain)
-                   AS must_be_minted,
-                 is_indexed, block_number <= (SELECT final_number FROM chain) AS is_past_finality
-            FROM mined
-           WHERE NOT is_indexed OR block_number <= (SELECT final_number FROM chain)
-           ORDER BY nonce
+          SELECT t.id, t.succeeded AND b.is_passed AS must_be_minted,
+                 b.is_indexed, b.is_past_finality
+            FROM due_blocks b
+           CROSS JOIN LATERAL (
+                 SELECT id, nonce, succeeded
+                   FROM transactions
+                  WHERE chain_id = $1 AND wallet = $2 AND state = 'mined'
+                    AND block_number = b.block_number AND block_hash = b.block_hash
+                  ORDER BY nonce
+                  LIMIT $3) AS t
+           ORDER BY t.nonce
            LIMIT $3
         )
         SELECT t.*, due.is_indexed, due.is_past_finality,

@@ -11,6 +11,7 @@ from msgspec import structs
 from structlog.testing import capture_logs
 
 from ltzd.chain.signing import Signer
+from ltzd.operator import settlement
 from ltzd.operator.policy import LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy, fees_for
 from ltzd.rules.relayer.calls import RelayStatus
@@ -103,6 +104,20 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_store
         assert await world.progress(relay) == structs.replace(mined, status=RelayStatus.FINAL)
     assert await row_states(world.observer) == ["mined"]
     await world.executed_in_order()
+
+
+async def test_more_relays_that_become_final_than_one_look_settles_are_settled_in_one_round(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settlement, "_CHECKED_AT_ONCE", 2)
+    monkeypatch.setattr(settlement, "_LOOKS_AT_ONCE", 10)
+    await world.ask(20)
+    async with world.relaying(replace(PATIENT, poll_seconds=60.0)):
+        await until(lambda: true(len(world.node.pool) == 20))
+        world.node.mine()
+        await world.relays_are(*["mined"] * 20)
+        world.node.mine(3)
+        await world.settled(*["confirmed"] * 20)
 
 
 async def test_the_publication_of_a_relay_is_recorded_if_no_block_comes_soon(

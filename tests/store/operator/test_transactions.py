@@ -35,6 +35,7 @@ from tests.support.rows.core import (
     states,
     value,
 )
+from tests.support.rows.explained import Explained
 
 PLACE = Inclusion(5, a_hash("block 5"), succeeded=True)
 MINED = Transaction(State.MINED, PLACE)
@@ -391,6 +392,47 @@ async def test_a_mined_transaction_is_settled_when_it_is_final_or_not_indexed(
     ]
     assert all(each.is_past_finality for each in judged)
     assert len(await transactions.mined_to_settle(connection, lane, 1)) == 1
+
+
+async def test_transactions_that_wait_for_finality_are_not_read_with_each_block(
+    pool: Pool, connection: Connection, lane: Lane
+) -> None:
+    """This holds with and without planner statistics."""
+    node = FakeNode()
+    await follow(pool, node)
+    blocks = [
+        BlockRow(n, a_hash(f"{n}"), a_hash(f"{n - 1}"), 1_700_000_000 + n) for n in range(1, 41)
+    ]
+    await chains.insert_blocks(connection, blocks)
+    epoch = await chains.begin_term(connection, CHAIN_ID)
+    head = (40, blocks[-1].hash)
+    await chains.move_cursor(connection, CHAIN_ID, epoch, node.blocks[0].hash, head, 40)
+    await connection.execute(
+        """
+        INSERT INTO transactions (chain_id, wallet, nonce, kind, to_address, data, gas_limit, state,
+                                  succeeded, block_number, block_hash)
+        SELECT $1, $2, n, 'relay', $2, '', 50000, 'mined', true, blocks.number, blocks.hash
+          FROM generate_series(0, 3999) AS n
+          JOIN blocks ON blocks.number = 1 + n / 100
+        """,
+        lane.chain_id,
+        lane.wallet,
+    )
+    await connection.execute(
+        """
+        INSERT INTO attempts (hash, transaction_id, raw, max_fee_per_gas, max_priority_fee_per_gas)
+        SELECT int8send(id), id, '', 1, 1 FROM transactions
+        """
+    )
+    for _ in range(2):
+        explained = Explained(connection)
+        assert await transactions.mined_to_settle(explained, lane, 256) == []  # type: ignore[arg-type]
+        assert explained.read < 300
+        await connection.execute("ANALYZE")
+
+    await chains.raise_finality(connection, CHAIN_ID, epoch, 2)
+    due = await transactions.mined_to_settle(connection, lane, 256)
+    assert [each.transaction.nonce for each in due] == list(range(200))
 
 
 async def test_an_indexed_mint_gives_its_transactions_inclusion(

@@ -1,7 +1,6 @@
 """Users' limits and relays as the rows hold them, under concurrent writers."""
 
 import asyncio
-import json
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -38,6 +37,7 @@ from tests.support.relays.lanes import (
     write,
 )
 from tests.support.rows.core import a_hash, a_wallet, save, value
+from tests.support.rows.explained import Explained
 from tests.support.waiting import until
 
 GAS_COST = GasCost(a_hash("mined"), 50_000, 2)
@@ -570,32 +570,6 @@ async def fill(connection: Connection, lane: Lane) -> None:
         USERS,
     )
     await connection.execute("SET session_replication_role = DEFAULT")
-
-
-class Explained:
-    """A connection that runs its queries under EXPLAIN ANALYZE and counts the rows they read."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self.read = 0.0
-
-    async def fetch(self, sql: str, *arguments: object) -> list[Any]:
-        (row,) = await self._connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, *arguments)
-        self.read += _rows_read(json.loads(row[0])[0]["Plan"])
-        actual: list[Any] = await self._connection.fetch(sql, *arguments)
-        return actual
-
-    async def fetchrow(self, sql: str, *arguments: object) -> Any:
-        return (await self.fetch(sql, *arguments))[0]
-
-
-def _rows_read(plan: dict[str, Any]) -> float:
-    """Sums the rows read by all scans of the plan, including those that a filter removed."""
-    own = 0.0
-    if "Scan" in plan["Node Type"]:
-        thrown_away = plan.get("Rows Removed by Filter", 0)
-        own = (plan["Actual Rows"] + thrown_away) * plan["Actual Loops"]
-    return own + sum(_rows_read(child) for child in plan.get("Plans", []))
 
 
 async def test_queries_about_relays_read_only_the_relays_they_return(
