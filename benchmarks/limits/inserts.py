@@ -1,12 +1,14 @@
 """PostgreSQL's own limit: rows that plain asyncpg inserts a second, measured in a separate process.
 
-Each connection sends its next statement, a transaction by itself, when the last one is committed.
+Each connection sends its next statement, a transaction by itself, when the last one is committed,
+or after a random pause: a server whose caches have cooled meanwhile takes three times as long.
 The table has a key and the columns of a short event. `measure` starts the process, gives it its
 InsertLoad and reads what was Inserted; both travel as JSON.
 """
 
 import asyncio
 import itertools
+import random
 import sys
 from array import array
 from collections.abc import Iterator
@@ -47,7 +49,10 @@ _ROW = (b"\x11" * 20, "custom_bench", "user@bench.example")
 
 
 class InsertLoad(msgspec.Struct, frozen=True):
-    """Each statement inserts `rows` rows; one of a single row may also notify."""
+    """Each statement inserts `rows` rows; one of a single row may also notify.
+
+    Between two statements of a connection is a random pause up to `most_pause_seconds`.
+    """
 
     url: str
     connections: int
@@ -55,6 +60,7 @@ class InsertLoad(msgspec.Struct, frozen=True):
     warm_up_seconds: float
     seconds: float
     notifies: bool = False
+    most_pause_seconds: float = 0.0
 
 
 class Inserted(msgspec.Struct, frozen=True):
@@ -120,6 +126,9 @@ async def _insert(
         now = perf_counter()
         if begin <= now < end:
             latencies.append(now - sent_at)
+        if work.most_pause_seconds:
+            await asyncio.sleep(random.uniform(0, work.most_pause_seconds))
+            now = perf_counter()
 
 
 if __name__ == "__main__":
