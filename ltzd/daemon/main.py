@@ -253,7 +253,8 @@ def _begin_garbage_collection() -> None:
     tenth of the start to find the little garbage that imports leave.
     """
     gc.freeze()
-    gc.set_threshold(20_000, 50, 100)
+    # With 4,000 relays in flight collections take 2.5 % of the time; 5.8 % with 20,000.
+    gc.set_threshold(50_000, 20, 100)
     gc.enable()
 
 
