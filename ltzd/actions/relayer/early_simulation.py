@@ -9,15 +9,20 @@ then simulates it again.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from ltzd.chain.relayer.calls import DecodedRelay
+from ltzd.concurrency.second_asks import asked_twice
 from ltzd.errors import Refused, Unavailable
 from ltzd.rules.relayer.calls import RelayPlan
 from ltzd.values import Address
 
 _MOST = 4
+_LATE_SECONDS = 0.25
+"""So few requests may ask a node twice, which answers most of them within milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +40,7 @@ class EarlySimulation:
     def __init__(
         self,
         decode: Callable[[], DecodedRelay],
-        simulate: Callable[[DecodedRelay], Awaitable[SimulatedCall]],
+        simulate: Callable[[DecodedRelay], Coroutine[Any, Any, SimulatedCall]],
     ) -> None:
         self.decoded: DecodedRelay | None = None
         self._decode = decode
@@ -70,7 +75,7 @@ class EarlySimulation:
             return None  # the relayer refuses it in its turn
         if not _is_simple(self.decoded):
             return None
-        return await self._simulate(self.decoded)
+        return await asked_twice(partial(self._simulate, self.decoded), _LATE_SECONDS)
 
 
 class EarlySimulations:
@@ -78,7 +83,7 @@ class EarlySimulations:
 
     def __init__(
         self,
-        simulate: Callable[[DecodedRelay], Awaitable[SimulatedCall]],
+        simulate: Callable[[DecodedRelay], Coroutine[Any, Any, SimulatedCall]],
         most: int = _MOST,
     ) -> None:
         self._simulate = simulate

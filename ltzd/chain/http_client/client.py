@@ -8,21 +8,25 @@ caches any more: the 0.9 ms that aiohttp takes for each of them is much of a rel
 import asyncio
 import os
 import ssl
-import time
 from base64 import b64encode
 from socket import IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, gaierror
-from typing import Final, cast
+from typing import Final
 
 import aiohappyeyeballs
 from yarl import URL
 
 from ltzd import __version__
-from ltzd.chain.http_client.answers import AnswerReader, AnswerTooLong, HttpAnswer
+from ltzd.chain.http_client.answers import AnswerReader, HttpAnswer
+from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.request_connection import RequestConnection
 
 _IDLE_SECONDS: Final = 15.0
 """A connection that was idle for longer is not used again: the node may be closing it."""
 _NEXT_ADDRESS_SECONDS: Final = 0.25
 """RFC 8305: the wait before the node's next address is tried beside the one before."""
+
+
+_Connection = RequestConnection[HttpAnswer]
 
 
 class ConnectFailed(Exception):
@@ -55,7 +59,7 @@ class HttpClient:
             self._busy.add(connection)
             try:
                 return await connection.exchange(
-                    b"%s%d\r\n\r\n%s" % (self._head, len(body), body), most
+                    b"%s%d\r\n\r\n%s" % (self._head, len(body), body), AnswerReader(most)
                 )
             finally:
                 self._busy.discard(connection)
@@ -70,17 +74,17 @@ class HttpClient:
             connection.abort()
         self._idle.clear()
 
-    def _idle_connection(self) -> "_Connection | None":
+    def _idle_connection(self) -> _Connection | None:
         """Return the connection that was used last, so that those not needed grow old."""
-        oldest = time.monotonic() - _IDLE_SECONDS
+        oldest = loop_time() - _IDLE_SECONDS
         while self._idle:
             connection = self._idle.pop()
-            if connection.is_reusable and connection.idle_since > oldest:
+            if connection.is_reusable and connection.unused_since > oldest:
                 return connection
             connection.abort()
         return None
 
-    async def _connect(self) -> "_Connection":
+    async def _connect(self) -> _Connection:
         loop = asyncio.get_running_loop()
         host, port = self._url.raw_host or "", self._url.port or 0
         try:
@@ -100,63 +104,6 @@ class HttpClient:
         except OSError as error:  # SSLError and gaierror, too
             raise ConnectFailed(_reason(error)) from error
         return connection
-
-
-class _Connection(asyncio.Protocol):
-    """A connection with at most one request under way."""
-
-    def __init__(self) -> None:
-        self.idle_since = 0.0
-        self._transport: asyncio.WriteTransport | None = None
-        self._is_reusable = False
-        self._reader: AnswerReader | None = None
-        self._answer: asyncio.Future[HttpAnswer] | None = None
-
-    @property
-    def is_reusable(self) -> bool:
-        return self._is_reusable
-
-    async def exchange(self, request: bytes, most: int) -> HttpAnswer:
-        """Raises ConnectionError, AnswerTooLong, ValueError."""
-        if self._transport is None or self._transport.is_closing():
-            raise ConnectionResetError("the connection is closed")
-        self._is_reusable = False
-        self._reader = AnswerReader(most)
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    def abort(self) -> None:
-        self._is_reusable = False
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport of TLS is one by its methods, not by its type.
-        self._transport = cast("asyncio.WriteTransport", transport)
-
-    def data_received(self, data: bytes) -> None:
-        if self._reader is None or self._answer is None or self._answer.done():
-            self.abort()  # Nothing was asked: the answer to the next request would be another's.
-            return
-        try:
-            answer = self._reader.feed(data)
-        except (AnswerTooLong, ValueError) as error:
-            self._answer.set_exception(error)
-            return
-        if answer is not None:
-            self._is_reusable = self._reader.may_reuse_connection
-            self.idle_since = time.monotonic()
-            self._answer.set_result(answer)
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self._is_reusable = False
-        if self._reader is None or self._answer is None or self._answer.done():
-            return
-        try:
-            self._answer.set_result(self._reader.end())
-        except (ConnectionError, ValueError) as error:
-            self._answer.set_exception(error)
 
 
 def _reason(error: OSError) -> str:

@@ -6,11 +6,15 @@ refuse for good are offered to all other nodes before that counts.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Self, TypeAlias
 
 from ltzd.chain.node.node import Node
+from ltzd.concurrency.second_asks import asked_twice
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
+
+_LATE_SECONDS = 0.25
 
 Publication: TypeAlias = tuple[PublishOutcome, str]
 """An outcome, and the node's error message for logs."""
@@ -48,7 +52,7 @@ class Broadcast:
         """
         publishers = self._node.publishers()
         if len(publishers) == 1:
-            publications = await publishers[0].publish_all(raws)
+            publications = await _published(publishers[0], raws)
             return (
                 publications
                 if publishers[0].is_alone
@@ -81,6 +85,13 @@ class Broadcast:
             task.add_done_callback(lambda done: self._going_on.pop(done, None))
         for task in list(self._going_on)[: -self._kept]:
             task.cancel()
+
+
+async def _published(node: Node, raws: Sequence[bytes]) -> list[Publication]:
+    """A lone transaction is published a second time if the answer is late: it does no harm."""
+    if len(raws) > 1:
+        return await node.publish_all(raws)
+    return await asked_twice(partial(node.publish_all, raws), _LATE_SECONDS)
 
 
 async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:

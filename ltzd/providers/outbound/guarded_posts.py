@@ -11,12 +11,13 @@ import ssl
 from collections.abc import Callable, Mapping
 from functools import partial
 from socket import AF_INET, AF_INET6, IPPROTO_TCP, SOCK_STREAM, TCP_NODELAY, gaierror
-from typing import Final, cast
+from typing import Final
 
 import aiohappyeyeballs
 from yarl import URL
 
 from ltzd.concurrency.clock import loop_time
+from ltzd.concurrency.request_connection import RequestConnection
 from ltzd.providers.outbound import guarded_connector
 from ltzd.providers.outbound.guarded_connector import (
     ForbiddenAddressError,
@@ -33,10 +34,7 @@ _NEXT_ADDRESS_SECONDS: Final = 0.25
 """RFC 8305: the wait before the host's next address is tried beside the one before."""
 
 _Origin = tuple[str, str, int]
-
-
-class _CutOff(ConnectionError):
-    """The connection ended before the head of the answer did."""
+_Connection = RequestConnection[HttpResponse]
 
 
 class GuardedPosts:
@@ -83,20 +81,20 @@ class GuardedPosts:
                 raise ClientClosed
             try:
                 return await self._exchange(origin, connection, request)
-            except _CutOff as error:
+            except ConnectionError as error:
                 # Each pass uses up a kept connection, and a new one is not repeated.
                 if kept is None:
                     raise RequestFailed("ServerDisconnectedError") from error
 
     async def _exchange(
-        self, origin: _Origin, connection: "_Connection", request: bytes
+        self, origin: _Origin, connection: _Connection, request: bytes
     ) -> HttpResponse:
         self._busy.add(connection)
         try:
             if not self._is_allowed(connection.peer):
                 reason = "the connection leads to an address that is not allowed"
                 raise RequestFailed("ClientConnectorError") from ForbiddenAddressError(reason)
-            return await connection.exchange(request)
+            return await connection.exchange(request, HeadReader())
         except ValueError as error:
             raise RequestFailed("ClientResponseError") from error
         finally:
@@ -105,7 +103,7 @@ class GuardedPosts:
 
     # Connections
 
-    def _take(self, origin: _Origin) -> "_Connection | None":
+    def _take(self, origin: _Origin) -> _Connection | None:
         kept = self._kept.get(origin, [])
         while kept:
             connection = kept.pop()
@@ -114,12 +112,11 @@ class GuardedPosts:
                 return connection
         return None
 
-    def _keep_or_close(self, origin: _Origin, connection: "_Connection") -> None:
+    def _keep_or_close(self, origin: _Origin, connection: _Connection) -> None:
         seconds = None if self._is_closed else self._keep_open_seconds
         if seconds is None or not connection.is_reusable or self._kept_count >= _MOST_KEPT:
             connection.abort()
             return
-        connection.unused_since = loop_time()
         self._kept.setdefault(origin, []).append(connection)
         self._kept_count += 1
         if self._sweep is None:
@@ -140,7 +137,7 @@ class GuardedPosts:
             next_end = min(kept[0].unused_since for kept in self._kept.values()) - oldest
             self._sweep = asyncio.get_running_loop().call_later(next_end, self._close_old)
 
-    async def _connect(self, url: URL) -> "_Connection":
+    async def _connect(self, url: URL) -> _Connection:
         if self._is_closed:
             raise ClientClosed
         host = url.raw_host or ""
@@ -155,7 +152,7 @@ class GuardedPosts:
         except OSError as error:
             raise RequestFailed("ClientConnectorError") from error
 
-    async def _connected(self, host: str, port: int, *, is_tls: bool) -> "_Connection":
+    async def _connected(self, host: str, port: int, *, is_tls: bool) -> _Connection:
         """Raises OSError."""
         addresses = [host]
         if not is_ip_address(host):
@@ -178,58 +175,6 @@ class GuardedPosts:
             socket.close()
             raise
         return connection
-
-
-class _Connection(asyncio.Protocol):
-    """A connection with at most one request under way."""
-
-    def __init__(self) -> None:
-        self.unused_since = 0.0
-        self.peer = ""
-        self.is_reusable = False
-        self._transport: asyncio.WriteTransport | None = None
-        self._head: HeadReader | None = None
-        self._answer: asyncio.Future[HttpResponse] | None = None
-
-    async def exchange(self, request: bytes) -> HttpResponse:
-        """Raises _CutOff, and ValueError for an answer that is not HTTP."""
-        if self._transport is None or self._transport.is_closing():
-            raise _CutOff
-        self.is_reusable = False
-        self._head = HeadReader()
-        self._answer = asyncio.get_running_loop().create_future()
-        self._transport.write(request)
-        return await self._answer
-
-    def abort(self) -> None:
-        self.is_reusable = False
-        if self._transport is not None:
-            self._transport.abort()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transport of TLS is one by its methods, not by its type.
-        self._transport = cast("asyncio.WriteTransport", transport)
-        self.peer = str((transport.get_extra_info("peername") or ("",))[0])
-
-    def data_received(self, data: bytes) -> None:
-        if self._head is None or self._answer is None or self._answer.done():
-            self.abort()  # The rest of a body, or bytes that nobody asked for.
-            return
-        try:
-            is_whole = self._head.feed(data)
-        except ValueError as error:
-            self._answer.set_exception(error)
-            return
-        if is_whole:
-            self.is_reusable = self._head.may_reuse_connection
-            # Spelt in the usual way, whatever the host's.
-            headers = {name.title(): value for name, value in self._head.headers}
-            self._answer.set_result(HttpResponse(self._head.status, headers, b""))
-
-    def connection_lost(self, _error: Exception | None) -> None:
-        self.is_reusable = False
-        if self._answer is not None and not self._answer.done():
-            self._answer.set_exception(_CutOff())
 
 
 def _address_info(

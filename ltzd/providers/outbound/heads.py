@@ -7,11 +7,13 @@ from typing import Final
 
 import httptools
 
+from ltzd.providers.outbound.http_client import HttpResponse
+
 _MAX_HEAD_BYTES: Final = 64 * 1024
 
 
 class HeadReader:
-    """httptools calls the methods `on_…`. `status` and `headers` are those of the final answer."""
+    """The reader of one answer's head; httptools calls the methods `on_…`."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -20,16 +22,20 @@ class HeadReader:
         self._is_complete = False
         self._has_more = False
         self._is_kept_open = False
-        self.status = 0
-        self.headers: list[tuple[str, str]] = []
+        self._status = 0
+        self._headers: dict[str, str] = {}
 
     @property
     def may_reuse_connection(self) -> bool:
         """Whether the whole answer has come, and the next one belongs to the next request."""
         return self._is_complete and self._is_kept_open and not self._has_more
 
-    def feed(self, data: bytes) -> bool:
-        """Returns whether the head has come. Raises ValueError for an answer that is not HTTP."""
+    def feed(self, data: bytes) -> HttpResponse | None:
+        """Return the final answer without its body, once its head has come.
+
+        The headers are spelt in the usual way, whatever the host's. Raises ValueError for an answer
+        that is not HTTP.
+        """
         self._bytes += len(data)
         try:
             self._parser.feed_data(data)
@@ -39,21 +45,25 @@ class HeadReader:
             raise ValueError("the answer is not HTTP") from error
         if not self._has_head and self._bytes > _MAX_HEAD_BYTES:
             raise ValueError("the head of the answer is too long")
-        return self._has_head
+        return HttpResponse(self._status, self._headers, b"") if self._has_head else None
+
+    def end(self) -> HttpResponse:
+        """Raises ConnectionError: the connection has ended within the head."""
+        raise ConnectionResetError("the connection ended before the head of the answer did")
 
     def on_message_begin(self) -> None:
         self._has_more = self._is_complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
         if not self._has_more:
-            self.headers.append((name.decode("latin-1"), value.decode("latin-1")))
+            self._headers[name.decode("latin-1").title()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         if self._has_more:
             return
-        self.status = self._parser.get_status_code()
+        self._status = self._parser.get_status_code()
         # 100 Continue and the like come before the answer itself.
-        self._has_head = not 100 <= self.status < 200
+        self._has_head = not 100 <= self._status < 200
 
     def on_message_complete(self) -> None:
         if self._has_more:
@@ -62,4 +72,4 @@ class HeadReader:
             self._is_complete = True
             self._is_kept_open = self._parser.should_keep_alive()
         else:
-            self.headers.clear()
+            self._headers.clear()

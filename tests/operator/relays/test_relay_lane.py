@@ -1,5 +1,6 @@
 """Each relay has one nonce, execution and outcome, despite faults of node and database."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -109,15 +110,20 @@ async def test_a_relay_is_signed_published_mined_and_final_and_its_cost_is_store
 async def test_more_relays_that_become_final_than_one_look_settles_are_settled_in_one_round(
     world: RelayWorld, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """A round comes with each block alone: with one look, nine blocks would settle 18 relays."""
     monkeypatch.setattr(settlement, "_CHECKED_AT_ONCE", 2)
-    monkeypatch.setattr(settlement, "_LOOKS_AT_ONCE", 10)
+    monkeypatch.setattr(settlement, "_LOOKS_AT_ONCE", 20)
     await world.ask(20)
+    await world.ask(20, OTHER_USER)
     async with world.relaying(replace(PATIENT, poll_seconds=60.0)):
-        await until(lambda: true(len(world.node.pool) == 20))
+        await until(lambda: true(len(world.node.pool) == 40))
         world.node.mine()
-        await world.relays_are(*["mined"] * 20)
+        await world.relays_are(*["mined"] * 40)
         world.node.mine(3)
-        await world.settled(*["confirmed"] * 20)
+        for _ in range(5):
+            await asyncio.sleep(0.2)
+            world.node.mine()
+        await world.settled(*["confirmed"] * 40)
 
 
 async def test_the_publication_of_a_relay_is_recorded_if_no_block_comes_soon(

@@ -426,7 +426,7 @@ async def test_transactions_that_wait_for_finality_are_not_read_with_each_block(
     )
     for _ in range(2):
         explained = Explained(connection)
-        assert await transactions.mined_to_settle(explained, lane, 256) == []  # type: ignore[arg-type]
+        assert await transactions.mined_to_settle(explained, lane, 256) == []
         assert explained.read < 300
         await connection.execute("ANALYZE")
 
