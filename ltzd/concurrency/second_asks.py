@@ -8,6 +8,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
+from ltzd.errors import Unavailable
+
 Answer = TypeVar("Answer")
 
 
@@ -16,7 +18,8 @@ async def asked_twice(
 ) -> Answer:
     """Return the first answer of one call, or of two if the first is late.
 
-    Raises what the call raises; of two calls, what the last one raises. The other is cancelled.
+    A refusal is an answer, too, and is raised. Unavailable is raised only if no other call is under
+    way. The other call is cancelled.
     """
     calls = {asyncio.ensure_future(ask())}
     try:
@@ -25,10 +28,14 @@ async def asked_twice(
             calls.add(asyncio.ensure_future(ask()))
         while True:
             done, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-            answered = next((call for call in done if call.exception() is None), None)
+            answered = next((call for call in done if not _has_failed(call)), None)
             if answered is not None or not waiting:
                 return (answered or done.pop()).result()
             calls = waiting
     finally:
         for call in calls:
             call.cancel()
+
+
+def _has_failed(call: asyncio.Future[Answer]) -> bool:
+    return isinstance(call.exception(), Unavailable)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ltzd.concurrency.second_asks import asked_twice
+from ltzd.errors import NodeUnavailable, Refused
 
 LATE = 0.01
 
@@ -43,12 +44,16 @@ async def late() -> str:
 
 
 async def failure() -> str:
-    raise ValueError("the call fails")
+    raise NodeUnavailable("the call fails")
 
 
 async def late_failure() -> str:
     await asyncio.sleep(5 * LATE)
-    raise ValueError("the late call fails")
+    raise NodeUnavailable("the late call fails")
+
+
+async def refusal() -> str:
+    raise Refused("no")
 
 
 async def test_a_quick_answer_is_asked_for_once() -> None:
@@ -81,14 +86,19 @@ async def test_a_failure_beside_an_answer_does_not_count(
 
 async def test_a_quick_failure_is_not_repeated() -> None:
     server = Server(failure)
-    with pytest.raises(ValueError, match="the call fails"):
+    with pytest.raises(NodeUnavailable, match="the call fails"):
         await asked_twice(server.ask, LATE)
     assert server.calls == 1
 
 
+async def test_a_refusal_is_an_answer() -> None:
+    with pytest.raises(Refused):
+        await asked_twice(Server(never, refusal).ask, LATE)
+
+
 async def test_two_failures_are_one() -> None:
     server = Server(late_failure, late_failure)
-    with pytest.raises(ValueError, match="late call"):
+    with pytest.raises(NodeUnavailable, match="late call"):
         await asked_twice(server.ask, LATE)
 
 

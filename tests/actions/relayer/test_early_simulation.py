@@ -6,10 +6,12 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
+from ltzd.actions.relayer import early_simulation
 from ltzd.actions.relayer.early_simulation import EarlySimulations, SimulatedCall
 from ltzd.chain.relayer.calls import DecodedRelay, decode_relay
 from ltzd.errors import NodeUnavailable, TransactionFailed, ValidationFailed
 from ltzd.values import Address
+from tests.support.chain.mint_world import true
 from tests.support.relays.allowed_calls import CONTRACTS, ROWS, USER, an_ask
 from tests.support.waiting import until
 
@@ -72,6 +74,16 @@ async def test_a_nodes_failure_leaves_the_decision_to_a_later_simulation() -> No
     simulations.fault = TransactionFailed("Transaction would fail: no", reason="no")
     with pytest.raises(TransactionFailed):
         await simulations.begin()
+
+
+async def test_a_late_simulation_is_begun_a_second_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(early_simulation, "_LATE_SECONDS", 0.01)
+    simulations = Simulations()
+    begun = asyncio.create_task(simulations.begin())
+    await until(lambda: true(len(simulations.decoded) == 2))
+    simulations.answer()
+    assert await begun == 70_000
+    assert len(simulations.decoded) == 2
 
 
 async def test_a_refused_request_is_not_simulated() -> None:

@@ -3,9 +3,11 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Self
 
 import pytest
 
+from ltzd.chain.node import broadcast
 from ltzd.chain.node.broadcast import Broadcast
 from ltzd.chain.signing import UnsignedTransaction
 from ltzd.errors import NodeUnavailable
@@ -28,6 +30,25 @@ def signed(count: int = 3) -> list[bytes]:
         ).raw
         for nonce in range(count)
     ]
+
+
+class LateNode:
+    """The only node; it answers every second publication before the first one."""
+
+    is_alone = True
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def publishers(self) -> list[Self]:
+        return [self]
+
+    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
+        self.calls += 1
+        text = f"call {self.calls}"
+        if self.calls % 2:
+            await asyncio.sleep(0.2)
+        return [(ACCEPTED, text)] * len(raws)
 
 
 def two_nodes() -> tuple[FakeNode, FakeNode]:
@@ -59,6 +80,17 @@ async def test_a_hung_node_delays_no_publication(bad: int) -> None:
         async with asyncio.timeout(1.5):  # Less than the patience with a hung node.
             answers = await broadcast.publish_all(signed())
     assert [outcome for outcome, _ in answers] == [ACCEPTED] * 3
+
+
+async def test_only_a_lone_transaction_is_published_again_when_the_answer_is_late(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(broadcast, "_LATE_SECONDS", 0.01)
+    raws = signed()
+    async with Broadcast(LateNode()) as publisher:  # type: ignore[arg-type]
+        (answer,) = await publisher.publish_all(raws[:1])
+        assert answer == (ACCEPTED, "call 2")
+        assert [text for _, text in await publisher.publish_all(raws)] == ["call 3"] * 3
 
 
 @pytest.mark.parametrize("bad", [0, 1])
