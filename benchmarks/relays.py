@@ -271,13 +271,13 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
             is_lower_better=True,
         ),
         _ratio(
-            "relay published p50, one in flight ÷ PostgreSQL insert of one row p50, at its pace",
+            "relay published p50, one in flight ÷ PostgreSQL insert of one row p50",
             measured,
-            lambda round_: (round_.published.p50_ms, round_.paced.p50_ms),
+            lambda round_: (round_.published.p50_ms, round_.inserted.p50_ms),
             lambda round_: (
-                f"{round_.published.p50_ms:.2f} ÷ {round_.paced.p50_ms:.2f} ms "
-                f"(p90 {round_.published.p90_ms:.0f}, p99 {round_.published.p99_ms:.0f} ms; "
-                f"inserts in a row: p50 {round_.inserted.p50_ms:.2f} ms)"
+                f"{round_.published.p50_ms:.2f} ÷ {round_.inserted.p50_ms:.2f} ms "
+                f"(p90 {round_.published.p90_ms:.0f}, p99 {round_.published.p99_ms:.0f} ms); "
+                f"an insert at the relays' pace takes {round_.paced.p50_ms:.2f} ms"
             ),
             bounds=(15, 7),
             is_lower_better=True,

@@ -12,10 +12,11 @@ from ltzd.errors import Unavailable
 
 Answer = TypeVar("Answer")
 
+LATE_SECONDS = 0.25
+"""Of a node, which answers most requests within milliseconds."""
 
-async def asked_twice(
-    ask: Callable[[], Coroutine[Any, Any, Answer]], late_seconds: float
-) -> Answer:
+
+async def asked_twice(ask: Callable[[], Coroutine[Any, Any, Answer]]) -> Answer:
     """Return the first answer of one call, or of two if the first is late.
 
     A refusal is an answer, too, and is raised. Unavailable is raised only if no other call is under
@@ -23,14 +24,14 @@ async def asked_twice(
     """
     calls = {asyncio.ensure_future(ask())}
     try:
-        done, _ = await asyncio.wait(calls, timeout=late_seconds)
+        done, _ = await asyncio.wait(calls, timeout=LATE_SECONDS)
         if not done:
             calls.add(asyncio.ensure_future(ask()))
         while True:
             done, waiting = await asyncio.wait(calls, return_when=asyncio.FIRST_COMPLETED)
-            answered = next((call for call in done if not _has_failed(call)), None)
-            if answered is not None or not waiting:
-                return (answered or done.pop()).result()
+            answers = [call for call in done if not _has_failed(call)]
+            if answers or not waiting:
+                return (answers or list(done))[0].result()
             calls = waiting
     finally:
         for call in calls:

@@ -1,113 +1,110 @@
 """A late answer is asked for once more, and the first answer counts."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable
 
 import pytest
 
+from ltzd.concurrency import second_asks
 from ltzd.concurrency.second_asks import asked_twice
 from ltzd.errors import NodeUnavailable, Refused
 
-LATE = 0.01
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(second_asks, "LATE_SECONDS", 0.01)
 
 
 class Server:
-    """Answers each call as scripted: with a value, an error, or never."""
+    """Answers each call as scripted: with a text, an error, or never.
 
-    def __init__(self, *answers: Callable[[], Coroutine[Any, Any, str]]) -> None:
+    `late` answers come once a second call has begun.
+    """
+
+    def __init__(self, *answers: str | Exception | None, is_first_late: bool = False) -> None:
         self.calls = 0
         self.cancelled = 0
+        self.has_second = asyncio.Event()
         self._answers = answers
+        self._is_first_late = is_first_late
 
     async def ask(self) -> str:
         self.calls += 1
+        place = self.calls - 1
+        answer = self._answers[place]
+        if place == 1:
+            self.has_second.set()
         try:
-            return await self._answers[self.calls - 1]()
+            if answer is None:
+                await asyncio.Event().wait()
+            if place == 0 and self._is_first_late:
+                await self.has_second.wait()
         except asyncio.CancelledError:
             self.cancelled += 1
             raise
+        if isinstance(answer, Exception):
+            raise answer
+        return str(answer)
 
 
-async def now() -> str:
-    return "now"
-
-
-async def never() -> str:
-    await asyncio.Event().wait()
-    return "never"
-
-
-async def late() -> str:
-    await asyncio.sleep(5 * LATE)
-    return "late"
-
-
-async def failure() -> str:
-    raise NodeUnavailable("the call fails")
-
-
-async def late_failure() -> str:
-    await asyncio.sleep(5 * LATE)
-    raise NodeUnavailable("the late call fails")
-
-
-async def refusal() -> str:
-    raise Refused("no")
+async def ended(answer: Awaitable[str]) -> str:
+    """The answer; cancelled calls have ended by then."""
+    try:
+        return await answer
+    finally:
+        await asyncio.sleep(0)
 
 
 async def test_a_quick_answer_is_asked_for_once() -> None:
-    server = Server(now)
-    assert await asked_twice(server.ask, LATE) == "now"
+    server = Server("first")
+    assert await asked_twice(server.ask) == "first"
     assert server.calls == 1
 
 
 async def test_the_second_call_answers_for_one_that_hangs() -> None:
-    server = Server(never, now)
-    assert await asked_twice(server.ask, LATE) == "now"
-    await asyncio.sleep(0)
+    server = Server(None, "second")
+    assert await ended(asked_twice(server.ask)) == "second"
     assert (server.calls, server.cancelled) == (2, 1)
 
 
 async def test_a_late_answer_counts_if_it_is_the_first() -> None:
-    server = Server(late, never)
-    assert await asked_twice(server.ask, LATE) == "late"
-    await asyncio.sleep(0)
+    server = Server("first", None, is_first_late=True)
+    assert await ended(asked_twice(server.ask)) == "first"
     assert (server.calls, server.cancelled) == (2, 1)
 
 
-@pytest.mark.parametrize("second", [late, now])
-async def test_a_failure_beside_an_answer_does_not_count(
-    second: Callable[[], Coroutine[Any, Any, str]],
-) -> None:
-    server = Server(late_failure, second)
-    assert await asked_twice(server.ask, LATE) == (await second())
+async def test_a_failure_beside_an_answer_does_not_count() -> None:
+    first_fails = Server(NodeUnavailable("away"), "second", is_first_late=True)
+    assert await asked_twice(first_fails.ask) == "second"
+    second_fails = Server("first", NodeUnavailable("away"), is_first_late=True)
+    assert await asked_twice(second_fails.ask) == "first"
 
 
 async def test_a_quick_failure_is_not_repeated() -> None:
-    server = Server(failure)
-    with pytest.raises(NodeUnavailable, match="the call fails"):
-        await asked_twice(server.ask, LATE)
+    server = Server(NodeUnavailable("away"))
+    with pytest.raises(NodeUnavailable):
+        await asked_twice(server.ask)
     assert server.calls == 1
 
 
 async def test_a_refusal_is_an_answer() -> None:
+    server = Server(None, Refused("no"))
     with pytest.raises(Refused):
-        await asked_twice(Server(never, refusal).ask, LATE)
+        await ended(asked_twice(server.ask))
+    assert server.cancelled == 1
 
 
 async def test_two_failures_are_one() -> None:
-    server = Server(late_failure, late_failure)
-    with pytest.raises(NodeUnavailable, match="late call"):
-        await asked_twice(server.ask, LATE)
+    away = NodeUnavailable("away")
+    with pytest.raises(NodeUnavailable):
+        await asked_twice(Server(away, away, is_first_late=True).ask)
 
 
 async def test_a_cancelled_caller_cancels_both() -> None:
-    server = Server(never, never)
-    caller = asyncio.create_task(asked_twice(server.ask, LATE))
-    await asyncio.sleep(5 * LATE)
+    server = Server(None, None)
+    caller = asyncio.create_task(asked_twice(server.ask))
+    await server.has_second.wait()
     caller.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await caller
-    await asyncio.sleep(0)
+        await ended(caller)
     assert (server.calls, server.cancelled) == (2, 2)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.rpc import RpcError, RpcPolicy
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
@@ -99,8 +99,8 @@ async def a_limited_chain(
 ) -> AsyncIterator[LimitedChain]:
     chain = await follow(pool, gateway.node)
     gateway.node.final_depth = 0
-    # Enough for ninety single calls in turn on a loaded machine; no answer is late here.
-    async with a_server(gateway, timeout_seconds=30.0) as rpc:
+    # With the real time for an answer: ninety single calls in turn take a loaded machine seconds.
+    async with a_server(gateway, policy=RpcPolicy()) as rpc:
         hub = WakeupHub("")
         follower = Follower(pool, Leases(url), Node(rpc), chain, CONTRACTS, hub, policy)
         await follower.begin_term()

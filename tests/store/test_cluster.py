@@ -1,8 +1,6 @@
 """The facts that conditions are judged from, read from real rows."""
 
-import json
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
@@ -12,6 +10,7 @@ from ltzd.rules.conditions.facts import QueueFacts
 from ltzd.store import database
 from ltzd.store.cluster import read_cluster
 from ltzd.store.database import Connection
+from tests.support.rows.explained import Explained
 
 BACKLOG = 20_000
 MOST_ROWS_READ = 1_000
@@ -147,34 +146,6 @@ async def test_a_wallet_tells_its_holder_and_its_pause(connection: Connection) -
     await connection.execute("UPDATE leases SET expires_at = now() - interval '1 second'")
     (wallet,) = (await read_cluster(connection)).wallets
     assert (wallet.holder, wallet.paused_for) == (None, None)
-
-
-@dataclass
-class Explained:
-    """A connection that counts the rows that each query has read."""
-
-    connection: Connection
-    read: float = 0.0
-
-    async def fetch(self, sql: str, *arguments: object) -> Any:
-        (row,) = await self.connection.fetch("EXPLAIN (ANALYZE, FORMAT JSON) " + sql, *arguments)
-        self.read += _rows_read(json.loads(row[0])[0]["Plan"])
-        return await self.connection.fetch(sql, *arguments)
-
-    async def fetchrow(self, sql: str, *arguments: object) -> Any:
-        rows = await self.fetch(sql, *arguments)
-        return rows[0] if rows else None
-
-    async def fetchval(self, sql: str, *arguments: object) -> Any:
-        row = await self.fetchrow(sql, *arguments)
-        return None if row is None else row[0]
-
-
-def _rows_read(plan: dict[str, Any]) -> float:
-    own = 0.0
-    if "Scan" in plan["Node Type"]:
-        own = (plan["Actual Rows"] + plan.get("Rows Removed by Filter", 0)) * plan["Actual Loops"]
-    return own + sum(map(_rows_read, plan.get("Plans", [])))
 
 
 async def test_a_backlog_of_any_size_costs_readiness_nothing(connection: Connection) -> None:

@@ -21,8 +21,7 @@ from ltzd.rules.relayer.calls import RelayPlan
 from ltzd.values import Address
 
 _MOST = 4
-_LATE_SECONDS = 0.25
-"""So few requests may ask a node twice, which answers most of them within milliseconds."""
+"""So few requests may also ask the node twice when it is late."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ class EarlySimulation:
             return None  # the relayer refuses it in its turn
         if not _is_simple(self.decoded):
             return None
-        return await asked_twice(partial(self._simulate, self.decoded), _LATE_SECONDS)
+        return await asked_twice(partial(self._simulate, self.decoded))
 
 
 class EarlySimulations:

@@ -14,8 +14,6 @@ from ltzd.concurrency.second_asks import asked_twice
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome, merged
 
-_LATE_SECONDS = 0.25
-
 Publication: TypeAlias = tuple[PublishOutcome, str]
 """An outcome, and the node's error message for logs."""
 
@@ -91,7 +89,7 @@ async def _published(node: Node, raws: Sequence[bytes]) -> list[Publication]:
     """A lone transaction is published a second time if the answer is late: it does no harm."""
     if len(raws) > 1:
         return await node.publish_all(raws)
-    return await asked_twice(partial(node.publish_all, raws), _LATE_SECONDS)
+    return await asked_twice(partial(node.publish_all, raws))
 
 
 async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:

@@ -252,21 +252,21 @@ async def _clear_pid_file(cluster: Path) -> None:
         is_server = False
     if is_server:
         process.send_signal(signal.SIGINT)
-        await asyncio.to_thread(psutil.wait_procs, [process], STOP_SECONDS)
-    await _end_orphans(cluster)
+    await _end_processes(cluster)
     with contextlib.suppress(FileNotFoundError):
         pid_file.unlink()
 
 
-async def _end_orphans(cluster: Path) -> None:
-    """Waits for processes of a killed server, which hold its port and its shared memory.
+async def _end_processes(cluster: Path) -> None:
+    """Waits for the server's processes, which hold its port and its shared memory.
 
-    They end themselves once they notice; one that does not notice in time is killed.
+    The processes of a killed server end themselves once they notice. After STOP_SECONDS all that
+    are left are killed.
     """
     deadline = loop_time() + STOP_SECONDS
-    while orphans := await asyncio.to_thread(_processes_of, cluster):
+    while processes_left := await asyncio.to_thread(_processes_of, cluster):
         if loop_time() > deadline:
-            for process in orphans:
+            for process in processes_left:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
             return

@@ -108,8 +108,8 @@ class AdmissionGate:
             urgency: Turns() for urgency in Urgency if urgency is not Urgency.ALWAYS
         }
         self._all_lines = tuple(self._lines.values())
-        self._searched_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
-        """When each line was last searched for requests that have waited for too long."""
+        self._search_at: dict[Urgency, float] = dict.fromkeys(self._lines, -math.inf)
+        """Before these times no request of a line can have waited for too long."""
         self._begun_meanwhile: dict[Urgency, int] = {}
         """Requests that have begun since the line was last empty."""
         self._demands = {urgency: Demand(policy) for urgency in self._lines}
@@ -342,13 +342,15 @@ class AdmissionGate:
                 if not self._refuse_one_of(urgency):
                     break
             longest = self._policy.longest(urgency)
-            # A tenth of the wait is exact enough, and thousands may wait.
-            if not line or now - self._searched_at[urgency] < longest / 10:
+            if not line or now < self._search_at[urgency]:
                 continue
-            self._searched_at[urgency] = now
+            oldest = now
             for party, caller, waiting in line.items():
-                if now - waiting.since > longest and line.remove(party, caller, waiting):
+                if now - waiting.since <= longest:
+                    oldest = min(oldest, waiting.since)
+                elif line.remove(party, caller, waiting):
                     self._refuse(waiting)
+            self._search_at[urgency] = oldest + longest
 
     def _refuse_one_of(self, urgency: Urgency) -> bool:
         """Refuse the newest request of the party that waits with most, of those that ask for more

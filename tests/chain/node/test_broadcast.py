@@ -3,19 +3,22 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Self
+from typing import Any
 
 import pytest
 
-from ltzd.chain.node import broadcast
 from ltzd.chain.node.broadcast import Broadcast
+from ltzd.chain.node.node import Node
 from ltzd.chain.signing import UnsignedTransaction
+from ltzd.concurrency import second_asks
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.publications import PublishOutcome
 from ltzd.rules.operator.fees import GWEI
+from ltzd.values import hex_of
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode
 from tests.support.chain.fake_pool import QUICK, a_fake_pool
 from tests.support.chain.mint_world import true
+from tests.support.chain.scripted_node import NEVER, a_server, result
 from tests.support.rows.core import MINTER
 from tests.support.waiting import until
 
@@ -30,25 +33,6 @@ def signed(count: int = 3) -> list[bytes]:
         ).raw
         for nonce in range(count)
     ]
-
-
-class LateNode:
-    """The only node; it answers every second publication before the first one."""
-
-    is_alone = True
-
-    def __init__(self) -> None:
-        self.calls = 0
-
-    def publishers(self) -> list[Self]:
-        return [self]
-
-    async def publish_all(self, raws: Sequence[bytes]) -> list[tuple[PublishOutcome, str]]:
-        self.calls += 1
-        text = f"call {self.calls}"
-        if self.calls % 2:
-            await asyncio.sleep(0.2)
-        return [(ACCEPTED, text)] * len(raws)
 
 
 def two_nodes() -> tuple[FakeNode, FakeNode]:
@@ -85,12 +69,24 @@ async def test_a_hung_node_delays_no_publication(bad: int) -> None:
 async def test_only_a_lone_transaction_is_published_again_when_the_answer_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(broadcast, "_LATE_SECONDS", 0.01)
+    monkeypatch.setattr(second_asks, "LATE_SECONDS", 0.01)
+    requests: list[Any] = []
+
+    def hang_first(request: Any) -> object:
+        requests.append(request)
+        return NEVER if len(requests) == 1 else result(request, "0x" + "1" * 64)
+
     raws = signed()
-    async with Broadcast(LateNode()) as publisher:  # type: ignore[arg-type]
-        (answer,) = await publisher.publish_all(raws[:1])
-        assert answer == (ACCEPTED, "call 2")
-        assert [text for _, text in await publisher.publish_all(raws)] == ["call 3"] * 3
+    async with a_server(hang_first, timeout_seconds=1.0) as rpc, Broadcast(Node(rpc)) as broadcast:
+        ((outcome, _),) = await broadcast.publish_all(raws[:1])
+        assert outcome is ACCEPTED
+        assert [each["params"] for each in requests] == [[hex_of(raws[0])]] * 2
+
+    requests.clear()
+    async with a_server(hang_first, timeout_seconds=0.1) as rpc, Broadcast(Node(rpc)) as broadcast:
+        with pytest.raises(NodeUnavailable):
+            await broadcast.publish_all(raws)
+    assert len(requests) == 1
 
 
 @pytest.mark.parametrize("bad", [0, 1])

@@ -310,6 +310,30 @@ async def test_the_audit_ends_with_its_term_and_rests_while_the_index_is_stopped
     assert await audited.audited() is None
 
 
+@pytest.mark.parametrize(("seconds", "pauses"), [(0.0, 2), (0.1, 5)], ids=["quick", "slow"])
+async def test_the_audit_pauses_after_each_block_whose_receipts_take_long(
+    audited: Audited, monkeypatch: pytest.MonkeyPatch, seconds: float, pauses: int
+) -> None:
+    node, rests = audited.node, []
+    for _ in range(5):
+        node.mine(logs=[given_to(ANN, 5)])
+    node.mine(4)
+    await audited.index()
+    answered = node._methods["eth_getBlockReceipts"]
+
+    def take_long(*ask: object) -> object:
+        audited.now[0] += seconds
+        return answered(*ask)
+
+    async def rest(begun: float) -> None:
+        rests.append(begun)
+
+    monkeypatch.setitem(node._methods, "eth_getBlockReceipts", take_long)
+    monkeypatch.setattr(audited.audit, "_rest", rest)
+    await audited.audit_all()
+    assert len(rests) == pauses
+
+
 async def test_a_follower_audits_in_the_background(audited: Audited) -> None:
     omit(audited.node, lambda entry: int(entry["logIndex"], 16) == 1)
     audited.node.mine(9, logs=[given_to(ANN, 5), given_to(BOB, 7)])

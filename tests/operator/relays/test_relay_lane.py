@@ -1,9 +1,9 @@
 """Each relay has one nonce, execution and outcome, despite faults of node and database."""
 
-import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -51,6 +51,10 @@ async def found_by(world: RelayWorld, sent: SentTransaction, user: Address = USE
     async with session(world.observer) as connection:
         relay = await relays.by_hash(connection, sent.hash, [user])
     return None if relay is None else relay.id
+
+
+async def indexed(world: RelayWorld, number: int) -> bool:
+    return bool(await value(world.observer, f"SELECT cursor_number >= {number} FROM chains"))
 
 
 async def working(world: RelayWorld) -> list[Address]:
@@ -119,10 +123,9 @@ async def test_more_relays_that_become_final_than_one_look_settles_are_settled_i
         await until(lambda: true(len(world.node.pool) == 40))
         world.node.mine()
         await world.relays_are(*["mined"] * 40)
-        world.node.mine(3)
-        for _ in range(5):
-            await asyncio.sleep(0.2)
-            world.node.mine()
+        for _ in range(8):
+            head = world.node.mine().number
+            await until(partial(indexed, world, head))
         await world.settled(*["confirmed"] * 40)
 
 

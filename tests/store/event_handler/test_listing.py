@@ -11,7 +11,7 @@ from ltzd.store import database
 from ltzd.store.database import Connection
 from ltzd.store.event_handler.listing import EventSelection, list_events
 from ltzd.values import Address
-from tests.store.test_cluster import Explained
+from tests.support.rows.explained import Explained
 
 EVENTS = 20_000
 BRANDS = (Address(b"\xaa" * 20), Address(b"\xbb" * 20))

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
+from typing import cast
 from uuid import UUID, uuid4
 
 import asyncpg
@@ -426,7 +427,7 @@ async def test_transactions_that_wait_for_finality_are_not_read_with_each_block(
     )
     for _ in range(2):
         explained = Explained(connection)
-        assert await transactions.mined_to_settle(explained, lane, 256) == []
+        assert await transactions.mined_to_settle(cast("Connection", explained), lane, 256) == []
         assert explained.read < 300
         await connection.execute("ANALYZE")
 

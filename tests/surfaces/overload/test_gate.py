@@ -306,6 +306,25 @@ async def test_a_request_that_has_waited_too_long_is_refused() -> None:
     assert not gate.is_crowded
 
 
+async def test_each_request_is_refused_after_its_own_wait() -> None:
+    clock = ManualClock()
+    gate = a_gate(clock)
+    fill(gate, asker("a"))
+    (older,) = await waiting(gate, asker("a"))
+    clock.now += POLICY.longest_seconds - 1
+    gate.adjust(0.0)
+    (newer,) = await waiting(gate, asker("a"))
+    for seconds, are_done in ((0.5, [False, False]), (1.0, [True, False])):
+        clock.now += seconds
+        gate.adjust(0.0)
+        await asyncio.sleep(0)
+        assert [task.done() for task in (older, newer)] == are_done
+    clock.now += POLICY.longest_seconds - 1
+    gate.adjust(0.0)
+    await asyncio.sleep(0)
+    assert type(newer.exception()) is Overloaded
+
+
 async def test_reads_of_outcomes_go_before_others() -> None:
     gate = a_gate(burst=50)
     held = fill(gate, asker("a")) + fill(gate, asker("b"))
