@@ -1,14 +1,17 @@
 """Relayed calls a second, compared with the usual web3.py loop and with anvil's limit.
 
 The benchmark also measures the time until publication. The call is LTZ's transferWithAuthorization
-of many users, which is not serialized. All sides use the same chain with one-second blocks, one
-after the other, with different wallets.
+of many users, which is not serialized. All sides of a flight use the same chain with one-second
+blocks, one after the other, with different wallets.
+
+Lone relays have an instance and a chain of their own. Blocks of thousands of transactions, which
+anvil alone makes, keep it busy for seconds each once ltzd's audit asks for their receipts.
 """
 
 import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,35 +69,76 @@ class Flight:
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
-    usual: Relayed
-    included: Included
-    many: Flight
-    few: Flight
-    claims: Load
+class Lone:
+    """Relays one at a time. `paced`: inserts at their pace; `inserted`: inserts in a row."""
+
     published: Published
     paced: Inserted
     inserted: Inserted
 
     def as_json(self) -> dict[str, Any]:
-        return {name: getattr(self, name).as_json() for name in self.__slots__}
+        return {each.name: getattr(self, each.name).as_json() for each in fields(self)}
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    lone: Lone
+    usual: Relayed
+    included: Included
+    many: Flight
+    few: Flight
+    claims: Load
+
+    def as_json(self) -> dict[str, Any]:
+        return {each.name: getattr(self, each.name).as_json() for each in fields(self)}
 
 
 async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
     users = _users(seconds, rounds)
+    lone = [await _lone() for _ in range(rounds)]
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
-            await first_events(ltzd, users)
-            calls = Calls(ltzd, await relay_calls.logged_in(ltzd, users))
-            sides = _Sides(ltzd, rpc, calls, seconds)
-            measured = [await sides.round() for _ in range(rounds)]
+            sides = _Sides(ltzd, rpc, await _calls(ltzd, users), seconds)
+            measured = [await sides.round(each) for each in lone]
     details = {"users": users, "rounds": [round_.as_json() for round_ in measured]}
     results.record("relays", _measurements(measured), details, in_document=in_document)
 
 
+async def _calls(ltzd: Instance, users: int) -> Calls:
+    await first_events(ltzd, users)
+    return Calls(ltzd, await relay_calls.logged_in(ltzd, users))
+
+
+async def _lone() -> Lone:
+    """Measures lone relays and lone inserts together: both find cold caches."""
+    with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
+        async with instance.started(Path(name)) as ltzd:
+            users = -(-PUBLISHED // relay_calls.TRANSFERS_OF_USER)
+            requests = (await _calls(ltzd, users)).transfer_requests(PUBLISHED)
+            published, paced = await asyncio.gather(
+                _shown("published", publication.measure(ltzd, requests)),
+                _inserted(ltzd, "lone inserts", PACED_SECONDS, pause=1.0),
+            )
+            inserted = await _inserted(ltzd, "inserts in a row", INSERT_SECONDS)
+            return Lone(published, paced, inserted)
+
+
+async def _inserted(ltzd: Instance, side: str, seconds: float, pause: float = 0.0) -> Inserted:
+    url = ltzd.dev_json["databaseUrl"]
+    work = inserts.InsertLoad(url, 1, 1, 0.5, seconds, most_pause_seconds=pause)
+    return await _shown(side, inserts.measure(work))
+
+
+async def _shown(side: str, measuring: Awaitable[Measured]) -> Measured:
+    measured = await measuring
+    rest = " ".join(f"{name} {value:,.2f}" for name, value in measured.as_json().items())
+    print(f"  {side:14} {rest}", flush=True)
+    return measured
+
+
 def _users(seconds: float, rounds: int) -> int:
-    """The number of users for all rounds, at 35 relays an hour each."""
-    at_most = RELAYED + _few(seconds) + PUBLISHED
+    """The number of users for the flights of all rounds, at 35 relays an hour each."""
+    at_most = RELAYED + _few(seconds)
     return max(CLAIMS * rounds, -(-rounds * at_most // relay_calls.TRANSFERS_OF_USER))
 
 
@@ -110,21 +154,14 @@ class _Sides:
         self._seconds = seconds
         self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
 
-    async def round(self) -> Round:
-        """Measures all sides in turn; no transaction is pending before each.
-
-        Lone relays and lone inserts are measured together: both find cold caches.
-        """
+    async def round(self, lone: Lone) -> Round:
+        """Measures all sides in turn; no transaction is pending before each."""
         usual, included = await self._usual(), await self._included()
         many, few, claims = await self._many(), await self._few(), await self._claims()
-        published, paced = await asyncio.gather(
-            self._published(), self._inserted("lone inserts", PACED_SECONDS, pause=1.0)
-        )
-        inserted = await self._inserted("inserts in a row", INSERT_SECONDS)
-        return Round(usual, included, many, few, claims, published, paced, inserted)
+        return Round(lone, usual, included, many, few, claims)
 
     async def _usual(self) -> Relayed:
-        return await self._shown(
+        return await _shown(
             f"web3.py, {USUAL}",
             usual_relayer.measure(
                 usual_relayer.RelayerLoad(
@@ -139,7 +176,7 @@ class _Sides:
         )
 
     async def _included(self) -> Included:
-        return await self._shown(
+        return await _shown(
             "anvil alone",
             inclusion.measure(
                 inclusion.InclusionLoad(
@@ -151,12 +188,6 @@ class _Sides:
                 )
             ),
         )
-
-    async def _shown(self, side: str, measuring: Awaitable[Measured]) -> Measured:
-        measured = await measuring
-        rest = " ".join(f"{name} {value:,.2f}" for name, value in measured.as_json().items())
-        print(f"  {side:14} {rest}", flush=True)
-        return measured
 
     def _transfers(self, per_second: int) -> list[str]:
         count = int((WARM_UP_SECONDS + self._seconds) * per_second)
@@ -221,16 +252,6 @@ class _Sides:
         await self._settled()
         return measured
 
-    async def _published(self) -> Published:
-        requests = self._calls.transfer_requests(PUBLISHED)
-        return await self._shown("published", publication.measure(self._ltzd, requests))
-
-    async def _inserted(self, side: str, seconds: float, pause: float = 0.0) -> Inserted:
-        work = inserts.InsertLoad(
-            self._ltzd.dev_json["databaseUrl"], 1, 1, 0.5, seconds, most_pause_seconds=pause
-        )
-        return await self._shown(side, inserts.measure(work))
-
     async def _settled(self) -> None:
         """Waits until the operator has nothing in flight and ltzd has recorded it."""
         await inclusion.until_mined(self._rpc, self._ltzd.dev_json["operator"])
@@ -273,12 +294,8 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
         _ratio(
             "relay published p50, one in flight ÷ PostgreSQL insert of one row p50",
             measured,
-            lambda round_: (round_.published.p50_ms, round_.inserted.p50_ms),
-            lambda round_: (
-                f"{round_.published.p50_ms:.2f} ÷ {round_.inserted.p50_ms:.2f} ms "
-                f"(p90 {round_.published.p90_ms:.0f}, p99 {round_.published.p99_ms:.0f} ms); "
-                f"an insert at the relays' pace takes {round_.paced.p50_ms:.2f} ms"
-            ),
+            lambda round_: (round_.lone.published.p50_ms, round_.lone.inserted.p50_ms),
+            lambda round_: _lone_figures(round_.lone),
             bounds=(15, 7),
             is_lower_better=True,
         ),
@@ -297,6 +314,15 @@ def _measurements(measured: list[Round]) -> list[Measurement]:
             figures=_middle(measured, lambda round_: round_.many.cpu[resources.LTZD], _cpu),
         ),
     ]
+
+
+def _lone_figures(lone: Lone) -> str:
+    published = lone.published
+    return (
+        f"{published.p50_ms:.2f} ÷ {lone.inserted.p50_ms:.2f} ms "
+        f"(p90 {published.p90_ms:.0f}, p99 {published.p99_ms:.0f} ms); "
+        f"an insert at the relays' pace takes {lone.paced.p50_ms:.2f} ms"
+    )
 
 
 def _cpu(round_: Round) -> str:
