@@ -43,8 +43,10 @@ from ltzd.values import Address
 # signature's length: any other text is refused before it costs more.
 _TOKEN = re.compile(r"([A-Za-z0-9_-]{2,1024})\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]{86}")
 _ES256 = jwt.PyJWS(algorithms=["ES256"])
-_TOKENS_KEPT = 2_000
-"""With tokens of the greatest length what is kept takes up to 64 MB, usually 3 MB."""
+_TOKENS_KEPT = 20_000
+"""Of as many users as `IdentityPolicy` keeps by default. What is kept usually takes 30 MB then."""
+_CHARACTERS_KEPT = 2_000 * MAX_TOKEN_LENGTH
+"""The length of all of them. With tokens of the greatest length what is kept takes up to 64 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +91,42 @@ _ACCEPTED = telemetry.TOKEN_CHECKS.labels("accepted")
 class _VerifiedToken:
     """The contents of a token whose signature `key` has made; `kid` is the id of this key.
 
-    `user` is None until the token's claims have once been accepted.
+    `length` is that of the token's text. `user` is None until the token's claims have once been
+    accepted.
     """
 
     kid: str
     key: PublicKey
+    length: int
     claims: _Claims
     user: TokenUser | None = None
 
 
 class _VerifiedTokens:
-    """The newest `most` tokens whose signature was verified, by their digests; no token's text.
+    """The newest tokens whose signature was verified, by their digests; no token's text.
 
-    A key that the provider fetches anew is another object, so a token's signature is verified again
-    after each change of the key set.
+    They are at most `most`, and together at most `most_characters` long. A key that the provider
+    fetches anew is another object, so a token's signature is verified again after each change of
+    the key set.
     """
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_characters: int) -> None:
         self._most = most
+        self._most_characters = most_characters
         self._tokens: dict[bytes, _VerifiedToken] = {}
+        self._characters = 0
 
     def find(self, digest: bytes) -> _VerifiedToken | None:
         return self._tokens.get(digest)
 
     def keep(self, digest: bytes, token: _VerifiedToken) -> None:
         """Make it the newest one."""
-        self._tokens.pop(digest, None)
+        if self._tokens.pop(digest, None) is None:
+            self._characters += token.length
         self._tokens[digest] = token
-        if len(self._tokens) > self._most:
-            del self._tokens[next(iter(self._tokens))]
+        while len(self._tokens) > self._most or self._characters > self._most_characters:
+            oldest = self._tokens.pop(next(iter(self._tokens)))
+            self._characters -= oldest.length
 
 
 class IdentityTokens(AsyncCloseable):
@@ -134,7 +143,7 @@ class IdentityTokens(AsyncCloseable):
         # Connections of its own: keys do not queue behind the look-ups of users.
         self._calls = IdentityCalls(policy)
         self._keys = IdentityKeyCache(policy, self._calls, clock)
-        self._verified = _VerifiedTokens(_TOKENS_KEPT)
+        self._verified = _VerifiedTokens(_TOKENS_KEPT, _CHARACTERS_KEPT)
 
     async def close(self) -> None:
         await self._keys.close()
@@ -156,7 +165,7 @@ class IdentityTokens(AsyncCloseable):
         if key is None:
             raise refused("unknown_key")
         if known is None or known.key is not key:
-            known = _VerifiedToken(kid, key, _claims_in(token, key))
+            known = _VerifiedToken(kid, key, len(token), _claims_in(token, key))
         self._verified.keep(digest, known)
         self._check_claims(known.claims)
         if known.user is None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+import jwt
 import pytest
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -18,10 +19,11 @@ from jwt.algorithms import ECAlgorithm
 
 from ltzd import telemetry
 from ltzd.errors import IdentityUnavailable, Unauthorized
+from ltzd.providers.identity import tokens as tokens_module
 from ltzd.providers.identity.tokens import IdentityTokens, TokenUser
-from ltzd.providers.jwks import key_name, verification_keys
+from ltzd.providers.jwks import PublicKey, key_name, verification_keys
 from ltzd.providers.outbound.http_client import HttpResponse, MalformedAnswerError
-from ltzd.providers.token_checks import MAX_TOKEN_LENGTH
+from ltzd.providers.token_checks import MAX_TOKEN_LENGTH, verified_payload
 from ltzd.rules.oauth.accounts import OAuthAccount
 from ltzd.values import address_of
 from tests.support.clocks import ManualClock
@@ -718,6 +720,46 @@ async def test_a_set_of_no_sense_leaves_the_known_keys_as_they_are(provider: Pro
 
             await until(is_asked)
         assert await tokens.user_of(provider.token())
+
+
+# --- signatures that are not verified anew -------------------------------------------------------
+
+
+@pytest.fixture
+def verified(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The tokens whose signatures are verified, in their order."""
+    texts: list[str] = []
+
+    def noted(jws: jwt.PyJWS, token: str, key: PublicKey, algorithm: str) -> bytes:
+        texts.append(token)
+        return verified_payload(jws, token, key, algorithm)
+
+    monkeypatch.setattr(tokens_module, "verified_payload", noted)
+    return texts
+
+
+async def test_the_tokens_used_last_are_kept_up_to_their_number(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, verified: list[str]
+) -> None:
+    monkeypatch.setattr(tokens_module, "_TOKENS_KEPT", 2)
+    first, second, third = (provider.token(sub=f"did:privy:{name}") for name in "abc")
+    async with IdentityTokens(replace(provider.policy, **QUICK)) as tokens:
+        for token in (first, second, first, third, first, second):
+            await tokens.user_of(token)
+
+    assert verified == [first, second, third, second]
+
+
+async def test_the_tokens_used_last_are_kept_up_to_their_length(
+    provider: Provider, monkeypatch: pytest.MonkeyPatch, verified: list[str]
+) -> None:
+    short, other, long = (provider.token(sub="did:privy:" + text) for text in ("a", "b", "c" * 50))
+    monkeypatch.setattr(tokens_module, "_CHARACTERS_KEPT", len(short) + len(other) + len(long) - 1)
+    async with IdentityTokens(replace(provider.policy, **QUICK)) as tokens:
+        for token in (short, other, long, other, long, short, long):
+            await tokens.user_of(token)
+
+    assert verified == [short, other, long, short]
 
 
 # --- logs and errors ---------------------------------------------------------------------------
