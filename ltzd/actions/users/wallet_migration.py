@@ -2,10 +2,11 @@
 
 An address is proven by a verified identity token that lists it, or by the identity provider's
 answer for the token's subject; what callers claim is ignored. Rewards that were given before stay
-where they are. A migration never fails the request that carried the token: user_row that failed is
-tried again with the next token after a minute.
+where they are. A migration never fails the request that carried the token: one that failed is tried
+again with the next token after a minute.
 """
 
+from collections.abc import Sequence
 from time import monotonic
 
 import structlog
@@ -13,6 +14,7 @@ from cachetools import TTLCache
 
 from ltzd import telemetry
 from ltzd.actions.users.identity_provider import IdentityProvider
+from ltzd.concurrency.batcher import Batcher
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import Unavailable
 from ltzd.providers.identity.tokens import TokenUser
@@ -27,6 +29,9 @@ _AGAIN_SECONDS = 60.0
 """How long a user counts as migrated: another process may since have created another row."""
 _MOST_USERS = 20_000
 
+_Person = tuple[str, tuple[str, ...]]
+"""A subject, and the addresses that its token lists."""
+
 
 class WalletMigration:
     def __init__(
@@ -40,6 +45,7 @@ class WalletMigration:
         self._erased = erased
         self._identity = identity
         self._looked_at: TTLCache[TokenUser, None] = TTLCache(_MOST_USERS, _AGAIN_SECONDS, clock)
+        self._needs: Batcher[_Person, bool] = Batcher(self._read_needs)
 
     def is_due(self, user: TokenUser) -> bool:
         """Whether `follow` would look at the user now."""
@@ -60,7 +66,7 @@ class WalletMigration:
             raise
 
     async def _settle(self, user: TokenUser) -> None:
-        if user.emails is not None and not await self._is_due(user.subject, user.emails):
+        if user.emails is not None and not await self._is_needed(user.subject, user.emails):
             return
         person = await self._identity.profile_of(user.subject)
         if person is None:
@@ -81,10 +87,13 @@ class WalletMigration:
                 wallet=hex_of(home.wallet),
             )
 
-    async def _is_due(self, subject: str, emails: tuple[str, ...]) -> bool:
+    async def _is_needed(self, subject: str, emails: tuple[str, ...]) -> bool:
         """A token that lists all addresses saves a request to the provider."""
-        if not emails:
-            return False
+        return bool(emails) and await self._needs.ask((subject, emails))
+
+    async def _read_needs(self, people: Sequence[_Person]) -> list[bool]:
         async with session(self._pool) as connection:
-            keys = await self._erased.keys_of(connection, emails)
-            return await users.needs_migration(connection, subject, keys)
+            keys = await self._erased.keys_of_each(connection, [emails for _, emails in people])
+            subjects = [subject for subject, _ in people]
+            needy = await users.need_migration(connection, list(zip(subjects, keys, strict=True)))
+        return [subject in needy for subject in subjects]

@@ -47,8 +47,20 @@ class ErasedAddresses:
 
     async def keys_of(self, connection: Connection, email_keys: Sequence[str]) -> list[str]:
         """The addresses, followed by their erased keys."""
-        erased = [await self.key_of(connection, key) for key in email_keys if not is_erased(key)]
-        return [*email_keys, *filter(None, erased)]
+        (keys,) = await self.keys_of_each(connection, [email_keys])
+        return keys
+
+    async def keys_of_each(
+        self, connection: Connection, people: Sequence[Sequence[str]]
+    ) -> list[list[str]]:
+        """As `keys_of`, of each person's addresses; the database is asked at most once."""
+        secret = self._secret = self._secret or await self._read(connection)
+        if secret is None:
+            return [list(email_keys) for email_keys in people]
+        return [
+            [*email_keys, *(_erased_key(secret, key) for key in email_keys if not is_erased(key))]
+            for email_keys in people
+        ]
 
     async def prepare(self, connection: Connection) -> None:
         """Insert the secret unless there is one. Call it before the transaction of an erasure: a

@@ -62,19 +62,24 @@ async def without_rows(connection: Connection, keys: Collection[str]) -> set[str
     return {row["email_key"] for row in rows}
 
 
-async def needs_migration(connection: Connection, person: str, keys: Sequence[str]) -> bool:
-    """Whether `migrate_wallets` may have rows to change for a person with this subject."""
-    is_needed: bool = await connection.fetchval(
+async def need_migration(
+    connection: Connection, people: Sequence[tuple[str, Sequence[str]]]
+) -> set[str]:
+    """Those of the people for whom `migrate_wallets` may have rows to change.
+
+    A person is a subject, with the keys of the addresses that the person has proven.
+    """
+    rows = await connection.fetch(
         """
-        SELECT EXISTS (SELECT FROM users
-                        WHERE email_key = ANY($1::text[])
-                          AND (proven_by IS NULL
-                               OR (proven_by = $2 AND identity_subject <> $2)))
+        SELECT DISTINCT person
+          FROM unnest($1::text[], $2::text[]) AS proven(key, person)
+          JOIN users ON email_key = proven.key
+         WHERE proven_by IS NULL OR (proven_by = person AND identity_subject <> person)
         """,
-        list(keys),
-        person,
+        [key for _, keys in people for key in keys],
+        [person for person, keys in people for _ in keys],
     )
-    return is_needed
+    return {row[0] for row in rows}
 
 
 async def migrate_wallets(

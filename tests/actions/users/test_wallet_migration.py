@@ -430,9 +430,11 @@ class ScriptedProfiles:
     def __init__(self, *persons: UserProfile) -> None:
         self.persons = {person.id: person for person in persons}
         self.requests = 0
+        self.subjects: set[str] = set()
 
     async def profile_of(self, subject: str) -> UserProfile | None:
         self.requests += 1
+        self.subjects.add(subject)
         return self.persons.get(subject)
 
 
@@ -465,6 +467,23 @@ async def test_of_two_concurrent_proofs_of_an_address_one_succeeds(local: LocalW
         for each in persons:
             await following.follow(TokenUser(each.id, ()))
         assert await local.event(email) == wallet
+
+
+async def test_of_users_who_are_checked_together_each_is_decided_alone(local: LocalWorld) -> None:
+    """Half of them have an event under their address; only for these the provider is asked."""
+    names = [f"user{number}" for number in range(20)]
+    persons = [a_person(name, 50 + at, f"{name}@shop.example") for at, name in enumerate(names)]
+    with_events = persons[::2]
+    for each in with_events:
+        await local.event(each.emails[0])
+    following, identities = following_of(local, *persons)
+    token_users = [TokenUser(each.id, (), emails=tuple(each.emails)) for each in persons]
+
+    await asyncio.gather(*map(following.follow, token_users))
+
+    assert identities.subjects == {each.id for each in with_events}
+    for each in with_events:
+        assert await local.event(each.emails[0]) == each.home.wallet
 
 
 async def test_a_user_is_checked_once_a_minute_unless_his_names_change(
