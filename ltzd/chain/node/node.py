@@ -98,6 +98,10 @@ _YEAR_10000 = 253_402_300_800
 LARGEST_COUNT = 2**63 - 1
 """Of heights, nonces and gas used: what PostgreSQL's bigint holds."""
 _RECEIPTS_AT_ONCE = 200
+_LARGE_BLOCK = 256
+"""From so many transactions on anvil is not asked for all receipts of a block: each takes it a time
+in proportion to the block, and until it has them all it may answer nothing else."""
+_RECEIPTS_OF_ANVIL_AT_ONCE = 32
 _LARGEST_INDEX = 2**31 - 1
 """Of a log in its block: what PostgreSQL's integer holds."""
 _LARGEST_WORD = 2**256 - 1
@@ -302,9 +306,12 @@ class Node:
         """
         try:
             block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
-            receipts = [
-                receipt async for part in self._receipts_of_block(block_hash) for receipt in part
-            ]
+            if _is_large(block) and await self._is_anvil():
+                hashes = block["transactions"]
+                parts = self._receipts_in_parts(hashes, _RECEIPTS_OF_ANVIL_AT_ONCE)
+            else:
+                parts = self._receipts_of_block(block_hash)
+            receipts = [receipt async for part in parts for receipt in part]
             logs = _log_list([log for receipt in receipts for log in receipt["logs"]])
             kept = [log for log in logs if address_of(log["address"]) in contracts]
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -328,13 +335,28 @@ class Node:
             yield receipts
             return
         block = await self._ask("eth_getBlockByHash", hex_of(block_hash), False)
-        hashes = block["transactions"]
-        for first in range(0, len(hashes), _RECEIPTS_AT_ONCE):
-            part = hashes[first : first + _RECEIPTS_AT_ONCE]
+        async for part in self._receipts_in_parts(block["transactions"], _RECEIPTS_AT_ONCE):
+            yield part
+
+    async def _receipts_in_parts(
+        self, hashes: Sequence[Any], at_once: int
+    ) -> AsyncIterator[list[Any]]:
+        for first in range(0, len(hashes), at_once):
+            part = hashes[first : first + at_once]
             answers = await self._rpc.batch(
                 [("eth_getTransactionReceipt", (hash_,)) for hash_ in part]
             )
             yield [_checked(answer) for answer in answers]
+
+    async def _is_anvil(self) -> bool:
+        traits = self._rpc.traits
+        if traits.is_anvil is None:
+            try:
+                version = await self._rpc.call("web3_clientVersion")
+            except RpcError:
+                version = None
+            traits.is_anvil = isinstance(version, str) and version.lower().startswith("anvil/")
+        return traits.is_anvil
 
     async def receipts(self, hashes: Sequence[Hash32]) -> list[Receipt | None]:
         answers = await self._rpc.batch(
@@ -738,6 +760,11 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
 
 def _hash_texts(log: dict[str, Any]) -> tuple[str, str]:
     return log["blockHash"], log["transactionHash"]
+
+
+def _is_large(block: Any) -> bool:
+    hashes = block.get("transactions") if isinstance(block, dict) else None
+    return isinstance(hashes, list) and len(hashes) >= _LARGE_BLOCK
 
 
 def _newest(answer: Any) -> Header:

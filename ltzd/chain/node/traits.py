@@ -8,6 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class NodeTraits:
-    """`reads_by_hash`: the node reads state after a block named by its hash (EIP-1898)."""
+    """`reads_by_hash`: the node reads state after a block named by its hash (EIP-1898).
+
+    `is_anvil` is None until the node was asked for its version.
+    """
 
     reads_by_hash: bool = True
+    is_anvil: bool | None = None

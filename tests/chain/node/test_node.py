@@ -1,5 +1,6 @@
 """Node answers become typed observations, and nonsense becomes NodeUnavailable, never a crash."""
 
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
@@ -176,6 +177,45 @@ async def test_receipts_that_are_too_long_in_one_answer_are_asked_for_in_parts()
         assert await Node(rpc).logs_by_receipts(HASH, LTZ) == [A_LOG] * len(hashes)
     assert sum(requests) == len(hashes)
     assert max(requests) <= 200
+
+
+@pytest.mark.parametrize(
+    ("version", "transactions", "in_parts"),
+    [
+        ("anvil/v1.7.1", 450, True),
+        ("anvil/v1.7.1", 255, False),
+        ("Geth/v1.15.0", 450, False),
+        (None, 450, False),
+    ],
+)
+async def test_anvil_is_asked_in_small_parts_for_the_receipts_of_a_large_block(
+    version: str | None, transactions: int, *, in_parts: bool
+) -> None:
+    """Its answer with all of them takes seconds, in which it may answer nothing else."""
+    hashes = [hex_of(number.to_bytes(32, "big")) for number in range(transactions)]
+    asked: Counter[str] = Counter()
+    largest = 0
+
+    def respond(request: Any) -> object:
+        nonlocal largest
+        if isinstance(request, list):
+            largest = max(largest, len(request))
+            return [result(each, {"logs": [A_LOG]}) for each in request]
+        asked[request["method"]] += 1
+        if request["method"] == "web3_clientVersion":
+            return error(request, "no such method") if version is None else result(request, version)
+        if request["method"] == "eth_getBlockByHash":
+            return result(request, {"transactions": hashes})
+        return result(request, [{"logs": [A_LOG]}] * len(hashes))
+
+    async with a_server(respond) as rpc:
+        for _ in range(2):
+            logs, is_proved = await Node(rpc).proven_logs(HASH, LTZ)
+            assert logs == [A_LOG] * len(hashes)
+            assert not is_proved
+    assert asked["web3_clientVersion"] == (1 if transactions >= 256 else 0)
+    assert asked["eth_getBlockReceipts"] == (0 if in_parts else 2)
+    assert largest == (32 if in_parts else 0)
 
 
 async def test_logs_of_a_block_that_are_too_many_come_from_its_receipts() -> None:

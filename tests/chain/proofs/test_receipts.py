@@ -9,6 +9,7 @@ from eth.rlp.receipts import Receipt
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ltzd.chain.node import node as node_module
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc as NodeRpc
 from ltzd.chain.proofs.headers import is_header_of
@@ -86,6 +87,20 @@ async def test_logs_of_every_type_of_transaction_are_proved(node_mined_by_hand: 
         logs, is_proved = await Node(rpc).proven_logs(block_hash, emitter)
         assert (len(logs), is_proved) == (12, True)
         assert logs == await Node(rpc).logs_of_block(block_hash, emitter)
+
+
+async def test_receipts_that_are_read_in_parts_prove_the_same_logs(
+    node_mined_by_hand: Rpc, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As anvil is asked for those of a large block, by both chains."""
+    block, _, emitter = await a_block_of_logs(node_mined_by_hand)
+    monkeypatch.setattr(node_module, "_LARGE_BLOCK", 12)
+    monkeypatch.setattr(node_module, "_RECEIPTS_OF_ANVIL_AT_ONCE", 5)
+    async with NodeRpc(node_mined_by_hand.url) as rpc:
+        rpc.traits.is_anvil = True
+        logs, is_proved = await Node(rpc).proven_logs(hash_of(block["hash"]), emitter)
+
+    assert (len(logs), is_proved) == (12, True)
 
 
 async def test_an_omitted_or_changed_log_is_not_proved(node_mined_by_hand: Rpc) -> None:
