@@ -65,7 +65,7 @@ async def without_rows(connection: Connection, keys: Collection[str]) -> set[str
 async def need_migration(
     connection: Connection, people: Sequence[tuple[str, Sequence[str]]]
 ) -> set[str]:
-    """Those of the people for whom `migrate_wallets` may have rows to change.
+    """The people, of these, for whom `migrate_wallets` may have rows to change.
 
     A person is a subject, with the keys of the addresses that the person has proven.
     """

@@ -193,7 +193,7 @@ async def test_anvil_is_asked_in_small_parts_for_the_receipts_of_a_large_block(
 ) -> None:
     """Its answer with all of them takes seconds, in which it may answer nothing else."""
     hashes = [hex_of(number.to_bytes(32, "big")) for number in range(transactions)]
-    asked: Counter[str] = Counter()
+    requests: Counter[str] = Counter()
     largest = 0
 
     def respond(request: Any) -> object:
@@ -201,7 +201,7 @@ async def test_anvil_is_asked_in_small_parts_for_the_receipts_of_a_large_block(
         if isinstance(request, list):
             largest = max(largest, len(request))
             return [result(each, {"logs": [A_LOG]}) for each in request]
-        asked[request["method"]] += 1
+        requests[request["method"]] += 1
         if request["method"] == "web3_clientVersion":
             return error(request, "no such method") if version is None else result(request, version)
         if request["method"] == "eth_getBlockByHash":
@@ -213,8 +213,8 @@ async def test_anvil_is_asked_in_small_parts_for_the_receipts_of_a_large_block(
             logs, is_proved = await Node(rpc).proven_logs(HASH, LTZ)
             assert logs == [A_LOG] * len(hashes)
             assert not is_proved
-    assert asked["web3_clientVersion"] == (1 if transactions >= 256 else 0)
-    assert asked["eth_getBlockReceipts"] == (0 if in_parts else 2)
+    assert requests["web3_clientVersion"] == (1 if transactions >= 256 else 0)
+    assert requests["eth_getBlockReceipts"] == (0 if in_parts else 2)
     assert largest == (32 if in_parts else 0)
 
 
