@@ -169,11 +169,13 @@ async def test_after_an_outage_a_single_reward_is_minted_at_once_beside_thousand
         others = [await queue(world, B), await queue(world, C)]
         if recovery == "a raised limit":
             world.node.mint_filled = 10**30
-            assert await blocks_until_minted(world, others[0]) <= 3
+            for each in others:
+                assert await blocks_until_minted(world, each) <= 3
     if recovery == "a new term":
+        # The first term may have signed one of them before the other was queued.
         async with world.serving():
-            assert await blocks_until_minted(world, others[0]) <= 3
-    assert await is_minted(world, others[1])
+            for each in others:
+                assert await blocks_until_minted(world, each) <= 3
 
 
 async def test_two_brands_with_thousands_have_equal_shares_of_every_batch(world: World) -> None:
