@@ -41,9 +41,8 @@ class ErasedAddresses:
         Call it after the address itself was not found: an erasure that has hidden the address has
         then committed the secret, too. Raises Misconfigured if no master key opens the secret.
         """
-        if self._secret is None:
-            self._secret = await self._read(connection)
-        return None if self._secret is None else _erased_key(self._secret, email_key)
+        secret = await self._known_secret(connection)
+        return None if secret is None else _erased_key(secret, email_key)
 
     async def keys_of(self, connection: Connection, email_keys: Sequence[str]) -> list[str]:
         """The addresses, followed by their erased keys."""
@@ -54,13 +53,20 @@ class ErasedAddresses:
         self, connection: Connection, people: Sequence[Sequence[str]]
     ) -> list[list[str]]:
         """As `keys_of`, of each person's addresses; the database is asked at most once."""
-        secret = self._secret = self._secret or await self._read(connection)
+        secret = await self._known_secret(connection)
         if secret is None:
             return [list(email_keys) for email_keys in people]
         return [
             [*email_keys, *(_erased_key(secret, key) for key in email_keys if not is_erased(key))]
             for email_keys in people
         ]
+
+    async def _known_secret(self, connection: Connection) -> bytes | None:
+        """`prepare` may have read the secret while this look found none."""
+        if self._secret is None:
+            secret = await self._read(connection)
+            self._secret = self._secret or secret
+        return self._secret
 
     async def prepare(self, connection: Connection) -> None:
         """Insert the secret unless there is one. Call it before the transaction of an erasure: a

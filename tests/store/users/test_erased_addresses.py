@@ -6,7 +6,7 @@ from uuid import uuid4
 import pytest
 
 from ltzd.errors import Misconfigured
-from ltzd.store.database import Pool, session, transaction
+from ltzd.store.database import Connection, Pool, session, transaction
 from ltzd.store.encryption import rotation
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.retention import erasure
@@ -34,6 +34,26 @@ async def is_found(pool: Pool, *keys: bytes) -> bool:
 async def test_without_an_erasure_there_is_no_key_and_nothing_is_found(pool: Pool) -> None:
     assert not await is_found(pool, OLD)
     assert await value(pool, "SELECT count(*) FROM erasure_keys") == 0
+
+
+async def test_a_look_that_finds_no_secret_forgets_none_that_was_prepared_meanwhile(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    erased = ErasedAddresses(Sealer([OLD]))
+    read = erased._read
+
+    async def read_before_a_preparation(connection: Connection) -> bytes | None:
+        secret = await read(connection)
+        monkeypatch.setattr(erased, "_read", read)
+        async with session(pool) as other:
+            await erased.prepare(other)
+        return secret
+
+    monkeypatch.setattr(erased, "_read", read_before_a_preparation)
+    async with session(pool) as connection:
+        keys = await erased.keys_of(connection, [ANN])
+
+    assert keys == [ANN, erased.prepared_key_of(ANN)]
 
 
 async def test_a_process_that_looked_before_finds_a_user_who_is_erased_later(pool: Pool) -> None:
