@@ -26,15 +26,17 @@ async def oldest_seconds(
 ) -> dict[Address, float]:
     """The age of each brand's oldest queued reward; a brand without one is missing.
 
-    The age is negative if the database's clock was set back. Payments are left out: they wait for
-    no fees.
+    The age is negative if the database's clock was set back, and only then: it ends at a time read
+    after the rows, as now() may be earlier than a row's commit. Payments are left out: they wait
+    for no fees.
     """
     rows = await connection.fetch(
         """
         SELECT brand.id, waiting.seconds
           FROM unnest($1::bytea[]) AS brand (id)
          CROSS JOIN LATERAL (
-               SELECT extract(epoch FROM now() - min(head.created_at))::float8 AS seconds
+               SELECT extract(epoch FROM clock_timestamp() - min(head.created_at))::float8
+                        AS seconds
                  FROM (SELECT created_at
                          FROM rewards r
                         WHERE r.brand_id BETWEEN brand.id AND brand.id

@@ -7,6 +7,8 @@ import pytest
 
 from ltzd import telemetry
 from ltzd.rules.operator.fees import GWEI
+from ltzd.store.database import transaction
+from ltzd.store.operator import patience
 from ltzd.store.wakeups import REWARDS
 from ltzd.values import Address
 from tests.support.chain.mint_world import World, true
@@ -208,3 +210,14 @@ async def test_without_a_patient_brand_no_fee_history_is_read(world: World) -> N
         histories = world.node.call_counts["eth_feeHistory"]
         blocks = world.node.call_counts["eth_maxPriorityFeePerGas"]
         assert histories == blocks
+
+
+async def test_a_reward_queued_while_the_ages_are_being_read_has_no_negative_age(
+    world: World,
+) -> None:
+    """A negative age would end the wait of its brand at once."""
+    async with transaction(world.observer) as connection:
+        await connection.execute("SELECT now()")
+        await queue(world, PATIENT)
+        ages = await patience.oldest_seconds(connection, [PATIENT])
+    assert 0 <= ages[PATIENT] < HOUR
