@@ -1,16 +1,18 @@
 """Relayed calls a second, compared with the usual web3.py loop and with anvil's limit.
 
 The benchmark also measures the time until publication. The call is LTZ's transferWithAuthorization
-of many users, which is not serialized. All sides of a flight use the same chain with one-second
-blocks, one after the other, with different wallets.
+of many users, which is not serialized.
 
-Lone relays have an instance and a chain of their own. Blocks of thousands of transactions, which
-anvil alone makes, keep it busy for seconds each once ltzd's audit asks for their receipts.
+The sides of a round are measured one after the other, on chains with one-second blocks that an
+ltzd follows: lone relays, the sides without ltzd's relayer, and flights have a new instance and
+chain each. Blocks of thousands of transactions, which anvil alone makes, keep it busy for seconds
+each once ltzd's audit asks for their receipts, and no relay causes that.
 """
 
 import asyncio
 import tempfile
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,7 +34,7 @@ from ltzd.values import hex_of
 
 MANY, SOME, USUAL = 4_000, 500, 64
 """The number in flight; the usual loop does not get faster with more."""
-RELAYED = 5 * MANY
+RELAYED = 10 * MANY
 """The number relayed with MANY in flight. A fixed time would count one wave more or less."""
 WARM_UP_SECONDS = 3.0
 CLAIMS = 1_000
@@ -94,14 +96,27 @@ class Round:
 
 
 async def run(*, seconds: float, rounds: int, in_document: bool) -> None:
-    users = _users(seconds, rounds)
-    lone = [await _lone() for _ in range(rounds)]
+    measured = [await _round(seconds) for _ in range(rounds)]
+    details = {"users": _users(seconds), "rounds": [round_.as_json() for round_ in measured]}
+    results.record("relays", _measurements(measured), details, in_document=in_document)
+
+
+async def _round(seconds: float) -> Round:
+    """Measures all sides in turn; no transaction is pending before each."""
+    lone = await _lone()
+    async with _sides(seconds) as sides:
+        usual, included = await sides.usual(), await sides.included()
+    async with _sides(seconds) as sides:
+        many, few, claims = await sides.many(), await sides.few(), await sides.claims()
+    return Round(lone, usual, included, many, few, claims)
+
+
+@asynccontextmanager
+async def _sides(seconds: float) -> AsyncIterator["_Sides"]:
+    """The sides on a new chain, with users of a new instance."""
     with tempfile.TemporaryDirectory(prefix="ltzd-bench-") as name:
         async with instance.started(Path(name)) as ltzd, Rpc(ltzd.dev_json["rpcUrl"]) as rpc:
-            sides = _Sides(ltzd, rpc, await _calls(ltzd, users), seconds)
-            measured = [await sides.round(each) for each in lone]
-    details = {"users": users, "rounds": [round_.as_json() for round_ in measured]}
-    results.record("relays", _measurements(measured), details, in_document=in_document)
+            yield _Sides(ltzd, rpc, await _calls(ltzd, _users(seconds)), seconds)
 
 
 async def _calls(ltzd: Instance, users: int) -> Calls:
@@ -136,10 +151,9 @@ async def _shown(side: str, measuring: Awaitable[Measured]) -> Measured:
     return measured
 
 
-def _users(seconds: float, rounds: int) -> int:
-    """The number of users for the flights of all rounds, at 35 relays an hour each."""
-    at_most = RELAYED + _few(seconds)
-    return max(CLAIMS * rounds, -(-rounds * at_most // relay_calls.TRANSFERS_OF_USER))
+def _users(seconds: float) -> int:
+    """The number of users for the flights of a round, at 35 relays an hour each."""
+    return max(CLAIMS, -(-(RELAYED + _few(seconds)) // relay_calls.TRANSFERS_OF_USER))
 
 
 def _few(seconds: float) -> int:
@@ -154,13 +168,7 @@ class _Sides:
         self._seconds = seconds
         self._programs = resources.programs(ltzd.pid, ltzd.data_dir, ltzd.anvil_pid)
 
-    async def round(self, lone: Lone) -> Round:
-        """Measures all sides in turn; no transaction is pending before each."""
-        usual, included = await self._usual(), await self._included()
-        many, few, claims = await self._many(), await self._few(), await self._claims()
-        return Round(lone, usual, included, many, few, claims)
-
-    async def _usual(self) -> Relayed:
+    async def usual(self) -> Relayed:
         return await _shown(
             f"web3.py, {USUAL}",
             usual_relayer.measure(
@@ -175,7 +183,7 @@ class _Sides:
             ),
         )
 
-    async def _included(self) -> Included:
+    async def included(self) -> Included:
         return await _shown(
             "anvil alone",
             inclusion.measure(
@@ -193,7 +201,7 @@ class _Sides:
         count = int((WARM_UP_SECONDS + self._seconds) * per_second)
         return [hex_of(call) for call in self._calls.transfers(count)]
 
-    async def _many(self) -> Flight:
+    async def many(self) -> Flight:
         """Measures from the first request to the last answer."""
         requests = self._calls.transfer_requests(RELAYED)
         return await self._flight(
@@ -206,7 +214,7 @@ class _Sides:
             )
         )
 
-    async def _few(self) -> Flight:
+    async def few(self) -> Flight:
         requests = self._calls.transfer_requests(_few(self._seconds))
         return await self._flight(
             Plan(
@@ -239,7 +247,7 @@ class _Sides:
         )
         return flight
 
-    async def _claims(self) -> Load:
+    async def claims(self) -> Load:
         plan = Plan(
             port=self._ltzd.port,
             requests=self._calls.claim_requests(CLAIMS),
