@@ -4,7 +4,8 @@ The sandbox answers each of the provider's requests after 50 ms, and its limit o
 off. ltzd has so many requests to it under way at most: 100 wallets take as many rounds of those as
 it needs for 100 requests, times the requests that a wallet takes, and a round takes 50 ms.
 
-A brand may ask 100 times a minute: each load has a brand of its own.
+A brand may ask 100 times a minute, and an address 200 times: each load has a brand of its own, and
+each of its clients an address.
 """
 
 import asyncio
@@ -90,6 +91,7 @@ class _Loads:
             requests=self._requests(accounts, await self._brand(brand)),
             clients=AT_ONCE,
             must_hold=must_hold,
+            own_addresses=True,
         )
         measured = check(await load.measure(plan))
         if measured.errors:
