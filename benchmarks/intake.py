@@ -13,7 +13,7 @@ from benchmarks.harness.identity_provider import DELAY_SECONDS, MOST_PLACES
 from benchmarks.harness.instance import Instance
 from benchmarks.harness.load import Load, Plan
 from benchmarks.harness.results import Figure, Measurement, Ratio
-from benchmarks.harness.sides import CLIENTS, USERS, check, first_events, show, timed
+from benchmarks.harness.sides import USERS, check, first_events, show, timed
 
 SLOWLY_MADE = 2_000
 """Events of new users of a slow provider, in each round."""
