@@ -1,11 +1,13 @@
 """Each user's relays are sent in order, however the statements of several lanes meet."""
 
-from collections.abc import AsyncIterator, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 import pytest
-from hypothesis import HealthCheck, event, given, settings
+from hypothesis import HealthCheck, event, example, given, settings
 from hypothesis import strategies as st
 
 from ltzd.chain.signing import Signer
@@ -18,7 +20,10 @@ from ltzd.store.relayer.claims import ClaimedRelay
 from tests.support.relays.lanes import a_plan, a_relay, a_relay_lane, store_signed, write
 from tests.support.rows.core import a_hash, a_wallet, save, value
 
+T = TypeVar("T")
+
 LANES = 3
+WAITS_SECONDS = 0.5
 SIGNERS = [Signer(bytes([number + 2]) * 32) for number in range(LANES)]
 
 lanes_ = st.integers(0, LANES - 1)
@@ -90,7 +95,9 @@ class Fleet:
         held, model.held = model.held, []
         async with session(self._pool) as connection:
             try:
-                rows = await store_signed(connection, model.lane, held, model.nonce)
+                rows = await self._beside_open_claims(
+                    store_signed(connection, model.lane, held, model.nonce)
+                )
             except LaneLost:
                 await self.restart(number, None)
                 return
@@ -116,7 +123,17 @@ class Fleet:
         await self._commit(model)
         model.held = []
         async with session(self._pool) as connection:
-            await claims.give_back(connection, model.lane)
+            await self._beside_open_claims(claims.give_back(connection, model.lane))
+
+    async def _beside_open_claims(self, statement: Coroutine[Any, Any, T]) -> T:
+        """A statement that waits for rows of a claim that is not committed yet gets them then."""
+        running = asyncio.ensure_future(statement)
+        done, _ = await asyncio.wait([running], timeout=WAITS_SECONDS)
+        if not done:
+            event("waited for another lane's claim")
+            for model in self._models:
+                await self._commit(model)
+        return await running
 
     async def mine(self, number: int, _nothing: None) -> None:
         model = self._models[number]
@@ -194,7 +211,18 @@ async def a_fleet(pool: Pool) -> AsyncIterator[Fleet]:
             await pool.release(connection)
 
 
+TAKEN_OVER: list[tuple[str, int, int | None]] = [
+    ("claim", 0, 3),
+    ("freeze", 0, None),
+    ("begin to claim", 1, 3),
+    ("wake", 0, None),
+]
+"""A lane wakes up while another one is about to commit the claim of its relays."""
+
+
 @given(steps)
+@example([*TAKEN_OVER, ("give back", 0, None)])
+@example([*TAKEN_OVER, ("store", 0, None), ("store", 1, None)])
 @settings(
     max_examples=60,
     deadline=None,
