@@ -146,14 +146,13 @@ class Fleet:
             await relays.follow(connection, [row])
 
     async def withdraw(self, number: int, _nothing: None) -> None:
-        for model in self._models:
-            await self._commit(model)
         async with session(self._pool) as connection:
             queued = await connection.fetch(
                 "SELECT id FROM relays WHERE state = 'queued' ORDER BY id"
             )
             if queued:
-                await relays.withdraw(connection, queued[number % len(queued)]["id"])
+                relay = queued[number % len(queued)]["id"]
+                await self._beside_open_claims(relays.withdraw(connection, relay))
 
     async def freeze(self, number: int, _nothing: None) -> None:
         await self._silent(number, 20)
