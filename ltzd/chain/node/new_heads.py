@@ -119,8 +119,10 @@ class NewHeads:
     def _note(self, number: int, timestamp: int) -> None:
         if number <= self._highest:
             return
-        self._highest = number
+        is_first, self._highest = not self._highest, number
         self._times = self._times.with_head(number, timestamp, self._clock())
+        if is_first:
+            return  # It may have been mined before the sockets subscribed.
         limit = silence_seconds(self._times.seconds(), self._policy.least_silence_seconds)
         for socket in self.sockets:
             socket.expect(number, limit)

@@ -152,12 +152,26 @@ async def test_a_socket_that_omits_a_head_that_was_read_elsewhere_is_silent(
             return heads.sockets[0].is_open
 
         await until(is_open)
+        heads.observe(a_head(4))
         heads.observe(a_head(5))
 
         async def has_come_again() -> bool:
             return server.connections > 1
 
         await until(has_come_again)
+
+
+async def test_the_first_head_that_is_read_may_be_older_than_the_subscriptions(
+    server: HeadServer,
+) -> None:
+    heads = NewHeads([server.url], replace(QUICK, unknown_silence_seconds=0.02))
+    async with running(heads.run()):
+        await until(server.has_subscriber)
+        heads.observe(a_head(5))
+        await asyncio.sleep(0.1)
+        await server.announce(6)
+        assert await heads.wait(10) == 6
+    assert server.connections == 1
 
 
 async def test_a_socket_is_silent_after_three_block_times(server: HeadServer) -> None:
