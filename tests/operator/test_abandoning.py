@@ -404,7 +404,6 @@ async def test_a_refused_self_transfer_pauses_its_lane_and_is_retried_with_growi
 async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
     world: RelayWorld,
 ) -> None:
-    refuse_nonce(world, 0)
     async with world.relaying(ONLY_FOR_PRICE):
 
         def rise() -> None:
@@ -412,7 +411,11 @@ async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
             world.node.mine()
 
         world.node.before["eth_sendRawTransaction"] = rise
+        world.node.refuses = lambda _sent: "txpool is full"
         await world.ask()
+        await until(lambda: true(len(world.node.arrived) > 0))
+        await world.some_polls()  # The lane has seen the fee when the relay is refused for good.
+        refuse_nonce(world, 0)
         await until(lambda: true(counted("lanes_paused", kind="relay", reason="fees") == 1))
         await world.some_polls()
         assert not any(sent.is_self_transfer for sent in world.node.sent())
