@@ -195,6 +195,7 @@ async def test_a_node_that_falls_behind_changes_no_mined_transaction(world: Worl
     await world.queue()
     async with world.serving():
         await world.minted()
+        await world.settled("mined")
         world.node.lag = 1
         await world.some_polls()
         assert await states(world.observer) == ["mined"]

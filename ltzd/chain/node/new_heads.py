@@ -122,7 +122,7 @@ class NewHeads:
         is_first, self._highest = not self._highest, number
         self._times = self._times.with_head(number, timestamp, self._clock())
         if is_first:
-            return  # It may have been mined before the sockets subscribed.
+            return  # The head may have been mined before the sockets subscribed.
         limit = silence_seconds(self._times.seconds(), self._policy.least_silence_seconds)
         for socket in self.sockets:
             socket.expect(number, limit)

@@ -121,10 +121,9 @@ _FIGURES: Sequence[str] = (
     """
     SELECT r.brand_id, count(*) AS on_chain, sum(m.amount) AS on_chain_units
       FROM mints m
-      JOIN rewards r ON r.id = encode(substring(m.reference FOR 16), 'hex')::uuid
-     WHERE m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
-                         || '\\x00000000000000'::bytea || int8send(r.seq)
-       AND ($1::bytea IS NULL OR r.brand_id = $1)
+      JOIN rewards r ON m.reference = uuid_send(r.id) || substring(int2send(r.kind) FROM 2)
+                                      || '\\x00000000000000'::bytea || int8send(r.seq)
+     WHERE ($1::bytea IS NULL OR r.brand_id = $1)
        AND ($2::timestamptz IS NULL OR r.created_at >= $2)
        AND ($3::timestamptz IS NULL OR r.created_at < $3)
      GROUP BY r.brand_id

@@ -91,8 +91,9 @@ async def count_above_index(connection: Connection) -> int:
     count: int = await connection.fetchval(
         """
         SELECT count(*)
-          FROM rewards r, chains c
-         WHERE r.mint_block_number > c.cursor_number AND c.cursor_number < c.head_number
+          FROM rewards
+         WHERE EXISTS (SELECT FROM chains WHERE cursor_number < head_number)
+           AND mint_block_number > (SELECT min(cursor_number) FROM chains)
         """,
         timeout=QUERY_TIMEOUT_SECONDS,
     )

@@ -21,6 +21,29 @@ class Screen:
     sql: str
 
 
+_EVENTS = Screen(
+    "rewards beside events",
+    ("event_without_reward", "event_and_reward_differ", "reward_without_event"),
+    """
+    SELECT coalesce(bool_or(e.ltz > 0 AND r.id IS NULL), false) AS event_without_reward,
+           coalesce(bool_or(e.id = r.id
+                            AND ((e.ltz, e.brand_id) <> (r.ltz, r.brand_id)
+                                 OR u.wallet IS DISTINCT FROM r.wallet
+                                    AND NOT EXISTS (SELECT FROM former_wallets f
+                                                     WHERE f.wallet = r.wallet
+                                                       AND f.user_id = e.user_id))), false)
+             AS event_and_reward_differ,
+           coalesce(bool_or(e.id IS NULL
+                            AND NOT EXISTS (SELECT FROM closed_event_sums c
+                                             WHERE c.brand_id = r.brand_id
+                                               AND c.first_id <= r.id AND r.id < c.end_id)), false)
+             AS reward_without_event
+      FROM (SELECT id, ltz, wallet, brand_id FROM rewards WHERE kind = 1) AS r
+      FULL JOIN events e ON e.id = r.id
+      LEFT JOIN users u ON u.id = e.user_id
+     WHERE $1::bytea IS NULL OR $1 IN (e.brand_id, r.brand_id)
+    """,
+)
 _MINTS = Screen(
     "rewards beside mints",
     (
@@ -78,4 +101,4 @@ def _earnings(period: str) -> Screen:
     )
 
 
-SCREENS: Sequence[Screen] = (*map(_earnings, EARNING_PERIODS), _MINTS)
+SCREENS: Sequence[Screen] = (*map(_earnings, EARNING_PERIODS), _MINTS, _EVENTS)
