@@ -4,6 +4,7 @@ The page has no scripts and loads nothing.
 """
 
 from collections.abc import Iterator, Sequence
+from functools import cache
 from html import escape
 from typing import Any
 
@@ -37,15 +38,19 @@ th,td{border-color:#313a48}a{color:#8ab4ff}}
 
 
 def surface(operations: Sequence[Operation]) -> Surface:
-    """Encodes the document once: it does not change while the program runs."""
-    described = document(operations)
-    as_json = _encoder.encode(described)
-    as_page = page(described)
+    """Makes the document for its first reader: it does not change while the program runs."""
+
+    @cache
+    def as_json_and_page() -> tuple[bytes, str]:
+        described = document(operations)
+        return _encoder.encode(described), page(described)
 
     async def openapi(_request: Request) -> Reply:
+        as_json, _ = as_json_and_page()
         return Reply(as_json, content_type=JSON)
 
     async def docs(_request: Request) -> Reply:
+        _, as_page = as_json_and_page()
         return Reply(as_page, 200, PAGE_HEADERS, "text/html; charset=utf-8")
 
     blueprint = Blueprint("docs", url_prefix="/docs")

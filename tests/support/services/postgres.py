@@ -13,9 +13,11 @@ A conftest makes them fixtures:
             yield url
 """
 
+import asyncio
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 import asyncpg
 
@@ -26,9 +28,13 @@ _TEMPLATE = "prepared"
 
 
 class Databases:
+    """Makes and drops databases through one connection, which `close` ends."""
+
     def __init__(self, server_url: str) -> None:
         self._server_url = server_url
         self._numbers = itertools.count(1)
+        self._connection: asyncpg.Connection | None = None
+        self._lock = asyncio.Lock()
 
     def url_of(self, database: str) -> str:
         return f"{self._server_url.rpartition('/')[0]}/{database}"
@@ -56,12 +62,21 @@ class Databases:
         await self._execute(f"CREATE DATABASE {_TEMPLATE}")
         await prepare(self.url_of(_TEMPLATE))
 
+    async def make_logins_cheap(self) -> None:
+        """Take the thousands of hash rounds out of each login, which tests make by thousands."""
+        password = urlsplit(self._server_url).password
+        await self._execute("SET scram_iterations = 1")
+        await self._execute(f"ALTER ROLE CURRENT_USER PASSWORD '{password}'")
+
+    async def close(self) -> None:
+        if self._connection is not None:
+            await self._connection.close()
+
     async def _execute(self, statement: str) -> None:
-        connection = await asyncpg.connect(self._server_url)
-        try:
-            await connection.execute(statement)
-        finally:
-            await connection.close()
+        async with self._lock:
+            if self._connection is None or self._connection.is_closed():
+                self._connection = await asyncpg.connect(self._server_url)
+            await self._connection.execute(statement)
 
 
 @asynccontextmanager
@@ -75,8 +90,13 @@ async def a_postgres(
     `prepare` must leave no connection open: PostgreSQL copies only a database without clients.
     """
     async with a_data_directory() as folder:
-        settings = postgres.UNSAFE_BUT_FAST if settings is None else settings
-        server = await postgres.start(folder, settings)
+        is_fast = settings is None
+        server = await postgres.start(folder, postgres.UNSAFE_BUT_FAST if is_fast else settings)
         databases = Databases(server.url)
-        await databases.make_template(prepare)
-        yield databases
+        try:
+            if is_fast:
+                await databases.make_logins_cheap()
+            await databases.make_template(prepare)
+            yield databases
+        finally:
+            await databases.close()
