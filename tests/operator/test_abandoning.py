@@ -416,6 +416,8 @@ async def test_above_the_cap_a_self_transfer_waits_until_fees_have_fallen(
         await until(lambda: true(len(world.node.arrived) > 0))
         await world.some_polls()  # The lane has seen the fee when the relay is refused for good.
         refuse_nonce(world, 0)
+        before = len(world.node.arrived)
+        await until(lambda: true(len(world.node.arrived) > before))
         await until(lambda: true(counted("lanes_paused", kind="relay", reason="fees") == 1))
         await world.some_polls()
         assert not any(sent.is_self_transfer for sent in world.node.sent())

@@ -65,4 +65,4 @@ async def test_it_listens_to_this_machine_alone() -> None:
         # Free on another address of this machine, so it is not bound to all of them.
         elsewhere.bind(("127.0.0.2", port))
     process.terminate()
-    await asyncio.wait_for(process.wait(), 20)
+    await asyncio.wait_for(process.wait(), 5)

@@ -15,6 +15,7 @@ from ltzd.store.books import figures as books
 from ltzd.store.books import reconciliation as disagreements
 from ltzd.store.books import statements
 from ltzd.store.books.figures import Period
+from ltzd.store.books.screens import SCREENS, Screen
 from ltzd.store.database import Connection
 from ltzd.store.encryption.sealing import Sealer
 from ltzd.store.operator import rewards
@@ -529,6 +530,16 @@ async def test_each_kind_of_discrepancy_is_found(
         assert reported[kind].count == (3 if (kind, id_) == PERIODS else 1)
         if id_ is not None:
             assert [row.id for row in reported[kind].findings] == [id_.format(**names)]
+
+
+@pytest.mark.parametrize("screen", SCREENS, ids=lambda screen: screen.name)
+async def test_a_screen_rules_out_its_checks_where_the_books_agree(
+    consistent_books: tuple[Connection, dict[str, object]], screen: Screen
+) -> None:
+    db, _ = consistent_books
+    row = await db.fetchrow(screen.sql, None)
+    assert row is not None
+    assert dict(row) == dict.fromkeys(screen.kinds, False)
 
 
 @asynccontextmanager
