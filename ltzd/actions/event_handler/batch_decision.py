@@ -52,18 +52,24 @@ class EventCheck(msgspec.Struct, frozen=True):
     def query(self) -> ClaimQuery:
         """Return the keys to read before deciding; only totals that have a limit are counted."""
         brand_id = self.key[0]
-        is_limited = self.brand.daily_mint_budget or self.brand.max_new_wallets_per_hour
         return ClaimQuery(
             claim=self.key,
-            total=self.key[:2] if self.rule.max_total_claims is not None else None,
-            usage=brand_id if is_limited else None,
+            total=self.key[:2] if self._has_maximum else None,
+            usage=brand_id if self._is_of_limited_brand else None,
             nonce=None if self.signed is None else (brand_id, self.signed.nonce),
         )
 
-    def shares_a_count(self) -> bool:
+    def shares_a_limit(self) -> bool:
         """Return whether other users' events can use up a limit that this event needs."""
-        query = self.query()
-        return query.total is not None or query.usage is not None
+        return self._has_maximum or self._is_of_limited_brand
+
+    @property
+    def _has_maximum(self) -> bool:
+        return self.rule.max_total_claims is not None
+
+    @property
+    def _is_of_limited_brand(self) -> bool:
+        return bool(self.brand.daily_mint_budget or self.brand.max_new_wallets_per_hour)
 
     def decide(
         self, snapshot: ClaimSnapshot, *, is_new_user: bool, pending_wallets: int = 0
@@ -159,7 +165,7 @@ def decide_all(
         if last_event_id == prepared.event.id and key not in written_claims:
             decisions.append(INSERTED)
             continue
-        if key[0] in retried_brands and prepared.check.shares_a_count():
+        if key[0] in retried_brands and prepared.check.shares_a_limit():
             decisions.append(RETRY)
             continue
         is_new = not prepared.is_known_user and key[2] not in known and key[2] not in new_users

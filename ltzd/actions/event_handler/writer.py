@@ -1,5 +1,9 @@
 """Commits events in batches: reads their claims, decides, and inserts what is accepted.
 
+Two batches are committed at a time, since only events of one claim depend on each other. Events
+that share a limit with other users' events are the exception: of two batches at once, one would
+meet the limit that the other has used up. So they go one batch after the other.
+
 If the database is lost during a write, the events may have been written. They are decided again
 once it is back: their claims then show whether they were.
 """
@@ -37,6 +41,9 @@ log = structlog.get_logger()
 
 Outcome = RecordedEvent | Exception | Retry
 
+_WIDTH = 2
+"""How many batches of independent events are committed at a time."""
+
 
 class AddressErased(Unavailable):
     """The known user's address was erased after the event was prepared: prepare it again."""
@@ -59,20 +66,32 @@ class EventWriter:
         self._wakeups = wakeups
         self._known = known
         self._unknown_outcomes: dict[UUID, float] = {}
-        self._writer = BatchWriter[PreparedEvent, RecordedEvent](
+        self._independent = BatchWriter[PreparedEvent, RecordedEvent](
+            self._write,
+            "event",
+            key_of=lambda prepared: prepared.check.key,
+            width=_WIDTH,
+            max_batch=policy.max_batch,
+            clock=clock,
+        )
+        self._limited = BatchWriter[PreparedEvent, RecordedEvent](
             self._write, "event", max_batch=policy.max_batch, clock=clock
         )
 
     async def run(self) -> None:
         """Commit what `write` is called with, until cancelled."""
-        await self._writer.run()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._independent.run())
+            group.create_task(self._limited.run())
 
     async def write(self, prepared: PreparedEvent) -> RecordedEvent:
         """Return after the commit that holds the event. Raises the narrowest Refused, Unavailable.
 
-        Events are decided in the order in which this was called.
+        Events of one claim, and events that share a limit, are decided in the order in which this
+        was called.
         """
-        return await self._writer.submit(prepared)
+        writer = self._limited if prepared.check.shares_a_limit() else self._independent
+        return await writer.submit(prepared)
 
     async def _write(self, batch: Sequence[PreparedEvent]) -> list[Outcome]:
         begun_at = tracing.now()
