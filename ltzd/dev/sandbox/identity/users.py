@@ -23,7 +23,8 @@ from ltzd.dev.sandbox.identity.accounts import (
 from ltzd.dev.sandbox.journal import Journal, Record
 from ltzd.values import Address, bytes_of, checksummed, hex_of, keccak
 
-_CUID_LETTERS = string.ascii_lowercase + string.digits
+_CUID_LETTERS = (string.ascii_lowercase + string.digits).encode()
+_CUID_LETTER_OF_BYTE = bytes(_CUID_LETTERS[byte % len(_CUID_LETTERS)] for byte in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,8 @@ class UserStore:
 
 
 def _new_cuid() -> str:
-    return "c" + "".join(secrets.choice(_CUID_LETTERS) for _ in range(24))
+    """A unique id in the vendor's form. Some letters come more often: it is no secret."""
+    return "c" + secrets.token_bytes(24).translate(_CUID_LETTER_OF_BYTE).decode()
 
 
 def _new_wallet(index: int, order: WalletRequest) -> EmbeddedWallet:
