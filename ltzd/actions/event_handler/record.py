@@ -151,10 +151,11 @@ class EventHandler:
     async def record_all(
         self, requests: Sequence[EventRequest | Refused]
     ) -> list[RecordedEvent | BaseException]:
-        """Record each event independently, decided in order; all hashes are awaited together.
+        """Record each event independently; all hashes are awaited together.
 
-        A request that was refused before keeps its place. Returns, in order, the recorded event or
-        what `record` would have raised.
+        Events that depend on each other are decided in order, see `EventWriter.write`. A request
+        that was refused before keeps its place. Returns, in order, the recorded event or what
+        `record` would have raised.
         """
         prepared = await self._prepare_all(requests)
         recorded = await _gather(
