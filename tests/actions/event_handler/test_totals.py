@@ -5,14 +5,15 @@ from collections.abc import Sequence
 from uuid import uuid4
 
 import pytest
+from asyncpg.transaction import Transaction
 
 from ltzd.actions.event_handler.batch_decision import EventCheck, PreparedEvent, RecordedEvent
 from ltzd.actions.event_handler.policy import EventPolicy
 from ltzd.actions.event_handler.writer import EventWriter
 from ltzd.errors import LtzdError
-from ltzd.rules.brands.configuration import Brand
+from ltzd.rules.brands.configuration import Brand, EventRule
 from ltzd.rules.request_signatures import SignedRequest
-from ltzd.store.database import Pool, session
+from ltzd.store.database import Connection, Pool, session
 from ltzd.store.event_handler.events import EventRow
 from ltzd.store.users import users
 from ltzd.store.users.users import User
@@ -33,7 +34,7 @@ SELECT count(*) FROM pg_stat_activity
 
 
 def under(maximum: int | None) -> Brand:
-    return a_brand({"type": TYPE, "max_total_claims": maximum}, {"type": OTHER_TYPE})  # type: ignore[arg-type]
+    return a_brand(EventRule(type=TYPE, max_total_claims=maximum), EventRule(type=OTHER_TYPE))
 
 
 def a_signed_request(nonce: str) -> SignedRequest:
@@ -112,20 +113,12 @@ async def test_events_of_a_claim_whose_row_is_locked_hold_up_nobody_elses(
 ) -> None:
     """As a transaction of another process may lock it."""
     async with running(writer.run()), session(pool) as other:
-        lock = other.transaction()
-        await lock.start()
-        await other.execute(
-            "INSERT INTO event_claims (brand_id, event_type, email_key, claims, last_event_id, "
-            "last_event_at) VALUES ($1, $2, 'ann@shop.example', 1, $3, now())",
-            BRAND,
-            TYPE,
-            uuid4(),
-        )
+        lock = await _locked_claim(other, "ann")
         held_up = [a_claim("ann", under(None)) for _ in range(2)]
         waiting = await _others_are_written_beside(held_up, writer, pool)
         await lock.rollback()
         outcomes = await asyncio.gather(*waiting, return_exceptions=True)
-    assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 1}  # type: ignore[arg-type]
+    assert kinds(outcomes) == {"RecordedEvent": 1, "DuplicateEvent": 1}
 
 
 async def test_events_under_a_limit_whose_row_is_locked_hold_up_no_events_without_a_limit(
@@ -144,13 +137,28 @@ async def test_events_under_a_limit_whose_row_is_locked_hold_up_no_events_withou
         waiting = await _others_are_written_beside(held_up, writer, pool)
         await lock.rollback()
         outcomes = await asyncio.gather(*waiting)
-    assert kinds(outcomes) == {"RecordedEvent": 2}  # type: ignore[arg-type]
+    assert kinds(outcomes) == {"RecordedEvent": 2}
+
+
+async def _locked_claim(other: Connection, name: str) -> Transaction:
+    """A transaction that has locked the row of this user's claim."""
+    lock = other.transaction()
+    await lock.start()
+    await other.execute(
+        "INSERT INTO event_claims (brand_id, event_type, email_key, claims, last_event_id, "
+        "last_event_at) VALUES ($1, $2, $3, 1, $4, now())",
+        BRAND,
+        TYPE,
+        f"{name}@shop.example",
+        uuid4(),
+    )
+    return lock
 
 
 async def _others_are_written_beside(
     held_up: Sequence[PreparedEvent], writer: EventWriter, pool: Pool
 ) -> list[asyncio.Task[RecordedEvent]]:
-    """Writes events that wait for a lock, each alone, and then others' events, which must not."""
+    """Writes events that wait for a lock, and then others' events, which must not wait."""
     waiting = []
     for event in held_up:
         waiting.append(asyncio.create_task(writer.write(event)))
@@ -174,15 +182,17 @@ async def test_of_events_of_one_claim_the_first_is_recorded_whatever_the_batches
     assert recorded == [True, True, False, True, False, False, False]
 
 
-async def test_events_that_share_a_limit_are_recorded_in_their_order_up_to_it(
+async def test_of_events_that_share_a_limit_the_first_is_recorded_though_its_row_is_locked(
     pool: Pool, database_url: str
 ) -> None:
     writer = EventWriter(pool, WakeupHub(database_url), {}, ONE_A_BATCH)
-
-    outcomes = await write(writer, *(a_claim(f"user-{i}", under(6)) for i in range(12)))
-
-    assert kinds(outcomes[:6]) == {"RecordedEvent": 6}  # type: ignore[arg-type]
-    assert kinds(outcomes[6:]) == {"MaxClaimsReached": 6}  # type: ignore[arg-type]
+    async with running(writer.run()), session(pool) as other:
+        lock = await _locked_claim(other, "ann")
+        in_order = [a_claim(name, under(1)) for name in ("ann", "dan")]
+        waiting = await _others_are_written_beside(in_order, writer, pool)
+        await lock.rollback()
+        outcomes = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(outcome).__name__ for outcome in outcomes] == ["RecordedEvent", "MaxClaimsReached"]
 
 
 async def test_a_nonce_is_used_once_by_events_of_two_batches_at_once(
@@ -196,7 +206,7 @@ async def test_a_nonce_is_used_once_by_events_of_two_batches_at_once(
             for name in ("ann", "bob", "cid")
         )
         outcomes = await write(writer, *replays)
-        assert kinds(outcomes) == {"RecordedEvent": 1, "SignatureRefused": 2}  # type: ignore[arg-type]
+        assert kinds(outcomes) == {"RecordedEvent": 1, "SignatureRefused": 2}
     assert await value(pool, "SELECT count(*) FROM events") == 10
 
 
@@ -210,7 +220,7 @@ async def test_the_user_of_two_new_claims_at_once_is_made_once(
             a_claim(f"ann-{round_}", under(None), of_type=name) for name in (TYPE, OTHER_TYPE)
         ]
         outcomes = await write(writer, *claims)
-        assert kinds(outcomes) == {"RecordedEvent": 2}  # type: ignore[arg-type]
+        assert kinds(outcomes) == {"RecordedEvent": 2}
         created = [o.wallet_created for o in outcomes if isinstance(o, RecordedEvent)]
         assert sorted(created) == [False, True]
     assert await value(pool, "SELECT count(*) FROM users") == 10
@@ -238,5 +248,5 @@ async def test_late_events_decided_before_a_maximum_was_set_do_not_block_later_o
 
     outcomes = await write(writer, *(a_claim(name, under(3)) for name in ("bob", "cid", "dan")))
 
-    assert kinds(outcomes) == {"RecordedEvent": 2, "MaxClaimsReached": 1}  # type: ignore[arg-type]
+    assert kinds(outcomes) == {"RecordedEvent": 2, "MaxClaimsReached": 1}
     assert await value(pool, "SELECT claims FROM event_claim_totals") == 3

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -125,7 +125,7 @@ async def record_all(handlers: list[EventHandler], requests: list[EventRequest])
     return answers  # type: ignore[return-value]
 
 
-def kinds(outcomes: Outcomes) -> Counter[str]:
+def kinds(outcomes: Sequence[object]) -> Counter[str]:
     return Counter(type(outcome).__name__ for outcome in outcomes)
 
 
