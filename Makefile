@@ -13,7 +13,7 @@ WORKERS ?= 3
 PYTEST = .venv/bin/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench bench-compare campaign-nodes campaign-index soak wordpress cluster lock clean
+.PHONY: help setup run test test-fast check wheel audit sbom contracts mutants dev-chain-page watching slither bench bench-compare campaign-nodes campaign-index campaign-freezes soak wordpress cluster lock clean
 
 help: ## Show this
 	@grep -hE '^[a-z%-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-14s %s\n", $$1, $$2}'
@@ -69,6 +69,13 @@ campaign-nodes: setup ## Try every fault of nodes, then random ones for MINUTES=
 campaign-index: setup ## Compare the index with a model of the chain: thousands of histories, 10^6 transfers, every death
 	@LTZD_CAMPAIGN_INDEX=1 .venv/bin/python -m pytest -n 0 -rA tests/indexer/model $(ARGS)
 
+# A frozen test costs no CPU time, so there are many workers.
+FREEZABLE = $(addprefix tests/, providers chain actions deliveries cache concurrency daemon indexer operator store \
+	surfaces dev/sandbox dev/tester_chain)
+
+campaign-freezes: setup ## Freeze each test once for 1.2 s, as busy build machines do; SEED=… freezes at other moments
+	@SEED=$(or $(SEED),1) .venv/bin/python -m pytest -p tests.support.freezes -n 12 $(FREEZABLE) $(ARGS)
+
 soak: setup ## Traffic on all surfaces through a seeded schedule of faults: SECONDS=600 SEED=… CHAIN=anvil
 	@LTZD_SOAK_SECONDS=$(or $(SECONDS),600) LTZD_TEST_SEED=$(SEED) LTZD_SOAK_CHAIN=$(or $(CHAIN),anvil) \
 		.venv/bin/python -m pytest -n 0 -rA -s tests/faults/test_soak.py $(ARGS)
@@ -81,7 +88,7 @@ cluster: setup ## Kill, freeze, promote and restart every part of a whole cluste
 	@scripts/test-tools nginx pgbouncer redis
 	@LTZD_CLUSTER=full .venv/bin/python -m pytest -n 0 -rA tests/faults/cluster $(ARGS)
 
-watching: setup ## Write docs/metrics.md, docs/runbooks/alerts.md and Grafana's dashboards anew
+watching: setup ## Write docs/metrics.md, the pages of alerts and log lines, and Grafana's dashboards anew
 	@.venv/bin/python -m tests.support.watching
 
 contracts: ## Compile the contracts into ltzd/chain/compiled

@@ -8,6 +8,7 @@ the others, so that no worker still runs one of them when the others are done.
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 import pytest_asyncio
 
@@ -18,6 +19,10 @@ from tests.support.log_watch import LogWatch
 from tests.support.services.postgres import Databases, a_postgres
 
 __all__ = ["database_url", "databases", "instance", "instances", "one_instance"]
+
+# A deadline would be a timed test: a busy machine must not fail a build.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # The longest files first, then folders by the time that their files take.
 LONGEST_FIRST = (

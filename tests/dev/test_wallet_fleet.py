@@ -232,7 +232,7 @@ async def test_a_wallet_comes_works_and_goes_while_the_instance_runs(
 
         retired = await wallet(instance, "retire", NAME)
         assert retired.code == 0, retired.err
-        assert "its key can be destroyed" in retired.err
+        assert "of the chain's coin: move it before the key is destroyed" in retired.err
         assert NAME.lower() not in await relay_some(relays)
     status = await instance.status()
     assert status["ready"], status["reasons"]

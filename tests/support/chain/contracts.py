@@ -1,6 +1,6 @@
 """The four contracts on one test's dev chain, with a real key for every role.
 
-web3 encodes the calls (`ltzd.chain.contracts.web3_contracts`); eth-account signs users' typed data,
+web3 encodes the calls (`ltzd.chain.contracts.contract_abi`); eth-account signs users' typed data,
 as wallets do.
 """
 
@@ -13,7 +13,7 @@ from uuid import uuid4
 from eth_account import Account
 from eth_account.signers.local import LocalAccount
 
-from ltzd.chain.contracts import artifacts, reverts, web3_contracts
+from ltzd.chain.contracts import artifacts, contract_abi, reverts
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import Rpc
 from ltzd.chain.signing import Signer, UnsignedTransaction
@@ -84,8 +84,8 @@ class Contracts:
             self.at[name] = await self._create(name, self.at["LTZ"], self.admin.address, 0)
         for name, roles in ROLES.items():
             grants = [
-                web3_contracts.encode_call(
-                    name, "grantRole", web3_contracts.role_id(role), self._holder(role).address
+                contract_abi.encode_call(
+                    name, "grantRole", contract_abi.role_id(role), self._holder(role).address
                 )
                 for role in roles
             ]
@@ -111,19 +111,19 @@ class Contracts:
 
     async def try_to(self, by: Party, contract: str, function: str, *arguments: object) -> Any:
         """Sends a transaction, which may revert; returns its receipt."""
-        data = web3_contracts.encode_call(contract, function, *arguments)
+        data = contract_abi.encode_call(contract, function, *arguments)
         return await self.publish(await self.sign(by, self.at[contract], data))
 
     async def view(self, contract: str, function: str, *arguments: object) -> Any:
         """Calls a view; returns its value, or a tuple of several."""
-        data = web3_contracts.encode_call(contract, function, *arguments)
+        data = contract_abi.encode_call(contract, function, *arguments)
         answer = await self.node.view(self.at[contract], data)
-        values = web3_contracts.decode_result(contract, function, answer)
+        values = contract_abi.decode_result(contract, function, answer)
         return values[0] if len(values) == 1 else values
 
     async def revert(self, by: Party, contract: str, function: str, *arguments: object) -> bytes:
         """Returns the revert data of a call that must revert."""
-        data = web3_contracts.encode_call(contract, function, *arguments)
+        data = contract_abi.encode_call(contract, function, *arguments)
         (revert,) = await self.node.simulate(self.at[contract], [data], by.address)
         assert revert is not None, f"{contract}.{function} does not revert"
         assert revert.data is not None, revert.text
@@ -136,10 +136,10 @@ class Contracts:
     async def reason(self, by: Party, contract: str, function: str, *arguments: object) -> str:
         return reverts.describe(await self.revert(by, contract, function, *arguments))
 
-    def events(self, contract: str, receipt: Any) -> list[web3_contracts.DecodedEvent]:
+    def events(self, contract: str, receipt: Any) -> list[contract_abi.DecodedEvent]:
         """Returns the contract's own events in a receipt."""
         logs = [log for log in receipt["logs"] if log["address"] == hex_of(self.at[contract])]
-        return [event for log in logs if (event := web3_contracts.decode_log(contract, log))]
+        return [event for log in logs if (event := contract_abi.decode_log(contract, log))]
 
     def event(self, contract: str, receipt: Any, name: str) -> Any:
         """Returns the arguments of the only event of that name."""
@@ -217,7 +217,7 @@ class Contracts:
     async def _create(
         self, contract: str, *arguments: object, build: bytes | None = None
     ) -> Address:
-        data = web3_contracts.creation_code(contract, *arguments)
+        data = contract_abi.creation_code(contract, *arguments)
         if build is not None:
             data = build + data[len(artifacts.bytecode(contract)) :]
         receipt = await self.publish(await self.sign(self.admin, Address(b""), data))

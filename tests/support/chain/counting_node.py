@@ -1,11 +1,12 @@
 """A node's client that counts the questions to it by kind."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
+from ltzd.chain.node.client import Head
 from ltzd.chain.node.node import Node
-from ltzd.chain.node.rpc import RpcCall
+from ltzd.chain.node.rpc import RpcCall, RpcClient
 
 
 class CountingClient:
@@ -46,6 +47,9 @@ class CountingClient:
     def pinned(self) -> "CountingClient":
         return self
 
+    async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
+        return self, await read(self)
+
     def others(self, _at_least: int) -> Sequence[Any]:
         return ()
 
@@ -66,6 +70,12 @@ class CountingClient:
 
     def report_contradiction(self, kind: str) -> None:
         raise AssertionError(f"the node contradicts itself: {kind}")
+
+    def report_silence(self) -> None:
+        raise AssertionError("the node is silent")
+
+    def report_dispute(self, kind: str) -> None:
+        raise AssertionError(f"a single node contradicts another: {kind}")
 
     def _count(self, calls: Sequence[RpcCall]) -> None:
         kinds = [kind for call in calls if (kind := _kind(*call)) is not None]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from secrets import token_bytes
 from typing import Any
 
-from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.contracts import contract_abi, ltz
 from ltzd.chain.deployment.executor import DeploymentExecutor, SendMode, begin
 from ltzd.chain.deployment.plan import Deployment, DeploymentTerms, MintLimit
 from ltzd.chain.node.node import Node
@@ -134,12 +134,10 @@ class Site:
         async with Rpc(self.rpc_url) as rpc:
             answer = await Node(rpc).view(
                 self.written.address(contract),
-                web3_contracts.encode_call(contract, function, *arguments),
+                contract_abi.encode_call(contract, function, *arguments),
             )
-        return web3_contracts.decode_result(contract, function, answer)[0]
+        return contract_abi.decode_result(contract, function, answer)[0]
 
     async def holds(self, contract: str, role: str, account: Address) -> bool:
-        is_granted: bool = await self.ask(
-            contract, "hasRole", web3_contracts.role_id(role), account
-        )
+        is_granted: bool = await self.ask(contract, "hasRole", contract_abi.role_id(role), account)
         return is_granted

@@ -287,6 +287,10 @@ class FakeNode(Rpc):
     """False: the node answers `pending` as `latest`, and knows no `txpool_contentFrom`."""
     false_nonce: int | None = None
     """The nonce that the node claims for every wallet."""
+    false_gas_limit: int | None = None
+    """The gas limit that the node claims for every block."""
+    false_references = False
+    """True: the node claims that every reference is used."""
     _salt = 0
     panicking_wallets: Collection[bytes] = ()
     """Wallets for whose mints the contract's arithmetic underflows."""
@@ -339,8 +343,8 @@ class FakeNode(Rpc):
         self.unheard: set[Address] = set()
         """Contracts whose logs are missing from answers by range."""
         self.longest_range: int | None = None
-        self.forged_receipts: dict[Hash32, dict[str, Any]] = {}
-        """Receipts that the node makes up, by transaction."""
+        self.forged_receipts: dict[Hash32, dict[str, Any] | RpcError] = {}
+        """Receipts that the node makes up, or errors in place of one, by transaction."""
         self.read_after: list[Hash32] = []
         """The block that each call was run after."""
         self.before: dict[str, Callable[[], object]] = {}
@@ -701,6 +705,8 @@ class FakeNode(Rpc):
 
     def _transaction_receipt(self, transaction_hash: str) -> Any:
         forged = self.forged_receipts.get(hash_of(transaction_hash))
+        if isinstance(forged, RpcError):
+            raise forged
         if forged is not None:
             return forged
         if self.hides_receipts:
@@ -739,7 +745,10 @@ class FakeNode(Rpc):
         return hex(self.tip)
 
     def _dated(self, block: Block) -> dict[str, Any]:
-        return _header(block, self.block_zero_time)
+        header = _header(block, self.block_zero_time)
+        if self.false_gas_limit is not None:
+            header["gasLimit"] = hex(self.false_gas_limit)
+        return header
 
     def _call(self, call: dict[str, str], tag: str | dict[str, Any] = "latest") -> str:
         data = bytes_of(call["data"])
@@ -749,6 +758,8 @@ class FakeNode(Rpc):
             word = int.from_bytes(data[4:], "big")
             used = block.used
             bits = sum(1 << (seq % 256) for seq in used if seq // 256 == word)
+            if self.false_references:
+                bits = 2**256 - 1
             return hex_of(bits.to_bytes(32, "big"))
         if data[:4] == _MINT_LIMIT:
             words = (

@@ -35,6 +35,8 @@ class FakeNodePool(NodePool):
 
     def __init__(self, nodes: Sequence[FakeNode], policy: NodePoolPolicy = QUICK) -> None:
         super().__init__([], policy)
+        for number, node in enumerate(nodes):
+            node.limits.name = f"node {number}"
         self.members = [
             Member(
                 f"node {number}",
@@ -48,6 +50,10 @@ class FakeNodePool(NodePool):
 
     def node(self, role: str = "operator") -> Node:
         return Node(self.client(role))
+
+    def prefer(self, position: int) -> None:
+        """Makes a node the one in use for every role, whichever node has answered faster."""
+        self._in_use = dict.fromkeys(ROLES, id(self.members[position]))
 
     def contradictions(self) -> list[set[str]]:
         """Returns the kinds of contradictions reported of each node."""
@@ -66,6 +72,7 @@ async def a_fake_pool(
     pool.expect(ExpectedChain(CHAIN_ID, nodes[0].blocks[0].hash, LTZ_AT))
     watch = NodeWatch(pool)
     await watch.look_at_all()
+    pool.prefer(0)
     task = asyncio.create_task(watch.run())
     try:
         yield pool

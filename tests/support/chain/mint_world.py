@@ -29,7 +29,7 @@ from ltzd.operator.policy import (
 from ltzd.operator.restoring import Applied
 from ltzd.store import database
 from ltzd.store.database import Pool, open_pool, session, transaction
-from ltzd.store.operator.leases import Leases
+from ltzd.store.operator.leases import LeasePolicy, Leases
 from ltzd.store.wakeups import REWARDS, WakeupHub
 from ltzd.values import Address, Hash32, reward_reference
 from tests.support.chain.fake_node import CHAIN_ID, CONTRACTS, LTZ_AT, FakeNode
@@ -68,6 +68,7 @@ class World:
         self.node = node
         self.wakeups = WakeupHub(url)
         self.signer: WalletSigner = MINTER
+        self.leases = LeasePolicy()
         self.published: list[tuple[Sequence[UUID], Hash32]] = []
         self.on_the_way = 0
         """The number of rewards that the lanes expect."""
@@ -83,7 +84,7 @@ class World:
         """Runs a lane until the context ends, and then cancels it like a killed process."""
         lane = MintLane(
             self.pool,
-            Leases(self.url),
+            Leases(self.url, self.leases),
             self.node.node,
             self.signer,
             MintTarget(CHAIN_ID, LTZ_AT),
@@ -119,11 +120,12 @@ class World:
         finally:
             await connection.close()
 
-    async def restore(self) -> Applied:
-        """As `ltzd restore apply`."""
+    async def restore(self, nodes: Sequence[FakeNode] = (), silent: Sequence[str] = ()) -> Applied:
+        """As `ltzd restore apply` with these nodes of the settings; by default, with the node."""
+        named = [(f"node {n}", each.node) for n, each in enumerate(nodes or [self.node])]
         connection = await database.connect(self.url, "test restore")
         try:
-            compared = await restoring.compare(connection, [("node", self.node.node)])
+            compared = await restoring.compare(connection, named, silent)
             return await restoring.apply(connection, compared)
         finally:
             await connection.close()

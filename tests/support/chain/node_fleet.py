@@ -53,6 +53,8 @@ class FleetNode:
     block_seconds: float = 1.0
     delay_seconds: float = 0.0
     invents_head: bool = False
+    padding: int = 0
+    """Empty objects in a field of each block that no node has."""
     hung_methods: frozenset[str] = frozenset()
     """Methods that the node never answers while it answers all others."""
     requests: list[str] = field(default_factory=list)
@@ -72,6 +74,7 @@ class FleetNode:
             "logsBloom": "0x" + "00" * 256,
             "baseFeePerGas": "0x1",
             "gasLimit": "0x1c9c380",
+            **({"x": [{}] * self.padding} if self.padding else {}),
         }
 
     def result_of(self, method: str, params: list[Any]) -> object:

@@ -3,10 +3,11 @@
 A test chooses the pinned node by `in_use`; if that node is down or distrusted, it is the next one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ltzd.chain.node.client import Head
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcCall, RpcClient
@@ -25,6 +26,8 @@ class NodeGroup:
     reported: list[tuple[int, str]] = field(default_factory=list)
     """Position and kind of each reported contradiction."""
     distrusted: set[int] = field(default_factory=set)
+    silent: list[int] = field(default_factory=list)
+    """Position of each node that gave no answer in time, at each report."""
 
     @classmethod
     def of(cls, count: int, *, blocks: int = 0) -> "NodeGroup":
@@ -93,6 +96,10 @@ class _Client:
             raise NodeUnavailable("No node can be used")
         return self._pinned(self._at)
 
+    async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
+        pinned = self.pinned()
+        return pinned, await read(pinned)
+
     def others(self, at_least: int) -> Sequence[RpcClient]:
         return [
             self._pinned(position)
@@ -118,6 +125,12 @@ class _Client:
     def report_contradiction(self, kind: str) -> None:
         self._pool.reported.append((self._at, kind))
         self._pool.distrusted.add(self._at)
+
+    def report_dispute(self, kind: str) -> None:
+        self._pool.reported.append((self._at, kind))
+
+    def report_silence(self) -> None:
+        self._pool.silent.append(self._at)
 
     def _pinned(self, position: int) -> "_Client":
         return _Client(self._pool, position)

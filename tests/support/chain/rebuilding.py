@@ -38,6 +38,7 @@ def a_rebuilder(
     contracts: Sequence[IndexedContract] = CONTRACTS,
     policy: IndexerPolicy = FILLING,
     life: Life | None = None,
+    pauses: RebuildPolicy = PAUSES,
 ) -> Rebuilder:
     """With `life` the rebuilder raises Killed at its end."""
     chain = ChainIdentity(CHAIN_ID, node.blocks[0].hash, LTZ_AT, 1)
@@ -54,7 +55,7 @@ def a_rebuilder(
 
     if life is not None:
         pool = mortal(pool, life)
-    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, build_follower, hub, PAUSES)
+    return Rebuilder(pool, leases, chain, contracts, open_fresh_pool, build_follower, hub, pauses)
 
 
 async def order(pool: Pool, from_block: int = 0) -> int:

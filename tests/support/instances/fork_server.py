@@ -100,10 +100,10 @@ def _start_server(environment: Mapping[str, str]) -> socket.socket:
 def _serve(requests: socket.socket) -> None:
     """Forks a child for each request until the test run closes the socket."""
     # The modules that children need not import again, some of which ltzd imports at first use.
+    import eth_abi  # noqa: F401, PLC0415
     import eth_account.messages  # noqa: F401, PLC0415
     import sqlalchemy.dialects.postgresql.asyncpg  # noqa: PLC0415
     import sqlalchemy.ext.asyncio  # noqa: F401, PLC0415
-    import web3.contract  # noqa: F401, PLC0415
 
     import ltzd.cli.main  # noqa: PLC0415
     import ltzd.dev.main  # noqa: PLC0415

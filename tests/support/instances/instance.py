@@ -263,6 +263,10 @@ class Instance:
             out.seek(self._output_offset)
             return out.read().decode(errors="replace")
 
+    def printed_in_all_lives(self) -> str:
+        """The output of the current process and of those before it."""
+        return (self.folder / "out").read_text(errors="replace")
+
     # Requests
 
     @property

@@ -11,7 +11,7 @@ from eth_abi.abi import encode
 from eth_account import Account
 
 from ltzd.chain import typed_data
-from ltzd.chain.contracts import ltz, web3_contracts
+from ltzd.chain.contracts import contract_abi, ltz
 from ltzd.chain.contracts.business_escrow import DEAL, Deal, DealStatus
 from ltzd.chain.relayer.calls import DecodedRelay, RelayContracts, decode_relay
 from ltzd.chain.typed_data import (
@@ -90,7 +90,7 @@ def an_ask(contract: str, data: bytes, user: Address = USER.address, **more: Any
 
 
 def multicall(*calls: bytes) -> bytes:
-    return web3_contracts.encode_call("LTZ", "multicall", calls)
+    return contract_abi.encode_call("LTZ", "multicall", calls)
 
 
 def split(signature: bytes) -> tuple[int, bytes, bytes]:
@@ -112,12 +112,12 @@ def a_permit(
 def permit(given: SignedPermit) -> bytes:
     """The permit as a call of LTZ's `permit`."""
     arguments = (given.owner, given.spender, given.value, given.deadline)
-    return web3_contracts.encode_call("LTZ", "permit", *arguments, *split(given.signature))
+    return contract_abi.encode_call("LTZ", "permit", *arguments, *split(given.signature))
 
 
 def permit_ltz(given: SignedPermit) -> bytes:
     """The permit as a call of the spender's `permitLTZ`."""
-    return web3_contracts.encode_call(
+    return contract_abi.encode_call(
         "PerkNFT", "permitLTZ", given.owner, given.value, given.deadline, *split(given.signature)
     )
 
@@ -130,59 +130,57 @@ def permit_for(contract: str, **how: Any) -> bytes:
 
 
 def transfer_from(owner: Address = USER.address, value: int = AMOUNT) -> bytes:
-    return web3_contracts.encode_call("LTZ", "transferFrom", owner, SHOP, value)
+    return contract_abi.encode_call("LTZ", "transferFrom", owner, SHOP, value)
 
 
 def _claim_for(user: Person) -> bytes:
-    return web3_contracts.encode_call("PerkNFT", "claimFor", user.address, 7, AMOUNT, 2, REFERENCE)
+    return contract_abi.encode_call("PerkNFT", "claimFor", user.address, 7, AMOUNT, 2, REFERENCE)
 
 
 def claim_with_sig(user: Person, signer: Person | None = None) -> bytes:
     arguments = (user.address, 7, AMOUNT, 2, REFERENCE, DEADLINE)
-    return web3_contracts.encode_call(
+    return contract_abi.encode_call(
         "PerkNFT", "claimWithSig", *arguments, (signer or user).sign("PerkNFT", Claim(*arguments))
     )
 
 
 def _buy_for(user: Person) -> bytes:
-    return web3_contracts.encode_call("PointsSale", "buyFor", user.address, 9, 2, AMOUNT, REFERENCE)
+    return contract_abi.encode_call("PointsSale", "buyFor", user.address, 9, 2, AMOUNT, REFERENCE)
 
 
 def _buy_with_sig(user: Person, signer: Person | None = None) -> bytes:
     arguments = (user.address, 9, 2, AMOUNT, REFERENCE, DEADLINE)
     signature = (signer or user).sign("PointsSale", Buy(*arguments))
-    return web3_contracts.encode_call("PointsSale", "buyWithSig", *arguments, signature)
+    return contract_abi.encode_call("PointsSale", "buyWithSig", *arguments, signature)
 
 
 def _lock_for(user: Person) -> bytes:
-    return web3_contracts.encode_call(
+    return contract_abi.encode_call(
         "BusinessEscrow", "lockFor", user.address, SHOP, AMOUNT, DEADLINE, DEAL_ID
     )
 
 
 def _release_with_sig(user: Person, signer: Person | None = None) -> bytes:
     signature = (signer or user).sign("BusinessEscrow", Release(DEAL_ID, DEADLINE))
-    return web3_contracts.encode_call(
+    return contract_abi.encode_call(
         "BusinessEscrow", "releaseWithSig", DEAL_ID, DEADLINE, signature
     )
 
 
 def _refund_with_sig(user: Person, signer: Person | None = None) -> bytes:
     signature = (signer or user).sign("BusinessEscrow", Refund(DEAL_ID, DEADLINE))
-    return web3_contracts.encode_call(
-        "BusinessEscrow", "refundWithSig", DEAL_ID, DEADLINE, signature
-    )
+    return contract_abi.encode_call("BusinessEscrow", "refundWithSig", DEAL_ID, DEADLINE, signature)
 
 
 def _reclaim(_user: Person) -> bytes:
-    return web3_contracts.encode_call("BusinessEscrow", "reclaim", DEAL_ID)
+    return contract_abi.encode_call("BusinessEscrow", "reclaim", DEAL_ID)
 
 
 def transfer_with_authorization(user: Person, signer: Person | None = None) -> bytes:
     message = TransferWithAuthorization(user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
     arguments = (user.address, SHOP, AMOUNT, 0, DEADLINE, REFERENCE)
     signature = (signer or user).sign("LTZ", message)
-    return web3_contracts.encode_call(
+    return contract_abi.encode_call(
         "LTZ", "transferWithAuthorization", *arguments, *split(signature)
     )
 
@@ -216,12 +214,12 @@ SPENDING: Final[dict[str, Callable[[Person], bytes]]] = {
 ROWS: Final = MOVES | PERMITS | SPENDING
 
 FORBIDDEN: Final[Sequence[tuple[str, bytes]]] = [
-    (contract, web3_contracts.encode_call(contract, function, *arguments))
+    (contract, contract_abi.encode_call(contract, function, *arguments))
     for contract, function, arguments in [
         ("LTZ", "mintReward", (USER.address, AMOUNT, REFERENCE)),
         ("LTZ", "mintRewardBatch", ([(USER.address, AMOUNT, REFERENCE)],)),
-        ("LTZ", "grantRole", (web3_contracts.role_id("MINTER"), USER.address)),
-        ("LTZ", "renounceRole", (web3_contracts.role_id("MINTER"), OPERATORS[0])),
+        ("LTZ", "grantRole", (contract_abi.role_id("MINTER"), USER.address)),
+        ("LTZ", "renounceRole", (contract_abi.role_id("MINTER"), OPERATORS[0])),
         ("LTZ", "approve", (USER.address, AMOUNT)),
         ("LTZ", "transfer", (USER.address, AMOUNT)),
         ("LTZ", "transferFrom", (USER.address, SHOP, AMOUNT)),
@@ -236,8 +234,8 @@ FORBIDDEN: Final[Sequence[tuple[str, bytes]]] = [
         ("PerkNFT", "updateCollection", (1, 0, 0, 0, True)),
         ("PerkNFT", "transferFrom", (USER.address, SHOP, 1)),
         ("PerkNFT", "setApprovalForAll", (USER.address, True)),
-        ("PerkNFT", "grantRole", (web3_contracts.role_id("RELAYER"), USER.address)),
-        ("PointsSale", "renounceRole", (web3_contracts.role_id("RELAYER"), OPERATORS[0])),
+        ("PerkNFT", "grantRole", (contract_abi.role_id("RELAYER"), USER.address)),
+        ("PointsSale", "renounceRole", (contract_abi.role_id("RELAYER"), OPERATORS[0])),
         ("BusinessEscrow", "release", (DEAL_ID,)),
         ("BusinessEscrow", "refund", (DEAL_ID,)),
         ("BusinessEscrow", "lock", (SHOP, AMOUNT, DEADLINE, DEAL_ID)),

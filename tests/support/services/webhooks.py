@@ -262,11 +262,13 @@ class World:
         self.wakeups.notify(WEBHOOKS)
 
     @asynccontextmanager
-    async def sending(self, **changed: Any) -> AsyncIterator[None]:
+    async def sending(self, *, by_test_clock: bool = True, **changed: Any) -> AsyncIterator[None]:
         """Runs a sender, which is cancelled at the end of the block as by a kill."""
+        if by_test_clock:
+            changed["now"] = self.clock.now
         policy = brand_webhooks.guard_policy(allow_loopback=True)
         http = BrandWebhooks(changed.pop("policy", policy), changed.pop("resolve", None))
-        sender = Sender(self.pool, self.wakeups, SEALER, http, now=self.clock.now, **changed)
+        sender = Sender(self.pool, self.wakeups, SEALER, http, **changed)
         try:
             async with running(sender.run(), self.wakeups.listen()):
                 yield

@@ -18,7 +18,7 @@ from msgspec import structs
 from ltzd.actions.event_handler.batch_decision import RecordedEvent
 from ltzd.actions.event_handler.record import EventRequest, EventStatus
 from ltzd.actions.payments import CheckoutRequest, MintedPayment
-from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedReader
+from ltzd.actions.perk_charges import IndexedHeight, RedeemedCharges, RedeemRequest, SignedCaller
 from ltzd.actions.pregeneration import PER_MINUTE, PregenerationRequest, too_many
 from ltzd.actions.relayer.relayer import BegunRelay
 from ltzd.actions.site_plugin.check_ins import CheckInResult
@@ -302,9 +302,9 @@ class FakePerkCharges:
         if not is_signed_with(signed, self.keys.get(brand, ())):
             raise SignatureRefused("The request is not signed by this brand")
 
-    async def spend(self, reader: SignedReader) -> None:
+    async def spend(self, caller: SignedCaller) -> None:
         self.calls.append("spend")
-        self._spend(reader.brand, reader.nonce)
+        self._spend(caller.brand, caller.nonce)
 
     def _spend(self, brand: Address, nonce: str) -> None:
         if (brand, nonce) in self.nonces:
@@ -314,7 +314,6 @@ class FakePerkCharges:
     async def redeem(self, request: RedeemRequest) -> RedeemedCharges:
         self.calls.append("redeem")
         self.requests.append(request)
-        self._spend(request.brand, request.nonce)
         slot = (request.brand, request.idempotency_key or f"none {len(self.requests)}")
         earlier = self.by_key.get(slot)
         if earlier is not None:
@@ -328,18 +327,18 @@ class FakePerkCharges:
         return RedeemedCharges(self.by_key[slot], already_processed=False)
 
     async def token(
-        self, reader: SignedReader, collection_id: int, token_id: int
+        self, caller: SignedCaller, collection_id: int, token_id: int
     ) -> tuple[Token, IndexedHeight]:
         self.calls.append("token")
-        self._spend(reader.brand, reader.nonce)
-        return self._own_token(reader.brand, collection_id, token_id), self.as_of
+        self._spend(caller.brand, caller.nonce)
+        return self._own_token(caller.brand, collection_id, token_id), self.as_of
 
     async def holders(
-        self, reader: SignedReader, collection_id: int, after: int, limit: int
+        self, caller: SignedCaller, collection_id: int, after: int, limit: int
     ) -> TokenPage:
         self.calls.append("holders")
-        self._spend(reader.brand, reader.nonce)
-        self._own(reader.brand, collection_id)
+        self._spend(caller.brand, caller.nonce)
+        self._own(caller.brand, collection_id)
         held = [self.tokens[each] for each in sorted(self.tokens)]
         held = [token for token in held if token.collection_id == collection_id]
         behind = [token for token in held if token.id > after][:limit]

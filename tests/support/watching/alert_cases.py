@@ -124,6 +124,16 @@ def _share(series: str, bad: str, good: str) -> Cases:
     return Cases(_firing(both), (Case({series.format(good): "0+12" + STEADY}), Case({})))
 
 
+def _cleanups(outcome: str, instance: str) -> dict[str, str]:
+    labels = f'work="retention",outcome="{outcome}",instance="{instance}"'
+    return {f"ltzd_deliveries_cleanup_runs_total{{{labels}}}": "0+1" + STEADY}
+
+
+def _payment_events(status: str, instance: str) -> dict[str, str]:
+    labels = f'route="service-api/payment-webhook",status="{status}",instance="{instance}"'
+    return {f"ltzd_http_request_seconds_count{{{labels}}}": "0+1" + STEADY}
+
+
 def _rechecks(outcome: str, instance: str) -> dict[str, str]:
     labels = f'outcome="{outcome}",instance="{instance}"'
     return {f"ltzd_deliveries_chat_rechecks_total{{{labels}}}": "0+1" + STEADY}
@@ -185,7 +195,14 @@ CASES: Final[dict[str, Cases]] = {
         'ltzd_indexer_reorg_depth_blocks_count{instance="a"} 2x230 3x10\n'
         'ltzd_indexer_reorg_depth_blocks_bucket{le="10.0",instance="a"} 2x230 3x10',
     ),
-    "LtzdMintsStuck": _gauge(
+    "LtzdIndexMended": _counter(
+        'ltzd_indexer_audit_findings_total{kind="missing"}', kind="missing"
+    ),
+    "LtzdAuditUndecided": _counter(
+        'ltzd_indexer_audit_findings_total{kind="undecided"}', kind="undecided"
+    ),
+    "LtzdForeignMints": _stepping("ltzd_indexer_foreign_mints_total{"),
+    "LtzdTransactionStuck": _gauge(
         'ltzd_operator_oldest_unconfirmed_seconds{kind="mint",instance="a"} 0\n'
         'ltzd_operator_oldest_unconfirmed_seconds{kind="mint",instance="b"} 301',
         'ltzd_operator_oldest_unconfirmed_seconds{kind="mint",instance="a"} 200\n'
@@ -249,22 +266,41 @@ CASES: Final[dict[str, Cases]] = {
         'ltzd_actions_payment_reversals_total{kind="refund",payment="minted"}', kind="refund"
     ),
     "LtzdPaymentsUnavailable": _stepping('ltzd_actions_payments_total{outcome="unavailable"'),
+    "LtzdPaymentEventsRefused": Cases(
+        _firing(_payment_events("4xx", "a")),
+        (
+            Case(_payment_events("4xx", "a") | _payment_events("2xx", "b")),
+            Case(_payment_events("2xx", "a")),
+        ),
+    ),
+    "LtzdRequestBroke": _counter('ltzd_http_refusals_total{reason="internal_error"}'),
+    "LtzdRedemptionUnpaid": _gauge(
+        'ltzd_deliveries_site_redemptions_unpaid{instance="a"} 1\n'
+        'ltzd_deliveries_site_redemptions_unpaid{instance="b"} 1',
+        'ltzd_deliveries_site_redemptions_unpaid{instance="a"} 0x230 1x10',
+    ),
     "LtzdRedemptionReversed": _stepping("ltzd_deliveries_site_redemptions_reversed_total{"),
     "LtzdWebhookErrors": _stepping("ltzd_deliveries_webhook_errors_total{"),
     "LtzdWebhooksFail": _share(
         'ltzd_deliveries_webhook_attempts_total{{outcome="{}",instance="a"}}', "failed", "delivered"
     ),
+    "LtzdWebhooksExhausted": _stepping("ltzd_deliveries_webhooks_exhausted_total{"),
     "LtzdDomainsUnchecked": _share(
         'ltzd_providers_request_seconds_count{{provider="dns",outcome="{}",instance="a"}}',
         "unavailable",
         "ok",
     ),
+    "LtzdTokensUnchecked": _stepping('ltzd_providers_token_checks_total{outcome="unavailable"'),
     "LtzdAccountsUnchecked": _share(
         'ltzd_actions_pregenerations_total{{outcome="{}",instance="a"}}', "unavailable", "created"
     ),
     "LtzdChatRechecksPartial": Cases(
         _firing(_rechecks("partial", "a")),
         (Case(_rechecks("partial", "a") | _rechecks("whole", "b")),),
+    ),
+    "LtzdCleanupFails": Cases(
+        _firing(_cleanups("failed", "a"), work="retention"),
+        (Case(_cleanups("failed", "a") | _cleanups("done", "b")), Case(_cleanups("done", "a"))),
     ),
     "LtzdErrorBudgetBurnsFast": _burning(15, 2, _once(_REQUESTS)),
     "LtzdErrorBudgetBurns": _burning(7, 7, _errors(failing=0, hours=1)),

@@ -71,7 +71,9 @@ _DASHBOARDS: Final[dict[str, tuple[Panel, ...]]] = {
         Panel("Confirmed", _rate("ltzd_operator_transactions_success_total", "kind"), "ops"),
         Panel("Failed", _rate("ltzd_operator_transactions_failed_total", "kind, reason"), "ops"),
         Panel(
-            "Made dearer", _rate("ltzd_operator_transactions_replaced_total", "kind, reason"), "ops"
+            "Replaced with higher fees",
+            _rate("ltzd_operator_transactions_replaced_total", "kind, reason"),
+            "ops",
         ),
         Panel(
             "Until a stage, 99 of 100",

@@ -48,6 +48,11 @@ def forged_blocks(method: str, _params: Sequence[Any], result: Any) -> Any:
     return result
 
 
+def padded_blocks(method: str, _params: Sequence[Any], result: Any) -> Any:
+    """Every block has a field of the node's own with a hundred thousand empty objects."""
+    return {**result, "padding": [{}] * 100_000} if _is_block(method, result) else result
+
+
 def future_head(blocks: int) -> Lie:
     """The head is this many blocks too high; the node has none of them."""
 

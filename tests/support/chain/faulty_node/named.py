@@ -90,6 +90,7 @@ LIES: Mapping[str, BeginFault] = {
     "no code": lie_with(lies.no_code),
     "a future head": lie_with(lies.future_head(1000)),
     "a forged head": lie_with(lies.forged_head),
+    "padded blocks": lie_with(lies.padded_blocks),
 }
 """Lies that contradict the node's other answers, so that even an only node cannot do harm."""
 
