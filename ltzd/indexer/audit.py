@@ -105,6 +105,7 @@ class Audit:
                 outage.failed(error.message)
                 has_worked = False
             except Broken as error:
+                telemetry.AUDIT_FINDINGS.labels("failed").inc()
                 log.critical("index.audit_failed", reason=error.message)
                 has_worked = False
             if has_worked:

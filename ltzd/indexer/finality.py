@@ -36,26 +36,26 @@ class FinalityTracker:
         return None
 
     async def new_height(self, node: Node, claim: int | None, cursor: Cursor) -> int | None:
-        """The height that counts as final from now on, or None if it stays as it is.
+        """The height that counts as final from now on, or None if that has not changed.
 
-        `claim` is the checked `finalized` of `node`. Asks the other nodes, but not at every block.
+        `claim` is the checked `finalized` of `node`. Asks the other nodes, but not at every block,
+        and seldom while this node has nothing new: its finality may stand still.
         """
         # Once a node has reported finality, the tag counts even while it is missing: our own rule
         # might run ahead of it.
         self._nodes_have_finality = self._nodes_have_finality or claim is not None
-        if claim is None:
-            height = None if self._nodes_have_finality else await self._by_own_rule()
-        elif claim <= cursor.final_number:
-            return None
+        if not self._nodes_have_finality:
+            height = await self._by_own_rule()
         elif node.is_alone:
             height = claim
+        elif claim is None or claim <= cursor.final_number:
+            height = await self._compared(node, claim, self._policy.same_finality_pause_seconds)
         else:
-            height = await self._compared(node, claim)
+            height = await self._compared(node, claim, self._policy.finality_pause_seconds)
         return height if height is not None and height > cursor.final_number else None
 
-    async def _compared(self, node: Node, claim: int) -> int | None:
+    async def _compared(self, node: Node, claim: int | None, pause: float) -> int | None:
         now = self._clock()
-        pause = self._policy.finality_pause_seconds
         if self._compared_at is not None and now - self._compared_at < pause:
             return None
         self._compared_at = now

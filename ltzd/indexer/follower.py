@@ -17,7 +17,7 @@ from ltzd import telemetry
 from ltzd.chain.node.node import Header, Node
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.concurrency.outages import Outage
-from ltzd.errors import Broken, IndexStopped, NodeUnavailable, Unavailable
+from ltzd.errors import Broken, ImpossibleFact, IndexStopped, NodeUnavailable, Unavailable
 from ltzd.indexer.audit import Audit
 from ltzd.indexer.backfill.progress import BackfillProgress
 from ltzd.indexer.backfill.ranges import BackfillRanges
@@ -218,10 +218,13 @@ class Follower:
     async def _give_up(self, error: Broken) -> None:
         """Stops the index, unless the cause is found and mended. Raises Unavailable."""
         await self._backfill.forget()
-        if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
-            self._node.pinned(), self._epoch, error
-        ):
-            return
+        try:
+            if not isinstance(error, IndexStopped) and await self._self_repair.may_go_on(
+                self._node.pinned(), self._epoch, error
+            ):
+                return
+        except Broken as contradiction:
+            error = contradiction  # Facts that are indexed contradict each other.
         cursor = await self._read_cursor()
         await self._stop.stop(self._epoch, f"After block {cursor.number}: {reason_of(error)}")
 
@@ -426,7 +429,8 @@ class Follower:
     async def _switch_branch(self, cursor: Cursor, ruling: Undo) -> bool:
         """Undoes the old branch and writes the new one in one database transaction.
 
-        Returns False if the new branch cannot be read as a whole yet.
+        Returns False if the new branch cannot be read as a whole yet. If its facts are impossible,
+        the old branch is undone alone, and ImpossibleFact is raised.
         """
         try:
             branch = await self._branch_reader.read(ruling, cursor)
@@ -436,12 +440,29 @@ class Follower:
             return False
         fork, head_number = ruling.fork, branch.head_number
         if branch.blocks is None:
-            async with transaction(self._pool) as connection:
-                self._cursor = await self._undo(connection, cursor, fork, head_number)
-                await wakeups.notify(connection, BLOCKS)
-            self._wakeups.notify(BLOCKS)
-        else:
-            await self._commit(cursor, branch.blocks, head_number, fork)
+            await self._undo_alone(cursor, fork, head_number)
+            return True
+        try:
+            with refused_as_impossible():
+                await self._commit(cursor, branch.blocks, head_number, fork)
+        except ImpossibleFact:
+            # The cause may lie below the fork. The nodes that the search asks show the fork and
+            # not the old branch.
+            await self._undo_alone(cursor, fork, head_number)
+            raise
+        self._end_reorg(cursor, fork, head_number)
+        return True
+
+    async def _undo_alone(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
+        """Undoes the old branch in a database transaction of its own."""
+        async with transaction(self._pool) as connection:
+            self._cursor = await self._undo(connection, cursor, fork, head_number)
+            await wakeups.notify(connection, BLOCKS)
+        self._wakeups.notify(BLOCKS)
+        self._end_reorg(cursor, fork, head_number)
+
+    def _end_reorg(self, cursor: Cursor, fork: tuple[int, Hash32], head_number: int) -> None:
+        """`cursor` is that of the old branch."""
         self._has_doubted = False
         self._branches.settle()
         depth = cursor.number - fork[0]
@@ -449,7 +470,6 @@ class Follower:
         telemetry.REORG_DEPTH.observe(depth)
         log.warning("indexer.reorg", fork=fork[0], depth=depth, head=head_number)
         self._expected = head_number
-        return True
 
     async def _commit(
         self,
@@ -494,6 +514,7 @@ class Follower:
             telemetry.FACTS.labels(kind).inc(count)
         telemetry.REWARDS_MINTED.inc(counts[RewardMinted.kind] - unmatched_mints)
         if unmatched_mints and not self._policy.is_rebuild:
+            telemetry.FOREIGN_MINTS.inc(unmatched_mints)
             log.error("mints.foreign", blocks_to=block_range.last[0], count=unmatched_mints)
         self._cursor = Cursor(*block_range.last, cursor.final_number)
         return self._cursor

@@ -36,7 +36,7 @@ LogKey = tuple[Hash32, int, bytes, tuple[bytes, ...], str, Hash32]
 ReadLogs = Callable[[Node], Awaitable[tuple[Sequence[NodeLog], Hash32 | None]]]
 """A node's logs of the blocks in question, and its hash of the last of them; None if it has none.
 
-Raises NodeUnavailable.
+Raises NodeUnavailable, also for a node that is silent for the witnesses' patience, and reports it.
 """
 
 
@@ -56,7 +56,7 @@ class LogWitnesses:
     def __init__(
         self, patience_seconds: float = SECOND_LOOK_SECONDS, clock: Clock = loop_time
     ) -> None:
-        self._patience_seconds = patience_seconds
+        self.patience_seconds = patience_seconds
         self._clock = clock
         self._unwitnessed_since: float | None = None
 
@@ -87,7 +87,7 @@ class LogWitnesses:
         now = self._clock()
         if self._unwitnessed_since is None:
             self._unwitnessed_since = now
-        return node.is_alone or now - self._unwitnessed_since >= self._patience_seconds
+        return node.is_alone or now - self._unwitnessed_since >= self.patience_seconds
 
     async def _witnesses(
         self, own: Testimony, last: Hash32, read: ReadLogs
@@ -113,7 +113,8 @@ class LogWitnesses:
     async def _testimony(self, other: Node, last: Hash32, read: ReadLogs) -> Testimony | None:
         """Returns None if the node does not answer in time, or does not show the block `last`."""
         try:
-            async with asyncio.timeout(self._patience_seconds):
+            # `read` bounds each request; a range may take several.
+            async with asyncio.timeout(2 * self.patience_seconds):
                 logs, shown = await read(other)
                 return Testimony(other, await _by_key(logs)) if shown == last else None
         except (NodeUnavailable, TimeoutError):
@@ -122,7 +123,7 @@ class LogWitnesses:
     async def _is_elsewhere(self, node: Node, other: Node) -> bool:
         """Whether the other node's head is not on this node's branch."""
         try:
-            async with asyncio.timeout(self._patience_seconds):
+            async with asyncio.timeout(self.patience_seconds):
                 head = await other.block("latest")
                 block = await node.block(head.number) if head is not None else None
         except (NodeUnavailable, TimeoutError):
@@ -131,7 +132,7 @@ class LogWitnesses:
 
 
 async def _decided(testimonies: Sequence[Testimony]) -> list[NodeLog] | None:
-    """The logs of the most nodes, or of the node that alone can be right; None if nobody can tell.
+    """The logs that most nodes show, or that the only possible node shows; None if undecided.
 
     `testimonies` begins with the node in use.
     """

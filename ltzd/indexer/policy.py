@@ -66,6 +66,8 @@ class IndexerPolicy:
     final_seconds: float = 60.0
     finality_pause_seconds: float = 2.0
     """Between two questions to the other nodes about their `finalized`."""
+    same_finality_pause_seconds: float = 30.0
+    """The same, while the node in use has reported no later block."""
     follows_deep_reorgs: bool = False
     fork_search_blocks: int = 128
     """Blocks that are compared at once when the fork point of a reorg is searched."""

@@ -19,8 +19,10 @@ import structlog
 from ltzd.chain.node.node import Header, Node, is_too_large
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.second_opinions import answered_in_time
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, FactBatch, IndexedContract, NodeLog
+from ltzd.indexer.future_blocks import check_future_blocks
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.slices import slices
@@ -123,6 +125,7 @@ async def head_range(
     confirmed = await confirmed_logs(node, contracts, first, chain[-1], logs, witnesses)
     if confirmed is None:
         return None
+    await check_future_blocks(node, chain)
     return await _block_range(chain[0].parent_hash, chain, confirmed, contracts)
 
 
@@ -173,19 +176,25 @@ async def confirmed_logs(
     async def read(other: Node) -> tuple[Sequence[NodeLog], Hash32 | None]:
         if last.number - first >= _MOST_PARTS * other.range_blocks:
             return (), None  # The range would take this node too many requests.
-        shown, header = await _logs_in_parts(other, contracts, first, last.number)
+        shown, header = await _logs_in_parts(
+            other, contracts, first, last.number, witnesses.patience_seconds
+        )
         return shown, header.hash if header else None
 
     return await witnesses.confirmed(node, logs, last.hash, read)
 
 
 async def _logs_in_parts(
-    node: Node, contracts: Contracts, first: int, last: int
+    node: Node, contracts: Contracts, first: int, last: int, seconds: float
 ) -> tuple[list[NodeLog], Header | None]:
-    """The logs of first…last in ranges that the node accepts, and the last block's header."""
+    """The logs of first…last in ranges that the node accepts, and the last block's header.
+
+    Raises NodeUnavailable if a range takes the node longer than `seconds`.
+    """
     logs: list[NodeLog] = []
     while True:
-        part, header, end = await _logs_up_to(node, contracts, first, last)
+        answer = _logs_up_to(node, contracts, first, last)
+        part, header, end = await answered_in_time(node, answer, seconds)
         logs += part
         if header is None or end == last:
             return logs, header

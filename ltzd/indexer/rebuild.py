@@ -21,16 +21,17 @@ The fresh tables are created again if the schema's revision or the contracts hav
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 
 import asyncpg
 import structlog
 
 from ltzd import telemetry
+from ltzd.concurrency.clock import loop_time
 from ltzd.concurrency.outages import Outage
-from ltzd.errors import Broken, DatabaseUnavailable, LaneLost, Unavailable
+from ltzd.errors import Broken, DatabaseUnavailable, ImpossibleFact, LaneLost, Unavailable
 from ltzd.indexer.contracts import IndexedContract
 from ltzd.indexer.follower import Follower
 from ltzd.rules.indexer.rebuilds import may_swap
@@ -39,6 +40,7 @@ from ltzd.store.connection_errors import reason_of
 from ltzd.store.database import Pool, session, transaction
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import ChainIdentity
+from ltzd.store.indexer.impossible import refused_as_impossible
 from ltzd.store.indexer.rebuild import copying, fresh_tables, orders, reconciling, swap
 from ltzd.store.indexer.rebuild.orders import Rebuild
 from ltzd.store.indexer.rebuild.swap import TablesBusy
@@ -47,8 +49,10 @@ from ltzd.store.wakeups import BLOCKS, WakeupHub
 
 log = structlog.get_logger()
 
-_WAITS_FOR_MIGRATIONS = "The rebuild begins once the background migrations are finished"
-"""A fresh table has the layout of its live one, which must not change before the swap."""
+_MEND_KEPT = (
+    "Run: ltzd index repair, which mends them and begins the rebuild again; or cancel the rebuild, "
+    "and order one that keeps nothing, without --from"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +62,30 @@ class RebuildPolicy:
     look_seconds: float = 1.0
     """Between two looks whether a rebuild is ordered, cancelled, or ready to swap."""
     retry_seconds: float = 5.0
-    """After a failure."""
+    """After a failure; doubled each time for facts that contradict each other, up to
+    `longest_retry_seconds`."""
+    longest_retry_seconds: float = 600.0
     busy_seconds: float = 1.0
     """After a swap that found a table locked; doubled each time, up to `busiest_seconds`."""
     busiest_seconds: float = 30.0
     resume_seconds: float = 60.0
     """Before blocks are read again whose facts were impossible."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Postponed:
+    """A rebuild that an impossible fact has stopped, until `retry_at` of the event loop's clock.
+
+    A rebuild that is repaired or cancelled meanwhile has another state, and is not postponed.
+    """
+
+    id: int
+    state: orders.State
+    pause: float
+    retry_at: float
+
+    def is_of(self, rebuild: Rebuild) -> bool:
+        return (self.id, self.state) == (rebuild.id, rebuild.state)
 
 
 class Rebuilder:
@@ -93,17 +115,28 @@ class Rebuilder:
         self._hub = hub
         self._policy = policy
         self.is_working = False
+        self._postponed: _Postponed | None = None
         self._outage = Outage("rebuild.interrupted", "rebuild.continues")
 
     async def run(self) -> None:
-        """Carries out rebuilds until cancelled."""
+        """Carries out rebuilds until cancelled.
+
+        A fact that contradicts the others delays the rebuild and never ends the process: the live
+        index, HTTP and the lanes need nothing of the fresh tables. The rebuild stays open, since
+        `ltzd index repair` can mend the kept facts, and then begins it again.
+        """
         while True:
             pause = self._policy.look_seconds
             try:
                 rebuild = await self._open_rebuild()
+                if rebuild is not None and self._is_postponed(rebuild):
+                    await asyncio.sleep(pause)
+                    continue
                 if rebuild is not None and self._may_serve(rebuild):
                     async with self._leases.hold(rebuild_lease(self._chain.chain_id)):
                         await self._serve()
+            except Broken as error:
+                self._outage.failed(error.message)
             except Unavailable as error:
                 self._outage.failed(error.message)
                 pause = self._policy.retry_seconds
@@ -113,6 +146,20 @@ class Rebuilder:
                 self.is_working = False
                 telemetry.INDEX_REBUILDS.set(0)
             await asyncio.sleep(pause)
+
+    def _is_postponed(self, rebuild: Rebuild) -> bool:
+        postponed = self._postponed
+        if postponed is None or not postponed.is_of(rebuild):
+            self._postponed = None
+            return False
+        return loop_time() < postponed.retry_at
+
+    def _postpone(self, rebuild: Rebuild) -> None:
+        """Lets the pause grow while the rebuild fails in the same state."""
+        before, pause = self._postponed, self._policy.retry_seconds
+        if before is not None and before.is_of(rebuild):
+            pause = min(2 * before.pause, self._policy.longest_retry_seconds)
+        self._postponed = _Postponed(rebuild.id, rebuild.state, pause, loop_time() + pause)
 
     def _may_serve(self, rebuild: Rebuild) -> bool:
         """Whether this process has the contracts that the rebuild reads.
@@ -135,7 +182,11 @@ class Rebuilder:
         while rebuild is not None and self._may_serve(rebuild):
             try:
                 await self._continue(rebuild)
-            except (Unavailable, Broken) as error:
+            except Broken as error:
+                self._postpone(rebuild)
+                await self._note(rebuild, error.message)
+                raise
+            except Unavailable as error:
                 await self._note(rebuild, error.message)
                 raise
             except (asyncpg.PostgresError, *database.LOST) as error:
@@ -154,9 +205,7 @@ class Rebuilder:
             await self._drop_replaced(rebuild)
             log.info("rebuild.done", rebuild=rebuild.id)
         elif rebuild.state == "cancelled":
-            async with transaction(self._pool) as connection:
-                await fresh_tables.drop_fresh(connection)
-                await orders.end(connection, rebuild.id)
+            await self._end(rebuild)
             log.info("rebuild.cancelled", rebuild=rebuild.id)
         elif rebuild.state == "ordered" or not await self._fits(rebuild):
             await self._create(rebuild)
@@ -174,7 +223,7 @@ class Rebuilder:
     async def _create(self, rebuild: Rebuild) -> None:
         async with session(self._pool) as connection:
             if await background_migrations.list_pending(connection):
-                await orders.note_error(connection, rebuild.id, _WAITS_FOR_MIGRATIONS)
+                await orders.note_error(connection, rebuild.id, orders.WAITS_FOR_MIGRATIONS)
                 await asyncio.sleep(self._policy.retry_seconds)
                 return
         async with transaction(self._pool) as connection:
@@ -226,10 +275,11 @@ class Rebuilder:
             await chains.record_contracts(connection, chain_id, self._addresses)
         more = True
         while more:
-            async with transaction(pool) as connection:
-                more = await copying.copy_next(
-                    connection, chain_id, epoch, rebuild.from_block, fact_tables, derive
-                )
+            with _kept_facts_blamed(rebuild):
+                async with transaction(pool) as connection:
+                    more = await copying.copy_next(
+                        connection, chain_id, epoch, rebuild.from_block, fact_tables, derive
+                    )
             async with session(self._pool) as connection:
                 now = await orders.find(connection, rebuild.id)
             if now is None or now.state != "copying":
@@ -242,6 +292,7 @@ class Rebuilder:
     ) -> bool:
         busy = self._policy.busy_seconds
         is_analyzed = False
+        cursor: int | None = None
         while True:
             if filling.done():
                 filling.result()  # raises Unavailable at the end of a term
@@ -255,6 +306,8 @@ class Rebuilder:
                 raise LaneLost("The fresh tables are gone")
             fresh, live = heights
             telemetry.INDEX_REBUILD_BLOCK.set(fresh.cursor_number)
+            await self._forget_error(now, fresh.cursor_number, cursor)
+            cursor = fresh.cursor_number
             if fresh.is_stopped:
                 await self._resume(rebuild, pool)
             elif may_swap(fresh, live):
@@ -272,6 +325,11 @@ class Rebuilder:
                     busy = min(2 * busy, self._policy.busiest_seconds)
                     continue
             await self._blocks.wait(self._policy.look_seconds)
+
+    async def _forget_error(self, rebuild: Rebuild, cursor: int, before: int | None) -> None:
+        """An error is over once the cursor of the fresh tables moves on."""
+        if rebuild.error is not None and before is not None and cursor > before:
+            await self._note(rebuild, None)
 
     async def _resume(self, rebuild: Rebuild, pool: Pool) -> None:
         """Lets the fresh index go on after a pause, as the nodes may have been mended."""
@@ -313,9 +371,26 @@ class Rebuilder:
         while more:
             async with transaction(self._pool) as connection:
                 more = await fresh_tables.drop_replaced(connection)
+        await self._end(rebuild)
+
+    async def _end(self, rebuild: Rebuild) -> None:
+        """Ends a rebuild, unless another process has ended it: this one may have been frozen."""
         async with transaction(self._pool) as connection:
-            await fresh_tables.drop_fresh(connection)
-            await orders.end(connection, rebuild.id)
+            if await orders.end(connection, rebuild.id):
+                await fresh_tables.drop_fresh(connection)
+
+
+@contextmanager
+def _kept_facts_blamed(rebuild: Rebuild) -> Iterator[None]:
+    """Raises ImpossibleFact with what a person can do."""
+    try:
+        with refused_as_impossible():
+            yield
+    except ImpossibleFact as error:
+        raise ImpossibleFact(
+            f"The facts below block {rebuild.from_block}, which the rebuild keeps, contradict each "
+            f"other: {error.message}. {_MEND_KEPT}"
+        ) from error
 
 
 async def _revision(connection: database.Connection) -> str:

@@ -7,6 +7,7 @@ Near the head only blocks that are still indexed are compared. Checking writes n
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -132,6 +133,8 @@ class IndexRepair:
         self, node: Node, numbers: Iterable[int], first: int, last: int
     ) -> RangeCheck:
         """Compares single blocks of the range first…last by their receipts."""
+        async with session(self._pool) as connection:
+            final_number = (await chains.cursor(connection, self._chain_id)).final_number
         differences: list[Difference] = []
         blocks: list[BlockRow] = []
         corrections: list[dict[str, TableCorrection]] = [{} for _ in self._contracts]
@@ -155,31 +158,55 @@ class IndexRepair:
             for contract, tables in zip(self._contracts, corrections, strict=True)
             if tables
         ]
-        return RangeCheck(first, last, differences, Mending(blocks, contracts), undecided)
+        open_heights = frozenset(block.number for block in blocks if block.number > final_number)
+        return RangeCheck(
+            first, last, differences, Mending(blocks, contracts, open_heights), undecided
+        )
 
     async def mend(self, check: RangeCheck, epoch: int | None = None) -> int:
         """Mends what a check has found; returns how many facts were corrected.
 
-        Corrections that cannot be without those of blocks which are not checked yet wait, and are
-        made together with the next ones: `has_unmended` tells. `epoch` is the term's, for the
-        holder of the indexer's lease.
+        A correction that needs the correction of a block which is not checked yet waits for it, and
+        both are made together; `has_unmended` says whether any waits. No correction waits for one
+        that it does not need. `epoch` is the term's, for the holder of the indexer's lease.
 
         Raises LaneLost, and IndexMoved if the blocks are not indexed any more.
         """
         if not check.differences:
             return 0
+        await self._forget_outdated(check)
         together = [*self._waiting, check]
-        merged = mending.merge(each.mending for each in together)
         try:
-            async with transaction(self._pool) as connection:
-                await mending.mend(connection, self._chain_id, merged, epoch=epoch)
+            count = await self._mend_all(together, epoch)
         except ImpossibleFact:
-            if merged.count() > _MOST_WAITING:
+            if self._waiting:
+                with suppress(ImpossibleFact):
+                    return await self._mend_all([check], epoch)
+            if mending.merge([each.mending for each in together]).count() > _MOST_WAITING:
                 raise
             self._waiting = together
             return 0
         self._waiting = []
-        for each in together:
+        return count
+
+    async def _forget_outdated(self, check: RangeCheck) -> None:
+        """Ends the waiting of corrections that a check has found again, or that a reorg undid."""
+        heights = check.mending.heights()
+        waiting = [each for each in self._waiting if not each.mending.heights() <= heights]
+        if waiting:
+            async with session(self._pool) as connection:
+                waiting = [
+                    each
+                    for each in waiting
+                    if await mending.is_indexed_still(connection, each.mending)
+                ]
+        self._waiting = waiting
+
+    async def _mend_all(self, checks: Sequence[RangeCheck], epoch: int | None) -> int:
+        merged = mending.merge([each.mending for each in checks])
+        async with transaction(self._pool) as connection:
+            await mending.mend(connection, self._chain_id, merged, epoch=epoch)
+        for each in checks:
             counts = each.counts()
             for kind, count in counts.items():
                 telemetry.FACTS_MENDED.labels(kind).inc(count)
@@ -246,7 +273,7 @@ class IndexRepair:
     async def _compare_block(
         self, block: _Block, corrections: Sequence[dict[str, TableCorrection]]
     ) -> list[Difference] | None:
-        """Adds the corrections of one block to those of each contract.
+        """Adds the corrections of one block to the corrections of each contract.
 
         Returns None, and adds nothing, if the block's bloom contradicts a single node.
         """

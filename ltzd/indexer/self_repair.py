@@ -12,7 +12,7 @@ import structlog
 
 from ltzd.chain.node.node import Node
 from ltzd.concurrency.clock import Clock
-from ltzd.errors import Broken
+from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.indexer.repair import IndexRepair
 from ltzd.store.database import Pool, session
@@ -22,6 +22,9 @@ log = structlog.get_logger()
 
 _ATTEMPTS = 3
 """Attempts to index the same blocks, before the index is stopped."""
+_MOST_FAILED_SEARCHES = 5
+"""Searches in a row that no node answers to their end. From then on a failed search has found
+nothing: a node that keeps no old logs never answers."""
 
 
 class SelfRepair:
@@ -37,6 +40,7 @@ class SelfRepair:
         self._clock = clock
         self._cursor_number: int | None = None
         self._attempts = 0
+        self._failed_searches = 0
 
     async def may_go_on(self, node: Node, epoch: int, error: Broken) -> bool:
         """Whether another attempt is worthwhile: a cause was mended, or the nodes may answer
@@ -48,15 +52,22 @@ class SelfRepair:
             cursor = await chains.cursor(connection, self._chain_id)
             audited = await chains.audited_number(connection, self._chain_id)
         if cursor.number != self._cursor_number:
-            self._cursor_number, self._attempts = cursor.number, 0
-        self._attempts += 1
+            self._cursor_number, self._attempts, self._failed_searches = cursor.number, 0, 0
         log.error(
             "indexer.impossible_fact",
             block=cursor.number,
-            attempt=self._attempts,
+            attempt=self._attempts + 1,
             reason=error.message,
         )
-        mended = await self._search(node, epoch, audited + 1, cursor.number)
+        try:
+            mended = await self._search(node, epoch, audited + 1, cursor.number)
+            self._failed_searches = 0
+        except NodeUnavailable:
+            self._failed_searches += 1
+            if self._failed_searches < _MOST_FAILED_SEARCHES:
+                raise
+            mended = 0
+        self._attempts += 1
         if not mended and self._attempts == _ATTEMPTS - 1:
             mended = (await self._repair.check_derived(mends=True, epoch=epoch)).total()
         if mended:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool, session
@@ -192,7 +192,7 @@ async def test_facts_that_a_reorg_drops_are_undone_and_repeated_facts_are_indexe
     await deployed.mint(user, 4)
     collection = await a_collection(deployed, Party(), Party())
     await allow(deployed, user, "PerkNFT", 4)
-    ask = web3_contracts.encode_call(
+    ask = contract_abi.encode_call(
         "PerkNFT", "claimFor", user.address, collection, 4 * LTZ, 0, a_reference()
     )
     raw = await deployed.sign(deployed.relay, deployed.at["PerkNFT"], ask)

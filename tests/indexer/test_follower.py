@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from ltzd import telemetry
 from ltzd.errors import Broken, LaneLost, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
@@ -138,6 +139,10 @@ async def test_transfers_become_balances(following: IndexedChain, node: FakeNode
     assert await value(following.pool, "SELECT count(*) FROM blocks") == 6
 
 
+def _foreign_mints() -> float:
+    return telemetry.REGISTRY.get_sample_value("ltzd_indexer_foreign_mints_total") or 0.0
+
+
 async def test_a_mint_marks_its_reward_as_minted(following: IndexedChain, node: FakeNode) -> None:
     async with session(following.pool) as connection:
         reward: UUID = await queue_reward(connection, ANN, 7)
@@ -148,8 +153,10 @@ async def test_a_mint_marks_its_reward_as_minted(following: IndexedChain, node: 
         )
     foreign = minted_log(ANN, reward_reference(UUID(int=5), 1, 99), 7 * LTZ)
     node.mine(logs=[foreign, minted_log(ANN, reward_reference(reward, 1, 0), 7 * LTZ)])
+    before = _foreign_mints()
     await following.catch_up()
 
+    assert _foreign_mints() == before + 1
     assert await value(following.pool, "SELECT mint_block_hash FROM rewards") == node.head.hash
     assert await value(following.pool, "SELECT count(*) FROM mints") == 2
 

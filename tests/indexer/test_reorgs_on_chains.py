@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.dev.services.chain import Kind
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
@@ -42,7 +42,7 @@ async def arrive(follower: Follower, reader: IndexReader, deployed: Contracts) -
 
 async def mint(deployed: Contracts, to: Party) -> bytes:
     """Mines a mint in a block of its own; returns the raw transaction."""
-    data = web3_contracts.encode_call("LTZ", "mintReward", to.address, LTZ, a_reference())
+    data = contract_abi.encode_call("LTZ", "mintReward", to.address, LTZ, a_reference())
     raw = await deployed.sign(deployed.minter, deployed.at["LTZ"], data)
     await deployed.publish(raw)
     return raw

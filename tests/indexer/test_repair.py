@@ -3,14 +3,17 @@
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from ltzd.errors import ImpossibleFact, NodeUnavailable
+from ltzd.chain.node.rpc import RpcError
+from ltzd.errors import ImpossibleFact, IndexMoved, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.indexer.repair import IndexRepair, RangeCheck
@@ -28,6 +31,7 @@ from tests.support.chain.fake_node import (
     LTZ_AT,
     logs_json,
     minted_log,
+    token_moved_log,
     transfer_log,
 )
 from tests.support.chain.node_group import NodeGroup
@@ -39,6 +43,7 @@ from tests.support.rows.core import a_wallet, follow, queue_reward, running, val
 from tests.support.waiting import until
 
 ANN, BOB = a_wallet(1), a_wallet(2)
+BALANCES = "SELECT array_agg(amount ORDER BY amount) FROM balances"
 NEAR = IndexerPolicy(
     poll_seconds=0.01, head_blocks=1_000, second_look_seconds=0.0, term_pause_seconds=0.02
 )
@@ -188,6 +193,104 @@ async def test_facts_that_need_each_other_are_mended_together(
     assert {row["wallet"]: row["amount"] for row in rows} == {ANN: 1, BOB: 4}
 
 
+async def test_facts_that_wait_and_are_found_again_are_mended_once(
+    pool: Pool, database_url: str
+) -> None:
+    """BOB's receipt waits for ANN's, and its block is compared once more meanwhile."""
+    lied = await Lied(pool, database_url, 3).start()
+    node = lied.node
+    early = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    late = node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine(9)
+    for block in (early, late):
+        node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+
+    for numbers in ([late.number], [late.number]):
+        check = await lied.repair.check_blocks(node.node, numbers, 1, 2)
+        assert await lied.repair.mend(check) == 0
+    check = await lied.repair.check_blocks(node.node, [early.number, late.number], 1, 2)
+    assert await lied.repair.mend(check) == 2
+    assert not lied.repair.has_unmended()
+    assert await value(pool, BALANCES) == [1, 4]
+
+
+async def test_a_correction_that_cannot_be_holds_up_no_other_one(
+    pool: Pool, database_url: str
+) -> None:
+    """The only node invents that BOB has paid what he never had."""
+    lied = await Lied(pool, database_url, 3).start()
+    node = lied.node
+    invented_at = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 1)])
+    hidden_at = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 4)])
+    node.mine(9)
+    node.lies[hex_of(hidden_at.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    paid = logs_json(replace(invented_at, emitted=[transfer_log(BOB, ANN, 4)]), None)[0]
+    node.invented = [{**paid, "logIndex": "0x1"}]
+
+    check = await lied.repair.check_blocks(node.node, [invented_at.number], 1, 2)
+    assert await lied.repair.mend(check) == 0
+    check = await lied.repair.check_blocks(node.node, [hidden_at.number], 1, 2)
+    assert await lied.repair.mend(check) == 1
+    assert lied.repair.has_unmended()
+    assert await value(pool, BALANCES) == [5]
+
+
+@pytest.mark.parametrize("later", [0, 20], ids=["not final", "final"])
+async def test_a_correction_that_waits_for_a_block_that_a_reorg_undoes_is_forgotten(
+    pool: Pool, database_url: str, later: int
+) -> None:
+    """The block of BOB's receipt is undone; on the new branch ANN could pay him, and does not."""
+    lied = await Lied(pool, database_url, 3).start()
+    node = lied.node
+    node.mine(4)
+    undone = node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine()
+    node.lies[hex_of(undone.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    check = await lied.repair.check_blocks(node.node, [undone.number], 1, 6)
+    assert await lied.repair.mend(check) == 0
+
+    node.reorg(2)
+    hidden_at = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(later)
+    await lied.index()
+    await value(pool, "DELETE FROM transfers")
+    await value(pool, "DELETE FROM balances")
+    check = await lied.repair.check_blocks(node.node, [hidden_at.number], 1, 8)
+    assert await lied.repair.mend(check) == 1
+    assert not lied.repair.has_unmended()
+    assert await value(pool, BALANCES) == [5]
+    hashes = "SELECT array_agg(hash ORDER BY number) FROM blocks"
+    assert await value(pool, hashes) == [block.hash for block in node.blocks]
+
+
+async def test_a_block_that_a_reorg_undoes_between_check_and_mending_is_not_mended(
+    pool: Pool, database_url: str
+) -> None:
+    """Another block of its height is final by then."""
+    lied = await Lied(pool, database_url, 3).start()
+    node = lied.node
+    node.mine(4)
+    undone = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 4)])
+    node.lies[hex_of(undone.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    check = await lied.repair.check_blocks(node.node, [undone.number], 1, 5)
+    assert check.differences
+
+    node.reorg(1)
+    node.mine(20)
+    await lied.index()
+    with pytest.raises(IndexMoved):
+        await lied.repair.mend(check)
+    assert await value(pool, BALANCES) is None
+
+
 @pytest.mark.parametrize("policy", [NEAR, FAR], ids=["near", "far"])
 async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
     pool: Pool, database_url: str, policy: IndexerPolicy
@@ -205,7 +308,83 @@ async def test_an_impossible_fact_makes_the_indexer_mend_its_cause_and_go_on(
     async with running(lied.follower().run()):
         await until(lambda: value(pool, "SELECT cursor_number = 72 FROM chains"))
     assert await value(pool, "SELECT stopped_reason FROM chains") is None
-    assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
+    assert await value(pool, BALANCES) == [1, 4]
+
+
+async def test_the_cause_of_an_impossible_fact_on_a_new_branch_is_mended(lied: Lied) -> None:
+    """ANN's receipt lies below the fork, and nodes do not show the indexed head any more."""
+    node, pool = lied.node, lied.pool
+    block = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(10)
+    node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    node.forget_blocks(2)
+    node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    node.mine(3)
+
+    async with running(lied.follower().run()):
+        await until(lambda: value(pool, "SELECT cursor_number = 13 FROM chains"))
+    assert await value(pool, "SELECT stopped_reason FROM chains") is None
+    assert await value(pool, BALANCES) == [1, 4]
+
+
+async def test_a_log_of_another_contract_on_a_new_branch_stops_the_index(lied: Lied) -> None:
+    """Its cause is searched for in blocks of a branch that nodes do not show any more."""
+    lied.node.mine(10)
+    await lied.index()
+    lied.node.forget_blocks(2)
+    lied.node.mine(4, logs=[token_moved_log(ZERO_ADDRESS, ANN, 2**200)])
+
+    async with running(lied.follower().run()):
+        reason = await until(lambda: value(lied.pool, "SELECT stopped_reason FROM chains"))
+    assert "correct contracts.perk_nft" in str(reason)
+
+
+def prune(node: LyingNode, up_to: int) -> None:
+    """From now on the node has no logs and no receipts of old blocks."""
+    logs, receipts = node._methods["eth_getLogs"], node._methods["eth_getBlockReceipts"]
+    old = {hex_of(block.hash) for block in node.blocks[: up_to + 1]}
+
+    def refuse() -> None:
+        raise RpcError(-32000, "pruned history unavailable")
+
+    def logs_of(where: dict[str, Any]) -> Any:
+        return refuse() if int(where.get("fromBlock", "0x7f"), 16) <= up_to else logs(where)
+
+    node._methods["eth_getLogs"] = logs_of
+    node._methods["eth_getBlockReceipts"] = lambda at: refuse() if at in old else receipts(at)
+
+
+async def test_an_impossible_fact_whose_cause_no_node_shows_any_more_stops_the_index(
+    lied: Lied,
+) -> None:
+    node, pool = lied.node, lied.pool
+    block = node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(30)
+    node.lies[hex_of(block.hash), "0x0"] = lambda _log: None
+    await lied.index()
+    lied.tell_the_truth()
+    prune(node, 20)
+    node.mine(logs=[transfer_log(ANN, BOB, 4)])
+
+    async with running(lied.follower().run()):
+        reason = await until(lambda: value(pool, "SELECT stopped_reason FROM chains"))
+    assert "Run: ltzd index repair" in str(reason)
+
+
+async def test_a_damaged_balance_is_mended_although_no_node_shows_old_logs(lied: Lied) -> None:
+    node, pool = lied.node, lied.pool
+    node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    node.mine(30)
+    await lied.index()
+    await value(pool, "UPDATE balances SET amount = 1")
+    prune(node, 20)
+    node.mine(logs=[transfer_log(ANN, BOB, 4)])
+
+    async with running(lied.follower().run()):
+        await until(lambda: value(pool, "SELECT cursor_number = 32 FROM chains"))
+    assert await value(pool, BALANCES) == [1, 4]
 
 
 async def test_a_node_of_another_chain_mends_nothing(lied: Lied) -> None:
@@ -319,6 +498,42 @@ async def test_two_nodes_that_show_different_receipts_change_nothing(
     assert (check.undecided, check.differences) == ([block.number], [])
 
 
+def without(field: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A lie that leaves out one field of a log."""
+    return lambda log: {name: part for name, part in log.items() if name != field}
+
+
+@pytest.mark.parametrize("field", ["topics", "data"])
+async def test_a_second_node_with_a_malformed_log_is_no_witness(
+    pool: Pool, database_url: str, field: str
+) -> None:
+    lied = await Lied(pool, database_url, 3).start()
+    block = lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    lied.node.mine(9)
+    await lied.index()
+    group = NodeGroup([lied.node, other := LyingNode()])
+    other.blocks = lied.node.blocks
+    other.lies[hex_of(block.hash), "0x0"] = without(field)
+
+    check = await lied.repair.check_blocks(group.node.pinned(), [block.number], 1, 10)
+    assert (check.undecided, check.differences) == ([], [])
+
+
+@pytest.mark.parametrize("field", ["topics", "data"])
+async def test_a_malformed_log_of_the_only_node_is_no_difference(
+    pool: Pool, database_url: str, field: str
+) -> None:
+    lied = await Lied(pool, database_url, 3).start()
+    lied.node.has_blooms = True
+    block = lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    lied.node.mine(9)
+    await lied.index()
+    lied.node.lies[hex_of(block.hash), "0x0"] = without(field)
+
+    with pytest.raises(NodeUnavailable, match="malformed"):
+        await lied.repair.check(lied.node.node, 1, 5)
+
+
 DAMAGES = (
     ("balances", "UPDATE balances SET amount = amount + 1"),
     ("balances", "DELETE FROM balances"),
@@ -357,7 +572,24 @@ async def test_a_damaged_balance_is_mended_when_it_makes_a_fact_impossible(
 
     async with running(lied.follower().run()):
         await until(lambda: value(pool, "SELECT cursor_number = 2 FROM chains"))
-    assert await value(pool, "SELECT array_agg(amount ORDER BY amount) FROM balances") == [1, 4]
+    assert await value(pool, BALANCES) == [1, 4]
+
+
+async def test_facts_that_contradict_each_other_stop_the_index_and_not_the_process(
+    lied: Lied, pool: Pool
+) -> None:
+    """A fact and a balance are lost from the database, in blocks that were audited."""
+    lied.node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 5)])
+    lied.node.mine(logs=[transfer_log(ANN, BOB, 4)])
+    await lied.index()
+    await value(pool, "DELETE FROM transfers WHERE block_number = 1")
+    await value(pool, "DELETE FROM balances WHERE amount = 1")
+    await value(pool, "UPDATE chains SET audited_number = 2")
+    lied.node.mine(logs=[transfer_log(ANN, BOB, 1)])
+
+    async with running(lied.follower().run()):
+        reason = await until(lambda: value(pool, "SELECT stopped_reason FROM chains"))
+    assert "Run: ltzd index repair" in str(reason)
 
 
 async def test_a_range_of_many_facts_is_compared_in_parts(lied: Lied, pool: Pool) -> None:

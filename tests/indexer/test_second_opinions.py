@@ -1,7 +1,7 @@
 """With several nodes, one stale or lying node undoes, finalizes and leaves out nothing."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,10 +10,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcCall
 from ltzd.errors import Broken, NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.log_witnesses import LogWitnesses
-from ltzd.indexer.policy import IndexerPolicy
+from ltzd.indexer.policy import BackfillPolicy, IndexerPolicy
 from ltzd.store.database import Pool, session
 from ltzd.store.indexer import chains
 from ltzd.store.indexer.chains import Cursor
@@ -327,6 +328,29 @@ async def test_a_second_node_has_the_logs_that_the_first_leaves_out(watch: Watch
     assert nodes.reported == [(0, "logs")]
 
 
+async def test_a_second_node_that_is_silent_about_logs_is_reported(watch: Watch) -> None:
+    """The pool leaves it alone then, so that not each block waits for it."""
+    nodes = NodeGroup.of(2)
+    nodes.nodes[1] = silent = SilentAboutLogs()
+    watched = await watch(nodes, replace(POLICY, second_look_seconds=0.05))
+    nodes.nodes[0].mine(logs=[given_to(ANN, 10)])
+    silent.blocks = nodes.nodes[0].blocks
+
+    await watched.step()
+
+    assert set(nodes.silent) == {1}
+    assert nodes.reported == []
+
+
+class SilentAboutLogs(FakeNode):
+    """Shows blocks, and never answers a request for logs."""
+
+    async def batch(self, calls: Sequence[RpcCall]) -> list[Any]:
+        if any(method == "eth_getLogs" for method, _ in calls):
+            await asyncio.Event().wait()
+        return await super().batch(calls)
+
+
 async def test_an_empty_answer_waits_for_a_node_that_has_the_block(watch: Watch) -> None:
     nodes = NodeGroup.of(2)
     watched = await watch(nodes)
@@ -386,6 +410,79 @@ async def test_a_node_whose_blocks_never_fit_each_other_is_reported(watch: Watch
 
     assert (await watched.cursor()).hash == honest.head.hash
     assert nodes.reported == [(0, "block_links")]
+
+
+FUTURE = 250_000_000_000
+"""In the year 9892."""
+
+
+async def latest_time(watched: Watched) -> int:
+    query = "SELECT max(extract(epoch FROM mined_at))::bigint FROM blocks"
+    async with session(watched.pool) as connection:
+        return int(await connection.fetchval(query))
+
+
+@pytest.mark.parametrize("head_blocks", [1_000, 2])
+async def test_a_node_that_dates_blocks_in_the_future_is_passed_by_and_reported(
+    watch: Watch, head_blocks: int
+) -> None:
+    """Near the head, and far from it."""
+    nodes = NodeGroup.of(2)
+    backfill = BackfillPolicy(first_blocks=4, least_events=1)
+    watched = await watch(nodes, replace(POLICY, head_blocks=head_blocks, backfill=backfill))
+    for node in nodes.nodes:
+        node.final_depth = 0
+    nodes.nodes[0].mine(20, logs=[given_to(ANN, 10)])
+    nodes.share(0)
+    nodes.nodes[0].block_zero_time = FUTURE
+
+    await watched.steps(2)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert await latest_time(watched) == nodes.nodes[1].block_zero_time + 20
+    assert set(nodes.reported) == {(0, "block_time")}
+
+
+async def test_a_new_branch_that_is_dated_in_the_future_is_not_written(watch: Watch) -> None:
+    nodes = NodeGroup.of(2, blocks=5)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    nodes.nodes[0].reorg(2)
+    nodes.share(0)
+    nodes.nodes[0].block_zero_time = FUTURE
+
+    await watched.steps(3)
+
+    assert (await watched.cursor()).hash == nodes.nodes[1].head.hash
+    assert await latest_time(watched) < FUTURE
+    assert nodes.reported == [(0, "block_time")]
+
+
+async def test_a_chain_whose_time_was_moved_ahead_is_followed(watch: Watch) -> None:
+    nodes = NodeGroup.of(2)
+    watched = await watch(nodes)
+    for node in nodes.nodes:
+        node.block_zero_time = FUTURE
+    nodes.nodes[0].mine()
+    await watched.steps(20)
+    assert (await watched.cursor()).number == 0, "the other node has not shown this block yet"
+    nodes.share(0)
+
+    await watched.step()
+
+    assert (await watched.cursor()).number == 1
+    assert nodes.reported == []
+
+
+async def test_an_only_nodes_word_about_the_time_is_taken(watch: Watch) -> None:
+    nodes = NodeGroup.of(1)
+    watched = await watch(nodes)
+    nodes.nodes[0].block_zero_time = FUTURE
+    nodes.nodes[0].mine()
+
+    await watched.step()
+
+    assert (await watched.cursor()).number == 1
 
 
 async def test_an_empty_answer_that_nobody_can_check_is_believed_in_the_end(watch: Watch) -> None:
@@ -510,6 +607,27 @@ async def test_a_node_that_finalizes_far_ahead_of_the_others_is_not_believed(wat
     await watched.steps(4, each=3)
 
     assert (await watched.cursor()).final_number == 10
+
+
+@pytest.mark.parametrize("final_depth", [28, None], ids=["stands still", "is not told any more"])
+async def test_finality_that_the_node_in_use_holds_back_is_that_of_the_others(
+    watch: Watch, final_depth: int | None
+) -> None:
+    nodes = NodeGroup.of(3)
+    for node in nodes.nodes:
+        node.final_depth = 10
+    nodes.nodes[0].mine(20)
+    nodes.share(0)
+    watched = await watch(nodes)
+    await watched.steps(2)
+    assert (await watched.cursor()).final_number == 10
+    nodes.nodes[0].final_depth = final_depth
+    nodes.nodes[0].mine(18)
+    nodes.share(0)
+
+    await watched.steps(2, each=60.0)
+
+    assert (await watched.cursor()).final_number == 28
 
 
 async def test_a_node_whose_finality_is_above_its_head_is_reported(watch: Watch) -> None:

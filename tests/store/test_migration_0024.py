@@ -260,3 +260,15 @@ async def test_only_one_process_runs_them_and_only_while_it_may(
 
     await asyncio.gather(*(BackgroundMigrations(url, lambda: True, pause).run() for _ in range(3)))
     assert await background_migrations.list_pending(connection) == ()
+
+
+async def test_what_a_newer_version_has_entered_is_left_to_it(
+    url: str, connection: Connection
+) -> None:
+    await connection.execute(
+        "INSERT INTO background_migrations VALUES ('renumber blocks', 'blocks')"
+    )
+    migrations = BackgroundMigrations(url, lambda: True)
+    await asyncio.gather(migrations.run(), migrations.run())
+    (left,) = await background_migrations.list_pending(connection)
+    assert (left.name, left.step) == ("renumber blocks", None)

@@ -1,7 +1,7 @@
 """Measures how fast the backfill goes, and tells of it in metrics and in the log.
 
-Rates are those of the last half minute. `ltzd status` measures blocks by themselves, from the rows
-of any indexer.
+Rates are measured over the last half minute. `ltzd status` measures blocks by themselves, from the
+rows of any indexer.
 """
 
 from collections import deque

@@ -95,7 +95,10 @@ class BackfillRanges:
         telemetry.BACKFILL_HELD_BYTES.set(0)
 
     async def _take_more(self, taken: list[ReadRange]) -> None:
-        """Adds ranges that follow, as many as are ready, and waits until the events suffice."""
+        """Adds ranges that follow, as many as are ready, and waits until the events suffice.
+
+        Ranges of several nodes are joined only if they are of one branch.
+        """
         policy = self._policy
         until = self._clock() + policy.linger_seconds
         events = taken[0].events
@@ -109,6 +112,8 @@ class BackfillRanges:
                 await asyncio.wait({following.task}, timeout=seconds)
             part = following.ready
             if part is None or events + part.events > policy.most_events:
+                return
+            if part.blocks.parent_hash != taken[-1].blocks.last[1]:
                 return
             self._ahead.popleft()
             taken.append(part)

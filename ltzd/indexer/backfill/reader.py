@@ -13,10 +13,11 @@ from operator import attrgetter
 from typing import Any
 
 from ltzd.chain.node.log_entries import LogEntry, json_bytes, log_entries
-from ltzd.chain.node.node import Header, Node
+from ltzd.chain.node.node import LARGEST_INDEX, Header, Node, quantity
 from ltzd.chain.node.rpc import RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.indexer.contracts import Fact, IndexedContract, NodeLog
+from ltzd.indexer.future_blocks import check_future_blocks
 from ltzd.indexer.log_checks import LogChecks
 from ltzd.indexer.log_witnesses import LogWitnesses
 from ltzd.indexer.reading import (
@@ -94,6 +95,7 @@ class RangeReader:
         missing = await self._checks.check_range(node, headers, by_block, self._contracts)
         if missing is None:
             return None
+        await check_future_blocks(node, headers)
         if missing:
             for entry in log_entries(missing):
                 by_block.setdefault(hash_of(entry.block_hash), []).append(entry)
@@ -155,6 +157,11 @@ def _by_block(
     """
     by_block: dict[Hash32, list[LogEntry]] = {}
     try:
+        # Each text once: a range of thousands of logs repeats them.
+        for text in set(map(attrgetter("address"), logs)):
+            address_of(text)
+        for text in set(map(attrgetter("log_index"), logs)):
+            quantity(text, LARGEST_INDEX)
         for text, group in groupby(logs, attrgetter("block_hash")):
             header = headers.get(hash_of(text))
             if header is None:

@@ -323,7 +323,7 @@ async def newest_blocks(
 
 
 async def kept_blocks(connection: Connection, numbers: Sequence[int]) -> dict[int, Hash32]:
-    """The hashes of those of these heights whose block is kept."""
+    """The hash of each of these heights whose block is kept."""
     rows = await connection.fetch(
         "SELECT number, hash FROM blocks WHERE number = ANY($1::bigint[])", numbers
     )

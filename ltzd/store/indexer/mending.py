@@ -8,7 +8,7 @@ indexer, in its process or in another one. The cursor stays where it is.
 The caller makes sure that the nodes are right (`indexer/repair.py`).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ltzd.errors import IndexMoved
@@ -32,11 +32,25 @@ class Mending:
     """Corrections that belong together.
 
     `blocks` are the blocks of all facts that are inserted; `contracts` holds the corrections of
-    each contract, with the function that carries them out.
+    each contract, with the function that carries them out. `open_heights` are those of the blocks
+    that were not final when they were compared: a reorg may undo them before they are mended.
     """
 
     blocks: Sequence[BlockRow]
     contracts: Sequence[tuple[Mend, Corrections]]
+    open_heights: frozenset[int] = frozenset()
+
+    def heights(self) -> set[int]:
+        """Of the facts that are removed, inserted or replaced."""
+        return {
+            number
+            for _, corrections in self.contracts
+            for table in corrections.values()
+            for number in (
+                *(key[0] for key in table.remove),
+                *(fact.position.block_number for fact in table.insert),
+            )
+        }
 
     def count(self) -> int:
         """Facts that are removed, inserted or replaced."""
@@ -50,20 +64,34 @@ class Mending:
 NO_MENDING = Mending((), ())
 
 
-def merge(mendings: Iterable[Mending]) -> Mending:
-    """The corrections of blocks that are all different, as one."""
+def merge(mendings: Sequence[Mending]) -> Mending:
+    """Several corrections as one. Of those of the same block the last ones count."""
     blocks: list[BlockRow] = []
     tables: dict[Mend, dict[str, TableCorrection]] = {}
-    for mending in mendings:
-        blocks += mending.blocks
+    open_heights: set[int] = set()
+    later: set[int] = set()
+    for mending in reversed(mendings):
+        blocks += [block for block in mending.blocks if block.number not in later]
+        open_heights |= mending.open_heights - later
         for mend_contract, corrections in mending.contracts:
             merged = tables.setdefault(mend_contract, {})
             for name, table in corrections.items():
                 before = merged.get(name, TableCorrection())
-                merged[name] = TableCorrection(
-                    [*before.remove, *table.remove], [*before.insert, *table.insert]
-                )
-    return Mending(blocks, list(tables.items()))
+                remove = [key for key in table.remove if key[0] not in later]
+                insert = [fact for fact in table.insert if fact.position.block_number not in later]
+                merged[name] = TableCorrection([*before.remove, *remove], [*before.insert, *insert])
+        later |= mending.heights()
+    return Mending(blocks, list(tables.items()), frozenset(open_heights))
+
+
+async def is_indexed_still(connection: Connection, mending: Mending) -> bool:
+    """Whether the blocks that were not final when they were compared are still indexed."""
+    indexed: dict[int, Hash32] = await chains.kept_blocks(connection, list(mending.open_heights))
+    return all(
+        indexed.get(block.number) == block.hash
+        for block in mending.blocks
+        if block.number in mending.open_heights
+    )
 
 
 async def mend(
@@ -76,7 +104,7 @@ async def mend(
     facts cannot be.
     """
     cursor = await chains.lock_cursor(connection, chain_id, epoch)
-    await _replace_blocks(connection, cursor, mending.blocks)
+    await _replace_blocks(connection, cursor, mending)
     removed = [
         (block_hash, log_index)
         for _, corrections in mending.contracts
@@ -87,39 +115,25 @@ async def mend(
         for mend_contract, corrections in mending.contracts:
             await mend_contract(connection, corrections)
     await redemption_payments.mark_lost_of(connection, removed)
-    lowest = _lowest_block(mending)
-    if lowest is not None:
-        await orders.restart_if_kept(connection, lowest)
+    heights = mending.heights()
+    if heights:
+        await orders.restart_if_kept(connection, min(heights))
     await wakeups.notify(connection, BLOCKS)
 
 
-def _lowest_block(mending: Mending) -> int | None:
-    """The lowest block of a fact that is removed, inserted or replaced."""
-    numbers = [
-        number
-        for _, corrections in mending.contracts
-        for table in corrections.values()
-        for number in (
-            *(key[0] for key in table.remove),
-            *(fact.position.block_number for fact in table.insert),
-        )
-    ]
-    return min(numbers, default=None)
+async def _replace_blocks(connection: Connection, cursor: chains.Cursor, mending: Mending) -> None:
+    """Inserts the blocks that are not kept.
 
-
-async def _replace_blocks(
-    connection: Connection, cursor: chains.Cursor, blocks: Sequence[BlockRow]
-) -> None:
-    """Inserts the blocks that are not kept. Blocks that are not final must be indexed as they are.
-
-    A final block of another hash is replaced: its facts are among those that are removed.
+    Blocks that are not final, or were not when they were compared, must be indexed as they are. A
+    final block of another hash is replaced: its facts are among those that are removed.
     """
     indexed: dict[int, Hash32] = await chains.kept_blocks(
-        connection, [block.number for block in blocks]
+        connection, [block.number for block in mending.blocks]
     )
-    new = [block for block in blocks if indexed.get(block.number) != block.hash]
+    new = [block for block in mending.blocks if indexed.get(block.number) != block.hash]
+    first_open = min(cursor.final_number + 1, cursor.number)
     for block in new:
-        if block.number > cursor.final_number or block.number >= cursor.number:
+        if block.number >= first_open or block.number in mending.open_heights:
             raise IndexMoved(f"Block {block.number} is not indexed any more")
     await chains.delete_blocks(connection, [block.number for block in new])
     await chains.insert_blocks(connection, new)

@@ -16,6 +16,7 @@ from ltzd.indexer.policy import BackfillPolicy
 from ltzd.indexer.reading import BlockRange
 from ltzd.values import ZERO_ADDRESS
 from tests.support.chain.fake_node import CONTRACTS, FakeNode, transfer_log
+from tests.support.chain.node_group import NodeGroup
 from tests.support.rows.core import a_wallet
 from tests.support.waiting import until
 
@@ -99,6 +100,22 @@ async def test_no_range_is_begun_while_too_many_bytes_are_held() -> None:
     await reading.take(1 + WIDTH)
     assert len(reading.first_blocks) <= 3
     await reading.ranges.forget()
+
+
+async def test_ranges_of_nodes_on_different_branches_are_not_joined() -> None:
+    nodes = NodeGroup.of(2, blocks=2 * WIDTH)
+    for node in nodes.nodes:
+        node.mine(BLOCKS - 2 * WIDTH)
+    reader = RangeReader(CONTRACTS, LogChecks(), LogWitnesses(patience_seconds=60.0))
+    policy = replace(POLICY, least_events=20, most_events=20, linger_seconds=30.0)
+    ranges = BackfillRanges(reader, policy, WIDTH, loop_time)
+    taken = await ranges.take(nodes.node.pinned(), 1, BLOCKS)
+    await ranges.forget()
+
+    branches = [{block.hash for block in node.blocks} for node in nodes.nodes]
+    hashes = {block.hash for block in taken.blocks} if taken else set()
+    assert len(hashes) > 1
+    assert any(hashes <= branch for branch in branches)
 
 
 async def test_small_ranges_are_joined_to_one_commit() -> None:

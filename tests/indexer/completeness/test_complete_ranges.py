@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from ltzd.errors import NodeUnavailable
 from ltzd.indexer.follower import Follower
 from ltzd.indexer.policy import IndexerPolicy
 from ltzd.store.database import Pool
 from ltzd.store.operator.leases import Leases
 from ltzd.store.wakeups import WakeupHub
-from ltzd.values import ZERO_ADDRESS, hash_of
+from ltzd.values import ZERO_ADDRESS, hash_of, hex_of
 from tests.support.chain.fake_node import (
     CONTRACTS,
     LTZ_AT,
@@ -141,4 +142,49 @@ async def test_a_chain_without_blooms_is_probed_where_a_range_has_no_logs(
     omit(node, lambda entry: int(entry["blockNumber"], 16) == 1)
     await backfill.finish()
 
+    assert await backfill.rows("transfers") == 1
+
+
+async def test_a_block_whose_logs_come_in_another_order_is_written_before_the_next_one(
+    backfill: Backfill,
+) -> None:
+    """BOB pays in a block of one log with what he got in a block of two."""
+    node = backfill.node
+    node.mine(logs=[transfer_log(ZERO_ADDRESS, ANN, 1), transfer_log(ZERO_ADDRESS, BOB, 10)])
+    node.mine(9, logs=[transfer_log(BOB, ANN, 4)])
+    answered = node._methods["eth_getLogs"]
+    node._methods["eth_getLogs"] = lambda where: answered(where)[::-1]
+    await backfill.finish()
+
+    assert await backfill.rows("transfers") == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"data": f"0x{'zz' * 32}"},
+        {"address": "0xzz"},
+        {"logIndex": "0x80000000"},
+        {"logIndex": "-0x1"},
+        {"transactionHash": "0x12"},
+    ],
+    ids=str,
+)
+async def test_a_malformed_log_ends_the_term_and_neither_the_process_nor_the_index(
+    backfill: Backfill, change: dict[str, str]
+) -> None:
+    """A transfer is malformed, or a mint, which is decoded in another way."""
+    node, given = backfill.node, transfer_log(ZERO_ADDRESS, ANN, 1)
+    changed = minted_log(ANN, bytes(32), 1) if "transactionHash" in change else given
+    topic = hex_of(changed.topics[0])
+    node.mine(9, logs=[given, minted_log(ANN, bytes(32), 1)])
+    answered = node._methods["eth_getLogs"]
+    node._methods["eth_getLogs"] = lambda where: [
+        entry | change if entry["topics"][0] == topic else entry for entry in answered(where)
+    ]
+    with pytest.raises(NodeUnavailable, match="malformed"):
+        await backfill.finish()
+
+    node._methods["eth_getLogs"] = answered
+    await backfill.finish()
     assert await backfill.rows("transfers") == 1

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -37,7 +37,14 @@ from tests.support.chain.fake_node import (
     transfer_log,
 )
 from tests.support.chain.mortal_pool import Killed, Life
-from tests.support.chain.rebuilding import a_rebuilder, is_over, order, rebuild, rebuilding
+from tests.support.chain.rebuilding import (
+    PAUSES,
+    a_rebuilder,
+    is_over,
+    order,
+    rebuild,
+    rebuilding,
+)
 from tests.support.rows.core import a_hash, a_wallet, queue_reward, running, value
 from tests.support.waiting import until
 
@@ -407,6 +414,82 @@ async def test_a_full_disk_interrupts_a_rebuild_and_not_the_live_index(
     assert await value(indexed.pool, _STATE) == "done"
 
 
+# --- kept facts that contradict each other -----------------------------------------------------
+
+
+async def _omit_kept_transfers(indexed: Indexed, above: int) -> dict[str, list[tuple[Any, ...]]]:
+    """ANN spends what she has received in kept blocks, whose transfers are then moved to `omitted`.
+
+    Returns the tables before.
+    """
+    indexed.node.mine(logs=[transfer_log(ANN, a_wallet(9), 7 * LTZ)])
+    indexed.node.mine()
+    await indexed.catch_up()
+    await indexed.follower.step()
+    whole = await indexed.all_tables()
+    async with transaction(indexed.pool) as connection:
+        await connection.execute("CREATE TABLE omitted (LIKE transfers)")
+        await connection.execute(
+            "WITH gone AS (DELETE FROM transfers WHERE recipient = $1 AND block_number > $2"
+            " RETURNING *) INSERT INTO omitted SELECT * FROM gone",
+            ANN,
+            above,
+        )
+    return whole
+
+
+@pytest.mark.parametrize("above", [0, 2], ids=["no balance", "a balance below zero"])
+async def test_a_rebuild_whose_kept_facts_contradict_each_other_waits_for_their_repair(
+    indexed: Indexed, database_url: str, above: int
+) -> None:
+    """The error is shown, and the process goes on, also the next one that takes the lease."""
+    whole = await _omit_kept_transfers(indexed, above)
+    await order(indexed.pool, 100)
+    for _ in range(2):
+        async with rebuilding(indexed.pool, database_url, indexed.node):
+            await until(lambda: _is(indexed.pool, _ERROR, "Run: ltzd index repair"))
+            assert await value(indexed.pool, _STATE) == "copying"
+        await value(indexed.pool, "UPDATE rebuilds SET error = NULL")
+    async with rebuilding(indexed.pool, database_url, indexed.node):
+        await until(lambda: _is(indexed.pool, _ERROR, "below block 100"))
+        async with transaction(indexed.pool) as connection:
+            await connection.execute("INSERT INTO transfers SELECT * FROM omitted")
+            await orders.restart_if_kept(connection, 2)
+        await until(lambda: is_over(indexed.pool))
+    assert await value(indexed.pool, _STATE) == "done"
+    assert await indexed.all_tables() == whole
+
+
+async def test_an_error_is_over_once_the_fresh_cursor_moves_on(
+    indexed: Indexed, database_url: str
+) -> None:
+    await order(indexed.pool)
+    await value(indexed.pool, "UPDATE rebuilds SET error = 'No node answers'")
+    rebuilder = a_rebuilder(indexed.pool, database_url, indexed.node)
+    async with session(indexed.pool) as connection:
+        rebuild_row = await orders.find_open(connection)
+    assert rebuild_row is not None
+    for cursor, before, error in ((7, None, True), (7, 7, True), (8, 7, False)):
+        await rebuilder._forget_error(rebuild_row, cursor, before)
+        assert bool(await value(indexed.pool, _ERROR)) is error
+
+
+async def test_a_postponed_rebuild_is_cancelled_at_once(
+    indexed: Indexed, database_url: str
+) -> None:
+    await _omit_kept_transfers(indexed, 0)
+    rebuild_id = await order(indexed.pool, 100)
+    pauses = replace(PAUSES, retry_seconds=3_600.0)
+    rebuilder = a_rebuilder(indexed.pool, database_url, indexed.node, pauses=pauses)
+    async with running(rebuilder.run()):
+        await until(lambda: _is(indexed.pool, _ERROR, "Run: ltzd index repair"))
+        async with session(indexed.pool) as connection:
+            assert await orders.cancel(connection, rebuild_id)
+        await until(lambda: is_over(indexed.pool))
+    assert await value(indexed.pool, _STATE) == "cancelled"
+    assert await _left_behind(indexed.pool) == [f"{FRESH}.chains"]
+
+
 # --- orders -----------------------------------------------------------------------------------
 
 _MOVED = indexed_contracts(ADDRESSES | {"perk_nft": a_wallet(0x7777)})
@@ -484,6 +567,54 @@ async def test_a_cancelled_rebuild_leaves_nothing_behind(
     await indexed.rebuild()
     assert await _left_behind(indexed.pool) == [f"{FRESH}.chains"]
     assert await indexed.all_tables() == whole
+
+
+@pytest.mark.parametrize("state", ["cancelled", "swapped"])
+async def test_a_process_that_wakes_up_at_the_end_of_a_rebuild_leaves_the_next_one_alone(
+    indexed: Indexed, database_url: str, state: str
+) -> None:
+    """It was frozen before the last step, which another process has taken meanwhile."""
+    pool, node = indexed.pool, indexed.node
+    whole = await indexed.all_tables()
+    await order(pool)
+    await value(pool, "UPDATE rebuilds SET state = $1", state)
+    async with session(pool) as connection:
+        seen_before = await orders.find_open(connection)
+    assert seen_before is not None
+    await indexed.rebuild()
+    await order(pool)
+    with pytest.raises(Killed):
+        await a_rebuilder(pool, database_url, node, life=Life(12)).run()
+    assert await value(pool, _STATE) == "filling"
+
+    await a_rebuilder(pool, database_url, node)._continue(seen_before)
+
+    assert await value(pool, f"SELECT count(*) FROM {FRESH}.chains") == 1
+    await indexed.rebuild()
+    assert await value(pool, _STATE) == "done"
+    assert await indexed.all_tables() == whole
+
+
+async def test_a_rebuild_does_not_begin_while_facts_that_it_keeps_are_being_mended(
+    indexed: Indexed,
+) -> None:
+    """The rebuild would copy them as they were, and nothing would begin it again."""
+    await order(indexed.pool, 100)
+    async with session(indexed.pool) as connection:
+        ordered = await orders.find_open(connection)
+    assert ordered is not None
+    async with session(indexed.pool) as mending, session(indexed.pool) as beginning:
+        change, begin = mending.transaction(), beginning.transaction()
+        await change.start()
+        await orders.restart_if_kept(mending, 2)
+        await begin.start()
+        await beginning.execute("SET LOCAL lock_timeout = '50ms'")
+        with pytest.raises(asyncpg.LockNotAvailableError):
+            await orders.is_still(beginning, ordered)
+        await begin.rollback()
+        await change.commit()
+    async with transaction(indexed.pool) as connection:
+        assert await orders.is_still(connection, ordered)
 
 
 async def test_one_rebuild_is_open_at_a_time(pool: Pool) -> None:

@@ -70,6 +70,10 @@ async def test_a_wallet_that_spends_more_than_it_has_is_impossible(pool: Pool) -
     "change",
     [
         {"data": "0x01"},
+        {"data": f"0x{'zz' * 32}"},
+        {"data": f"0x{'01' * 31}  "},
+        {"logIndex": "-0x1"},
+        {"logIndex": "0x80000000"},
         {"topics": [f"0x{ltz.TRANSFER_TOPIC.hex()}", "0x01", "0x02"]},
         {"transactionHash": "0x12"},
         {"removed": True},
@@ -82,11 +86,23 @@ def test_an_unusual_log_is_left_to_the_decoder(change: dict[str, object]) -> Non
     assert transfer_texts(entries, block.number, block.hash.hex()) == ([], entries)
 
 
-def test_a_log_that_is_answered_twice_is_left_to_the_decoder() -> None:
+def test_logs_in_any_order_and_answered_twice_give_each_transfer_once_in_order() -> None:
     block = FakeNode().mine(logs=MOVES[:3])
     entries = log_entries(logs_json(block, None))
-    for doubled in ([*entries, *entries], entries[::-1]):
-        assert transfer_texts(doubled, block.number, block.hash.hex()) == ([], doubled)
+    removed = log_entries([{**each, "removed": True} for each in logs_json(block, None)])
+    usual = transfer_texts(entries, block.number, block.hash.hex())
+    assert len(usual[0]) == 2
+    for answer in ([*entries, *entries], entries[::-1], [*entries, *removed]):
+        assert transfer_texts(answer, block.number, block.hash.hex()) == usual
+
+
+def test_logs_with_a_malformed_index_are_left_to_the_decoder() -> None:
+    block = FakeNode().mine(logs=MOVES[:3])
+    for index in ("nothing", "-0x1"):
+        answer = logs_json(block, None)[::-1]
+        answer[-1]["logIndex"] = index
+        texts, left = transfer_texts(log_entries(answer), block.number, block.hash.hex())
+        assert (texts, len(left)) == ([], len(answer)), index
 
 
 def test_blanks_among_the_digits_are_refused() -> None:

@@ -23,6 +23,10 @@ from ltzd.values import Address
 Reason = Literal["ordered", "contracts"]
 State = Literal["ordered", "copying", "filling", "swapped", "done", "cancelled"]
 
+WAITS_FOR_MIGRATIONS = "The rebuild begins once the background migrations are finished"
+"""The `error` of a rebuild that has to wait: a fresh table has the layout of its live one, which
+must not change before the swap."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rebuild:
@@ -181,13 +185,14 @@ async def is_still(connection: Connection, rebuild: Rebuild) -> bool:
 async def restart_if_kept(connection: Connection, block: int) -> None:
     """Begin an open rebuild again that keeps facts of `block`, in the transaction that mends them.
 
+    A rebuild that has not begun waits for this transaction's end, so that it copies mended facts.
     Does nothing for facts that are mended in the fresh tables themselves.
     """
     await connection.execute(
         """
         UPDATE rebuilds
            SET state = 'ordered'
-         WHERE state IN ('copying', 'filling') AND from_block > $1
+         WHERE state IN ('ordered', 'copying', 'filling') AND from_block > $1
            AND current_schema() <> 'ltzd_rebuild'
         """,
         block,
@@ -228,17 +233,22 @@ async def advance(connection: Connection, rebuild_id: int, before: State, state:
     return bool(moved)
 
 
-async def end(connection: Connection, rebuild_id: int) -> None:
-    """All tables of the rebuild are dropped."""
-    await connection.execute(
+async def end(connection: Connection, rebuild_id: int) -> bool:
+    """End a rebuild, in the transaction that drops the last of its tables.
+
+    Returns False if it has ended already. Then the tables are those of another one.
+    """
+    ended: bool | None = await connection.fetchval(
         """
         UPDATE rebuilds
            SET state = CASE state WHEN 'swapped' THEN 'done' ELSE state END, ended_at = now(),
                error = NULL
-         WHERE id = $1 AND state IN ('swapped', 'cancelled')
+         WHERE id = $1 AND state IN ('swapped', 'cancelled') AND ended_at IS NULL
+     RETURNING true
         """,
         rebuild_id,
     )
+    return bool(ended)
 
 
 async def note_error(connection: Connection, rebuild_id: int, error: str | None) -> None:

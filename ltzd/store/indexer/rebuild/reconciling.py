@@ -11,6 +11,7 @@ from ltzd.rules.indexer.mint_facts import RewardMinted
 from ltzd.store.database import Connection
 from ltzd.store.indexer import mint_facts
 from ltzd.store.site_plugin import leaderboard_totals
+from ltzd.store.site_plugin.redemption_payments import OF_INDEXED_CONTRACT
 from ltzd.values import Address, Hash32
 
 BATCH = 1_000
@@ -120,6 +121,8 @@ async def clear_lost_mints(connection: Connection, rebuild_id: int) -> bool:
 async def mark_lost_payments(connection: Connection, above: int) -> int | None:
     """Marks redemptions whose paying fact is not in the index, for the next blocks above `above`.
 
+    A rebuild for another contract leaves out the facts of the earlier one: what was paid there
+    stays paid.
     Returns the last of those blocks, or None if no redemption was paid above `above`.
     """
     await _lock(connection)
@@ -138,11 +141,12 @@ async def mark_lost_payments(connection: Connection, above: int) -> int | None:
     if last is None:
         return None
     await connection.execute(
-        """
+        f"""
         UPDATE site_redemptions s
            SET payment_lost_at = now()
          WHERE state = 'done' AND paid_block_number > $1 AND paid_block_number <= $2
            AND payment_lost_at IS NULL
+           AND {OF_INDEXED_CONTRACT}
            AND NOT EXISTS (SELECT FROM perk_claims c
                             WHERE c.block_number = s.paid_block_number
                               AND c.block_hash = s.paid_block_hash
@@ -151,7 +155,7 @@ async def mark_lost_payments(connection: Connection, above: int) -> int | None:
                             WHERE p.block_number = s.paid_block_number
                               AND p.block_hash = s.paid_block_hash
                               AND p.log_index = s.paid_log_index)
-        """,
+        """,  # noqa: S608
         above,
         last,
     )
