@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from ltzd.chain.contracts import ltz
 from ltzd.chain.deployment.cold_wallet import ColdWallet
-from ltzd.chain.node.node import Node
+from ltzd.chain.node.node import Header, Node
 from ltzd.operator.policy import BALANCE, LanePolicy
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.operator.requests import Action
@@ -300,6 +300,10 @@ class _WithOther(Node):
 
     def pinned(self) -> Node:
         return self
+
+    async def newest(self) -> tuple[Node, Header]:
+        _, head = await super().newest()
+        return self, head
 
     def others(self, at_least: int = 0) -> list[Node]:
         return [self._other]

@@ -109,7 +109,7 @@ class WordReader:
 
     def _expect_here(self, offset: int) -> None:
         if offset != self._at:
-            raise ValueError("an offset points elsewhere than an encoder's would")
+            raise ValueError("an offset is not the canonical one")
 
     def _bytes(self) -> bytes:
         length = self.uint()

@@ -86,7 +86,7 @@ def mint_limit_call(minter: Address) -> bytes:
 def decode_mint_limit(answer: bytes) -> tuple[int, int, int]:
     """Capacity, seconds in which it refills, and the amount available now. Raises ValueError."""
     if len(answer) != 96:
-        raise ValueError("mintLimit answers three words")
+        raise ValueError("the result of mintLimit has three words")
     capacity, window, available = (int.from_bytes(answer[at : at + 32]) for at in (0, 32, 64))
     return capacity, window, available
 
@@ -99,7 +99,7 @@ def decode_is_minter(answer: bytes) -> bool:
     """Raises ValueError."""
     flag = int.from_bytes(answer)
     if len(answer) != 32 or flag > 1:
-        raise ValueError("hasRole answers one flag")
+        raise ValueError("the result of hasRole is one boolean")
     return flag == 1
 
 
@@ -182,7 +182,7 @@ def _position(log: dict[str, Any]) -> LogPosition:
         int(log["blockNumber"], 16),
         Hash32(bytes.fromhex(log["blockHash"][2:])),
         int(log["logIndex"], 16),
-        Hash32(bytes.fromhex(log["transactionHash"][2:])),
+        hash_of(log["transactionHash"]),
     )
 
 

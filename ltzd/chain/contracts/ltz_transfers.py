@@ -17,6 +17,7 @@ Hashes have 64 and addresses 40 digits, in small letters where they are compared
 _TOPIC = f"0x{TRANSFER_TOPIC.hex()}"
 _PADDED = "0x" + 24 * "0"
 _WORD_LENGTH = 66
+_WORD_BYTES = 32
 _LARGEST_INDEX = 2**31 - 1
 _TOPICS = 3
 
@@ -26,7 +27,9 @@ def transfer_texts(
 ) -> tuple[list[TransferTexts], list[LogEntry]]:
     """The transfers among a block's logs of LTZ, and the logs that are left.
 
-    `block_hash` has 64 digits. All logs are left if they are not in the order of their indexes.
+    `block_hash` has 64 digits. A node may answer logs twice, or in another order than that of their
+    indexes: usual transfers are returned once all the same, as those of the other blocks are. All
+    logs are left if an index is malformed.
     """
     transfers: list[TransferTexts] = []
     left: list[LogEntry] = []
@@ -35,9 +38,11 @@ def transfer_texts(
         topics, data, transaction = entry.topics, entry.data, entry.transaction_hash
         try:
             index = int(entry.log_index, 16)
+            if 0 <= index <= last:
+                return transfer_texts(_in_order(entries), number, block_hash)
         except ValueError:
             return [], list(entries)
-        if not last < index <= _LARGEST_INDEX:
+        if not 0 <= index <= _LARGEST_INDEX:
             return [], list(entries)
         last = index
         if (
@@ -60,6 +65,13 @@ def transfer_texts(
         ):
             left.append(entry)
             continue
+        try:
+            word = bytes.fromhex(data[2:])
+        except ValueError:
+            word = b""
+        if len(word) != _WORD_BYTES:
+            left.append(entry)
+            continue
         transfers.append(
             (
                 block_hash,
@@ -68,7 +80,13 @@ def transfer_texts(
                 transaction[2:],
                 sender[26:].lower(),
                 recipient[26:].lower(),
-                int(data, 16),
+                int.from_bytes(word, "big"),
             )
         )
     return transfers, left
+
+
+def _in_order(entries: Sequence[LogEntry]) -> list[LogEntry]:
+    """Each log that counts once, by its index. Raises ValueError for a malformed index."""
+    by_index = {int(entry.log_index, 16): entry for entry in entries if not entry.removed}
+    return [entry for _, entry in sorted(by_index.items())]

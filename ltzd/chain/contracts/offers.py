@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ltzd.chain.contracts import reverts, web3_contracts
+from ltzd.chain.contracts import contract_abi, reverts
 from ltzd.chain.node.rpc import RpcClient, RpcError
 from ltzd.errors import NodeUnavailable
 from ltzd.values import Address, LtzUnits, address_of, bytes_of, hex_of
@@ -79,7 +79,7 @@ def create_collection(terms: CollectionSettings) -> bytes:
         terms.active,
         terms.requires_sig,
     )
-    return web3_contracts.encode_call("PerkNFT", "createCollection", params, terms.uri)
+    return contract_abi.encode_call("PerkNFT", "createCollection", params, terms.uri)
 
 
 def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings) -> bytes | None:
@@ -87,13 +87,13 @@ def change_collection(id_: int, old: CollectionSettings, new: CollectionSettings
     calls = []
     limits = (new.price, new.max_supply, new.max_per_user, new.active)
     if limits != (old.price, old.max_supply, old.max_per_user, old.active):
-        calls.append(web3_contracts.encode_call("PerkNFT", "updateCollection", id_, *limits))
+        calls.append(contract_abi.encode_call("PerkNFT", "updateCollection", id_, *limits))
     if new.payout != old.payout:
-        calls.append(web3_contracts.encode_call("PerkNFT", "setPayout", id_, new.payout))
+        calls.append(contract_abi.encode_call("PerkNFT", "setPayout", id_, new.payout))
     if new.brand != old.brand:
-        calls.append(web3_contracts.encode_call("PerkNFT", "setBrand", id_, new.brand))
+        calls.append(contract_abi.encode_call("PerkNFT", "setBrand", id_, new.brand))
     if len(calls) > 1:
-        return web3_contracts.encode_call("PerkNFT", "multicall", calls)
+        return contract_abi.encode_call("PerkNFT", "multicall", calls)
     return calls[0] if calls else None
 
 
@@ -107,11 +107,11 @@ def set_item(id_: int, terms: ItemSettings, metadata: bytes) -> bytes:
         terms.active,
         terms.burns,
     )
-    return web3_contracts.encode_call("PointsSale", "setItem", id_, terms.brand, item, metadata)
+    return contract_abi.encode_call("PointsSale", "setItem", id_, terms.brand, item, metadata)
 
 
 def set_business(business: Address, *, approved: bool) -> bytes:
-    return web3_contracts.encode_call("BusinessEscrow", "setBusiness", business, approved)
+    return contract_abi.encode_call("BusinessEscrow", "setBusiness", business, approved)
 
 
 def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> int:
@@ -119,7 +119,7 @@ def created_collection_id(logs: Sequence[dict[str, Any]], perk_nft: Address) -> 
     try:
         for log in logs:
             if address_of(log["address"]) == perk_nft:
-                event = web3_contracts.decode_log("PerkNFT", log)
+                event = contract_abi.decode_log("PerkNFT", log)
                 if event is not None and event.name == "CollectionCreated":
                     return int(event.arguments["collectionId"])
     except (KeyError, TypeError, AttributeError, ValueError) as error:
@@ -141,7 +141,7 @@ class OfferReader:
     async def collections(self) -> list[CollectionOffer]:
         """All collections as of one block, oldest first."""
         block = await self._head()
-        count = web3_contracts.encode_call("PerkNFT", "collectionCount")
+        count = contract_abi.encode_call("PerkNFT", "collectionCount")
         (answer,) = await self._views(self._at.perk_nft, [count], block)
         (newest,) = _result(answer, "PerkNFT", "collectionCount")
         collections = await self._collections(range(1, newest + 1), block)
@@ -152,7 +152,7 @@ class OfferReader:
         return item
 
     async def items(self) -> list[ItemOffer]:
-        """All items that were ever set as of one block, by id."""
+        """Every item of the contract at the newest block, by id; all are read at that block."""
         block = await self._head()
         ids = {log["itemId"] async for log in self._events("PointsSale", "ItemSet", block)}
         return [item for item in await self._items(sorted(ids), block) if item]
@@ -176,18 +176,18 @@ class OfferReader:
         return dict(zip(known, await self._approvals(known, block), strict=True))
 
     async def _collections(self, ids: Sequence[int], block: str) -> list[CollectionOffer | None]:
-        calls = [web3_contracts.encode_call("PerkNFT", "collection", id_) for id_ in ids]
+        calls = [contract_abi.encode_call("PerkNFT", "collection", id_) for id_ in ids]
         answers = await self._views(self._at.perk_nft, calls, block)
         return [_collection(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
     async def _items(self, ids: Sequence[int], block: str) -> list[ItemOffer | None]:
-        calls = [web3_contracts.encode_call("PointsSale", "item", id_) for id_ in ids]
+        calls = [contract_abi.encode_call("PointsSale", "item", id_) for id_ in ids]
         answers = await self._views(self._at.points_sale, calls, block)
         return [_item(id_, answer) for id_, answer in zip(ids, answers, strict=True)]
 
     async def _approvals(self, businesses: Sequence[Address], block: str) -> list[bool]:
         calls = [
-            web3_contracts.encode_call("BusinessEscrow", "isBusiness", business)
+            contract_abi.encode_call("BusinessEscrow", "isBusiness", business)
             for business in businesses
         ]
         answers = await self._views(self._at.business_escrow, calls, block)
@@ -217,13 +217,13 @@ class OfferReader:
     ) -> AsyncIterator[Any]:
         """The arguments of a contract's events, in the order of the chain."""
         to = self._at.points_sale if contract == "PointsSale" else self._at.business_escrow
-        topics = [hex_of(web3_contracts.event_topic(contract, event))]
+        topics = [hex_of(contract_abi.event_topic(contract, event))]
         if first_topic is not None:
             topics.append(f"0x{first_topic:064x}")
         where = {"address": hex_of(to), "topics": topics}
         for log in await self._logs(where, self._at.first_block, int(head, 16)):
             try:
-                decoded = web3_contracts.decode_log(contract, log)
+                decoded = contract_abi.decode_log(contract, log)
             except ValueError as error:
                 raise NodeUnavailable("The node's log is malformed") from error
             if decoded is not None:
@@ -278,8 +278,9 @@ def _result(answer: Any, contract: str, function: str) -> tuple[Any, ...]:
     if isinstance(answer, RpcError):
         raise NodeUnavailable(f"{contract}.{function}: {answer.message}") from answer
     try:
-        return web3_contracts.decode_result(contract, function, bytes_of(answer))
+        return contract_abi.decode_result(contract, function, bytes_of(answer))
     except (AttributeError, TypeError, ValueError) as error:
         raise NodeUnavailable(
-            f"{contract}.{function} answers nonsense: is that contract at this address?"
+            f"{contract}.{function} returned data that cannot be decoded: is that contract at this "
+            "address?"
         ) from error

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ltzd.chain.contracts import reverts, web3_contracts
+from ltzd.chain.contracts import contract_abi, reverts
 from ltzd.chain.contracts.runtime_code import matches_source
 from ltzd.chain.deployment.plan import (
     Deployment,
@@ -42,6 +42,13 @@ _REORG_MARGIN = 64
 _MAX_ROUNDS = 12
 _MAX_READS = 60
 _ETHER = 10**18
+_REFUSALS = frozenset(
+    (
+        PublishOutcome.REFUSED,
+        PublishOutcome.REFUSED_UNEXPLAINED,
+        PublishOutcome.REFUSED_FOR_GOOD,
+    )
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +155,7 @@ class DeploymentExecutor:
             before, view = view, await self._read(deployment)
             if view is not None and view == before:
                 return view
-        raise NodeUnavailable("The node's answers do not settle; try again later.")
+        raise NodeUnavailable("The node's answers keep changing; try again later.")
 
     async def _read(self, deployment: Deployment) -> _View | None:
         """The state after one block, because nodes behind one URL may differ in height.
@@ -197,14 +204,14 @@ class DeploymentExecutor:
             ("defaultAdminDelay", ()),
         ]
         views += [
-            ("hasRole", (web3_contracts.role_id(grant.role), grant.account)) for grant in grants
+            ("hasRole", (contract_abi.role_id(grant.role), grant.account)) for grant in grants
         ]
         if contract == "LTZ" and terms.minter is not None:
             views.append(("mintLimit", (terms.minter,)))
         calls: list[RpcCall] = [
             ("eth_call", ({"to": hex_of(address), "data": hex_of(data)}, at))
             for data in (
-                web3_contracts.encode_call(contract, function, *given) for function, given in views
+                contract_abi.encode_call(contract, function, *given) for function, given in views
             )
         ]
         answers = await self._rpc.batch(calls)
@@ -308,7 +315,7 @@ class DeploymentExecutor:
                 f"The wallet {checksummed(self._signer.address)} cannot pay for the gas: "
                 "send it some, then run this again."
             )
-        if outcome in {PublishOutcome.REFUSED, PublishOutcome.REFUSED_FOR_GOOD}:
+        if outcome in _REFUSALS:
             raise Misconfigured(f"The node does not take the transaction: {text}")
 
     async def _wait_until_mined(self, sent: Sequence[tuple[Hash32, Step]], next_nonce: int) -> bool:
@@ -351,7 +358,7 @@ def _role_state(
 ) -> RoleState:
     try:
         values = [
-            web3_contracts.decode_result(contract, function, _bytes(answer))
+            contract_abi.decode_result(contract, function, _bytes(answer))
             for function, answer in zip(functions, answers, strict=True)
         ]
     except ValueError as error:

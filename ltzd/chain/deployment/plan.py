@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ltzd.chain.contracts import artifacts, web3_contracts
+from ltzd.chain.contracts import artifacts, contract_abi
 from ltzd.values import ZERO_ADDRESS, Address, Hash32, checksummed, keccak
 
 HOT_ROLES: Final = {
@@ -228,9 +228,7 @@ def is_ready(step: Step, states: Mapping[str, RoleState]) -> bool:
 
 def _creation(terms: DeploymentTerms, deployment: Deployment, contract: str) -> Step:
     paid_in = () if contract == "LTZ" else (deployment.address("LTZ"),)
-    data = web3_contracts.creation_code(
-        contract, *paid_in, terms.deployer, terms.admin_delay_seconds
-    )
+    data = contract_abi.creation_code(contract, *paid_in, terms.deployer, terms.admin_delay_seconds)
     contracts = deployment.contracts[contract]
     return Step(
         contract,
@@ -250,7 +248,7 @@ def _calls(
     if not left:
         return None
     calls = [call for call, _ in left]
-    data = calls[0] if len(calls) == 1 else web3_contracts.encode_call(contract, "multicall", calls)
+    data = calls[0] if len(calls) == 1 else contract_abi.encode_call(contract, "multicall", calls)
     description = f"{contract}: {'; '.join(text for _, text in left)}"
     gas_limit = _CALL_GAS + _GAS_PER_CALL * len(calls)
     return Step(contract, deployment.address(contract), data, gas_limit, description)
@@ -267,21 +265,21 @@ def _left(
             # Before the role: a minter with a wrong limit must not mint meanwhile.
             amount, seconds = limit.capacity, limit.window_seconds
             yield (
-                web3_contracts.encode_call("LTZ", "setMintLimit", terms.minter, amount, seconds),
+                contract_abi.encode_call("LTZ", "setMintLimit", terms.minter, amount, seconds),
                 f"limit {checksummed(terms.minter)} to {amount} wei in {seconds} s",
             )
     for grant in wanted_grants(terms, contract):
         if grant not in granted:
             yield (
-                web3_contracts.encode_call(
-                    contract, "grantRole", web3_contracts.role_id(grant.role), grant.account
+                contract_abi.encode_call(
+                    contract, "grantRole", contract_abi.role_id(grant.role), grant.account
                 ),
                 f"grant {grant.role} to {checksummed(grant.account)}",
             )
     known_heirs = {states.admin, states.pending_admin} if states else {terms.deployer}
     if terms.heir is not None and terms.heir not in known_heirs:
         yield (
-            web3_contracts.encode_call(contract, "beginDefaultAdminTransfer", terms.heir),
+            contract_abi.encode_call(contract, "beginDefaultAdminTransfer", terms.heir),
             f"offer the admin role to {checksummed(terms.heir)}",
         )
 

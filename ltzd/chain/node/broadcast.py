@@ -1,7 +1,7 @@
 """Publishes transactions to several nodes at once, so that no single node can withhold them.
 
 The outcomes of the nodes are merged by `rules/nodes/publications.py`. Bytes that the first nodes
-refuse for good are offered to all other nodes before that counts.
+refuse for good, or without an explanation, are offered to all other nodes before that counts.
 """
 
 import asyncio
@@ -18,6 +18,14 @@ Publication: TypeAlias = tuple[PublishOutcome, str]
 """An outcome, and the node's error message for logs."""
 
 _Answer: TypeAlias = list[Publication] | NodeUnavailable
+
+_CLEAR = frozenset((PublishOutcome.ACCEPTED, PublishOutcome.NONCE_TOO_LOW))
+_MOMENT_SECONDS = 0.5
+_UNCONFIRMED = {
+    PublishOutcome.REFUSED_FOR_GOOD: PublishOutcome.UNKNOWN,
+    PublishOutcome.REFUSED_UNEXPLAINED: PublishOutcome.REFUSED,
+}
+"""The outcomes by which bytes are given up, and what each is while a usable node is not heard."""
 
 
 class Broadcast:
@@ -46,7 +54,8 @@ class Broadcast:
         """Sends signed bytes in order; returns as soon as one node has accepted them all.
 
         The second node gets the bytes all the same. Without a node that accepts, every answer is
-        awaited. Raises NodeUnavailable if no node answers: the bytes may have arrived.
+        awaited, but only for a moment once a node has accepted some and has seen the nonces of all
+        others used. Raises NodeUnavailable if no node answers: the bytes may have arrived.
         """
         publishers = self._node.publishers()
         if len(publishers) == 1:
@@ -58,17 +67,27 @@ class Broadcast:
             )
         answers = await self._answers(publishers[: self._at_once], raws)
         rest = publishers[self._at_once :]
-        if rest and _is_refused_for_good(answers, len(raws)):
+        if rest and _may_be_given_up(answers, len(raws)):
             answers += await self._answers(rest, raws)
         return _merged(answers, len(raws))
 
     async def _answers(self, publishers: Sequence[Node], raws: Sequence[bytes]) -> list[_Answer]:
-        """The nodes' answers, or only the answer of the first node that accepts all bytes."""
+        """The nodes' answers, or only the answer of the first node that accepts all bytes.
+
+        Bytes of used nonces are offered after each restart: a silent node must not hold up the
+        others' then. A receipt decides about them.
+        """
         waiting = {asyncio.create_task(_send(node, raws)) for node in publishers}
         answers: list[_Answer] = []
         try:
             while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                done, waiting = await asyncio.wait(
+                    waiting,
+                    timeout=_MOMENT_SECONDS if any(map(_needs_no_other, answers)) else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                if not done:
+                    break
                 answers += [task.result() for task in done]
                 accepted = next(filter(_accepts_all, answers), None)
                 if accepted is not None:
@@ -101,8 +120,7 @@ async def _send(node: Node, raws: Sequence[bytes]) -> _Answer:
 
 def _unconfirmed(outcome: PublishOutcome, text: str) -> Publication:
     """The outcome at one node while another one is away for a moment, and may hold the bytes."""
-    is_for_good = outcome is PublishOutcome.REFUSED_FOR_GOOD
-    return (PublishOutcome.UNKNOWN if is_for_good else outcome), text
+    return _UNCONFIRMED.get(outcome, outcome), text
 
 
 def _accepts_all(answer: _Answer) -> bool:
@@ -111,11 +129,16 @@ def _accepts_all(answer: _Answer) -> bool:
     )
 
 
-def _is_refused_for_good(answers: Sequence[_Answer], count: int) -> bool:
-    """Whether bytes would count as refused for good if no other node were asked."""
+def _needs_no_other(answer: _Answer) -> bool:
+    """Whether the answer leaves nothing open: a node holds the bytes, or their nonce is used."""
+    return isinstance(answer, list) and all(outcome in _CLEAR for outcome, _ in answer)
+
+
+def _may_be_given_up(answers: Sequence[_Answer], count: int) -> bool:
+    """Whether bytes would be given up, now or later, if no other node were asked."""
     if all(isinstance(answer, NodeUnavailable) for answer in answers):
         return False
-    return any(outcome is PublishOutcome.REFUSED_FOR_GOOD for outcome, _ in _merged(answers, count))
+    return any(outcome in _UNCONFIRMED for outcome, _ in _merged(answers, count))
 
 
 def _merged(answers: Sequence[_Answer], count: int) -> list[Publication]:

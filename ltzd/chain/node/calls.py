@@ -53,11 +53,16 @@ def outcome_of(reply: Any, method: str = "", secrets: Sequence[str] = ()) -> Any
             )
         return reply["result"]
     if not isinstance(error, dict):
-        return _rpc_error(0, str(error), None, method, secrets)
+        return _rpc_error(0, _text(error), None, method, secrets)
     code = error.get("code")
     return _rpc_error(
-        code if isinstance(code, int) else 0, str(error.get("message", "")), error, method, secrets
+        code if isinstance(code, int) else 0, _text(error.get("message")), error, method, secrets
     )
+
+
+def _text(message: Any) -> str:
+    """A list or an object is no text: it may have a hundred thousand items."""
+    return str(message) if isinstance(message, str | int | float) else ""
 
 
 def replies_by_id(replies: Sequence[Any]) -> dict[int, Any]:

@@ -1,7 +1,7 @@
 """A client of one node, whatever it is reached by: HTTP and WebSocket clients build on it."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import structlog
@@ -17,6 +17,16 @@ log = structlog.get_logger()
 
 _SECRET_LENGTH = 12
 """A part of a URL's path or query that is this long may be a key."""
+
+
+class HasNumber(Protocol):
+    """A block's header."""
+
+    @property
+    def number(self) -> int: ...
+
+
+Head = TypeVar("Head", bound=HasNumber)
 
 
 class RpcClient(Protocol):
@@ -43,12 +53,21 @@ class RpcClient(Protocol):
     def pinned(self) -> "RpcClient":
         """A client of one node, the best now: it never turns to another one."""
 
+    async def newest(
+        self, read: Callable[["RpcClient"], Awaitable[Head]]
+    ) -> tuple["RpcClient", Head]:
+        """A pinned client and its newest block, which `read` asks it for.
+
+        A pool gives `read` to the next usable node, too, if the best one is silent; the node that
+        answers is the pinned one. Raises NodeUnavailable.
+        """
+
     def others(self, at_least: int) -> Sequence["RpcClient"]:
         """Clients of the other usable nodes whose head is `at_least` this high, the best first."""
 
     @property
     def is_alone(self) -> bool:
-        """Whether no other node is usable, so that nobody could give a second opinion.
+        """Whether no other node is usable, so that no node could give a second opinion.
 
         While others are usable but below the height of a question, the question stays open.
         """
@@ -62,13 +81,23 @@ class RpcClient(Protocol):
 
     @property
     def limits(self) -> NodeLimits:
-        """The sizes that the node accepts; for a pool those of its best node now."""
+        """The sizes that the node accepts; a pool returns the sizes of its best node now."""
 
     def report_contradiction(self, kind: str) -> None:
         """Tells that this node contradicts itself or others; a pool then prefers its other nodes.
 
         `kind` is one of a closed set: it labels a metric.
         """
+
+    def report_dispute(self, kind: str) -> None:
+        """Reports that this node and another one contradict each other, and that neither is
+        outvoted.
+
+        The node stays in use, and its answers still count against the other one's.
+        """
+
+    def report_silence(self) -> None:
+        """Tells that this node was asked and did not answer in time; a pool leaves it alone."""
 
 
 class NodeClient:
@@ -120,6 +149,9 @@ class NodeClient:
     def pinned(self) -> RpcClient:
         return self
 
+    async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
+        return self, await read(self)
+
     def others(self, at_least: int) -> Sequence[RpcClient]:
         return ()
 
@@ -140,6 +172,12 @@ class NodeClient:
 
     def report_contradiction(self, kind: str) -> None:
         log.critical("node.contradiction", kind=kind)
+
+    def report_dispute(self, kind: str) -> None:
+        """Does nothing: a single node has no other to contradict."""
+
+    def report_silence(self) -> None:
+        """Does nothing: there is no other node to ask instead."""
 
 
 def node_name(url: str) -> str:

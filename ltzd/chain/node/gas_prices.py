@@ -1,25 +1,24 @@
-"""Checks an absurd tip with other nodes before a wallet pays it, or waits because of it."""
-
-from contextlib import suppress
+"""Compares a gas price with other nodes' before a lane waits for it, or pays an absurd tip."""
 
 from ltzd.chain.node.node import Node
-from ltzd.errors import NodeUnavailable
-from ltzd.rules.operator.fees import FeePolicy, GasPrice, is_implausible, with_lowest_tip
+from ltzd.chain.node.second_opinions import Question, compare_with_others
+from ltzd.rules.operator.fees import FeePolicy, GasPrice, are_far_apart, with_lowest_tip
 
-_ASKED = 3
-"""So many nodes are asked for their prices, beside the first answer."""
+GAS_PRICE = "gas_price"
+"""A node's base fee is far from those of other nodes."""
 
 
-async def plausible_gas_price(node: Node, gas_price: GasPrice, policy: FeePolicy) -> GasPrice:
-    """The gas price that `node` gave, with the lowest tip of several nodes if its tip is absurd.
+async def prevailing_gas_price(node: Node, own: GasPrice, policy: FeePolicy) -> GasPrice:
+    """The base fee that prevails among several nodes, with the lowest tip that any of them gave.
 
-    With one node the price stays: the cap bounds the cost of it.
+    `node` is pinned, and has given the price `own`. With one node the price stays: the cap bounds
+    the cost of it.
     """
-    if not is_implausible(gas_price, policy):
-        return gas_price
-    pinned = node.pinned()
-    prices: list[GasPrice] = []
-    for other in [pinned, *pinned.others()][:_ASKED]:
-        with suppress(NodeUnavailable):
-            prices.append(await other.current_gas_price())
-    return with_lowest_tip(gas_price, prices)
+    question: Question[GasPrice] = Question(
+        ask=lambda other: other.current_gas_price(),
+        leniency=lambda price: -price.base_fee,
+        contradict=lambda first, second: are_far_apart(first, second, policy),
+        kind=GAS_PRICE,
+    )
+    compared = await compare_with_others(node, own, question)
+    return with_lowest_tip(compared.answer, compared.answers)

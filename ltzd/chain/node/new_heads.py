@@ -10,7 +10,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 import aiohttp
 import msgspec
@@ -26,10 +26,15 @@ from ltzd.values import Hash32, hash_of
 
 log = structlog.get_logger()
 
+_Socket: TypeAlias = aiohttp.ClientWebSocketResponse[Literal[False]]
+"""Texts are not decoded: msgspec takes bytes."""
+
 _SUBSCRIBE = '{"jsonrpc":"2.0","id":1,"method":"eth_subscribe","params":["newHeads"]}'
 _PING_SECONDS = 20.0
 _CLOSING = aiohttp.ClientWSTimeout(ws_close=0.5)
 """A silent node does not answer a close, either."""
+_MOST_BYTES = 2 * 1024 * 1024
+"""Of a message: some nodes announce a head with the hashes of its transactions."""
 _REMEMBERED = 256
 _LARGEST_JUMP = 1_000
 """Blocks. An announced head that is higher above every known head is not passed on."""
@@ -49,6 +54,29 @@ class HeadSocketPolicy:
     """No socket counts as silent sooner, however fast the chain is."""
     unknown_silence_seconds: float = 5.0
     """Used instead of three block times while the chain has no known block time."""
+
+
+class _Message(msgspec.Struct):
+    """A message of a node, of which nothing else is decoded."""
+
+    id: int | str | None = None
+    method: str = ""
+    result: msgspec.Raw = msgspec.Raw()
+    params: msgspec.Raw = msgspec.Raw()
+
+
+class _Head(msgspec.Struct):
+    number: str
+    timestamp: str
+    hash: str
+
+
+class _Params(msgspec.Struct):
+    result: _Head
+
+
+_MESSAGE_DECODER = msgspec.json.Decoder(_Message)
+_PARAMS_DECODER = msgspec.json.Decoder(_Params)
 
 
 class _SocketLost(Exception):
@@ -186,7 +214,13 @@ class _HeadSocket:
     async def _listen(self, session: aiohttp.ClientSession) -> None:
         """Announces heads. Raises _SocketLost, and aiohttp's errors if there is no connection."""
         async with asyncio.timeout(self._policy.connect_seconds):
-            socket = await session.ws_connect(self._url, heartbeat=_PING_SECONDS, timeout=_CLOSING)
+            socket = await session.ws_connect(
+                self._url,
+                heartbeat=_PING_SECONDS,
+                timeout=_CLOSING,
+                max_msg_size=_MOST_BYTES,
+                decode_text=False,
+            )
         async with socket:
             async with asyncio.timeout(self._policy.connect_seconds):
                 await self._subscribe(socket)
@@ -202,13 +236,13 @@ class _HeadSocket:
             finally:
                 self._closed()
 
-    async def _subscribe(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+    async def _subscribe(self, socket: _Socket) -> None:
         await socket.send_str(_SUBSCRIBE)
         while True:
             message = await _message(socket)
-            if message.get("id") == 1:
+            if message.id == 1:
                 break
-        if not isinstance(message.get("result"), str):
+        if not bytes(message.result).startswith(b'"'):
             raise _SocketLost("unsupported")
 
     def _announce(self, head: tuple[int, int, Hash32] | None) -> None:
@@ -231,26 +265,23 @@ class _HeadSocket:
         self.is_open, self._deadline = False, None
 
 
-async def _message(socket: aiohttp.ClientWebSocketResponse) -> dict[str, Any]:
+async def _message(socket: _Socket) -> _Message:
     message = await socket.receive()
     if message.type not in (aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY):
         raise _SocketLost("closed")
     try:
-        content = msgspec.json.decode(message.data)
+        return _MESSAGE_DECODER.decode(message.data)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _SocketLost("malformed") from error
-    if not isinstance(content, dict):
-        raise _SocketLost("malformed")
-    return content
 
 
-def _subscription(message: dict[str, Any]) -> tuple[int, int, Hash32] | None:
+def _subscription(message: _Message) -> tuple[int, int, Hash32] | None:
     """Height, timestamp and hash of an announced head, or None for another message."""
-    if message.get("method") != "eth_subscription":
+    if message.method != "eth_subscription":
         return None
     try:
-        head = message["params"]["result"]
-        number = quantity(head["number"], LARGEST_COUNT)
-        return number, block_timestamp(head["timestamp"]), hash_of(head["hash"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        head = _PARAMS_DECODER.decode(message.params).result
+        number = quantity(head.number, LARGEST_COUNT)
+        return number, block_timestamp(head.timestamp), hash_of(head.hash)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise _SocketLost("malformed") from error

@@ -102,7 +102,7 @@ _LARGE_BLOCK = 256
 """From so many transactions on, anvil is not asked for all receipts of a block at once: for each it
 reads the whole block, and until it has them all it may answer nothing else."""
 _RECEIPTS_OF_ANVIL_AT_ONCE = 32
-_LARGEST_INDEX = 2**31 - 1
+LARGEST_INDEX = 2**31 - 1
 """Of a log in its block: what PostgreSQL's integer holds."""
 _LARGEST_WORD = 2**256 - 1
 
@@ -116,6 +116,14 @@ class Node:
     def pinned(self) -> "Node":
         """One node, the best now, for reads that must fit together; it has no failover."""
         return Node(self._rpc.pinned())
+
+    async def newest(self) -> tuple["Node", Header]:
+        """A pinned node and its newest block: of the best node, or of the next if it is silent.
+
+        Raises NodeUnavailable.
+        """
+        rpc, head = await self._rpc.newest(_newest_block)
+        return Node(rpc), head
 
     def others(self, at_least: int = 0) -> list["Node"]:
         """The other usable nodes that have reached a height, the best first: second opinions.
@@ -132,6 +140,14 @@ class Node:
         return [Node(rpc) for rpc in self._rpc.publishers()]
 
     @property
+    def name(self) -> str:
+        """The node's name in logs; for a pool that of the best node now.
+
+        Raises NodeUnavailable if no node may be asked.
+        """
+        return self._rpc.limits.name
+
+    @property
     def range_blocks(self) -> int:
         """The most blocks whose logs the node answers at once, as far as it has taught that."""
         return self._rpc.limits.range_blocks
@@ -144,6 +160,14 @@ class Node:
     def report_contradiction(self, kind: str) -> None:
         """Tells that this node contradicts itself or others; `kind` labels a metric."""
         self._rpc.report_contradiction(kind)
+
+    def report_dispute(self, kind: str) -> None:
+        """Reports that this node and another one contradict each other, and neither is outvoted."""
+        self._rpc.report_dispute(kind)
+
+    def report_silence(self) -> None:
+        """Tells that this node was asked and did not answer in time."""
+        self._rpc.report_silence()
 
     async def chain_id(self) -> int:
         return _number(await self._ask("eth_chainId"))
@@ -734,9 +758,10 @@ def _data(answer: Any) -> bytes:
 
 
 def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
-    """Checks position and contract of each log; the contracts' `decode_log` checks the rest.
+    """Checks position and contract of each log, and that topics and data are texts.
 
-    Raises NodeUnavailable also for a log outside of `blocks`.
+    The contracts' `decode_log` checks the rest. Raises NodeUnavailable also for a log outside of
+    `blocks`.
     """
     if not isinstance(answer, list):
         raise NodeUnavailable("The node's logs are not a list", kind="malformed")
@@ -745,7 +770,7 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
         for text in {text for each in answer for text in _hash_texts(each)}:
             hash_of(text)
         for index in {each["logIndex"] for each in answer}:
-            quantity(index, _LARGEST_INDEX)
+            quantity(index, LARGEST_INDEX)
         numbers = {
             quantity(text, LARGEST_COUNT) for text in {each["blockNumber"] for each in answer}
         }
@@ -753,6 +778,8 @@ def _log_list(answer: Any, blocks: range | None = None) -> list[dict[str, Any]]:
             raise ValueError("the log is of a block that was not asked for")
         for address in {each["address"] for each in answer}:
             address_of(address)
+        if not all(map(_has_texts, answer)):
+            raise TypeError("topics or data are no texts")
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise NodeUnavailable("The node's log is malformed", kind="malformed") from error
     return answer
@@ -762,9 +789,25 @@ def _hash_texts(log: dict[str, Any]) -> tuple[str, str]:
     return log["blockHash"], log["transactionHash"]
 
 
+def _has_texts(log: dict[str, Any]) -> bool:
+    topics = log["topics"]
+    return (
+        isinstance(topics, list)
+        and all(isinstance(topic, str) for topic in topics)
+        and isinstance(log["data"], str)
+    )
+
+
 def _is_large(block: Any) -> bool:
     hashes = block.get("transactions") if isinstance(block, dict) else None
     return isinstance(hashes, list) and len(hashes) >= _LARGE_BLOCK
+
+
+async def _newest_block(rpc: RpcClient) -> Header:
+    head = await Node(rpc).block("latest")
+    if head is None:
+        raise NodeUnavailable("The node has no latest block", kind="malformed")
+    return head
 
 
 def _newest(answer: Any) -> Header:

@@ -1,12 +1,14 @@
 """Classifies the nodes' error texts of `eth_sendRawTransaction` into a few outcomes.
 
-A text that no pattern matches is REFUSED, which may be temporary. Only a text that rules out
-these very bytes permanently is REFUSED_FOR_GOOD: the operator then gives their nonce to a
-self-transfer.
+Only a text that rules out these very bytes permanently is REFUSED_FOR_GOOD: the operator then gives
+their nonce to a self-transfer. A text of a full pool or of the access to the node is REFUSED, which
+passes, and so is a refusal for the rate (`refusals.py`). A text that no pattern matches is
+REFUSED_UNEXPLAINED: such as a provider's policy, which may concern these bytes alone.
 """
 
 import re
 
+from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcError
 from ltzd.rules.nodes.publications import PublishOutcome
 
@@ -104,6 +106,29 @@ _SENDER_FOR_GOOD = (
     "prohibited list",
     "\\bfiltered\\b",
 )
+_PASSING = _any_of(
+    "pool is full",
+    "nonce (is )?too (high|distant|far)",
+    "noncegap",
+    "noncetoofar",
+    "future (nonce|transaction)",
+    "invalid nonce",
+    "too distant from",
+    "in-flight transaction limit",
+    "already reserved",
+    "try again",
+    "sync",
+    "limit exceeded",
+    "time(d)? ?out",
+    "temporar",
+    "unavailable",
+    "bad gateway",
+    "internal (server )?error",
+    "header not found",
+    "\\bip\\b",
+    "(access|api|auth)[ -]?(token|key)",
+    "project is not",
+)
 _FOR_GOOD = _any_of(*_GAS_FOR_GOOD, *_FEES_FOR_GOOD, *_FORM_FOR_GOOD, *_SENDER_FOR_GOOD)
 
 
@@ -111,7 +136,7 @@ def classify_publish_error(error: RpcError) -> PublishOutcome:
     """The outcome that a node's error object stands for."""
     text = error.message
     if "execution reverted" in text.lower():
-        return PublishOutcome.REFUSED
+        return PublishOutcome.REFUSED_UNEXPLAINED
     for pattern, publication in (
         (_KNOWN, PublishOutcome.ACCEPTED),
         (_NONCE, PublishOutcome.NONCE_TOO_LOW),
@@ -119,7 +144,9 @@ def classify_publish_error(error: RpcError) -> PublishOutcome:
         # Before _PRICE, which also matches "fee cap": here the node's own cap is meant.
         (_FOR_GOOD, PublishOutcome.REFUSED_FOR_GOOD),
         (_PRICE, PublishOutcome.UNDERPRICED),
+        (_PASSING, PublishOutcome.REFUSED),
     ):
         if pattern.search(text):
             return publication
-    return PublishOutcome.REFUSED
+    is_rate = error.refusal is not None and error.refusal.kind is RefusalKind.RATE
+    return PublishOutcome.REFUSED if is_rate else PublishOutcome.REFUSED_UNEXPLAINED

@@ -8,10 +8,15 @@ as a raw call, so they are not used here. No error text holds the node's URL, wh
 from collections.abc import Sequence
 from typing import Any, Self
 
-import msgspec
-
-from ltzd.chain.http_client.answers import AnswerTooLong
+from ltzd.chain.http_client.answers import AnswerTooLong, HttpAnswer
 from ltzd.chain.http_client.client import ConnectFailed, HttpClient
+from ltzd.chain.node.answers.decoding import (
+    MalformedAnswer,
+    decode,
+    decode_logs,
+    decode_short,
+    is_short,
+)
 from ltzd.chain.node.calls import RpcCall, RpcError, outcome_of
 from ltzd.chain.node.client import NodeClient, RpcClient
 from ltzd.chain.node.learned_limits import NodeLimits
@@ -60,69 +65,70 @@ class _HttpTransport:
         if self._http is not None:
             self._http.close()
 
-    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
+    async def exchange(
+        self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+    ) -> Any:
         """Posts one request; HTTP matches the reply, so `ids` are not needed.
 
         Redirects are not followed: they might lead to another chain's node.
         """
-        most = self._policy.max_response_bytes
-        if span is not None and span > 1:
-            most = min(most, self._policy.max_range_bytes)
+        answer = await self._posted(body, most)
+        raw, status = answer.body, answer.status
+        if status >= 300 and raw[:64].lstrip()[:1] not in {b"{", b"["}:
+            raise _status_fault(answer)
+        try:
+            if may_type_logs and status < 300:
+                # Typed logs hold no lists but their topics, so several MiB may be decoded at once.
+                is_range = len(raw) <= self._policy.max_range_bytes
+                reply = decode_reply(raw) if is_range else await decode_logs(raw)
+                if reply is not None:
+                    return reply
+            reply = decode_short(raw) if is_short(raw) else await decode(raw)
+        except MalformedAnswer as error:
+            if status >= 300:
+                raise _status_fault(answer) from None
+            raise NodeUnavailable(str(error), kind=error.kind) from None
+        if status >= 300 and isinstance(reply, dict):
+            _check_status(reply, answer)
+        return reply
+
+    async def _posted(self, body: bytes, most: int) -> HttpAnswer:
         if self._http is None:
             raise RuntimeError("use Rpc as an async context manager")
         try:
-            answer = await self._http.post(body, most)
+            return await self._http.post(body, most)
         except AnswerTooLong as error:
             refusal = Refusal(RefusalKind.RESPONSE_BYTES)
-            raise RequestRefused(str(error), refusal, "malformed") from None
+            raise RequestRefused(str(error), refusal, "oversized") from None
         except (ConnectFailed, TimeoutError, OSError, ValueError) as error:
             # The cause's text may hold the URL.
             raise _connection_fault(error) from None
-        raw, status = answer.body, answer.status
-        if span is not None and status < 300 and (reply := decode_reply(raw)) is not None:
-            return reply
-        return _decoded(raw, status, answer.retry_after)
 
 
-def _decoded(raw: bytes, status: int, retry_after: str | None) -> Any:
-    """The reply, or RequestRefused or NodeUnavailable for an answer that holds none."""
-    is_json = bytes(raw[:64]).lstrip()[:1] in {b"{", b"["}
-    if status >= 300 and not is_json:
-        raise _status_fault(status, raw, retry_after)
-    try:
-        reply = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        if status >= 300:
-            raise _status_fault(status, raw, retry_after) from None
-        raise NodeUnavailable("The node's answer is not JSON", kind="malformed") from None
-    if status >= 300 and isinstance(reply, dict):
-        _check_status(reply, status, raw, retry_after)
-    return reply
-
-
-def _check_status(reply: Any, status: int, raw: bytes, retry_after: str | None) -> None:
+def _check_status(reply: Any, answer: HttpAnswer) -> None:
     """Raises for a JSON object that is no reply, or whose status says that the rate was refused."""
     if "error" not in reply and "result" not in reply:
-        raise _status_fault(status, raw, retry_after)
-    if status != 429 or "result" in reply:
+        raise _status_fault(answer)
+    if answer.status != 429 or "result" in reply:
         return
     outcome = outcome_of(reply)
     refusal = outcome.refusal if isinstance(outcome, RpcError) else None
     if refusal is not None and refusal.kind in SIZE_KINDS:
         return
-    pause = retry_after_seconds(retry_after)
+    pause = retry_after_seconds(answer.retry_after)
     if pause is None and refusal is not None:
         pause = refusal.retry_after_seconds
     raise RequestRefused(
-        f"The node answered HTTP {status}",
+        f"The node answered HTTP {answer.status}",
         Refusal(RefusalKind.RATE, retry_after_seconds=pause),
         "rate_limited",
     )
 
 
-def _status_fault(status: int, raw: bytes, retry_after: str | None) -> NodeUnavailable:
-    message = f"The node answered HTTP {status}"
-    refusal = classify_status(status, raw[:2_000].decode(errors="replace"), retry_after)
+def _status_fault(answer: HttpAnswer) -> NodeUnavailable:
+    message = f"The node answered HTTP {answer.status}"
+    text = answer.body[:2_000].decode(errors="replace")
+    refusal = classify_status(answer.status, text, answer.retry_after)
     if refusal is None:
         return NodeUnavailable(message, kind="http_status")
     kinds: dict[RefusalKind, NodeFaultKind] = {

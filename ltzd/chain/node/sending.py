@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from ltzd import telemetry
+from ltzd.chain.node.answers.bounds import answer_bound
 from ltzd.chain.node.calls import (
     LOGS,
     PUBLISH,
@@ -47,7 +48,10 @@ class RpcPolicy:
     connections: int = 16
     """Requests at once."""
     max_response_bytes: int = 32 * 1024 * 1024
-    """Of any answer. The logs of a block of 500 million gas that only moves LTZ fit in."""
+    """Of any answer. The logs of a block of 500 million gas that only moves LTZ fit in.
+
+    `answers.bounds` has the narrower bounds of most calls.
+    """
     max_range_bytes: int = 8 * 1024 * 1024
     """Of the logs of several blocks: a longer answer is asked for in shorter ranges."""
     rate_attempts: int = 5
@@ -72,11 +76,13 @@ class ConnectionDropped(NodeUnavailable):
 
 
 class Transport(Protocol):
-    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
+    async def exchange(
+        self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+    ) -> Any:
         """Sends one request with calls of these ids and returns the decoded reply.
 
-        `span` is given for a single `eth_getLogs` of a range: the number of its blocks. The reply
-        may then hold LogEntry objects, and its length is bounded more narrowly.
+        `most` bounds the bytes of the answer. With `may_type_logs`, which is given for a single
+        `eth_getLogs` of a range, the reply may hold LogEntry objects.
 
         Raises RequestRefused, ConnectionDropped, NodeUnavailable.
         """
@@ -331,8 +337,10 @@ class CallSender:
             await self._limits.turn(len(calls), until, self._queue)
             begun = self._limits.clock()
             try:
-                span = block_span(calls[0]) if len(calls) == 1 else None
-                return await self._transport.exchange(body, ids, span)
+                most, span = self._most_bytes(calls)
+                return await self._transport.exchange(
+                    body, ids, most, may_type_logs=span is not None
+                )
             except asyncio.CancelledError:
                 if self._limits.clock() - begun >= self._policy.slow_seconds:
                     self._limits.timed_out(calls)
@@ -347,6 +355,16 @@ class CallSender:
                 if error.kind == "timeout":
                     self._limits.timed_out(calls)
                 raise
+
+    def _most_bytes(self, calls: Sequence[RpcCall]) -> tuple[int, int | None]:
+        """The bound of the answer, and the blocks of a single `eth_getLogs` of a range."""
+        most = min(self._policy.max_response_bytes, answer_bound(calls))
+        if len(calls) > 1:
+            return most, None
+        span = block_span(calls[0])
+        if span is not None and span > 1:
+            most = min(most, self._policy.max_range_bytes)
+        return most, span
 
     @asynccontextmanager
     async def _slot(self, deadline: float) -> AsyncIterator[None]:

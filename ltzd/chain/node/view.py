@@ -27,12 +27,11 @@ class ChainView:
 
     @classmethod
     async def newest(cls, node: Node) -> Self:
-        """The best node's newest block. Raises NodeUnavailable."""
-        pinned = node.pinned()
-        head = await pinned.block("latest")
-        if head is None:
-            raise NodeUnavailable("The node has no latest block", kind="malformed")
-        return cls(pinned, head)
+        """The best node's newest block; the next node's if the best one is silent.
+
+        Raises NodeUnavailable.
+        """
+        return cls(*await node.newest())
 
     async def reaching(self, block_number: int) -> "ChainView":
         """A view of the same node whose block is at least this high.

@@ -8,12 +8,13 @@ batch under way, of which there is one at a time: nodes refuse a batch as a whol
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import aiohttp
 import msgspec
 import structlog
 
+from ltzd.chain.node.answers.decoding import MalformedAnswer, OversizedAnswer, decode, is_short
 from ltzd.chain.node.client import NodeClient, node_name
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.refusals import Refusal, RefusalKind
@@ -22,6 +23,9 @@ from ltzd.concurrency.futures import complete
 from ltzd.errors import NodeUnavailable
 
 log = structlog.get_logger()
+
+_Socket: TypeAlias = aiohttp.ClientWebSocketResponse[Literal[False]]
+"""Texts are not decoded: msgspec takes bytes."""
 
 _CLOSING: Final = aiohttp.ClientWSTimeout(ws_close=0.5)
 """A silent node does not answer a close, either."""
@@ -58,17 +62,40 @@ class WsRpc(NodeClient):
         await self._socket.close()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Request:
+    """`most` bounds the bytes of its answer."""
+
+    answer: asyncio.Future[Any]
+    most: int
+
+
+class _Id(msgspec.Struct):
+    id: int
+
+
+class _FirstId(msgspec.Struct, array_like=True):
+    """The first reply of a batch."""
+
+    reply: _Id
+
+
+_ID_DECODER: Final = msgspec.json.Decoder(_Id)
+_FIRST_ID_DECODER: Final = msgspec.json.Decoder(_FirstId)
+"""They build nothing else of a message."""
+
+
 class _SocketTransport:
     def __init__(self, url: str, policy: RpcPolicy, ws_policy: WsPolicy) -> None:
         self._url = url
         self._policy = policy
         self._ws_policy = ws_policy
-        self._socket: aiohttp.ClientWebSocketResponse | None = None
+        self._socket: _Socket | None = None
         self._is_decided = asyncio.Event()
         """Is set while the socket is open, or the last attempt to open it has failed."""
         self._fault = "its socket is not open"
-        self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._batch: asyncio.Future[Any] | None = None
+        self._waiting: dict[int, _Request] = {}
+        self._batch: _Request | None = None
         self._batch_turn = asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
 
@@ -80,39 +107,41 @@ class _SocketTransport:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
-    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
+    async def exchange(
+        self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+    ) -> Any:
         if self._task is None:
             raise RuntimeError("use WsRpc as an async context manager")
         try:
             async with asyncio.timeout(self._policy.timeout_seconds):
                 if len(ids) == 1:
-                    return await self._sent(body, ids)
+                    return await self._sent(body, ids, most)
                 async with self._batch_turn:
-                    return await self._sent(body, ids)
+                    return await self._sent(body, ids, most)
         except TimeoutError:
             raise NodeUnavailable(
                 f"The node does not answer within {self._policy.timeout_seconds:g} s",
                 kind="timeout",
             ) from None
 
-    async def _sent(self, body: bytes, ids: Sequence[int]) -> Any:
+    async def _sent(self, body: bytes, ids: Sequence[int], most: int) -> Any:
         await self._is_decided.wait()
         socket = self._socket
         if socket is None:
             raise NodeUnavailable(
                 f"The node does not answer: {self._fault}", kind="refused_connection"
             )
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._waiting.update(dict.fromkeys(ids, future))
+        request = _Request(asyncio.get_running_loop().create_future(), most)
+        self._waiting.update(dict.fromkeys(ids, request))
         if len(ids) > 1:
-            self._batch = future
+            self._batch = request
         try:
             await socket.send_str(body.decode())
-            return await future
+            return await request.answer
         except (aiohttp.ClientError, OSError) as error:
             raise ConnectionDropped(f"The node's socket broke: {_reason(error)}") from None
         finally:
-            if self._batch is future:
+            if self._batch is request:
                 self._batch = None
             for id_ in ids:
                 self._waiting.pop(id_, None)
@@ -152,13 +181,15 @@ class _SocketTransport:
                         heartbeat=self._ws_policy.ping_seconds,
                         timeout=_CLOSING,
                         max_msg_size=self._policy.max_response_bytes,
+                        decode_text=False,
                     )
                 async with socket:
                     self._socket = socket
                     self._is_decided.set()
                     async for message in socket:
                         has_answered = True
-                        self._receive(message)
+                        if message.type in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
+                            await self._receive(message.data)
                     if socket.close_code == aiohttp.WSCloseCode.MESSAGE_TOO_BIG:
                         reason = "its answer is too long"
                         self._refuse_length()
@@ -171,26 +202,51 @@ class _SocketTransport:
         """Ends the socket: the outcome of each request under way is unknown."""
         self._socket, self._fault = None, reason
         self._is_decided.set()
-        for future in set(self._waiting.values()):
-            complete(future, ConnectionDropped(f"The node's socket was lost: {reason}"))
+        for request in set(self._waiting.values()):
+            complete(request.answer, ConnectionDropped(f"The node's socket was lost: {reason}"))
         self._waiting.clear()
 
     def _refuse_length(self) -> None:
-        """Ends the requests under way, one of which has an answer longer than the policy allows."""
-        refusal = Refusal(RefusalKind.RESPONSE_BYTES)
-        for future in set(self._waiting.values()):
-            complete(future, RequestRefused("The node's answer is too long", refusal, "malformed"))
+        """Ends the requests whose answer is too long, if it is theirs: nobody has read its id."""
+        for request in set(self._waiting.values()):
+            if request.most >= self._policy.max_response_bytes:
+                complete(request.answer, _too_long(request.most))
 
-    def _receive(self, message: aiohttp.WSMessage) -> None:
+    async def _receive(self, data: bytes) -> None:
         """Gives a message to the request that it answers; ignores a message to no request."""
-        if message.type not in {aiohttp.WSMsgType.TEXT, aiohttp.WSMsgType.BINARY}:
-            return
+        request = None
         try:
-            content = msgspec.json.decode(message.data)
-        except (msgspec.DecodeError, RecursionError):
+            if not is_short(data):
+                request = self._request_of(data)
+                if request is None or len(data) > request.most:
+                    self._complete(request, None, len(data))
+                    return
+            content = await decode(data)
+        except OversizedAnswer as error:
+            if request is not None:
+                complete(request.answer, NodeUnavailable(str(error), kind=error.kind))
             return
+        except MalformedAnswer:
+            return
+        self._complete(self._request_answered_by(content), content, len(data))
+
+    def _complete(self, request: _Request | None, content: Any, size: int) -> None:
+        if request is None:
+            return
+        complete(request.answer, content if size <= request.most else _too_long(request.most))
+
+    def _request_of(self, data: bytes) -> _Request | None:
+        """The request that a long message answers, by its first id."""
+        try:
+            if data[:64].lstrip()[:1] == b"[":
+                return self._waiting.get(_FIRST_ID_DECODER.decode(data).reply.id)
+            return self._waiting.get(_ID_DECODER.decode(data).id)
+        except (msgspec.DecodeError, RecursionError):
+            return None
+
+    def _request_answered_by(self, content: Any) -> _Request | None:
         replies = content if isinstance(content, list) else [content]
-        future = next(
+        request = next(
             (
                 self._waiting[reply["id"]]
                 for reply in replies
@@ -200,14 +256,21 @@ class _SocketTransport:
             ),
             None,
         )
-        if future is None and _is_anonymous_error(replies):
-            future = self._batch or self._only_request()
-        if future is not None:
-            complete(future, content)
+        if request is None and _is_anonymous_error(replies):
+            return self._batch or self._only_request()
+        return request
 
-    def _only_request(self) -> asyncio.Future[Any] | None:
-        futures = set(self._waiting.values())
-        return futures.pop() if len(futures) == 1 else None
+    def _only_request(self) -> _Request | None:
+        requests = set(self._waiting.values())
+        return requests.pop() if len(requests) == 1 else None
+
+
+def _too_long(most: int) -> RequestRefused:
+    return RequestRefused(
+        f"The node's answer is longer than {most} bytes",
+        Refusal(RefusalKind.RESPONSE_BYTES),
+        "oversized",
+    )
 
 
 def without_redirects() -> aiohttp.TraceConfig:

@@ -2,12 +2,10 @@
 
 from dataclasses import dataclass
 
-from eth_hash.auto import keccak
-
 from ltzd.chain.node.node import Node
 from ltzd.chain.pool.report import Unfit
 from ltzd.errors import NodeUnavailable
-from ltzd.values import Address, Hash32, hex_of
+from ltzd.values import Address, Hash32, hex_of, keccak
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeGuard, TypeVar
 
+from ltzd.chain.node.client import Head
 from ltzd.chain.node.learned_limits import NodeLimits
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcClient, RpcError
@@ -31,6 +32,12 @@ class Ranking(Protocol):
         """The other usable nodes that have reached a height, the best first."""
 
     def is_alone(self, member: Member) -> bool: ...
+
+    def is_usable(self, member: Member) -> bool:
+        """Whether nothing speaks against asking the node first."""
+
+    def use(self, role: str, member: Member) -> None:
+        """Makes the node the one in use."""
 
 
 class PoolClient:
@@ -61,6 +68,41 @@ class PoolClient:
         """Raises NodeUnavailable if no node may be asked."""
         return PinnedClient(self._pool, self._pool.ranked(self._role)[0], self._role)
 
+    async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
+        """The best node's answer, or that of the first usable node that is asked meanwhile.
+
+        A block below the one that the best node has shown does not count: a node that is behind
+        must not move a decision back. The node that answers instead is the one in use from then on.
+        """
+        best, *others = self._pool.ranked(self._role)
+        waiting = [best, *filter(self._pool.is_usable, others)]
+        shown = best.head.number if best.head else 0
+        clock, begun = self._pool.clock, self._pool.clock()
+        reads: dict[asyncio.Task[Head], tuple[Member, RpcClient]] = {}
+        try:
+            while True:
+                if waiting:
+                    member = waiting.pop(0)
+                    client = PinnedClient(self._pool, member, self._role)
+                    reads[asyncio.ensure_future(read(client))] = member, client
+                done, _ = await asyncio.wait(
+                    reads,
+                    timeout=self._pool.policy.hedge_newest_after if waiting else None,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                for task in sorted(done, key=lambda task: reads[task][0] is not best):
+                    member, pinned = reads.pop(task)
+                    if member is best:
+                        return pinned, task.result()
+                    if _has_reached(task, shown):
+                        best.slower_than(clock() - begun)
+                        self._pool.use(self._role, member)
+                        return pinned, task.result()
+        finally:
+            for task in reads:
+                if not task.cancel():
+                    task.exception()  # asyncio reports an error that nobody has looked at.
+
     def others(self, at_least: int) -> Sequence[RpcClient]:
         """Raises RuntimeError: only a pinned client has others."""
         raise RuntimeError("others() needs a pinned client")
@@ -86,6 +128,14 @@ class PoolClient:
 
     def report_contradiction(self, kind: str) -> None:
         self._pool.ranked(self._role)[0].distrust(kind)
+
+    def report_dispute(self, kind: str) -> None:
+        """Raises RuntimeError: only a pinned client tells which node was asked."""
+        raise RuntimeError("report_dispute() needs a pinned client")
+
+    def report_silence(self) -> None:
+        """Raises RuntimeError, as `report_dispute`."""
+        raise RuntimeError("report_silence() needs a pinned client")
 
     async def _ask(self, send: Send[Answer]) -> Answer:
         members = self._pool.ranked(self._role)
@@ -128,6 +178,12 @@ class PoolClient:
         raise fault
 
 
+def _has_reached(read: asyncio.Task[Head], height: int) -> bool:
+    if isinstance(read.exception(), NodeUnavailable | RpcError):
+        return False
+    return read.result().number >= height
+
+
 def _may_answer_elsewhere(error: BaseException | None) -> TypeGuard[RpcError]:
     refusal = error.refusal if isinstance(error, RpcError) else None
     return refusal is not None and refusal.kind in {RefusalKind.BEHIND, RefusalKind.UNSUPPORTED}
@@ -164,6 +220,9 @@ class PinnedClient:
     def pinned(self) -> RpcClient:
         return self
 
+    async def newest(self, read: Callable[[RpcClient], Awaitable[Head]]) -> tuple[RpcClient, Head]:
+        return self, await read(self)
+
     def others(self, at_least: int) -> Sequence[RpcClient]:
         members = self._pool.seconds(self._member, at_least)
         return [PinnedClient(self._pool, member, self._role) for member in members]
@@ -186,6 +245,12 @@ class PinnedClient:
     def report_contradiction(self, kind: str) -> None:
         self._member.distrust(kind)
 
+    def report_dispute(self, kind: str) -> None:
+        self._member.contest(kind)
+
+    def report_silence(self) -> None:
+        self._member.failed("timeout", "The node does not answer in time")
+
     async def _bounded(self, answer: Awaitable[Answer]) -> Answer:
         return await self._member.measured(self._in_time(answer))
 
@@ -195,10 +260,27 @@ class PinnedClient:
         limit = self._pool.policy.pinned_timeout
         try:
             async with asyncio.timeout(limit) as deadline:
-                return await answer
+                return await self._unless_silent(answer)
         except TimeoutError as error:
             if not deadline.expired():
                 raise
             raise NodeUnavailable(
                 f"The node does not answer within {limit:g} s", kind="timeout"
             ) from error
+
+    async def _unless_silent(self, answer: Awaitable[Answer]) -> Answer:
+        """The answer. Raises NodeUnavailable if the node answers nothing else, either."""
+        seconds = self._pool.policy.silent_after
+        request = asyncio.ensure_future(answer)
+        try:
+            done, _ = await asyncio.wait((request,), timeout=seconds)
+            if not done:
+                probe = self._member.probe()
+                await asyncio.wait((request, probe), return_when=asyncio.FIRST_COMPLETED)
+                if not request.done() and not probe.result():
+                    raise NodeUnavailable(
+                        f"The node has answered nothing for {2 * seconds:g} s", kind="timeout"
+                    )
+            return await request
+        finally:
+            request.cancel()

@@ -24,13 +24,20 @@ log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
 
+WATCH = "watch"
+"""The role of the pool's own requests."""
+
 _LATENCY_WEIGHT = 0.2
 """Of the newest answer in the average of latencies."""
 
 _LIMITED_SECONDS = 10.0
 """So long a node counts as limiting the rate of requests after it refused one for that."""
+_COMPARISONS_CONTESTED = 3
+"""A node counts as contested until so many comparisons have found nothing more."""
 _ANSWERS = frozenset(("rate_limited", "busy", "behind"))
 """Kinds of faults that do not tell that the node fails."""
+_CERTAIN = frozenset(("timeout", "oversized"))
+"""Kinds of faults that open the circuit without a second failure."""
 
 
 class Member:
@@ -73,6 +80,7 @@ class Member:
         self.errors: Counter[str] = Counter()
         self.detail = ""
         self.look_due = asyncio.Event()
+        self._probe: asyncio.Task[bool] | None = None
 
     @property
     def is_verified(self) -> bool:
@@ -147,13 +155,38 @@ class Member:
         previous = seconds if self.latency is None else self.latency
         self.latency = previous + _LATENCY_WEIGHT * (seconds - previous)
 
+    def probe(self) -> asyncio.Task[bool]:
+        """Whether the node answers the cheapest of all calls within `silent_after`, or refuses it.
+
+        Callers at the same time share one call: many slow answers must not become twice as many.
+        """
+        if self._probe is None or self._probe.done():
+            self._probe = asyncio.create_task(self._is_alive())
+        return self._probe
+
+    async def _is_alive(self) -> bool:
+        try:
+            async with asyncio.timeout(self._policy.silent_after):
+                await self.clients[WATCH].call("eth_chainId")
+        except (NodeUnavailable, TimeoutError):
+            return False
+        except RpcError:
+            return True
+        return True
+
+    def slower_than(self, seconds: float) -> None:
+        """Records that an answer takes at least so long, although it has not come."""
+        self.latency = max(self.latency or 0.0, seconds)
+
     def overtaken(self) -> None:
         """Counts a request that another node answered first, although it was sent there later."""
         self._count_failure("timeout", "The node is slower than another by far", 1)
 
     def failed(self, kind: str, detail: str) -> None:
-        """Counts a failed request; a timeout opens the circuit at once if there are other nodes.
+        """Counts a failed request.
 
+        If there are other nodes, a timeout opens the circuit at once, and so does an answer that is
+        larger than any honest one.
         A node that limits the rate of requests or lacks a block answers, and ltzd's own bound of
         connections says nothing about it: the circuit stays closed, and the request goes to the
         next node.
@@ -163,7 +196,7 @@ class Member:
             if kind == "rate_limited":
                 self._limited_until = self._clock() + _LIMITED_SECONDS
             return
-        is_certain = kind == "timeout" and self._has_peers
+        is_certain = kind in _CERTAIN and self._has_peers
         self._count_failure(kind, detail, self._policy.breaker.failures if is_certain else 1)
 
     def _count(self, kind: str, detail: str) -> None:
@@ -219,13 +252,16 @@ class Member:
         self.detail = f"contradiction: {kind}"
         log.critical("node.disagrees", node=self.name, kind=kind, seconds=self._distrust)
 
-    def contest(self, kind: str, seconds: float) -> None:
+    def contest(self, kind: str) -> None:
         """Records a contradiction with another node when nobody can tell which of them is right.
 
-        The node stays as good as the other, also for second opinions.
+        The node stays as good as the other, also for second opinions. A contradiction that lasts is
+        logged once.
         """
         telemetry.NODE_DISAGREEMENTS.labels(self.name, kind).inc()
         self.errors[f"disagreement_{kind}"] += 1
         self.detail = f"contradiction: {kind}"
-        self._contested_until = self._clock() + seconds
-        log.critical("node.contested", node=self.name, kind=kind)
+        now = self._clock()
+        if now >= self._contested_until:
+            log.critical("node.contested", node=self.name, kind=kind)
+        self._contested_until = now + _COMPARISONS_CONTESTED * self._policy.compare_pause

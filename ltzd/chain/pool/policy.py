@@ -12,13 +12,18 @@ class NodePoolPolicy:
     """`timeout` bounds each request to a node, `connections` the requests of a role at one node.
 
     With other nodes to turn to, a request that has no answer after `hedge_after` is also given to
-    the next node, and a pinned request is given up after `pinned_timeout`.
+    the next node, and a pinned request is given up after `pinned_timeout`. A decision's first read,
+    of the newest block, is given to the next node after `hedge_newest_after`.
     """
 
     timeout: float = 10.0
     connections: int = 16
     hedge_after: float = 2.0
+    hedge_newest_after: float = 0.5
     pinned_timeout: float = 4.0
+    silent_after: float = 1.0
+    """After so long without an answer a node is asked for its chain id. A pinned request is given
+    up if it has not answered this, either, after as long again: it is silent and not slow."""
     watch_pause: float = 2.0
     """Between two looks at a node's head."""
     verify_pause: float = 15.0

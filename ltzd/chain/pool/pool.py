@@ -13,7 +13,7 @@ from ltzd.chain.node.node import Node
 from ltzd.chain.node.opening import open_rpc
 from ltzd.chain.pool.chain_check import ChainMismatch, ExpectedChain, check_chain
 from ltzd.chain.pool.clients import PoolClient
-from ltzd.chain.pool.member import Member
+from ltzd.chain.pool.member import WATCH, Member
 from ltzd.chain.pool.policy import NodePoolPolicy
 from ltzd.chain.pool.report import NodeReport, Unfit
 from ltzd.concurrency.clock import Clock, loop_time
@@ -21,8 +21,6 @@ from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.choice import credible_height, is_behind, ranking
 from ltzd.rules.nodes.disagreement import agreed
 
-WATCH = "watch"
-"""The role of the pool's own requests."""
 ROLES = ("http", "operator", "indexer", "deliveries", WATCH)
 
 
@@ -100,6 +98,10 @@ class NodePool:
         order = ranking(observations, in_use, policy)
         self._in_use[role] = id(members[order[0]])
         return [members[position] for position in order]
+
+    def use(self, role: str, member: Member) -> None:
+        """Makes the node the one in use, which `ranked` leaves only for a better one."""
+        self._in_use[role] = id(member)
 
     def _may_be_asked(self, member: Member) -> bool:
         if self._expected is None:

@@ -9,8 +9,8 @@ import contextlib
 
 from ltzd.chain.node.node import Header, Node
 from ltzd.chain.node.rpc import RpcError
-from ltzd.chain.pool.member import Member
-from ltzd.chain.pool.pool import WATCH, NodePool
+from ltzd.chain.pool.member import WATCH, Member
+from ltzd.chain.pool.pool import NodePool
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.disagreement import dissenters
 from ltzd.values import Hash32
@@ -157,7 +157,7 @@ class NodeWatch:
             if len(wrong) < len(known):
                 member.distrust(BLOCK_HASH)
             else:
-                member.contest(BLOCK_HASH, 3 * self._policy.compare_pause)
+                member.contest(BLOCK_HASH)
 
     async def _hash_at(self, member: Member, height: int) -> Hash32 | None:
         try:

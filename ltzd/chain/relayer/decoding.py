@@ -75,7 +75,9 @@ def _multicall_in(contract: str, data: bytes) -> list[bytes]:
     except ValueError as error:
         raise _misencoded(contract, "multicall", str(error)) from error
     if multicall(inner) != data:
-        raise _misencoded(contract, "multicall", "an encoder would write it differently")
+        raise _misencoded(
+            contract, "multicall", "the bytes are not the canonical encoding of these values"
+        )
     return inner
 
 
@@ -110,7 +112,9 @@ class _Shape:
             raise _misencoded(self.row.contract, self.row.function, str(error)) from error
         if self._written(arguments) != data:
             raise _misencoded(
-                self.row.contract, self.row.function, "an encoder would write it differently"
+                self.row.contract,
+                self.row.function,
+                "the bytes are not the canonical encoding of these values",
             )
         return arguments
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class BreakerPolicy:
     failures: int = 2
-    """So many failures in a row open the circuit; a timeout counts for all of them."""
+    """So many failures in a row open the circuit; a certain failure counts for all of them."""
     first_pause: float = 0.5
     longest_pause: float = 5.0
 

@@ -1,7 +1,10 @@
-"""Which nodes contradict the others when all are asked the same question."""
+"""Which answer counts when nodes answer the same question, and which of them contradict others."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeVar
+
+Answer = TypeVar("Answer")
 
 
 def agreed(answers: Sequence[Hashable], before: Hashable) -> Hashable:
@@ -26,3 +29,30 @@ def dissenters(answers: Sequence[Hashable]) -> list[int]:
     if 2 * votes <= len(answers):
         return list(range(len(answers)))
     return [position for position, other in enumerate(answers) if other != answer]
+
+
+def prevailing(answers: Sequence[Answer], leniency: Callable[[Answer], Any]) -> Answer:
+    """The middle one of three answers, and of two the more lenient one.
+
+    `leniency` orders the answers. Of three nodes no single one restricts the work by a lie, nor
+    permits by a lie what the other two forbid.
+    """
+    ranked = sorted(answers, key=leniency, reverse=True)
+    return ranked[(len(ranked) - 1) // 2]
+
+
+def contradicted(
+    answers: Sequence[Answer], contradict: Callable[[Answer, Answer], bool]
+) -> list[int]:
+    """The positions of the answers that each other answer contradicts.
+
+    One position is a node that the others outvote. Several positions mean that nobody can tell
+    which node is right, as with two nodes.
+    """
+    if len(answers) < 2:
+        return []
+    return [
+        position
+        for position, answer in enumerate(answers)
+        if all(contradict(answer, other) for at, other in enumerate(answers) if at != position)
+    ]

@@ -3,10 +3,11 @@
 A node that took the bytes outweighs every refusal: they can be mined. A nonce that is too low for
 one node means that a receipt must be awaited, whatever the others say. Bytes are refused for good
 only if every node was heard and says so, since the operator then signs a self-transfer with their
-nonce: neither a lying node nor a silent one may bring that about.
+nonce: neither a lying node nor a silent one may bring that about. The same holds for refusals that
+nobody can explain, which count as refusals for good once they have lasted.
 
     any ACCEPTED > any NONCE_TOO_LOW > any UNDERPRICED > any UNKNOWN > any UNAFFORDABLE
-    > any REFUSED > all REFUSED_FOR_GOOD
+    > any REFUSED > any REFUSED_UNEXPLAINED > all REFUSED_FOR_GOOD
 """
 
 from collections.abc import Sequence
@@ -23,6 +24,8 @@ class PublishOutcome(Enum):
     UNAFFORDABLE = "unaffordable"
     REFUSED = "refused"
     """The node does not take it now: its pool is full, an earlier nonce is missing, …"""
+    REFUSED_UNEXPLAINED = "refused_unexplained"
+    """The node does not take it, and its text does not tell whether it ever will."""
     REFUSED_FOR_GOOD = "refused_for_good"
     """The node will never take these bytes."""
     UNKNOWN = "unknown"
@@ -37,6 +40,7 @@ _PRECEDENCE = (
     PublishOutcome.UNKNOWN,
     PublishOutcome.UNAFFORDABLE,
     PublishOutcome.REFUSED,
+    PublishOutcome.REFUSED_UNEXPLAINED,
     PublishOutcome.REFUSED_FOR_GOOD,
 )
 

@@ -15,11 +15,11 @@ from web3.types import LogReceipt
 from ltzd.chain.contracts import (
     artifacts,
     business_escrow,
+    contract_abi,
     ltz,
     perk_nft,
     points_sale,
     relayed,
-    web3_contracts,
 )
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.typed_data import Permit, TransferWithAuthorization
@@ -278,7 +278,7 @@ def a_log(topics: list[bytes], data: bytes) -> dict[str, Any]:
 
 def the_log(contract: str, event: str, values: Mapping[str, Any]) -> tuple[list[bytes], bytes]:
     inputs = declared(contract, event)
-    topics = [web3_contracts.event_topic(contract, event)]
+    topics = [contract_abi.event_topic(contract, event)]
     topics += [
         encode([parameter["type"]], [values[parameter["name"]]])
         for parameter in inputs
@@ -400,7 +400,7 @@ def test_a_malformed_log_is_a_value_error(contract: str, event: str, decoder: De
 
 @pytest.mark.parametrize("decoder", [d for _, _, d in EVENTS[::4]])
 def test_a_log_that_we_keep_no_record_of_is_none(decoder: Decoder) -> None:
-    role = web3_contracts.event_topic("PerkNFT", "RoleGranted")
+    role = contract_abi.event_topic("PerkNFT", "RoleGranted")
 
     assert decoder(a_log([role, bytes(32), bytes(32), bytes(32)], b"")) is None
     assert decoder(a_log([], b"")) is None
@@ -419,7 +419,7 @@ def test_a_uri_that_is_no_text_does_not_hide_its_collection(raw: bytes, kept: st
     kind = "(address,address,uint96,uint32,uint16,uint16,bool,bool)"
     data = encode([kind, "bytes"], [(wallet, wallet, 1, 2, 3, 4, True, False), raw])
     topics = [
-        web3_contracts.event_topic("PerkNFT", "CollectionCreated"),
+        contract_abi.event_topic("PerkNFT", "CollectionCreated"),
         (7).to_bytes(32, "big"),
         bytes(32),
     ]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.chain.contracts.reverts import describe, error_name
 from ltzd.dev.services.chain import Kind
 from ltzd.values import LTZ, ZERO_ADDRESS, checksummed, hex_of
@@ -71,10 +71,10 @@ async def a_collection(contracts: Contracts, ltz: int = 0, **changes: Any) -> Co
 
 async def claim(contracts: Contracts, user: Party, of: Collection, claims: int = 0) -> int:
     """Claims by relay, with the permit in the same transaction; returns the token's id."""
-    permit = web3_contracts.encode_call(
+    permit = contract_abi.encode_call(
         "PerkNFT", "permitLTZ", *await contracts.permit(user, "PerkNFT", of.price)
     )
-    ask = web3_contracts.encode_call(
+    ask = contract_abi.encode_call(
         "PerkNFT", "claimFor", user.address, of.id, of.price, claims, a_reference()
     )
     receipt = await contracts.send(contracts.relay, "PerkNFT", "multicall", [permit, ask])
@@ -175,8 +175,8 @@ async def test_a_permit_that_another_account_published_first_does_not_break_the_
     assert await contracts.refusal(stranger, "LTZ", *late) == "ERC2612InvalidSigner"
 
     calls = [
-        web3_contracts.encode_call("PerkNFT", "permitLTZ", owner, value, deadline, v, r, s),
-        web3_contracts.encode_call(
+        contract_abi.encode_call("PerkNFT", "permitLTZ", owner, value, deadline, v, r, s),
+        contract_abi.encode_call(
             "PerkNFT", "claimFor", user.address, coffee.id, 5 * LTZ, 0, a_reference()
         ),
     ]
@@ -355,8 +355,8 @@ async def a_deal(contracts: Contracts) -> Deal:
     until_when = await contracts.now() + DAY
     lock = (user.address, business.address, 10 * LTZ, until_when, id_)
     calls = [
-        web3_contracts.encode_call("BusinessEscrow", "permitLTZ", *permit),
-        web3_contracts.encode_call("BusinessEscrow", "lockFor", *lock),
+        contract_abi.encode_call("BusinessEscrow", "permitLTZ", *permit),
+        contract_abi.encode_call("BusinessEscrow", "lockFor", *lock),
     ]
     await contracts.send(contracts.relay, "BusinessEscrow", "multicall", calls)
     deal = Deal(id_, user, business)
@@ -480,7 +480,7 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
     ]
     for contract in ("LTZ", "PerkNFT", "PointsSale", "BusinessEscrow"):
         for role in ("MINTER", "REGISTRAR", "SETTLER", "ARBITER", "DEFAULT_ADMIN"):
-            grant = (web3_contracts.role_id(role), theirs)
+            grant = (contract_abi.role_id(role), theirs)
             named = "AccessControlEnforcedDefaultAdminRules" if role == "DEFAULT_ADMIN" else refused
             attempts.append((contract, "grantRole", grant, named))
 
@@ -491,8 +491,8 @@ async def test_the_relay_key_alone_can_neither_mint_nor_redirect_nor_take(
     # The key can only spend an allowance on a perk, an item or a deal of the same user.
     permit = await contracts.permit(user, "PointsSale", 5 * LTZ)
     calls = [
-        web3_contracts.encode_call("PointsSale", "permitLTZ", *permit),
-        web3_contracts.encode_call(
+        contract_abi.encode_call("PointsSale", "permitLTZ", *permit),
+        contract_abi.encode_call(
             "PointsSale", "buyFor", user.address, 4, 1, 5 * LTZ, a_reference()
         ),
     ]
@@ -509,7 +509,7 @@ async def test_a_reverts_reason_is_decoded_by_name(contracts: Contracts) -> None
     user = await a_user(contracts, ltz=3)
     coffee = await a_collection(contracts, ltz=4)
     claim_for = (user.address, coffee.id, 4 * LTZ, 0, a_reference())
-    ask = web3_contracts.encode_call("PerkNFT", "claimFor", *claim_for)
+    ask = contract_abi.encode_call("PerkNFT", "claimFor", *claim_for)
 
     receipt = await contracts.try_to(contracts.relay, "PerkNFT", "multicall", [ask])
     data = await contracts.revert(contracts.relay, "PerkNFT", "multicall", [ask])

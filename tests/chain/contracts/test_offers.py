@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ltzd.chain.contracts import offers, web3_contracts
+from ltzd.chain.contracts import contract_abi, offers
 from ltzd.chain.contracts.offers import OfferContracts, OfferReader
 from ltzd.chain.node.rpc import Rpc, RpcCall
 from ltzd.errors import NodeUnavailable
@@ -52,7 +52,7 @@ async def test_a_nonsense_head_raises_node_unavailable(head: Any) -> None:
         await OfferReader(OneAnswerRpc([], head), AT).items()
 
 
-CREATED = hex_of(web3_contracts.event_topic("PerkNFT", "CollectionCreated"))
+CREATED = hex_of(contract_abi.event_topic("PerkNFT", "CollectionCreated"))
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from ltzd.chain.contracts import offers, web3_contracts
+from ltzd.chain.contracts import contract_abi, offers
 from ltzd.chain.deployment.cold_wallet import ColdWallet
 from ltzd.chain.node.node import Node
 from ltzd.errors import Misconfigured, NodeUnavailable, OutcomeUnknown, Refused, Unavailable
@@ -127,7 +127,7 @@ async def test_a_transaction_that_reverts_after_its_simulation_is_reported_as_re
 ) -> None:
     """Another account is faster: the call succeeded in its simulation."""
     publish = Node.publish
-    role = (web3_contracts.role_id("REGISTRAR"), contracts.registrar.address)
+    role = (contract_abi.role_id("REGISTRAR"), contracts.registrar.address)
 
     async def too_late(self: Node, raw: bytes) -> tuple[PublishOutcome, str]:
         await contracts.send(contracts.admin, "BusinessEscrow", "revokeRole", *role)

@@ -9,7 +9,7 @@ from eth_hash.auto import keccak
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ltzd.chain.contracts import artifacts, web3_contracts
+from ltzd.chain.contracts import artifacts, contract_abi
 from ltzd.chain.deployment.plan import (
     DeployedContract,
     Deployment,
@@ -124,8 +124,8 @@ def test_only_the_missing_steps_are_left() -> None:
     (step,) = plan(TERMS, PLACED, there)
 
     assert step.to == PLACED.address("PerkNFT")
-    assert step.data == web3_contracts.encode_call(
-        "PerkNFT", "grantRole", web3_contracts.role_id("RELAYER"), RELAYER
+    assert step.data == contract_abi.encode_call(
+        "PerkNFT", "grantRole", contract_abi.role_id("RELAYER"), RELAYER
     )
 
 
@@ -156,7 +156,7 @@ def test_the_admin_role_is_offered_once(state: dict[str, Any], offers: int) -> N
 
     steps = plan(terms_of(DEPLOYER, heir=OTHER), PLACED, there)
 
-    expected = web3_contracts.encode_call("LTZ", "beginDefaultAdminTransfer", OTHER)
+    expected = contract_abi.encode_call("LTZ", "beginDefaultAdminTransfer", OTHER)
     assert [step.data for step in steps] == [expected] * offers
 
 

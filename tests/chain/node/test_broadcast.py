@@ -24,6 +24,20 @@ from tests.support.waiting import until
 
 ACCEPTED = PublishOutcome.ACCEPTED
 FOR_GOOD = "oversized data"
+REFUSALS = pytest.mark.parametrize(
+    ("text", "confirmed"),
+    [
+        (FOR_GOOD, PublishOutcome.REFUSED_FOR_GOOD),
+        ("rule 17", PublishOutcome.REFUSED_UNEXPLAINED),
+    ],
+    ids=["for good", "unexplained"],
+)
+"""A text, and its outcome once all nodes gave it."""
+UNCONFIRMED = {
+    PublishOutcome.REFUSED_FOR_GOOD: PublishOutcome.UNKNOWN,
+    PublishOutcome.REFUSED_UNEXPLAINED: PublishOutcome.REFUSED,
+}
+"""The outcomes of the same texts while another usable node is away for a moment."""
 
 
 def signed(count: int = 3) -> list[bytes]:
@@ -66,6 +80,32 @@ async def test_a_hung_node_delays_no_publication(bad: int) -> None:
     assert [outcome for outcome, _ in answers] == [ACCEPTED] * 3
 
 
+@pytest.mark.parametrize("bad", [0, 1])
+async def test_used_nonces_make_no_publication_wait_for_a_hung_node(bad: int) -> None:
+    """A new term publishes all again, also what was mined a moment ago."""
+    nodes = two_nodes()
+    nodes[1 - bad].use_nonce(MINTER)
+    endless = replace(QUICK, pinned_timeout=3600.0)
+    async with (
+        a_fake_pool(*nodes, policy=endless) as pool,
+        Broadcast(pool.node()) as broadcast,
+    ):
+        nodes[bad].is_hung = True
+        async with asyncio.timeout(10.0):
+            answers = await broadcast.publish_all(signed())
+    assert [outcome for outcome, _ in answers] == [
+        PublishOutcome.NONCE_TOO_LOW,
+        ACCEPTED,
+        ACCEPTED,
+    ]
+
+
+async def test_a_used_nonce_waits_a_moment_for_a_node_that_accepts() -> None:
+    first, second = two_nodes()
+    first.refuses = lambda _sent: "nonce too low"
+    assert await publish(first, second, signed()) == [ACCEPTED] * 3
+
+
 async def test_only_a_lone_transaction_is_published_again_when_the_answer_is_late(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -106,7 +146,10 @@ async def test_a_refusal_for_good_counts_only_if_no_node_is_silent(bad: int) -> 
     assert await publish(*nodes, signed()) == [PublishOutcome.UNKNOWN] * 3
 
 
-async def test_two_liars_of_three_nodes_cannot_refuse_for_good() -> None:
+@REFUSALS
+async def test_two_liars_of_three_nodes_cannot_refuse_for_good(
+    text: str, confirmed: PublishOutcome
+) -> None:
     """The third node is asked only then."""
     nodes = [*two_nodes()]
     nodes.append(nodes[0].sibling())
@@ -117,12 +160,12 @@ async def test_two_liars_of_three_nodes_cannot_refuse_for_good() -> None:
         (honest,) = [node for node in nodes if not node.together]
         for node in nodes:
             if node is not honest:
-                node.refuses = lambda _sent: FOR_GOOD
+                node.refuses = lambda _sent: text
         assert [outcome for outcome, _ in await broadcast.publish_all(signed(2))] == [ACCEPTED] * 2
         assert honest.together
-        honest.refuses = lambda _sent: FOR_GOOD
+        honest.refuses = lambda _sent: text
         answers = await broadcast.publish_all(signed(2)[1:])
-        assert [outcome for outcome, _ in answers] == [PublishOutcome.REFUSED_FOR_GOOD]
+        assert [outcome for outcome, _ in answers] == [confirmed]
 
 
 async def test_each_transaction_needs_one_node_that_accepts_it() -> None:
@@ -154,11 +197,14 @@ async def test_requests_that_go_on_are_bounded_and_end_with_the_broadcast() -> N
     assert first.arrived == raws
 
 
-async def test_a_refusal_for_good_waits_for_a_node_that_is_away_for_a_moment() -> None:
+@REFUSALS
+async def test_a_refusal_for_good_waits_for_a_node_that_is_away_for_a_moment(
+    text: str, confirmed: PublishOutcome
+) -> None:
     """The other node's circuit has just opened: a liar must not use the moment."""
     first, second = two_nodes()
     for node in (first, second):
-        node.refuses = lambda _sent: FOR_GOOD
+        node.refuses = lambda _sent: text
     brief = replace(QUICK, witness_seconds=1.0)
     async with a_fake_pool(first, second, policy=brief) as pool:
         second.is_down = True
@@ -169,8 +215,8 @@ async def test_a_refusal_for_good_waits_for_a_node_that_is_away_for_a_moment() -
                 ((outcome, _),) = await broadcast.publish_all(signed(1))
                 return outcome
 
-            async def is_refused_for_good() -> bool:
-                return await outcome() is PublishOutcome.REFUSED_FOR_GOOD
+            async def is_confirmed() -> bool:
+                return await outcome() is confirmed
 
-            assert await outcome() is PublishOutcome.UNKNOWN
-            await until(is_refused_for_good)
+            assert await outcome() is UNCONFIRMED[confirmed]
+            await until(is_confirmed)

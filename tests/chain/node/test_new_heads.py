@@ -264,6 +264,28 @@ async def test_a_malformed_head_closes_the_socket(server: HeadServer, head: obje
         await until(has_come_again)
 
 
+async def test_a_head_is_announced_whatever_else_its_message_holds(server: HeadServer) -> None:
+    heads = NewHeads([server.url], PATIENT)
+    head = {"number": "0x7", "timestamp": "0x1", "hash": "0x" + "11" * 32}
+    async with running(heads.run()):
+        await until(server.has_subscriber)
+        params = {"result": head | {"transactions": ["0x" + "22" * 32] * 20_000, "x": [{}] * 9}}
+        await server.send({"method": "eth_subscription", "params": params, "x": [[]] * 9})
+        assert await heads.wait(10) == 7
+
+
+async def test_a_message_that_is_longer_than_any_head_closes_the_socket(server: HeadServer) -> None:
+    heads = NewHeads([server.url], QUICK)
+    async with running(heads.run()):
+        await until(server.has_subscriber)
+        await server.send({"method": "another", "x": "y" * 2 * 1024 * 1024})
+
+        async def has_come_again() -> bool:
+            return server.connections > 1
+
+        await until(has_come_again)
+
+
 async def test_an_absurd_height_is_not_passed_on(server: HeadServer) -> None:
     heads = NewHeads([server.url], PATIENT)
     async with running(heads.run()):

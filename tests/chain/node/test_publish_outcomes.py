@@ -3,6 +3,7 @@
 import pytest
 
 from ltzd.chain.node.publish_outcomes import classify_publish_error
+from ltzd.chain.node.refusals import classify_error
 from ltzd.chain.node.rpc import RpcError
 from ltzd.rules.nodes.publications import PublishOutcome
 
@@ -12,6 +13,7 @@ NONCE = PublishOutcome.NONCE_TOO_LOW
 PASSING = PublishOutcome.REFUSED
 POOR = PublishOutcome.UNAFFORDABLE
 PRICE = PublishOutcome.UNDERPRICED
+UNEXPLAINED = PublishOutcome.REFUSED_UNEXPLAINED
 
 SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
     "geth": [
@@ -195,8 +197,9 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("transaction rejected: filtered by policy", FOR_GOOD),
         ("sender is black-listed", FOR_GOOD),
         ("sanctioned address", FOR_GOOD),
-        # A temporary or unknown text is never a reason to give up the bytes.
-        ("unknown transaction", PASSING),
+        # A temporary text is never a reason to give up the bytes, an unknown one not at once.
+        ("unknown transaction", UNEXPLAINED),
+        ("rejected by policy engine (rule 17)", UNEXPLAINED),
         ("Too Many Requests", PASSING),
         ("rate limit exceeded", PASSING),
         ("daily request count exceeded, request rate limited", PASSING),
@@ -205,17 +208,20 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
         ("invalid signature of the access token", PASSING),
         ("project is not authorized", PASSING),
         ("limit exceeded", PASSING),
-        ("gas limit reached", PASSING),
+        ("server is busy", PASSING),
+        ("compute units per second capacity exceeded", PASSING),
+        ("your requests are being throttled", PASSING),
+        ("gas limit reached", UNEXPLAINED),
         ("invalid nonce", PASSING),
         ("internal error", PASSING),
         ("header not found", PASSING),
         ("bad gateway", PASSING),
-        ("", PASSING),
+        ("", UNEXPLAINED),
         # A contract's revert string is not a node's error.
-        ("execution reverted: already known", PASSING),
-        ("execution reverted: nonce too low", PASSING),
-        ("execution reverted: intrinsic gas too low", PASSING),
-        ("Execution reverted: insufficient funds", PASSING),
+        ("execution reverted: already known", UNEXPLAINED),
+        ("execution reverted: nonce too low", UNEXPLAINED),
+        ("execution reverted: intrinsic gas too low", UNEXPLAINED),
+        ("Execution reverted: insufficient funds", UNEXPLAINED),
     ],
 }
 
@@ -227,4 +233,10 @@ SPELLINGS: dict[str, list[tuple[str, PublishOutcome]]] = {
 def test_every_spelling_of_a_fault_gives_its_outcome(
     client: str, text: str, outcome: PublishOutcome
 ) -> None:
-    assert classify_publish_error(RpcError(-32000, text)) is outcome, client
+    refusal = classify_error(-32000, text, method="eth_sendRawTransaction")
+    assert classify_publish_error(RpcError(-32000, text, refusal=refusal)) is outcome, client
+
+
+def test_a_code_of_the_rate_passes_whatever_its_text() -> None:
+    refusal = classify_error(429, "no", method="eth_sendRawTransaction")
+    assert classify_publish_error(RpcError(429, "no", refusal=refusal)) is PASSING

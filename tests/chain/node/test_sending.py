@@ -1,20 +1,27 @@
 """Requests have the sizes and the rate that a node accepts, and none is repeated unchanged."""
 
 import asyncio
+import inspect
+import json
+import re
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ltzd.chain.node.answers import bounds
+from ltzd.chain.node.calls import LOGS
 from ltzd.chain.node.learned_limits import LimitsPolicy, NodeLimits
 from ltzd.chain.node.refusals import RefusalKind
 from ltzd.chain.node.rpc import RpcCall, RpcError, RpcPolicy
 from ltzd.chain.node.sending import CallSender
 from ltzd.errors import NodeUnavailable
 from tests.support.chain.limited_node import LimitedNode, Wording, refused_batch
-from tests.support.chain.scripted_node import NEVER, HttpAnswer, a_server, error, result
+from tests.support.chain.scripted_node import NEVER, HttpAnswer, a_server, always, error, result
 
 PUBLISH = "eth_sendRawTransaction"
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def numbered(count: int, method: str = "eth_x") -> list[RpcCall]:
@@ -130,6 +137,57 @@ async def test_an_answer_of_endless_length_is_cut_off() -> None:
     async with a_server(lambda _request: b" " * 3_000_000, policy=policy) as rpc:
         with pytest.raises(NodeUnavailable, match="longer than 1000000 bytes"):
             await rpc.call("eth_x")
+
+
+@pytest.mark.parametrize(
+    ("call", "most"),
+    [
+        (("eth_chainId", ()), 64 * 1024),
+        (("eth_getBalance", ("0x", "latest")), 64 * 1024),
+        ((PUBLISH, ("0x",)), 64 * 1024),
+        (("eth_call", ({}, "latest")), 256 * 1024),
+        (("eth_getBlockByNumber", ("latest", False)), 2 * 1024 * 1024),
+        (("eth_getBlockByHash", ("0x", False)), 2 * 1024 * 1024),
+        (("eth_getTransactionReceipt", ("0x",)), 8 * 1024 * 1024),
+        (("eth_getLogs", ({"fromBlock": "0x1", "toBlock": "0x2"},)), 8 * 1024 * 1024),
+    ],
+)
+async def test_an_answer_that_is_longer_than_any_honest_one_to_its_call_is_cut_off(
+    call: RpcCall, most: int
+) -> None:
+    def respond(request: Any) -> object:
+        answer = json.dumps([result(each, "0x1") for each in request]).encode()
+        answer = answer if len(request) > 1 else answer[1:-1]
+        return answer + b" " * (size - len(answer))
+
+    async with a_server(lambda call: respond(call if isinstance(call, list) else [call])) as rpc:
+        size = most
+        assert await rpc.call(call[0], *call[1]) == "0x1"
+        size = most + 1
+        with pytest.raises((NodeUnavailable, RpcError), match=f"longer than {most} bytes"):
+            await rpc.call(call[0], *call[1])
+        if call[0] != "eth_getLogs":
+            size = 2 * most
+            assert await rpc.batch([call] * 2) == ["0x1"] * 2
+            size = 2 * most + 1
+            with pytest.raises(NodeUnavailable, match=f"longer than {most} bytes") as raised:
+                await rpc.batch([call] * 2)
+            assert raised.value.kind == "oversized"
+
+
+async def test_a_block_with_its_transactions_may_be_longer_than_its_header() -> None:
+    async with a_server(always("0x" + "ab" * 2 * 1024 * 1024)) as rpc:
+        assert await rpc.call("eth_getBlockByNumber", "0x1", True)
+        with pytest.raises(NodeUnavailable, match="longer than"):
+            await rpc.call("eth_getBlockByNumber", "0x1", False)
+
+
+def test_every_call_that_is_made_by_name_has_a_bound() -> None:
+    sources = [path.read_text() for path in (ROOT / "ltzd" / "chain").rglob("*.py")]
+    made = set(re.findall(r'"((?:eth|txpool|web3)_[A-Za-z]+)"', "".join(sources)))
+    named = set(re.findall(r'"(\w+_\w+)"', inspect.getsource(bounds)))
+    announced = {"eth_subscribe", "eth_subscription"}
+    assert made - named == announced | {PUBLISH, LOGS}
 
 
 async def test_a_node_that_refuses_everything_is_asked_twice() -> None:
@@ -336,18 +394,20 @@ async def test_clients_of_one_node_share_what_was_learned() -> None:
 
 
 async def test_no_more_requests_than_the_policy_allows_are_under_way() -> None:
-    under_way, most = 0, 0
+    under_way, peak = 0, 0
     limits = NodeLimits("node", LimitsPolicy(batch_items=2, most_batch_items=2))
 
     class Counted:
-        async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
-            nonlocal under_way, most
+        async def exchange(
+            self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+        ) -> Any:
+            nonlocal under_way, peak
             under_way += 1
-            most = max(most, under_way)
+            peak = max(peak, under_way)
             await asyncio.sleep(0.001)
             under_way -= 1
             return [{"id": id_, "result": id_} for id_ in ids]
 
     sender = CallSender(Counted(), limits, RpcPolicy(connections=3))
     assert len(await sender.outcomes(numbered(60))) == 60
-    assert most == 3
+    assert peak == 3

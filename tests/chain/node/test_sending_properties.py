@@ -31,7 +31,9 @@ class LimitedTransport:
     published: list[int] = field(default_factory=list)
     count: int = 0
 
-    async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
+    async def exchange(
+        self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+    ) -> Any:
         await asyncio.sleep(0)
         self.count += 1
         request = json.loads(body)
@@ -121,7 +123,9 @@ def test_every_call_is_answered_and_no_refused_request_is_repeated(
 )
 def test_each_outcome_keeps_the_place_of_its_call(kinds: list[str]) -> None:
     class Mixed:
-        async def exchange(self, body: bytes, ids: Sequence[int], span: int | None = None) -> Any:
+        async def exchange(
+            self, body: bytes, ids: Sequence[int], most: int, *, may_type_logs: bool = False
+        ) -> Any:
             request = json.loads(body)
             calls = request if isinstance(request, list) else [request]
             replies: list[Any] = []

@@ -217,6 +217,69 @@ async def test_an_answer_of_endless_length_ends_the_socket() -> None:
         assert rpc.limits.batch_items < 4
 
 
+async def test_an_answer_longer_than_any_honest_one_is_no_answer_and_the_socket_stays() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        calls = message if isinstance(message, list) else [message]
+        answers = [{**result(call, "0x1"), "x": "y" * sizes.pop()} for call in calls]
+        await socket.send_str(json.dumps(answers if isinstance(message, list) else answers[0]))
+
+    async with a_client(handle) as (rpc, server):
+        for size in (70_000, 1_000_000):
+            sizes = [size]
+            with pytest.raises(NodeUnavailable, match="longer than 65536 bytes") as raised:
+                await rpc.call("eth_chainId")
+            assert raised.value.kind == "oversized"
+        sizes = [70_000, 1_000]
+        assert await rpc.batch([("eth_chainId", ()), ("eth_gasPrice", ())]) == ["0x1", "0x1"]
+        sizes = [1_000_000]
+        assert await rpc.call("eth_getBlockByNumber", "0x1", False) == "0x1"
+    assert len(server.sockets) == 1
+
+
+async def test_a_long_answer_full_of_tiny_values_is_no_answer() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        await socket.send_str(json.dumps({**result(message, "0x1"), "x": [[]] * 200_000}))
+
+    async with a_client(handle) as (rpc, _):
+        with pytest.raises(NodeUnavailable, match="more values") as raised:
+            await rpc.call("eth_getBlockByNumber", "0x1", False)
+    assert raised.value.kind == "oversized"
+
+
+async def test_an_answer_longer_than_any_honest_one_is_not_even_decoded() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        await socket.send_str(json.dumps({**result(message, "0x1"), "x": [[]] * 200_000}))
+
+    async with a_client(handle) as (rpc, _):
+        with pytest.raises(NodeUnavailable, match="longer than 65536 bytes"):
+            await rpc.call("eth_chainId")
+
+
+async def test_a_message_that_the_socket_does_not_take_is_blamed_on_no_short_answer() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        if message["method"] == "eth_getLogs":
+            await socket.send_str(json.dumps(result(message, "x" * 200_000)))
+
+    policy = RpcPolicy(timeout_seconds=5.0, max_response_bytes=100_000)
+    async with a_client(handle, policy) as (rpc, _):
+        short = asyncio.create_task(rpc.call("eth_chainId"))
+        with pytest.raises(RpcError, match="longer than"):
+            await rpc.call("eth_getLogs", {})
+        with pytest.raises(NodeUnavailable) as raised:
+            await short
+    assert raised.value.kind == "refused_connection"
+
+
+async def test_a_long_message_to_no_request_is_ignored() -> None:
+    async def handle(socket: web.WebSocketResponse, message: Any) -> None:
+        for stray in ({"id": 99}, [{"id": 99}], {"method": "eth_subscription"}, "x"):
+            await socket.send_str(json.dumps(stray) + " " * 300_000)
+        await socket.send_str(json.dumps(result(message, "0x1")))
+
+    async with a_client(handle) as (rpc, _):
+        assert await rpc.call("eth_chainId") == "0x1"
+
+
 async def test_a_redirect_is_not_followed() -> None:
     async with (
         a_socket_server(answering(always(1))) as server,

@@ -25,6 +25,7 @@ KINDS: Sequence[NodeFaultKind] = (
     "timeout",
     "http_status",
     "malformed",
+    "oversized",
     "rate_limited",
     "busy",
     "behind",

@@ -6,13 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from aiohttp import web
 
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.view import ChainView
 from ltzd.chain.pool.pool import NodePool
 from ltzd.chain.pool.report import Unfit
 from ltzd.errors import NodeUnavailable
 from ltzd.rules.nodes.breaker import BreakerPolicy
-from tests.support.chain.node_fleet import QUICK, FleetNode, a_fleet
+from tests.support.chain.node_fleet import CHAIN_ID, QUICK, FleetNode, a_fleet
 from tests.support.waiting import until
 
 
@@ -142,6 +145,112 @@ async def test_a_pinned_client_never_turns_to_another_node() -> None:
             await pinned.call("who")
         assert raised.value.kind == "timeout"
         assert await fleet.pool.client("operator").pinned().call("who") != name
+
+
+ENDLESS = replace(QUICK, timeout=3600.0, hedge_after=3600.0, pinned_timeout=3600.0)
+
+
+async def test_the_newest_block_is_read_at_the_next_node_while_the_best_one_is_silent() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    policy = replace(ENDLESS, silent_after=3600.0, hedge_newest_after=0.05)
+    async with a_fleet(first, second, policy=policy) as fleet:
+        name = await answering(fleet.pool)
+        silent, other = (first, second) if name == "first" else (second, first)
+        silent.mode = "hung"
+        view = await ChainView.newest(Node(fleet.pool.client("operator")))
+        assert await view.node.chain_id() == CHAIN_ID
+        count = len(silent.requests)
+        for _ in range(3):
+            assert await answering(fleet.pool) == other.name
+            await ChainView.newest(Node(fleet.pool.client("operator")))
+        assert len(silent.requests) == count, "the node that answers is the one in use"
+
+
+async def test_no_block_below_the_silent_nodes_own_counts_as_the_newest() -> None:
+    first, second = FleetNode("first", height=101), FleetNode("second")
+    policy = replace(ENDLESS, silent_after=3600.0, hedge_newest_after=0.05)
+    async with a_fleet(first, second, policy=policy) as fleet:
+        first_member = fleet.pool.members[0]
+        fleet.pool.use("operator", first_member)
+        first.mode = "hung"
+        count = len(second.requests)
+        read = asyncio.create_task(ChainView.newest(Node(fleet.pool.client("operator"))))
+
+        async def second_was_asked() -> bool:
+            return len(second.requests) > count and fleet.pool.members[1].in_flight == 0
+
+        await until(second_was_asked)
+        assert not read.done()
+        second.height = 101
+        read.cancel()
+        view = await ChainView.newest(Node(fleet.pool.client("operator")))
+        assert view.head.number == 101
+
+
+async def test_only_usable_nodes_are_asked_for_the_newest_block_of_a_silent_one() -> None:
+    first, distrusted, third = FleetNode("first"), FleetNode("distrusted"), FleetNode("third")
+    policy = replace(ENDLESS, silent_after=0.2, hedge_newest_after=0.05)
+    async with a_fleet(first, distrusted, third, policy=policy) as fleet:
+        fleet.pool.members[1].distrust("block_hash")
+        first.mode = third.mode = "hung"
+        count = len(distrusted.requests)
+        with pytest.raises(NodeUnavailable):
+            await ChainView.newest(Node(fleet.pool.client("operator")))
+        assert len(distrusted.requests) == count
+
+
+async def test_a_pinned_read_of_a_silent_node_is_given_up_before_that_of_a_slow_one() -> None:
+    first, second = FleetNode("first"), FleetNode("second")
+    policy = replace(ENDLESS, silent_after=0.2)
+    async with a_fleet(first, second, policy=policy) as fleet:
+        pinned = fleet.pool.client("operator").pinned()
+        name = await pinned.call("who")
+        used = first if name == "first" else second
+        used.mode = "hung"
+        with pytest.raises(NodeUnavailable, match="answered nothing") as raised:
+            await pinned.call("who")
+        assert raised.value.kind == "timeout"
+        assert await answering(fleet.pool) != name
+
+
+async def test_a_slow_read_of_a_node_that_answers_other_calls_is_waited_for() -> None:
+    nodes = [SlowNode("first"), SlowNode("second")]
+    policy = replace(ENDLESS, silent_after=0.5)
+    async with a_fleet(*nodes, policy=policy) as fleet:
+        name = await fleet.pool.client("operator").pinned().call("who")
+        (slow,) = [node for node in nodes if node.name == name]
+        assert slow.was_probed.is_set()
+
+
+async def test_many_slow_reads_of_a_node_share_one_other_call() -> None:
+    nodes = [SlowNode("first"), SlowNode("second")]
+    policy = replace(ENDLESS, silent_after=0.5)
+    async with a_fleet(*nodes, policy=policy) as fleet:
+        for node in nodes:
+            node.chain_id_calls = 0
+        client = fleet.pool.client("operator").pinned()
+        await asyncio.gather(*(client.call("who") for _ in range(10)))
+    assert sum(node.chain_id_calls for node in nodes) == 1
+
+
+class SlowNode(FleetNode):
+    """Answers `who` only when another call has been answered, and a pause has passed."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.was_probed = asyncio.Event()
+        self.chain_id_calls = 0
+
+    async def handle(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if isinstance(body, dict) and body["method"] == "eth_chainId":
+            self.chain_id_calls += 1
+            self.was_probed.set()
+            await asyncio.sleep(0.1)
+        if isinstance(body, dict) and body["method"] == "who":
+            await self.was_probed.wait()
+            await asyncio.sleep(2 * 0.5)  # No longer would a silent node be waited for.
+        return await super().handle(request)
 
 
 async def test_others_are_the_usable_nodes_at_or_past_a_height() -> None:

@@ -1,7 +1,10 @@
 """How long a node that contradicts itself or others is asked last."""
 
+from structlog.testing import capture_logs
+
 from ltzd.chain.pool.member import Member
 from ltzd.chain.pool.policy import NodePoolPolicy
+from ltzd.chain.pool.report import Unfit
 
 POLICY = NodePoolPolicy(distrust_first=30.0, distrust_longest=100.0)
 
@@ -19,3 +22,19 @@ def test_each_contradiction_doubles_the_time_and_a_long_trust_forgives_them() ->
     member.distrust("logs")
     now += POLICY.distrust_first
     assert not member.is_distrusted
+
+
+def test_a_contest_that_lasts_is_logged_once_and_is_over_after_three_comparisons() -> None:
+    now = 1_000.0
+    member = Member("node", {}, POLICY, lambda: now, has_peers=True)
+    member.verified()
+    with capture_logs() as logs:
+        for _ in range(100):
+            member.contest("balance")
+            now += 1.0
+        reasons = [member.reason]
+        now += 3 * POLICY.compare_pause
+        reasons.append(member.reason)
+        member.contest("balance")
+    assert reasons == [Unfit.DISAGREES, None]
+    assert [entry["event"] for entry in logs] == ["node.contested"] * 2

@@ -34,6 +34,22 @@ def has_been_asked(node: FleetNode, times: int) -> Callable[[], Awaitable[bool]]
     return holds
 
 
+@pytest.mark.parametrize("padding", [100_000, 1_000_000])
+async def test_a_node_that_pads_its_blocks_is_left_alone_at_once(padding: int) -> None:
+    """Its blocks are right, but hold many values within the bound of a header, or are too long."""
+    async with a_fleet(FleetNode("ours"), FleetNode("liar")) as fleet:
+        fleet.nodes[1].padding = padding
+        fleet.nodes[1].height += 1
+        await fleet.watch.look(fleet.pool.members[1])
+        report = report_of(fleet, 1)
+        assert (report.reason, report.height) == (Unfit.UNREACHABLE, 100)
+        assert report.errors["oversized"] == 1
+        assert "honest" in report.detail or "longer than" in report.detail
+        fleet.nodes[1].padding = 0
+        await look_at_each(fleet)
+        assert report_of(fleet, 1).reason is None
+
+
 @pytest.mark.parametrize(
     ("foreign", "reason"),
     [

@@ -8,7 +8,7 @@ import pytest
 from eth_abi.abi import encode
 from eth_utils.abi import abi_to_signature, get_abi_input_types
 
-from ltzd.chain.contracts import abi_words, artifacts, web3_contracts
+from ltzd.chain.contracts import abi_words, artifacts, contract_abi
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.errors import ContractNotWhitelisted, NodeUnavailable, ValidationFailed
@@ -151,7 +151,7 @@ def test_a_permit_beside_transfer_from_names_the_wallet_that_sends(
 
 
 def test_any_number_of_claims_may_be_expected() -> None:
-    call = web3_contracts.encode_call(
+    call = contract_abi.encode_call(
         "PerkNFT", "claimFor", USER.address, 2**256 - 1, 0, 2**256 - 1, bytes(32)
     )
 
@@ -178,7 +178,7 @@ def test_another_contract_is_refused_with_its_checksummed_address() -> None:
 
 
 def test_a_refused_function_is_answered_with_the_allowed_ones() -> None:
-    error = refusal(an_ask("LTZ", web3_contracts.encode_call("LTZ", "transfer", SHOP, AMOUNT)))
+    error = refusal(an_ask("LTZ", contract_abi.encode_call("LTZ", "transfer", SHOP, AMOUNT)))
 
     assert error.details == {
         "contract": "LTZ",

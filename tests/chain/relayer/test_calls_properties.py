@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from web3 import Web3
 
-from ltzd.chain.contracts import abi_words, artifacts, web3_contracts
+from ltzd.chain.contracts import abi_words, artifacts, contract_abi
 from ltzd.chain.contracts.business_escrow import Deal, DealStatus
 from ltzd.chain.relayer.calls import decode_relay
 from ltzd.chain.relayer.decoding import calls_in
@@ -197,7 +197,7 @@ VALUES = {
     "address": st.sampled_from(ADDRESSES),
     "bool": st.booleans(),
     "bytes": st.binary(max_size=70),
-    "bytes32": st.sampled_from([bytes(32), b"\xde" * 32, web3_contracts.role_id("MINTER")]),
+    "bytes32": st.sampled_from([bytes(32), b"\xde" * 32, contract_abi.role_id("MINTER")]),
     "bytes4": st.just(bytes(4)),
     "bytes[]": st.lists(st.binary(max_size=40), max_size=2),
     "string": st.text(max_size=5),
@@ -446,7 +446,7 @@ def calls_of_the_table(draw: st.DrawFn) -> tuple[AllowedCall, dict[str, Any], by
     return (
         row,
         arguments,
-        web3_contracts.encode_call(row.contract, row.function, *arguments.values()),
+        contract_abi.encode_call(row.contract, row.function, *arguments.values()),
     )
 
 

@@ -8,7 +8,7 @@ from ltzd.rules.nodes.publications import PublishOutcome, merged
 
 A, N, P = PublishOutcome.ACCEPTED, PublishOutcome.NONCE_TOO_LOW, PublishOutcome.UNDERPRICED
 F, R, G = PublishOutcome.UNAFFORDABLE, PublishOutcome.REFUSED, PublishOutcome.REFUSED_FOR_GOOD
-U = PublishOutcome.UNKNOWN
+U, X = PublishOutcome.UNKNOWN, PublishOutcome.REFUSED_UNEXPLAINED
 
 
 @pytest.mark.parametrize(
@@ -30,6 +30,11 @@ U = PublishOutcome.UNKNOWN
         ([R, G], R),
         ([F, G], F),
         ([F, R], F),
+        ([X, G], X),
+        ([X, R], R),
+        ([X, U], U),
+        ([X, A], A),
+        ([X, X], X),
         ([G, G], G),
         ([G, G, U], U),
         ([G, G, A], A),
@@ -55,6 +60,7 @@ def test_bytes_are_refused_for_good_only_if_every_node_says_so(
     outcomes: list[PublishOutcome],
 ) -> None:
     assert (merged(outcomes) is G) == (set(outcomes) == {G})
+    assert (merged(outcomes) is X) == (X in outcomes and set(outcomes) <= {G, X})
     assert (merged(outcomes) is A) == (A in outcomes)
 
 

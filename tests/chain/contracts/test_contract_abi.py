@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from web3 import Web3
 from web3.types import LogReceipt
 
-from ltzd.chain.contracts import artifacts, web3_contracts
+from ltzd.chain.contracts import artifacts, contract_abi
 from ltzd.values import Address, bytes_of, checksummed, hex_of
 
 BRAND, PAYOUT = Address(b"\x0b" * 20), Address(b"\x0c" * 20)
@@ -36,7 +36,7 @@ params = st.tuples(
 def test_a_call_with_a_tuple_and_text_is_web3s(given: tuple[Any, ...], uri: str) -> None:
     theirs = (checksummed(given[0]), checksummed(given[1]), *given[2:])
 
-    ours = web3_contracts.encode_call("PerkNFT", "createCollection", given, uri)
+    ours = contract_abi.encode_call("PerkNFT", "createCollection", given, uri)
 
     assert ours == bytes_of(web3["PerkNFT"].encode_abi("createCollection", [theirs, uri]))
 
@@ -57,7 +57,7 @@ def test_every_functions_selector_and_every_events_topic_is_web3s(contract: str)
             selector = artifacts.selector(contract, entry["name"])
             assert selector == Web3.keccak(text=function.signature)[:4]
     for event in web3[contract].all_events():
-        assert web3_contracts.event_topic(contract, event.event_name) == bytes_of(event().topic)
+        assert contract_abi.event_topic(contract, event.event_name) == bytes_of(event().topic)
 
 
 @pytest.mark.parametrize("contract", artifacts.CONTRACTS)
@@ -69,17 +69,17 @@ def test_a_deployment_is_web3s(contract: str) -> None:
         checksummed(argument) if isinstance(argument, bytes) else argument for argument in arguments
     ]
 
-    ours = web3_contracts.creation_code(contract, *arguments)
+    ours = contract_abi.creation_code(contract, *arguments)
 
     assert ours == bytes_of(factory.constructor(*theirs).data_in_transaction)
 
 
 def test_an_address_is_given_as_bytes_or_as_checksummed_text() -> None:
-    role = web3_contracts.role_id("MINTER")
+    role = contract_abi.role_id("MINTER")
 
-    as_bytes = web3_contracts.encode_call("LTZ", "grantRole", role, BRAND)
+    as_bytes = contract_abi.encode_call("LTZ", "grantRole", role, BRAND)
 
-    assert as_bytes == web3_contracts.encode_call("LTZ", "grantRole", role, checksummed(BRAND))
+    assert as_bytes == contract_abi.encode_call("LTZ", "grantRole", role, checksummed(BRAND))
     assert as_bytes[4:36] == Web3.keccak(text="MINTER_ROLE")
 
 
@@ -98,20 +98,20 @@ def test_an_address_is_given_as_bytes_or_as_checksummed_text() -> None:
 )
 def test_an_argument_that_does_not_fit_is_a_value_error(arguments: tuple[object, ...]) -> None:
     with pytest.raises(ValueError, match=r"PerkNFT\.createCollection does not take"):
-        web3_contracts.encode_call("PerkNFT", "createCollection", *arguments)
+        contract_abi.encode_call("PerkNFT", "createCollection", *arguments)
 
 
 @pytest.mark.parametrize("role", [b"", b"MINTER", bytes(33)])
 def test_bytes_are_never_padded(role: bytes) -> None:
     with pytest.raises(ValueError, match=r"LTZ\.grantRole does not take"):
-        web3_contracts.encode_call("LTZ", "grantRole", role, BRAND)
+        contract_abi.encode_call("LTZ", "grantRole", role, BRAND)
 
 
 @pytest.mark.parametrize("reference", [b"", bytes(31), bytes(33)])
 def test_bytes_in_a_list_of_tuples_are_never_padded(reference: bytes) -> None:
     good, bad = (BRAND, 1, bytes(32)), (BRAND, 1, reference)
     with pytest.raises(ValueError, match=r"LTZ\.mintRewardBatch does not take"):
-        web3_contracts.encode_call("LTZ", "mintRewardBatch", [good, bad])
+        contract_abi.encode_call("LTZ", "mintRewardBatch", [good, bad])
 
 
 def test_a_name_that_two_functions_share_needs_its_signature() -> None:
@@ -119,7 +119,7 @@ def test_a_name_that_two_functions_share_needs_its_signature() -> None:
     with pytest.raises(KeyError, match="several functions safeTransferFrom"):
         artifacts.selector("PerkNFT", "safeTransferFrom")
 
-    call = web3_contracts.encode_call("PerkNFT", signature, BRAND, PAYOUT, 1)
+    call = contract_abi.encode_call("PerkNFT", signature, BRAND, PAYOUT, 1)
 
     assert call[:4] == Web3.keccak(text=signature)[:4]
 
@@ -130,7 +130,7 @@ def test_an_unknown_contract_or_function_is_refused() -> None:
     with pytest.raises(KeyError):
         artifacts.selector("LTZ", "pause")
     with pytest.raises(ValueError, match=r"LTZ\.pause"):
-        web3_contracts.encode_call("LTZ", "pause")
+        contract_abi.encode_call("LTZ", "pause")
 
 
 def test_an_answer_is_decoded_with_addresses_as_bytes() -> None:
@@ -139,13 +139,13 @@ def test_an_answer_is_decoded_with_addresses_as_bytes() -> None:
         ["((address,address,uint96,uint32,uint16,uint16,bool,bool),uint32,string)"], [info]
     )
 
-    assert web3_contracts.decode_result("PerkNFT", "collection", answer) == (info,)
+    assert contract_abi.decode_result("PerkNFT", "collection", answer) == (info,)
 
 
 @given(st.binary(max_size=700), st.sampled_from(["collection", "ownerOf", "chargesOf"]))
 def test_a_nonsense_answer_is_a_value_error(data: bytes, function: str) -> None:
     with contextlib.suppress(ValueError):
-        web3_contracts.decode_result("PerkNFT", function, data)
+        contract_abi.decode_result("PerkNFT", function, data)
 
 
 @given(uints(256), addresses, params, st.text(max_size=80))
@@ -154,13 +154,13 @@ def test_a_log_is_decoded_as_web3_does(
 ) -> None:
     kind = "(address,address,uint96,uint32,uint16,uint16,bool,bool)"
     topics = [
-        web3_contracts.event_topic("PerkNFT", "CollectionCreated"),
+        contract_abi.event_topic("PerkNFT", "CollectionCreated"),
         collection.to_bytes(32, "big"),
         bytes(12) + brand,
     ]
     data = encode([kind, "string"], [given, uri])
 
-    event = web3_contracts.decode_log(
+    event = contract_abi.decode_log(
         "PerkNFT", {"topics": [hex_of(topic) for topic in topics], "data": hex_of(data)}
     )
 
@@ -198,10 +198,10 @@ def test_a_log_is_decoded_as_web3_does(
         {},
         {"topics": None, "data": "0x"},
         {"topics": ["0x12"], "data": "0x"},
-        {"topics": [hex_of(web3_contracts.event_topic("PerkNFT", "Transfer"))], "data": None},
+        {"topics": [hex_of(contract_abi.event_topic("PerkNFT", "Transfer"))], "data": None},
         {
             "topics": [
-                hex_of(web3_contracts.event_topic("PerkNFT", "ChargeRedeemed")),
+                hex_of(contract_abi.event_topic("PerkNFT", "ChargeRedeemed")),
                 *["0x" + "11" * 32] * 3,
             ],
             "data": "0x",
@@ -210,9 +210,9 @@ def test_a_log_is_decoded_as_web3_does(
 )
 def test_a_malformed_log_is_a_value_error(log: dict[str, Any]) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - each case has its own text
-        web3_contracts.decode_log("PerkNFT", log)
+        contract_abi.decode_log("PerkNFT", log)
 
 
 def test_a_log_of_no_event_of_the_contract_is_none() -> None:
-    assert web3_contracts.decode_log("LTZ", {"topics": [], "data": "0x"}) is None
-    assert web3_contracts.decode_log("LTZ", {"topics": ["0x" + "11" * 32], "data": "0x"}) is None
+    assert contract_abi.decode_log("LTZ", {"topics": [], "data": "0x"}) is None
+    assert contract_abi.decode_log("LTZ", {"topics": ["0x" + "11" * 32], "data": "0x"}) is None
