@@ -1,23 +1,37 @@
-"""Tracks the balance of the lane's wallet and the fees of the next block.
+"""Tracks the balance of the lane's wallet, the fees of the next block, and the gas that it holds.
 
-Units: wei.
+All of them come from one node. A value that would stop the lane is compared with other nodes'
+first (`chain/node/second_opinions.py`). Units: wei.
 """
 
 from dataclasses import dataclass
 
 import structlog
 
-from ltzd.chain.node.gas_prices import plausible_gas_price
+from ltzd.chain.node.gas_prices import prevailing_gas_price
 from ltzd.chain.node.l1_costs import L1CostReader
-from ltzd.chain.node.node import Account, Node
+from ltzd.chain.node.node import Account, Header, Node
+from ltzd.chain.node.second_opinions import Question, compare_with_others
 from ltzd.chain.node.view import ChainView
 from ltzd.operator.fleet import lane_gauges
-from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for
+from ltzd.rules.operator.fees import FeePolicy, Fees, GasPrice, fees_for, is_implausible
 from ltzd.rules.operator.l1_costs import NO_L1_COSTS, L1Costs
+from ltzd.rules.operator.sendable import TRANSACTION_GAS_CAP
 from ltzd.store.operator.lanes import Lane
-from ltzd.values import hex_of
+from ltzd.values import Hash32, hex_of
 
 log = structlog.get_logger()
+
+BALANCE = "balance"
+"""Nodes show different balances of a wallet after the same block."""
+BLOCK_GAS = "block_gas"
+"""Nodes show different gas limits of the same block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockGas:
+    limit: int | None
+    is_confirmed: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,18 +39,26 @@ class _Reading:
     gas_price: GasPrice
     l1_costs: L1Costs
     balance: int
-    view: ChainView
+    block_gas: _BlockGas
+
+
+@dataclass(frozen=True, slots=True)
+class _Balance:
+    """A balance after the block with this hash."""
+
+    wei: int
+    block_hash: Hash32
 
 
 class FundsTracker:
     """All values are None before the first `apply`. `fees` is also None while the cap forbids.
 
-    `l1_costs` are those of a rollup, and zero elsewhere. A balance that falls below `floor_wei` is
-    logged.
+    `l1_costs` are a rollup's prices for data, and zero on other chains. A balance that falls below
+    `floor_wei` is logged. `is_block_gas_confirmed`: the limit is not the word of a single node of
+    several.
     """
 
     def __init__(self, node: Node, lane: Lane, policy: FeePolicy, floor_wei: int = 0) -> None:
-        self._node = node
         self._wallet = lane.wallet
         self._lane = lane
         self._policy = policy
@@ -46,21 +68,29 @@ class FundsTracker:
         self.gas_price: GasPrice | None = None
         self.fees: Fees | None = None
         self.block_gas_limit: int | None = None
+        self.is_block_gas_confirmed = True
         self._read: _Reading | None = None
         self._account_read: tuple[ChainView, Account] | None = None
+        self._balance_read: tuple[ChainView, int] | None = None
         self.l1_costs = NO_L1_COSTS
         self._l1_costs = L1CostReader(node)
+        self._needed_gas = 0
+        """The gas that the balance had to cover when the lane last asked."""
+        self._mined_nonces = 0
+        """The costs of so many nonces are no longer reserved: a balance must lack them."""
 
     async def read(self, view: ChainView) -> None:
         """Read fees, balance and the block's gas limit, which `apply` then sets at once.
 
         Raises NodeUnavailable.
         """
-        suggested = await view.node.gas_price(view.head)
-        gas_price = await plausible_gas_price(self._node, suggested, self._policy)
-        l1_costs = await self._l1_costs.read()
-        balance = await self.read_balance(view)
-        self._read = _Reading(gas_price, l1_costs, balance, view)
+        gas_price = await view.node.gas_price(view.head)
+        account = await self._account(view)
+        if is_implausible(gas_price, self._policy) or self._is_short(account.balance, gas_price):
+            gas_price = await prevailing_gas_price(view.node, gas_price, self._policy)
+        l1_costs = await self.read_l1_costs()
+        balance = await self._read_balance(view, gas_price)
+        self._read = _Reading(gas_price, l1_costs, balance, await _block_gas(view))
 
     def apply(self) -> None:
         """Set what the last `read` has read."""
@@ -68,14 +98,65 @@ class FundsTracker:
         assert reading is not None, "read() comes first"
         gas_price, self.l1_costs = reading.gas_price, reading.l1_costs
         self.gas_price, self.fees = gas_price, fees_for(gas_price, self._policy)
-        self.block_gas_limit = reading.view.head.gas_limit
+        self.block_gas_limit = reading.block_gas.limit
+        self.is_block_gas_confirmed = reading.block_gas.is_confirmed
         self.set_balance(reading.balance)
         lane_gauges.BASE_FEE_WEI.set(self._lane, gas_price.base_fee)
         lane_gauges.HELD_BY_CAP.set(self._lane, self.fees is None)
 
+    async def read_l1_costs(self) -> L1Costs:
+        """Prices at most 10 s old, while `l1_costs` are those of the last `apply`.
+
+        Raises NodeUnavailable.
+        """
+        return await self._l1_costs.read()
+
     async def read_balance(self, view: ChainView) -> int:
         """Read what `set_balance` then sets, once for each view. Raises NodeUnavailable."""
-        return (await self._account(view)).balance
+        return await self._read_balance(view, self.gas_price)
+
+    async def _read_balance(self, view: ChainView, gas_price: GasPrice | None) -> int:
+        if self._balance_read is not None and self._balance_read[0] is view:
+            return self._balance_read[1]
+        balance = (await self._account(view)).balance
+        if gas_price is not None and self._is_short(balance, gas_price):
+            own = _Balance(balance, view.head.hash)
+            balance = (
+                await compare_with_others(view.node, own, self._balance_question())
+            ).answer.wei
+        self._balance_read = view, balance
+        return balance
+
+    def _balance_question(self) -> Question[_Balance]:
+        return Question(
+            ask=self._other_balance,
+            leniency=lambda balance: balance.wei,
+            contradict=lambda first, second: (
+                first.block_hash == second.block_hash and first.wei != second.wei
+            ),
+            kind=BALANCE,
+        )
+
+    async def _other_balance(self, other: Node) -> _Balance | None:
+        """The balance at another node, or None while it may hold what the wallet has spent."""
+        view = await ChainView.newest(other)
+        account = await view.account(self._wallet)
+        if account.nonce < self._mined_nonces:
+            return None
+        return _Balance(account.balance, view.head.hash)
+
+    def _is_short(self, balance: int, gas_price: GasPrice) -> bool:
+        """Whether the balance covers less than the lane last had to, at this gas price."""
+        fees = fees_for(gas_price, self._policy)
+        return fees is not None and balance < self._needed_gas * fees.max_fee_per_gas
+
+    def note_need(self, wei: int, fees: Fees) -> None:
+        """The balance must cover `wei` in all for the next transaction, at these fees."""
+        self._needed_gas = -(-wei // max(1, fees.max_fee_per_gas))
+
+    def note_mined(self, nonces: int) -> None:
+        """So many nonces of the wallet are mined, and their costs are no longer reserved."""
+        self._mined_nonces = max(self._mined_nonces, nonces)
 
     async def read_nonce(self, view: ChainView) -> int:
         """The wallet's nonce after the view's block, in the same request as its balance.
@@ -109,4 +190,40 @@ class FundsTracker:
 
     def can_afford(self, max_cost_wei: int, reserved_wei: int) -> bool:
         """Whether the balance covers `max_cost_wei` beside `reserved_wei` in flight."""
+        if self.fees is not None:
+            self.note_need(reserved_wei + max_cost_wei, self.fees)
         return self.balance is not None and self.balance >= reserved_wei + max_cost_wei
+
+    def affordable_gas(self, fees: Fees, reserved_wei: int) -> int:
+        """The gas for which the balance pays at these fees, beside `reserved_wei` in flight.
+
+        The answer is at most what any transaction may name.
+        """
+        left_wei = max(0, (self.balance or 0) - reserved_wei)
+        if left_wei >= TRANSACTION_GAS_CAP * fees.max_fee_per_gas:
+            return TRANSACTION_GAS_CAP
+        return left_wei // fees.max_fee_per_gas
+
+
+async def _block_gas(view: ChainView) -> _BlockGas:
+    """The gas of a block; a limit that may keep a transaction out is compared with other nodes."""
+    head = view.head
+    if head.gas_limit is None or head.gas_limit >= TRANSACTION_GAS_CAP:
+        return _BlockGas(head.gas_limit)
+    compared = await compare_with_others(view.node, head, _BLOCK_GAS_QUESTION)
+    return _BlockGas(compared.answer.gas_limit, compared.is_confirmed)
+
+
+async def _other_head(other: Node) -> Header | None:
+    head = await other.block("latest")
+    return None if head is None or head.gas_limit is None else head
+
+
+_BLOCK_GAS_QUESTION: Question[Header] = Question(
+    ask=_other_head,
+    leniency=lambda head: head.gas_limit,
+    contradict=lambda first, second: (
+        first.hash == second.hash and first.gas_limit != second.gas_limit
+    ),
+    kind=BLOCK_GAS,
+)

@@ -150,6 +150,10 @@ class InFlightTransactions:
     def is_due(self, tx: OpenTransaction) -> bool:
         return tx.nonce in self._due
 
+    def is_first_not_taken(self, tx: OpenTransaction) -> bool:
+        """Whether nodes hold the bytes of all lower nonces, as far as the lane knows."""
+        return min((*self._due, *self._refused, *self._rejected), default=tx.nonce) >= tx.nonce
+
     def wait_for_receipt(self, tx: OpenTransaction) -> None:
         """Publish it no more: the node refuses the nonce, so a receipt must decide."""
         if self._is_newest(tx):
@@ -180,7 +184,7 @@ class InFlightTransactions:
         return tx.nonce in self._refused
 
     def reject(self, tx: OpenTransaction, reason: str) -> None:
-        """No node will ever take these bytes: stop publishing them, and block on their nonce."""
+        """Stop publishing bytes that nodes refuse for good; their nonce blocks the later ones."""
         if self._is_newest(tx) and tx.nonce in self._by_nonce:
             self._due.pop(tx.nonce, None)
             self._refused.discard(tx.nonce)

@@ -49,6 +49,10 @@ _UNCONFIRMED_POLL_SECONDS = 0.2
 _IDLE_POLLS = 3
 """A lane without work looks at the chain so many times less often. Its fees, with room for a base
 fee twice as high, are then a few seconds old when work comes."""
+MALFORMED_ANSWER = "malformed_answer"
+"""A node answers a lane's read with data of a wrong shape."""
+ROUNDS_FAIL = "rounds_fail"
+"""A node answers, yet for seconds no round of a lane has succeeded at it."""
 NONCE_BELOW_MINED = "nonce_below_mined"
 """A node shows a transaction as mined and its sender's nonce as if it were not."""
 
@@ -86,6 +90,10 @@ class ReceiptMonitor:
         self._settlement = Settlement(context, in_flight, funds, self._receipts)
         self._nonce_uses = NonceUses(context)
         self._outage = Outage("monitor.node_unavailable", "monitor.node_back", context.clock)
+        self._node = context.node
+        """The node that this round asks."""
+        self._failing_since: dict[str, float] = {}
+        """By node: since when no round has succeeded at it."""
         self._last_shown: tuple[int, Inclusion] | None = None
         """The highest nonce that this round has seen mined, and its block."""
 
@@ -99,10 +107,32 @@ class ReceiptMonitor:
                 await self.poll()
                 self._guard.node_answered()
                 self._outage.over(kind=self._kind)
+                self._failing_since.pop(self._node.name, None)
             except NodeUnavailable as error:
+                self._turn_away(error)
                 self._funds.forget_fees()
                 self._guard.node_failed()
                 self._outage.failed(error.message, kind=self._kind)
+
+    def _turn_away(self, error: NodeUnavailable) -> None:
+        """Report a node that answers and by which no round succeeds, so that others are asked.
+
+        Malformed data of a single round may be a proxy's page of errors. A node that is silent or
+        behind is left alone by the pool itself.
+        """
+        if error.kind not in ("malformed", "other") or self._node.is_alone:
+            return
+        name, now = self._node.name, self._context.clock()
+        since = self._failing_since.setdefault(name, now)
+        if since == now:
+            return
+        if error.kind == "malformed":
+            self._node.report_contradiction(MALFORMED_ANSWER)
+        elif now - since >= self._context.policy.pauses.standstill:
+            self._node.report_contradiction(ROUNDS_FAIL)
+        else:
+            return
+        del self._failing_since[name]
 
     def _pause(self) -> float:
         seconds = self._context.policy.poll_seconds
@@ -127,7 +157,9 @@ class ReceiptMonitor:
 
     async def poll(self) -> None:
         """Run one round. Raises NodeUnavailable; the next round decides what this one did not."""
+        self._node = self._context.node.pinned()  # A failure of the next line is this node's.
         view = await ChainView.newest(self._context.node)
+        self._node = view.node
         cursor = await self._cursor()
         self._receipts.begin_round()
         self._last_shown = None
@@ -194,13 +226,15 @@ class ReceiptMonitor:
         while start < len(oldest):
             window = oldest[start : start + width]
             receipts = await self._receipts.read(view, window, cursor.final_number)
-            mined = [
-                (tx, inclusion_of(receipt, tx, self._funds.l1_costs))
+            shown = [
+                (tx, receipt)
                 for tx, receipt in zip(window, receipts, strict=True)
                 if isinstance(receipt, Receipt)
             ]
-            if not mined:
+            if not shown:
                 break
+            l1_costs = await self._funds.read_l1_costs()
+            mined = [(tx, inclusion_of(receipt, tx, l1_costs)) for tx, receipt in shown]
             view = await self._apply_inclusions(view, mined)
             start, width = start + width, min(2 * width, _WIDEST_WINDOW)
         return view
@@ -213,6 +247,7 @@ class ReceiptMonitor:
         # First, so that the mint limit and the balance no longer hold what leaves those in flight.
         self._last_shown = mined[-1][0].nonce, mined[-1][1]
         view = await view.reaching(max(inclusion.block_number for _, inclusion in mined))
+        self._funds.note_mined(max(tx.nonce for tx, _ in mined) + 1)
         balance = await self._funds.read_balance(view)
         await self._work.refresh(view)
         self._funds.set_balance(balance)

@@ -92,6 +92,8 @@ class LanePauses:
     A relay's publication is recorded when it is `publication_record` old, if the relay is not
     mined by then: no caller is told the hash earlier.
     Publications without success, or receipts in dispute, are a reason to wait after `standstill`.
+    Bytes that every node refuses without an explanation count as refused for good after
+    `unexplained_refusal`: shorter than callers wait for the relays behind them.
     """
 
     between_terms: float = 0.5
@@ -105,6 +107,7 @@ class LanePauses:
     comparing: float = 10.0
     wallet_watch: float = 5.0
     standstill: float = 10.0
+    unexplained_refusal: float = 30.0
     publication_record: float = 2.0
     publication: PauseBackoff = PauseBackoff(0.1, 2.0)
     simulation: PauseBackoff = PauseBackoff(1.0, 16.0)
@@ -115,11 +118,11 @@ class LanePauses:
 class LanePolicy:
     """How a lane works.
 
-    `linger_seconds`: rewards gather for so long after a signing; `batch_linger_seconds`: the same
-    while more of them are expected.
+    `linger_seconds`: how long rewards gather after a signing; `batch_linger_seconds`: how long they
+    gather while more rewards are expected.
     `repeat_seconds`: how long a publication may lack a receipt before its bytes go out again.
-    `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before a
-    dearer attempt goes out.
+    `replace_after_seconds`, `replace_after_blocks`: how long, and for how many blocks, before an
+    attempt with higher fees goes out.
     `balance_floors`: the balance in wei, by kind, below which a wallet needs gas money.
     `adopts_wallets`: a wallet that the database does not know may have a history (dev chains).
     """
@@ -150,7 +153,7 @@ class MintTarget:
 
 
 class Finished(Unavailable):
-    """The lane has nothing left to do, ever."""
+    """The lane has nothing left to do: its wallet is retired and all it signed is final."""
 
 
 class Stopped(Unavailable):

@@ -13,7 +13,7 @@ import math
 import structlog
 
 from ltzd import telemetry
-from ltzd.chain.node.broadcast import Broadcast
+from ltzd.chain.node.broadcast import Broadcast, Publication
 from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable, SignerUnavailable
 from ltzd.operator.in_flight import InFlightTransactions
@@ -60,7 +60,8 @@ class Publisher:
         self._work_due = work_due
         self._refusals = refusals
         self._signed_at = -math.inf
-        self._refused: dict[int, str] = {}
+        self._refused: dict[int, Publication] = {}
+        self._unexplained_since: dict[int, float] = {}
         self._outage = Outage("publication.unknown", "publication.works_again", context.clock)
 
     async def run(self) -> None:
@@ -159,11 +160,14 @@ class Publisher:
             case _:
                 return self._settle_refusal(tx, publication, text)
         self._refused.pop(tx.nonce, None)
+        self._unexplained_since.pop(tx.nonce, None)
         return True
 
     def _settle_refusal(self, tx: OpenTransaction, publication: PublishOutcome, text: str) -> bool:
-        if self._refused.get(tx.nonce) != text:
-            self._refused[tx.nonce] = text
+        if self._is_given_up(tx, publication):
+            publication = PublishOutcome.REFUSED_FOR_GOOD
+        if self._refused.get(tx.nonce) != (publication, text):
+            self._refused[tx.nonce] = publication, text
             log.error("publication.refused", nonce=tx.nonce, outcome=publication.value, text=text)
         match publication:
             case PublishOutcome.UNDERPRICED:
@@ -175,4 +179,23 @@ class Publisher:
             case _:
                 return False
         self._refusals.notify()
+        return True
+
+    def _is_given_up(self, tx: OpenTransaction, publication: PublishOutcome) -> bool:
+        """Whether nodes have refused the bytes for so long, without an explanation, that no other
+        transaction waits for them any more.
+
+        One transaction at a time: if its self-transfer is refused as well, the cause is not in the
+        bytes, and the others keep theirs.
+        """
+        if publication is not PublishOutcome.REFUSED_UNEXPLAINED:
+            self._unexplained_since.pop(tx.nonce, None)
+            return False
+        now = self._context.clock()
+        since = self._unexplained_since.setdefault(tx.nonce, now)
+        if now - since < self._context.policy.pauses.unexplained_refusal:
+            return False
+        if not self._in_flight.is_first_not_taken(tx):
+            return False
+        self._unexplained_since.clear()
         return True

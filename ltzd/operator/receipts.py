@@ -8,7 +8,8 @@ import asyncio
 from collections.abc import Sequence
 from enum import Enum
 
-from ltzd.chain.node.node import Node, Receipt
+from ltzd.chain.node.node import Header, Node, Receipt
+from ltzd.chain.node.second_opinions import answered_in_time
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock
 from ltzd.errors import NodeUnavailable
@@ -109,10 +110,11 @@ class ReceiptReader:
     async def _believed(
         self, view: ChainView, receipts: Sequence[Receipt], final_number: int
     ) -> list[Receipt]:
+        asked_at, believed = self._clock(), []
         opinions = await self._opinions(view.node, receipts)
-        now, believed = self._clock(), []
+        now = self._clock()
         for receipt, given in zip(receipts, opinions, strict=True):
-            since = self._previous.get(receipt.transaction_hash, now)
+            since = self._previous.get(receipt.transaction_hash, asked_at)
             is_final = receipt.block_number <= final_number
             wait = ReceiptWait(now - since, self._patience)
             if is_receipt_believed(given, wait, is_alone=view.node.is_alone, is_final=is_final):
@@ -138,7 +140,8 @@ class ReceiptReader:
             ]
             if not open_:
                 break
-            answers = await _opinions_of(other, [receipts[position] for position in open_])
+            undecided = [receipts[position] for position in open_]
+            answers = await _opinions_of(other, undecided, self._patience)
             for position, answer in zip(open_, answers, strict=True):
                 opinions[position].append(answer)
         return opinions
@@ -184,15 +187,18 @@ def _is_undone(tx: OpenTransaction, undone_above: int | None) -> bool:
     return undone_above is not None and _block_number(tx) > undone_above
 
 
-async def _opinions_of(other: Node, receipts: Sequence[Receipt]) -> list[ReceiptOpinion]:
+async def _opinions_of(
+    other: Node, receipts: Sequence[Receipt], seconds: float
+) -> list[ReceiptOpinion]:
     try:
-        theirs = await other.receipts([receipt.transaction_hash for receipt in receipts])
-        headers = await other.headers([receipt.block_number for receipt in receipts])
+        theirs, headers = await answered_in_time(
+            other, _receipts_and_headers(other, receipts), seconds
+        )
     except NodeUnavailable:
         return [ReceiptOpinion.BEHIND] * len(receipts)
     opinions = []
     for receipt, own, header in zip(receipts, theirs, headers, strict=True):
-        if own is not None and _outcome(own) == _outcome(receipt):
+        if own is not None and _is_same(own, receipt):
             opinions.append(ReceiptOpinion.AGREES)
         elif own is None and header is None:
             opinions.append(ReceiptOpinion.BEHIND)
@@ -201,8 +207,25 @@ async def _opinions_of(other: Node, receipts: Sequence[Receipt]) -> list[Receipt
     return opinions
 
 
-def _outcome(receipt: Receipt) -> tuple[Hash32, bool]:
-    return receipt.block_hash, receipt.succeeded
+async def _receipts_and_headers(
+    node: Node, receipts: Sequence[Receipt]
+) -> tuple[list[Receipt | None], list[Header | None]]:
+    """The node's own receipts of these transactions, and its headers at their heights."""
+    theirs = await node.receipts([receipt.transaction_hash for receipt in receipts])
+    return theirs, await node.headers([receipt.block_number for receipt in receipts])
+
+
+def _is_same(own: Receipt, theirs: Receipt) -> bool:
+    """Whether two nodes tell the same of a transaction, its cost included.
+
+    A price or an L1 fee that a single node of the two tells is no difference: old clients tell
+    none.
+    """
+    outcome = (own.block_hash, own.succeeded, own.gas_used)
+    prices = {own.effective_gas_price, theirs.effective_gas_price} - {None}
+    l1_fees = {own.l1_fee_wei, theirs.l1_fee_wei} - {0}
+    is_equal = outcome == (theirs.block_hash, theirs.succeeded, theirs.gas_used)
+    return is_equal and len(prices) < 2 and len(l1_fees) < 2
 
 
 async def _testimonies(node: Node, mined: Sequence[OpenTransaction]) -> list[BlockTestimony]:

@@ -4,12 +4,13 @@ Works beside running processes: a lane whose counters move gets a new epoch, whi
 Each part is one database transaction and safe to repeat.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ltzd.chain.node.node import Node
 from ltzd.chain.node.view import ChainView
-from ltzd.errors import LaneLost, Refused
+from ltzd.errors import LaneLost, NodeUnavailable, Refused
 from ltzd.operator.mints import references
 from ltzd.operator.policy import MINT
 from ltzd.operator.wallet_nonces import gather_histories
@@ -37,6 +38,8 @@ class WalletComparison:
     histories: tuple[WalletHistory, ...]
     has_taken_references: bool = False
     """Whether LTZ has used references that this lane may still give out."""
+    silent: tuple[str, ...] = ()
+    """The nodes of the settings that did not tell the wallet's nonces."""
 
     @property
     def nonce(self) -> int:
@@ -67,10 +70,42 @@ class WalletComparison:
         is_marked = self.record is not None and self.record.foreign_use is not None
         return self.is_ahead or is_marked or self.waits_in_vain or self.has_taken_references
 
+    @property
+    def is_lowered_in_doubt(self) -> bool:
+        """Whether the lane would go back to a nonce that a silent node may know as used."""
+        record = self.record
+        if record is None or not self.must_resume or not self.silent:
+            return False
+        return max(self.nonce, record.last_signed + 1) < record.next_nonce
+
+    @property
+    def obstacle(self) -> str | None:
+        """Why the lane is left as it is, and what to do about it; or None."""
+        if self.behind_gap:
+            nonces = ", ".join(map(str, self.behind_gap[:5]))
+            return (
+                f"Transactions of {checksummed(self.wallet)} with the nonces {nonces} wait in a "
+                f"node's pool for nonce {self.nonce}, which neither a node nor this database has. "
+                "What the lane would sign next would release them. Wait until the nodes have "
+                "dropped them, or publish the missing ones. If somebody else has the wallet's key, "
+                f"retire it: `ltzd wallet retire {checksummed(self.wallet)} --stolen`."
+            )
+        if self.is_lowered_in_doubt and self.record is not None:
+            return (
+                f"The lane of {checksummed(self.wallet)} is at nonce {self.record.next_nonce}, and "
+                f"the nodes that answer know only those below {self.nonce}. These nodes of the "
+                f"settings did not answer, and may know later ones: {', '.join(self.silent)}. "
+                "Repeat the command when all of them answer, or take a node that is gone out of "
+                "the settings."
+            )
+        return None
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """`next_seq` is the counter of references, None before the first mint lane.
+    """`lanes` has the lane of each wallet that is not retired.
+
+    `next_seq` is the counter of references, None before the first mint lane.
 
     `free_seq` is the first word of references above all that LTZ has used. `head` is the highest
     head of the nodes, `cursor` the newest block in the index. `waiting` counts queued rewards
@@ -103,25 +138,39 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """`resumed` are lanes with the nonce that each continues at."""
+    """`resumed` are lanes with the nonce that each continues at.
+
+    `held_back` are lanes that should continue, and have an obstacle.
+    """
 
     resumed: tuple[tuple[LaneRecord, int], ...]
+    held_back: tuple[WalletComparison, ...]
     raised_to: int | None
     linked: int
     released: int
 
 
-async def compare(connection: Connection, nodes: NamedNodes) -> Comparison:
-    """Read both sides; changes nothing. Raises Refused for a new database, NodeUnavailable."""
+async def compare(
+    connection: Connection, nodes: NamedNodes, silent: Sequence[str] = ()
+) -> Comparison:
+    """Read both sides; changes nothing. `silent` are nodes of the settings that do not answer.
+
+    Raises Refused for a new database, and NodeUnavailable, also while no node has reached the
+    index: a node that is behind would tell nonces and references as free that are used.
+    """
     chain = await followed_chain(connection)
-    view = await ChainView.newest(nodes[0][1])
+    # Read before the nodes: an indexer that runs meanwhile does not count.
+    cursor = await chains.cursor(connection, chain.chain_id)
+    view = await _view_reaching(nodes, cursor.number)
     wallets = await restore.list_wallets(connection, chain.chain_id)
-    compared = [await _compare_lane(connection, nodes, view, chain, each) for each in wallets]
+    compared = [
+        await _compare_lane(connection, nodes, silent, view, chain, cursor.number, wallet)
+        for wallet in wallets
+    ]
     next_seq = await lanes.next_seq(connection, chain.chain_id, chain.ltz)
     free_seq = 0
     if next_seq is not None:
         free_seq = await references.first_free_seq(view, chain.ltz, next_seq)
-    cursor = await chains.cursor(connection, chain.chain_id)
     heads = [history.head for lane in compared for history in lane.histories]
     return Comparison(
         chain,
@@ -143,39 +192,74 @@ async def followed_chain(connection: Connection) -> ChainIdentity:
     return chain
 
 
+async def _view_reaching(nodes: NamedNodes, block_number: int) -> ChainView:
+    """The newest block of the first node whose head is at least this high.
+
+    Raises NodeUnavailable if no node answers, or if all are below the block.
+    """
+    reads = [ChainView.newest(node) for _, node in nodes]
+    heads = []
+    for view in await asyncio.gather(*reads, return_exceptions=True):
+        if isinstance(view, ChainView):
+            if view.head.number >= block_number:
+                return view
+            heads.append(view.head.number)
+        elif not isinstance(view, NodeUnavailable):
+            raise view
+    _refuse_behind(heads, block_number)
+    raise NodeUnavailable("No node tells its newest block")
+
+
+def _refuse_behind(heads: Sequence[int], block_number: int) -> None:
+    """Raises NodeUnavailable if all of these heads, of which there is one, are below the block."""
+    if heads and max(heads) < block_number:
+        raise NodeUnavailable(
+            f"The nodes are behind: the index has read block {block_number}, and the highest head "
+            f"of the nodes that answer is {max(heads)}. Such nodes tell nonces as free that are "
+            "used. Repeat the command when a node has caught up, or name another one in the "
+            "settings ([node] urls). Nothing changed."
+        )
+
+
 async def _compare_lane(
     connection: Connection,
     nodes: NamedNodes,
+    silent: Sequence[str],
     view: ChainView,
     chain: ChainIdentity,
+    cursor: int,
     wallet: Address,
 ) -> WalletComparison:
     histories = await gather_histories(nodes, wallet)
+    _refuse_behind([history.head for history in histories], cursor)
+    answered = {history.name for history in histories}
+    silent = [*silent, *(name for name, _ in nodes if name not in answered)]
     # Read after the nodes: a running lane stores a transaction before it publishes it.
     record = await restore.find_lane(connection, chain.chain_id, wallet)
     held = LaneReferences() if record is None else record.references
     has_taken = await references.first_taken(view, chain.ltz, held) is not None
-    return WalletComparison(wallet, record, tuple(histories), has_taken)
+    return WalletComparison(wallet, record, tuple(histories), has_taken, tuple(silent))
 
 
 async def apply(connection: Connection, comparison: Comparison) -> Applied:
     """Make the database fit what `compare` has found.
 
-    Raises Refused, before any change, for a wallet whose pool has a gap; and LaneLost if a lane has
+    A lane with an obstacle is left as it is; the others continue, or whoever can publish one
+    transaction with one wallet's key could hold up all of them. Raises LaneLost if a lane has
     signed since the comparison.
     """
     must_resume = [lane for lane in comparison.lanes if lane.must_resume]
-    for lane in must_resume:
-        refuse_gap(lane)
+    resumable = [lane for lane in must_resume if lane.obstacle is None]
     async with connection.transaction():
         has_raised = await _raise_counter(connection, comparison)
-        for lane in must_resume:
+        for lane in resumable:
             await _resume(connection, comparison.chain, lane)
         await notify(connection, WALLETS)
     linked = await lost_mints.link(connection)
     released = await lost_mints.release(connection)
     return Applied(
-        tuple((lane.record, lane.nonce) for lane in must_resume if lane.record is not None),
+        tuple((lane.record, lane.nonce) for lane in resumable if lane.record is not None),
+        tuple(lane for lane in must_resume if lane.obstacle is not None),
         comparison.free_seq if has_raised else None,
         linked,
         len(released),
@@ -204,28 +288,17 @@ async def _resume(connection: Connection, chain: ChainIdentity, lane: WalletComp
         )
 
 
-def refuse_gap(lane: WalletComparison) -> None:
-    """Raises Refused if transactions wait for a nonce that would be given out now."""
-    if lane.behind_gap:
-        nonces = ", ".join(map(str, lane.behind_gap[:5]))
-        raise Refused(
-            f"Transactions of {checksummed(lane.wallet)} with the nonces {nonces} wait in a node's "
-            f"pool for nonce {lane.nonce}, which neither a node nor this database has. What the "
-            "lane would sign next would release them. Wait until the nodes have dropped them, or "
-            "publish the missing ones. Nothing changed."
-        )
-
-
 # Adopting one wallet
 
 
 async def look_at(
-    connection: Connection, nodes: NamedNodes, wallet: Address
+    connection: Connection, nodes: NamedNodes, wallet: Address, silent: Sequence[str] = ()
 ) -> tuple[ChainIdentity, WalletComparison]:
-    """One wallet in the database and at the nodes. Raises Refused, NodeUnavailable."""
+    """One wallet in the database and at the nodes. Raises as `compare`."""
     chain = await followed_chain(connection)
-    view = await ChainView.newest(nodes[0][1])
-    return chain, await _compare_lane(connection, nodes, view, chain, wallet)
+    cursor = await chains.cursor(connection, chain.chain_id)
+    view = await _view_reaching(nodes, cursor.number)
+    return chain, await _compare_lane(connection, nodes, silent, view, chain, cursor.number, wallet)
 
 
 async def adopt(
@@ -240,7 +313,8 @@ async def adopt(
     Returns the seq to which the counter of references was raised, or None. Raises Refused,
     NodeUnavailable, and LaneLost if the lane has signed since `look_at`; nothing changes then.
     """
-    refuse_gap(lane)
+    if lane.obstacle is not None:
+        raise Refused(f"{lane.obstacle} Nothing changed.")
     if not wallet_history.agrees_on_used(lane.histories):
         raise Refused(
             f"The nodes disagree about the nonce of {checksummed(lane.wallet)}: repeat the command "
@@ -248,7 +322,8 @@ async def adopt(
         )
     seq = None
     if kind == MINT:
-        view = await ChainView.newest(nodes[0][1])
+        cursor = await chains.cursor(connection, chain.chain_id)
+        view = await _view_reaching(nodes, cursor.number)
         next_seq = await lanes.next_seq(connection, chain.chain_id, chain.ltz)
         seq = await references.first_free_seq(view, chain.ltz, next_seq or 0)
     async with connection.transaction():

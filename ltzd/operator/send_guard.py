@@ -134,6 +134,10 @@ class SendGuard:
     def can_afford(self, max_cost_wei: int) -> bool:
         return self._funds.can_afford(max_cost_wei, self._in_flight.reserved_wei())
 
+    def affordable_gas(self, fees: Fees) -> int:
+        """The gas for which the balance pays beside everything in flight."""
+        return self._funds.affordable_gas(fees, self._in_flight.reserved_wei())
+
     def pause(self, reason: str) -> None:
         """Record why nothing is signed although work waits."""
         self._pause.set(reason)
@@ -162,7 +166,7 @@ class SendGuard:
             self.pause(obstacle)
 
     def receipts_disputed(self, seconds: float) -> None:
-        """For so long nodes have disagreed about a receipt of the lane."""
+        """`seconds` is for how long nodes have disagreed about a receipt of the lane."""
         self._disputed_seconds = seconds
 
     def _report_disputes(self) -> None:

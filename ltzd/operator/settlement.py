@@ -15,6 +15,7 @@ from ltzd.operator.nonce_uses import RECEIPT_MISSING
 from ltzd.operator.policy import Stopped
 from ltzd.operator.receipts import Absence, ReceiptReader
 from ltzd.rules.operator.l1_costs import L1Costs
+from ltzd.rules.operator.sendable import TRANSACTION_GAS
 from ltzd.rules.operator.transactions import (
     Finalized,
     GasCost,
@@ -96,7 +97,7 @@ class Settlement:
         missing = []
         for each, receipt in zip(unindexed, receipts, strict=True):
             if isinstance(receipt, Receipt):
-                observation = self._compare(each, receipt, skipped)
+                observation = await self._compare(each, receipt, skipped)
                 if observation is not None:
                     observations.append((each.transaction, observation))
             elif receipt is Absence.MISSING:
@@ -120,12 +121,12 @@ class Settlement:
             return True
         return await transactions.has_mined(connection, self._context.lane)
 
-    def _compare(
+    async def _compare(
         self, mined: MinedTransaction, receipt: Receipt, skipped: Mapping[int, int]
     ) -> Observation | None:
         """A mined transaction whose block is not indexed: orphaned, or the indexer is behind."""
         tx = mined.transaction
-        inclusion = inclusion_of(receipt, tx, self._funds.l1_costs)
+        inclusion = inclusion_of(receipt, tx, await self._funds.read_l1_costs())
         if inclusion != tx.tx.inclusion:
             return ReceiptSeen(inclusion)
         return _finalized(mined, skipped) if mined.is_past_finality else None
@@ -179,12 +180,15 @@ def inclusion_of(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> In
 
 
 def _gas_cost(receipt: Receipt, tx: OpenTransaction, l1_costs: L1Costs) -> GasCost:
-    """A price that the receipt does not tell is at most the newest attempt's, which pays most."""
-    price = receipt.effective_gas_price
-    operator_fee = l1_costs.operator_fee_wei(receipt.gas_used) if receipt.has_operator_fee else 0
-    return GasCost(
-        receipt.transaction_hash,
-        receipt.gas_used,
-        tx.fees.max_fee_per_gas if price is None else price,
-        receipt.l1_fee_wei + operator_fee,
-    )
+    """The cost that the receipt tells, and at most what was reserved for the transaction.
+
+    So a node that lies uses up no gas budget. The newest attempt pays the highest price, which also
+    counts where the receipt tells none.
+    """
+    gas_used = min(receipt.gas_used, max(tx.gas_limit, TRANSACTION_GAS))
+    price = tx.fees.max_fee_per_gas
+    if receipt.effective_gas_price is not None:
+        price = min(price, receipt.effective_gas_price)
+    operator_fee = l1_costs.operator_fee_wei(gas_used) if receipt.has_operator_fee else 0
+    l1_fee = min(receipt.l1_fee_wei + operator_fee, l1_costs.max_fee_wei(len(tx.raw), gas_used))
+    return GasCost(receipt.transaction_hash, gas_used, price, l1_fee)

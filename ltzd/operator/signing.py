@@ -77,8 +77,10 @@ class TransactionSigner:
     def obstacle(self, call: TransactionCall, fees: Fees, reserved_wei: int) -> Obstacle | None:
         """Why this call may not be signed now, or None if it may."""
         l1_fee_wei = self.l1_costs.max_fee_wei(len(call.data), call.gas_limit)
+        self._funds.note_need(reserved_wei + call.max_cost_wei(fees, self.l1_costs), fees)
         limits = SigningLimits(
             block_gas_limit=self._funds.block_gas_limit,
+            is_block_gas_confirmed=self._funds.is_block_gas_confirmed,
             fee_cap=self._context.policy.fees.cap,
             funds_wei=(self._funds.balance or 0) - reserved_wei - l1_fee_wei - call.value_wei,
         )

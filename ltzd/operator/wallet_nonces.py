@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TypeVar
 
 import structlog
@@ -27,12 +28,13 @@ async def used_nonces(
     `stored` is the next nonce of the database, None for a wallet that it does not know. Raises
     Stopped for an unknown wallet that has signed anything, unless the lane `adopts` it, and if
     every node has seen more than `stored` used or pending. A single node of several that claims so
-    may lie, and stops nothing: if it is right, the nonce's transaction is found later. Raises
+    may lie, and stops nothing: if it is right, the nonce's transaction is found later. So the first
+    node that has seen no more than `stored` decides, and a silent one is not waited for. Raises
     NodeUnavailable if no node answers, or if the nodes disagree about an unknown wallet's nonce.
     """
     if stored is None:
         return await _first_nonce(node, wallet, kind, adopts=adopts)
-    answers = await _used_and_pending(node, wallet)
+    answers = await _used_and_pending(node, wallet, stored)
     used = [nonce for nonce, _ in answers]
     highest, lowest = max(used), min(used)
     pending = min(max(nonces) for nonces in answers)
@@ -105,16 +107,27 @@ async def _history(name: str, node: Node, wallet: Address) -> WalletHistory:
     )
 
 
-async def _used_and_pending(node: Node, wallet: Address) -> list[tuple[int, int]]:
+async def _used_and_pending(node: Node, wallet: Address, most: int) -> list[tuple[int, int]]:
     """Of each usable node the nonces after its newest block, and after its pool.
 
-    Not after one block of all nodes: a node that has not reached it would not answer. Raises
-    NodeUnavailable if none tells.
+    Ends with the first node that has seen at most `most`. Not after one block of all nodes: a node
+    that has not reached it would not answer. Raises NodeUnavailable if none tells.
     """
     view = await ChainView.newest(node)
-    reads = [_nonces(view.node, wallet, view.head)]
-    reads += [_nonces(other, wallet, "latest") for other in view.node.others()]
-    return _answered(await asyncio.gather(*reads, return_exceptions=True))
+    reads = [asyncio.ensure_future(_nonces(view.node, wallet, view.head))]
+    reads += [asyncio.ensure_future(_nonces(each, wallet, "latest")) for each in view.node.others()]
+    answers: list[tuple[int, int]] = []
+    try:
+        for read in asyncio.as_completed(reads):
+            with suppress(NodeUnavailable):
+                answers.append(await read)
+                if max(answers[-1]) <= most:
+                    break
+    finally:
+        for pending in reads:
+            pending.cancel()
+        await asyncio.gather(*reads, return_exceptions=True)
+    return _answered(answers)
 
 
 async def _nonces(node: Node, wallet: Address, at: BlockRef) -> tuple[int, int]:

@@ -3,6 +3,7 @@
 Decision 0021. The node of these tests refuses chosen calls with geth's messages.
 """
 
+import itertools
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
@@ -13,15 +14,18 @@ from ltzd import telemetry
 from ltzd.chain.contracts import ltz
 from ltzd.rules.operator.fees import GWEI, FeePolicy
 from ltzd.rules.relayer.calls import RelayStatus
-from ltzd.store.database import Pool
+from ltzd.store.database import Pool, transaction
+from ltzd.store.wakeups import REWARDS
+from ltzd.values import Address
 from tests.support.chain.fake_node import ETHER, LTZ_AT, SentTransaction
 from tests.support.chain.mint_world import PAUSES, POLICY, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
-from tests.support.rows.core import MINTER, states, value
+from tests.support.rows.core import BRAND, MINTER, a_wallet, queue_reward, states, value
 from tests.support.waiting import until
 
 FOR_GOOD = "tx fee (1.20 ether) exceeds the configured cap (1.00 ether)"
 ONLY_FOR_PRICE = replace(POLICY, replace_after_seconds=3600.0)
+IMPATIENT = replace(ONLY_FOR_PRICE, pauses=replace(PAUSES, unexplained_refusal=0.3))
 
 
 @pytest_asyncio.fixture
@@ -110,6 +114,64 @@ async def test_each_of_many_refused_relays_gives_up_its_nonce(world: RelayWorld)
         await final(world, *["cancelled", "confirmed"] * 3)
     assert [sent.nonce for sent in world.node.self_transfers()] == [0, 2, 4]
     assert world.node.executed().total() == 3
+
+
+async def test_a_relay_that_is_refused_without_an_explanation_is_given_up_in_the_end(
+    world: RelayWorld,
+) -> None:
+    """A provider's policy, for example, whose text nobody knows and which changes each time."""
+    tries = itertools.count()
+    world.node.refuses = lambda sent: (
+        f"rejected by policy engine, case {next(tries)}"
+        if sent.nonce == 1 and not sent.is_self_transfer
+        else False
+    )
+    _, refused, _ = await world.ask(3)
+    async with world.relaying(IMPATIENT):
+        assert (await self_transfer(world)).nonce == 1
+        await world.ask()
+        await world.settled(*["published"] * 4)
+        world.node.mine()
+        await final(world, "confirmed", "cancelled", "confirmed", "confirmed")
+        assert (await world.progress(refused)).status is RelayStatus.FAILED
+    assert next(tries) > 2
+    assert world.node.executed().total() == 3
+
+
+async def test_a_node_that_refuses_everything_without_an_explanation_costs_one_relay(
+    world: RelayWorld,
+) -> None:
+    """Its self-transfer is refused, too, so that the cause is not in the relay's bytes."""
+    self_transfers: list[int] = []
+
+    def refuses(sent: SentTransaction) -> str:
+        if sent.is_self_transfer:
+            self_transfers.append(sent.nonce)
+        return "this service is degraded"
+
+    world.node.refuses = refuses
+    await world.ask(5)
+    async with world.relaying(IMPATIENT):
+        # Each try takes up to 0.05 s, so these outlast the lane's patience with the other relays.
+        await until(lambda: true(len(self_transfers) > 30))
+        world.node.refuses = lambda _sent: False
+        await world.settled(*["published"] * 5)
+        world.node.mine()
+        await final(world, "cancelled", *["confirmed"] * 4)
+    assert set(self_transfers) == {0}
+    assert [sent.nonce for sent in world.node.self_transfers()] == [0]
+
+
+async def test_a_full_pool_takes_no_nonce_from_any_relay(world: RelayWorld) -> None:
+    world.node.refuses = lambda _sent: True
+    await world.ask(3)
+    async with world.relaying(IMPATIENT):
+        await until(lambda: true(world.node.call_counts["eth_sendRawTransaction"] > 120))
+        world.node.refuses = lambda _sent: False
+        await world.settled(*["published"] * 3)
+        world.node.mine()
+        await final(world, *["confirmed"] * 3)
+    assert not world.node.self_transfers()
 
 
 async def test_an_abandoned_relay_that_is_mined_anyway_succeeds(world: RelayWorld) -> None:
@@ -286,6 +348,40 @@ async def test_a_reward_that_nodes_always_refuse_is_separated_from_the_others(
         await until(all_others_minted, 60.0)
     assert set(world.node.minted().values()) == {1}
     assert world.node.minted().total() == 39
+
+
+@pytest.mark.parametrize("kind", [1, 2])
+async def test_a_reward_that_nodes_neither_take_nor_simulate_stops_no_other(
+    world: RelayWorld, kind: int
+) -> None:
+    """A filter of the nodes may refuse a call and its simulation. Payments are the first anyway;
+    of other rewards each brand's oldest comes in turn."""
+    filtered = a_wallet(0xF1)
+    refuse(world, lambda sent: bytes(filtered) in sent.data)
+    world.node.cannot_simulate = lambda data: bytes(filtered) in data
+    async with world.serving(ONLY_FOR_PRICE):
+        await queue_for(world, (filtered, BRAND, kind))
+        await self_transfer(world)
+        for brand in (BRAND_BEFORE, BRAND_BEHIND) * 2:
+            await queue_for(world, (a_wallet(0xF2), brand, 1))
+
+            async def all_others_minted() -> bool:
+                world.node.mine()
+                return await world.unminted() == 1
+
+            await until(all_others_minted)
+    assert world.node.minted().total() == 4
+
+
+BRAND_BEFORE, BRAND_BEHIND = (Address(bytes([BRAND[0] + step]) * 20) for step in (-1, 1))
+
+
+async def queue_for(world: RelayWorld, *new: tuple[Address, Address, int]) -> None:
+    """Queues a reward for each wallet, brand and kind."""
+    async with transaction(world.observer) as connection:
+        for wallet, brand, kind in new:
+            await queue_reward(connection, wallet, kind=kind, brand=brand)
+    world.wakeups.notify(REWARDS)
 
 
 # --- crashes between two steps ----------------------------------------------------------------

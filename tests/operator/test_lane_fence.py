@@ -10,7 +10,7 @@ import asyncpg
 import pytest
 
 from ltzd.chain.signing import Signer, UnsignedTransaction
-from ltzd.errors import Refused
+from ltzd.errors import NodeUnavailable, Refused
 from ltzd.operator.policy import COMPARING, FOREIGN_USE
 from ltzd.rules.operator.fees import GWEI
 from ltzd.store.database import open_pool, session
@@ -260,8 +260,8 @@ async def test_a_lost_mint_is_linked_to_its_reward_before_anything_is_signed(
     ids = await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    world.node.mine()
     await lose_the_last_commits(world)
+    world.node.mine()
     async with world.lane() as lane:
         assert "the database is an old copy" in await stop_of(lane)
     applied = await world.restore()
@@ -325,8 +325,8 @@ async def test_a_restore_that_is_repeated_changes_nothing(world: World) -> None:
     await world.queue(3)
     async with world.serving():
         await world.settled("published")
-    world.node.mine()
     await lose_the_last_commits(world)
+    world.node.mine()
     await world.restore()
     again = await world.restore()
     assert (again.resumed, again.raised_to, again.linked, again.released) == ((), None, 0, 0)
@@ -368,13 +368,77 @@ async def test_a_restore_that_dies_between_two_parts_is_finished_by_the_next_one
     assert len(await world.references()) == 3 + len(more)
 
 
-async def test_a_gap_in_the_pool_is_refused(world: World) -> None:
+async def test_a_gap_in_the_pool_holds_the_lane_back(world: World) -> None:
     async with world.serving():
         pass
     publish_foreign(world.node, 2)
-    with pytest.raises(Refused, match="wait in a node's pool for nonce 0"):
-        await world.restore()
+    done = await world.restore()
+    assert done.resumed == ()
+    (lane,) = done.held_back
+    assert "wait in a node's pool for nonce 0" in (lane.obstacle or "")
     assert await next_nonce(world) == 0
+    with pytest.raises(Refused, match="wait in a node's pool for nonce 0"):
+        await world.adopt()
+
+
+async def index_reaches_the_head(world: World) -> None:
+    async def is_there() -> bool:
+        number = await value(world.observer, "SELECT cursor_number FROM chains")
+        return bool(number == world.node.head.number)
+
+    await until(is_there)
+
+
+async def a_lane_past_dropped_bytes(world: World) -> None:
+    """A restore has moved the lane past a pending transaction, which its node has dropped since."""
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    await lose_the_last_commits(world)
+    await world.restore()
+    world.node.pool.clear()
+    assert await next_nonce(world) == 1
+
+
+async def test_no_nonce_is_lowered_while_a_node_of_the_settings_is_silent(world: World) -> None:
+    await a_lane_past_dropped_bytes(world)
+    silent = world.node.sibling()
+    silent.is_down = True
+    done = await world.restore([world.node, silent])
+    assert (done.resumed, await next_nonce(world)) == ((), 1)
+    (lane,) = done.held_back
+    assert "did not answer, and may know later ones: node 1." in (lane.obstacle or "")
+    assert (await world.restore(silent=["away"])).resumed == ()
+    silent.is_down = False
+    assert [nonce for _, nonce in (await world.restore([world.node, silent])).resumed] == [0]
+
+
+async def test_nothing_is_compared_with_nodes_that_are_behind_the_index(world: World) -> None:
+    """Their nonces and references look free, and the database seems to know more than the chain."""
+    await a_lane_past_dropped_bytes(world)
+    world.node.use_nonce(MINTER)
+    await index_reaches_the_head(world)
+    world.node.lag = 1
+    with pytest.raises(NodeUnavailable, match="The nodes are behind: the index has read block"):
+        await world.restore()
+    with pytest.raises(NodeUnavailable, match="The nodes are behind"):
+        await world.adopt()
+    assert await next_nonce(world) == 1
+
+
+async def test_references_are_read_from_a_node_that_has_reached_the_index(world: World) -> None:
+    await world.queue(3)
+    async with world.serving():
+        await world.settled("published")
+    world.node.mine()
+    await world.minted()
+    await index_reaches_the_head(world)
+    await lose_the_last_commits(world)
+    behind = world.node.sibling()
+    behind.lag = 1
+    done = await world.restore([behind, world.node])
+    assert [nonce for _, nonce in done.resumed] == [1]
+    assert done.raised_to == 256
 
 
 async def test_a_server_that_hides_its_timeline_is_known_by_its_start(world: World) -> None:

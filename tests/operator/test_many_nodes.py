@@ -10,6 +10,7 @@ import pytest
 import pytest_asyncio
 
 from ltzd.chain.node.node import Node
+from ltzd.chain.node.rpc import RpcError
 from ltzd.operator.mints.lane import MintLane
 from ltzd.operator.policy import LanePolicy, MintTarget
 from ltzd.operator.relays.lane import RelayLane
@@ -18,7 +19,7 @@ from ltzd.store.database import Pool
 from ltzd.store.operator.leases import Leases
 from ltzd.values import Hash32, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, LTZ_AT, FakeNode, SentTransaction
-from tests.support.chain.fake_pool import FakeNodePool, a_fake_pool
+from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
 from tests.support.chain.mint_world import PAUSES, POLICY, stop_of, true
 from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
 from tests.support.rows.core import MINTER, running, states, value
@@ -215,6 +216,114 @@ async def test_a_forged_receipt_is_not_told_while_another_node_denies_it(
     await world.executed_in_order()
 
 
+LIES_ABOUT_COST: dict[str, dict[str, Any]] = {
+    "a price that PostgreSQL cannot hold": {"effectiveGasPrice": hex(2**63)},
+    "a price of a day's budget": {"effectiveGasPrice": hex(2**62)},
+    "more gas than the limit": {"gasUsed": hex(2**60)},
+    "an L1 fee where there is no L1": {"l1Fee": hex(2**255)},
+}
+
+
+@pytest.mark.parametrize("lie", LIES_ABOUT_COST.values(), ids=LIES_ABOUT_COST)
+@pytest.mark.parametrize("honest_nodes", [0, 2])
+async def test_a_true_receipt_with_a_false_cost_spends_what_was_reserved_at_most(
+    world: RelayWorld, lie: dict[str, Any], honest_nodes: int
+) -> None:
+    """An honest majority's cost is the one that counts; the lane goes on in any case."""
+    liar = world.node.sibling()
+    honest = [world.node.sibling() for _ in range(honest_nodes)]
+    await world.ask()
+    async with lane_on_nodes(world, liar, *honest):
+        await world.settled("published")
+        (sent, *_) = liar.sent()
+        block = world.node.mine()
+        true_receipt = a_receipt(liar, sent, True) | {"effectiveGasPrice": hex(block.base_fee)}
+        liar.forged_receipts[sent.hash] = true_receipt | lie
+        await world.relays_are("mined")
+
+        cost = await world.observer.fetchrow(
+            "SELECT gas_used, effective_gas_price, l1_fee_wei FROM transactions"
+        )
+
+        assert cost is not None
+        if honest_nodes:
+            assert tuple(cost) == (50_000, block.base_fee, 0)
+        else:
+            assert cost["gas_used"] <= sent.gas_limit
+            assert cost["effective_gas_price"] <= sent.max_fee_per_gas
+            assert cost["l1_fee_wei"] == 0
+        await world.ask()
+        await world.settled("mined", "published")
+        world.node.mine()
+        await world.relays_are("mined", "mined")
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"),
+    [
+        ({"transactionHash": "0x", "blockHash": "0x"}, "malformed_answer"),
+        (RpcError(-32603, "internal error"), "rounds_fail"),
+    ],
+)
+async def test_a_node_at_which_no_round_succeeds_is_turned_away_from(
+    world: RelayWorld, answer: dict[str, Any] | RpcError, kind: str
+) -> None:
+    """The node answers all else, so that its circuit stays closed."""
+    faulty, honest = world.node.sibling(), world.node.sibling()
+    policy = replace(PATIENT, pauses=replace(PAUSES, standstill=0.2, status=0.02))
+    await world.ask()
+    async with lane_on_nodes(world, faulty, honest, policy=policy) as pool:
+        await world.settled("published")
+        (sent, *_) = faulty.sent()
+        faulty.forged_receipts[sent.hash] = answer
+        world.node.mine()
+        await world.relays_are("mined")
+        assert pool.contradictions() == [{kind}, set()]
+    await world.executed_in_order()
+
+
+async def test_one_malformed_answer_is_not_held_against_a_node(world: RelayWorld) -> None:
+    class Once(dict[Hash32, dict[str, Any] | RpcError]):
+        def get(self, key: Hash32, default: Any = None) -> Any:
+            return self.pop(key, default)
+
+    clumsy, honest = world.node.sibling(), world.node.sibling()
+    await world.ask()
+    async with lane_on_nodes(world, clumsy, honest) as pool:
+        await world.settled("published")
+        (sent, *_) = clumsy.sent()
+        clumsy.forged_receipts = Once({sent.hash: {"transactionHash": "0x", "blockHash": "0x"}})
+        world.node.mine()
+        await world.relays_are("mined")
+        assert not clumsy.forged_receipts
+        assert pool.contradictions() == [set(), set()]
+
+
+async def test_one_malformed_answer_of_each_node_is_held_against_neither(
+    world: RelayWorld,
+) -> None:
+    class Once(dict[Hash32, dict[str, Any] | RpcError]):
+        """The lane turns to the other node after the answer."""
+
+        def get(self, key: Hash32, default: Any = None) -> Any:
+            if key in self:
+                pool.prefer(1 if self is nodes[0].forged_receipts else 0)
+            return self.pop(key, default)
+
+    nodes = [world.node.sibling(), world.node.sibling()]
+    await world.ask()
+    async with lane_on_nodes(world, *nodes) as pool:
+        await world.settled("published")
+        (sent, *_) = nodes[0].sent()
+        pool.prefer(0)
+        for node in nodes:
+            node.forged_receipts = Once({sent.hash: {"transactionHash": "0x", "blockHash": "0x"}})
+        world.node.mine()
+        await world.relays_are("mined")
+        assert not any(node.forged_receipts for node in nodes)
+        assert pool.contradictions() == [set(), set()]
+
+
 async def test_a_lane_that_stands_still_for_disputed_receipts_says_so(world: RelayWorld) -> None:
     liar, honest = world.node.sibling(), world.node.sibling()
     policy = replace(PATIENT, max_in_flight=1, pauses=replace(PAUSES, standstill=0.2, status=0.02))
@@ -303,6 +412,48 @@ async def test_a_dead_or_hung_node_of_two_changes_nothing(
     await world.executed_in_order()
 
 
+async def test_a_node_that_has_just_fallen_silent_holds_up_neither_a_takeover_nor_a_receipt(
+    world: RelayWorld,
+) -> None:
+    """Nothing else finds out in this test that the node is silent."""
+    endless = replace(QUICK, hedge_after=3600.0, pinned_timeout=3600.0)
+    policy = replace(PATIENT, pauses=replace(PAUSES, second_opinion=0.1))
+    second = world.node.sibling()
+    async with a_fake_pool(world.node, second, policy=endless) as pool:
+        pool.prefer(0)
+        async with lane_on(world, pool.node(), policy) as lane:
+            await until(lambda: true(lane.is_ready))
+        second.is_hung = True
+        async with lane_on(world, pool.node(), policy) as lane:
+            await until(lambda: true(lane.is_serving))
+            assert pool.is_usable(pool.members[1]), "the silent node was not needed"
+            await world.ask()
+            await until(lambda: true(bool(world.node.pool)))
+            world.node.mine()
+            await world.relays_are("mined")
+            assert not pool.is_usable(pool.members[1])
+
+
+async def test_the_node_in_use_falls_silent_and_a_takeover_reads_the_next_one_at_once(
+    world: RelayWorld,
+) -> None:
+    """Nothing but the read of the newest block finds out in this test that the node is silent."""
+    endless = replace(QUICK, hedge_after=3600.0, pinned_timeout=3600.0, silent_after=3600.0)
+    policy = replace(PATIENT, pauses=replace(PAUSES, second_opinion=0.1))
+    second = world.node.sibling()
+    async with a_fake_pool(world.node, second, policy=endless) as pool:
+        async with lane_on(world, pool.node(), policy) as lane:
+            await until(lambda: true(lane.is_ready))
+        pool.prefer(1)
+        second.is_hung = True
+        async with lane_on(world, pool.node(), policy) as lane:
+            await until(lambda: true(lane.is_serving))
+            await world.ask()
+            await until(lambda: true(bool(world.node.pool)))
+            world.node.mine()
+            await world.relays_are("mined")
+
+
 # --- foreign nonces --------------------------------------------------------------------------
 
 
@@ -346,7 +497,8 @@ async def test_a_foreign_transaction_is_found_after_a_restart_long_after_its_blo
         world.node.lost_requests = 1_000_000
     world.node.mine(60)
     world.node.lost_requests, world.node.kept_states = 0, kept_states
-    async with lane_on_nodes(world, world.node, policy=POLICY):
+    # The foreign use may be found before the lane is ready.
+    async with a_fake_pool(world.node) as pool, lane_on(world, pool.node(), POLICY):
         await until(lambda: true(bool(world.node.pool)))
         world.node.mine()
         await world.settled("displaced", "mined")
@@ -575,8 +727,10 @@ async def test_while_one_node_is_honest_each_relay_is_executed_once_and_none_is_
         trouble.end()
 
         async def all_mined() -> bool:
+            """A lane may not have seen the last reorg yet, which undid what its rows call mined."""
             world.node.mine()
-            return set(await row_states(world.observer)) <= {"mined"}
+            are_mined = set(await row_states(world.observer)) <= {"mined"}
+            return are_mined and world.node.executed().total() == len(await relay_ids(world))
 
         await until(all_mined, 30.0)
     await world.executed_in_order()

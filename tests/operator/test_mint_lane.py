@@ -497,9 +497,8 @@ async def test_a_mint_that_reverted_is_minted_again_under_its_references_once_fi
         )
         assert len(set(world.node.arrived)) == 1
 
+        world.node.mines_at_once = True
         world.node.reverts = lambda _data: False
-        await world.settled("reverted", "published")
-        world.node.mine()
         await world.minted()
     assert await world.references() == before
     await world.each_minted_once()

@@ -8,16 +8,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-import structlog
-
 from ltzd.chain.contracts import abi_words, ltz
 from ltzd.chain.deployment.plan import HOT_ROLES
 from ltzd.chain.node.node import Node, Revert
+from ltzd.concurrency.outages import Outage
 from ltzd.errors import NodeUnavailable
 from ltzd.operator.policy import MINT, RELAY
 from ltzd.values import Address, keccak
-
-log = structlog.get_logger()
 
 PERIOD_SECONDS = 30.0
 
@@ -59,12 +56,15 @@ class WalletRightsWatch:
 
     async def run(self) -> None:
         """Read until cancelled; a new lane's wallet within a second."""
+        outage = Outage("wallet_rights.not_read", "wallet_rights.read_again")
         while True:
             held = list(self._held())
             try:
                 self._rights = {wallet: await self._read(wallet, kind) for wallet, kind in held}
             except (NodeUnavailable, ValueError) as error:
-                log.info("wallet_rights.not_read", reason=str(error))
+                outage.failed(str(error))
+            else:
+                outage.over()
             for _ in range(max(1, int(self._period_seconds))):
                 await asyncio.sleep(min(1.0, self._period_seconds))
                 if {wallet for wallet, _ in self._held()} - {wallet for wallet, _ in held}:

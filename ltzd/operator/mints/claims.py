@@ -57,7 +57,7 @@ class RewardClaims:
         self._saving_for = self._mint_limit.saving_for
         async with session(self._context.pool) as connection:
             await self._mint_limit.update_queue(connection, lane)
-            waiting = await rewards.queued(
+            queued = await rewards.queued(
                 connection,
                 ltz.MAX_BATCH,
                 self._last_brand,
@@ -65,9 +65,13 @@ class RewardClaims:
                 lane,
                 self._patience.held,
             )
+            # A batch that would revert leaves the turn to the rewards behind it.
+            waiting = [reward for reward in queued if not self._simulator.holds(reward)]
             if len(waiting) < at_least:
-                if not waiting:
+                if not queued:
                     self._guard.resume()
+                elif not waiting:
+                    self._guard.pause(WOULD_REVERT)
                 return None
             selected = self._mint_limit.select(waiting, self._in_flight.minted_units(), at_most)
             together = self._with_the_first(selected, at_most)

@@ -2,19 +2,22 @@
 
 The limit is a token bucket on chain (contracts.md), one for each wallet.
 `rules/operator/mint_allocation.py` decides how rewards share it. A reward above this wallet's
-capacity is left to a lane whose wallet can hold it, if there is one. Amounts are in LTZ's smallest
-unit.
+capacity is left to a lane whose wallet can hold it, if there is one. A limit that leaves rewards
+waiting is compared with other nodes' (`chain/node/second_opinions.py`). Amounts are in LTZ's
+smallest unit.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 import structlog
 
 from ltzd.chain.contracts import ltz
+from ltzd.chain.node.node import Node
 from ltzd.chain.node.rpc import RpcError
+from ltzd.chain.node.second_opinions import Question, compare_with_others
 from ltzd.chain.node.view import ChainView
 from ltzd.concurrency.clock import Clock, loop_time
 from ltzd.errors import NodeUnavailable
@@ -25,13 +28,25 @@ from ltzd.store.database import Connection
 from ltzd.store.operator import rewards
 from ltzd.store.operator.lanes import Lane
 from ltzd.store.operator.rewards import QueuedReward
-from ltzd.values import LTZ, Address
+from ltzd.values import LTZ, Address, Hash32
 
 log = structlog.get_logger()
 
 _PUT_BACK_AT_ONCE = 1_000
 _PUT_BACK_SECONDS = 10.0
 """Between two looks for rewards that another lane took for too large, of this lane's capacity."""
+MINT_LIMIT = "mint_limit"
+"""Nodes show different mint limits of a wallet after the same block."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Limit:
+    """The mint limit after the block with this hash."""
+
+    capacity: int
+    window_seconds: int
+    available: int
+    block_hash: Hash32
 
 
 class MintLimitTracker:
@@ -47,6 +62,10 @@ class MintLimitTracker:
         self._refilled_at = self._clock()
         self._reserve = MintReserve()
         self._over_capacity: list[QueuedReward] = []
+        self._leaves_waiting = False
+        """Whether the limit kept rewards of the last selection waiting."""
+        self._is_confirmed = False
+        """Whether the limit is not the word of a single node of several."""
 
     @property
     def saving_for(self) -> UUID | None:
@@ -57,15 +76,32 @@ class MintLimitTracker:
         """Read the limit as of a view, once for each view. Raises NodeUnavailable."""
         if view is self._view:
             return
+        limit, is_confirmed = await self._read(view), view.node.is_alone
+        if self._leaves_waiting:
+            compared = await compare_with_others(view.node, limit, self._question(view.head.number))
+            limit, is_confirmed = compared.answer, compared.is_confirmed
+        if limit.capacity > self._capacity:
+            self._put_back_at = -math.inf
+        self._capacity, self._available = limit.capacity, limit.available
+        self._window_seconds = limit.window_seconds
+        self._is_confirmed = is_confirmed
+        self._view = view
+
+    async def _read(self, view: ChainView) -> _Limit:
+        """Raises NodeUnavailable."""
         try:
             answer = await view.view(self._target.ltz, ltz.mint_limit_call(self._minter))
-            capacity, self._window_seconds, self._available = ltz.decode_mint_limit(answer)
+            return _Limit(*ltz.decode_mint_limit(answer), view.head.hash)
         except (RpcError, ValueError) as error:
             raise NodeUnavailable(f"mintLimit: {error}") from error
-        if capacity > self._capacity:
-            self._put_back_at = -math.inf
-        self._capacity = capacity
-        self._view = view
+
+    def _question(self, block_number: int) -> Question[_Limit]:
+        async def ask(other: Node) -> _Limit | None:
+            view = await ChainView.newest(other)
+            # A node that is behind does not know of the newest mints.
+            return await self._read(view) if view.head.number >= block_number else None
+
+        return Question(ask, _leniency, _contradict, MINT_LIMIT)
 
     def select(
         self, waiting: Sequence[QueuedReward], in_flight: int, at_most: int = ltz.MAX_BATCH
@@ -75,6 +111,7 @@ class MintLimitTracker:
         The caller passes rewards that it does not mint after all to `give_back`.
         """
         if self._capacity == 0:
+            self._leaves_waiting = bool(waiting)
             return []  # Minting is switched off: every reward waits, and stays in the queue.
         requests = [
             MintRequest(reward.id, None if reward.is_payment else reward.brand_id, reward.ltz * LTZ)
@@ -87,6 +124,7 @@ class MintLimitTracker:
         )
         allocation = allocate(requests, bucket, self._reserve, at_most)
         by_id = {reward.id: reward for reward in waiting}
+        self._leaves_waiting = len(allocation.selected) < min(len(waiting), at_most)
         self._reserve = allocation.reserve
         self._over_capacity = [by_id[id_] for id_ in allocation.over_capacity]
         return [by_id[id_] for id_ in allocation.selected]
@@ -111,7 +149,7 @@ class MintLimitTracker:
         limit.
         """
         over_capacity, self._over_capacity = self._over_capacity, []
-        if over_capacity:
+        if over_capacity and self._is_confirmed:
             most = await self._largest_capacity(connection)
             too_large = [reward.id for reward in over_capacity if reward.ltz * LTZ > most]
             for reward in await rewards.set_above_limit(connection, lane, too_large):
@@ -146,3 +184,11 @@ class MintLimitTracker:
             self._put_back_at = now + _PUT_BACK_SECONDS
         if put_back:
             log.info("rewards.within_mint_limit", rewards=put_back)
+
+
+def _leniency(limit: _Limit) -> tuple[int, int]:
+    return min(limit.available, limit.capacity), limit.capacity
+
+
+def _contradict(first: _Limit, second: _Limit) -> bool:
+    return first.block_hash == second.block_hash and first != second

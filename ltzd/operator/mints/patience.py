@@ -2,7 +2,7 @@
 
 `rules/operator/patience.py` decides, brand by brand, by the age of the brand's oldest reward and by
 the base fees of recent blocks. The queue is read without the brands that are held
-(`rewards.queued`), so their rewards delay nobody else's. Payments are never held. A wait is not
+(`rewards.queued`), so their rewards delay no other brand's. Payments are never held. A wait is not
 stored: a restarted lane reads the ages from the database and the base fees from the node.
 """
 

@@ -189,8 +189,9 @@ class MintSigner:
     async def _sign_claimed(self, claimed: Sequence[QueuedReward], fees: Fees) -> int | None:
         """Sign a mint of claimed rewards, and give back the others; return how many are signed.
 
-        Returns None if another lane has taken some of them all the same, since this one was frozen
-        for a while.
+        Returns None if others are to be taken at once: another lane has taken some of these all the
+        same, since this one was frozen for a while, or nothing of a batch that is minted apart has
+        passed its simulation.
         """
         try:
             signed = await self._mint(claimed, fees)
@@ -205,7 +206,7 @@ class MintSigner:
         self._claims.note_served(signed)
         taken = {reward.id for reward in signed}
         await self._claims.give_back([reward for reward in claimed if reward.id not in taken])
-        return len(signed)
+        return None if self._simulator.holds(claimed[0]) else len(signed)
 
     async def _mint(self, claimed: Sequence[QueuedReward], fees: Fees) -> Sequence[QueuedReward]:
         """Sign and store the claimed rewards that LTZ would mint now; return these."""

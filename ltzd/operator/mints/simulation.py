@@ -4,7 +4,8 @@ Mints are not simulated as a rule (decision 0003). They are after a revert, and 
 one of the rewards before, which the reward's row remembers. A batch that would revert is bisected
 down to single rewards, and the parts that pass are minted together. A reward that reverts alone
 while others pass is marked failed and leaves the queue. When nothing passes no reward is at fault:
-the wallet has lost its role, or the token does not work. A batch is simulated with exactly the gas
+the wallet has lost its role, or the token does not work. Rewards that are minted apart, because
+their mints failed before, then wait behind all others. A batch is simulated with exactly the gas
 limit with which it is signed. If that does not suffice, the limits of all mints are raised.
 """
 
@@ -79,15 +80,22 @@ class MintSimulator:
         self._next_at = 0.0
         self._pause = self._pauses.first
         self._must_simulate = must_simulate
+        self._held: dict[UUID, tuple[float, float]] = {}
+        """Rewards that are minted apart and did not pass: until when others come first, and the
+        pause after that."""
         self._view: ChainView | None = None
 
     def read_in(self, view: ChainView) -> None:
-        """From now on simulations run at this node and block, those of the mint limit."""
+        """From now on simulations run at the node and block at which the mint limit was read."""
         self._view = view
 
     def require_simulation(self) -> None:
         """A mint has reverted: simulate each batch until one passes whole."""
         self._must_simulate = True
+
+    def holds(self, reward: QueuedReward) -> bool:
+        """Whether the reward did not pass so lately that the rewards behind it come first."""
+        return reward.id in self._held and self._context.clock() < self._held[reward.id][0]
 
     def must_wait(self, batch: Batch) -> bool:
         """Whether the last simulation reverted so lately that this batch is not simulated yet."""
@@ -103,10 +111,21 @@ class MintSimulator:
         planned = await self._without_reverting(request)
         if planned.batch:
             self._pause = self._pauses.first
+        elif all(reward.is_apart for reward in request.batch):
+            self._hold(request.batch)
         else:
             self._next_at = self._context.clock() + self._pause
             self._pause = min(2 * self._pause, self._pauses.longest)
         return planned
+
+    def _hold(self, batch: Batch) -> None:
+        """Let others come first: no batch holds these rewards and others, to show whose fault it
+        is."""
+        now, longest = self._context.clock(), self._pauses.longest
+        self._held = {id_: held for id_, held in self._held.items() if now - held[0] < longest}
+        for reward in batch:
+            _, pause = self._held.get(reward.id, (now, self._pauses.first))
+            self._held[reward.id] = now + pause, min(2 * pause, longest)
 
     def _must_simulate_now(self, batch: Batch) -> bool:
         return self._must_simulate or any(map(_was_signed_or_failed, batch))

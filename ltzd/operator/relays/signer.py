@@ -23,7 +23,7 @@ from ltzd.chain.node.view import ChainView
 from ltzd.errors import LaneLost, SignerUnavailable, Unavailable
 from ltzd.operator.in_flight import InFlightTransactions
 from ltzd.operator.lane_context import LaneContext
-from ltzd.operator.policy import BALANCE, DRAINING
+from ltzd.operator.policy import DRAINING
 from ltzd.operator.send_guard import SendGuard
 from ltzd.operator.signing import TransactionCall, TransactionSigner, Unsendable
 from ltzd.rules.operator.fees import Fees
@@ -73,6 +73,8 @@ class RelaySigner:
         self._leaves_queue_until = -math.inf
         self._has_emptied_queue = False
         """Whether the last claim left no relay behind that this lane may send."""
+        self._unaffordable_gas: int | None = None
+        """The least gas limit of the relays that the last claim left behind for want of funds."""
         self._failure: Unavailable | None = None
         """Ends the term."""
         self._direct_lanes = direct_lanes or DirectLanes()
@@ -89,7 +91,7 @@ class RelaySigner:
         return min(self.max_batch, self._guard.free_slots()) if is_ready else 0
 
     async def admit(self, relays: Sequence[NewRelay]) -> list[int | None]:
-        """As `DirectLane.admit`; the relays are then published like those of the queue."""
+        """As `DirectLane.admit`; the relays are then published as relays of the queue are."""
         async with self._context.signing_lock:
             fees = self._guard.fees()
             if fees is None or self.direct_slots == 0:
@@ -154,42 +156,57 @@ class RelaySigner:
                 self._has_emptied_queue = False
                 return 0
             await self._give_back()
-            claimed = await self._claim()
+            claimed = await self._claim(fees)
             if len(claimed) < at_least:
                 await self._give_back()
-                self._resume()
+                self._resume(fees)
                 return 0
-            sendable, refused = self._sort(claimed, fees)
+            sendable, refused, obstacle = self._sort(claimed, fees)
             if refused:
                 await self._refuse(refused)
                 return len(refused)
-            if not sendable:
-                await self._leave_queue()
-                return 0
-            return await self._sign(claimed, sendable, fees)
+            if sendable:
+                return await self._sign(sendable, fees, obstacle)
+            if obstacle is not None:
+                await self._leave_queue(obstacle)
+            return 0
 
-    async def _claim(self) -> list[ClaimedRelay]:
+    async def _claim(self, fees: Fees) -> list[ClaimedRelay]:
         """Claim as many relays as may be in flight; one, if the signer failed the last time.
 
         The failing signer of one wallet then delays a single relay, which the other lanes could
-        have sent, for as long as it takes to fail again.
+        have sent, for as long as it takes to fail again. Relays for which the wallet cannot pay
+        stay in the queue, however many they are.
         """
         limit = min(self.max_batch, self._guard.free_slots())
         if self._guard.is_signer_doubtful:
             limit = min(limit, 1)
-        self._may_hold_claims = True
+        self._may_hold_claims, lane = True, self._context.lane
+        # A relay that no block holds is refused, whatever it would cost.
+        unaffordable = range(self._guard.affordable_gas(fees) + 1, self._signer.max_gas_limit + 1)
         async with session(self._context.pool) as connection:
             claimed = await claims.claim(
-                connection, self._context.lane, limit, only_named=self._guard.is_draining
+                connection,
+                lane,
+                limit,
+                only_named=self._guard.is_draining,
+                unaffordable=unaffordable,
             )
+            self._unaffordable_gas = None
+            if len(claimed) < limit and unaffordable:
+                self._unaffordable_gas = await claims.least_gas_in(connection, lane, unaffordable)
         self._may_hold_claims = bool(claimed)
-        self._has_emptied_queue = len(claimed) < limit and not self._guard.is_draining
+        has_emptied = len(claimed) < limit and self._unaffordable_gas is None
+        self._has_emptied_queue = has_emptied and not self._guard.is_draining
         return claimed
 
     async def _sign(
-        self, claimed: Sequence[ClaimedRelay], sendable: Sequence[ClaimedRelay], fees: Fees
+        self, sendable: Sequence[ClaimedRelay], fees: Fees, obstacle: Obstacle | None
     ) -> int:
-        """Sign and store; return how many relays are settled, those that the lane lost included."""
+        """Sign and store; return how many relays are settled, those that the lane lost included.
+
+        `obstacle` keeps the claimed relays behind these from being signed.
+        """
         calls, reserved_wei = list(map(_call, sendable)), self._in_flight.reserved_wei()
         with self._in_flight.reserving(self._max_cost_wei(calls, fees)):
             try:
@@ -206,11 +223,11 @@ class RelaySigner:
         if len(signed) < len(sendable):
             log.info("relay.claim_lost", relay=sendable[len(signed)].id)
             return len(signed) + 1
-        if len(sendable) < len(claimed):
-            await self._leave_queue()
+        if obstacle is not None:
+            await self._leave_queue(obstacle)
         else:
             self._may_hold_claims = False
-            self._resume()
+            self._resume(fees)
         return len(signed)
 
     def _add(self, signed: Sequence[tuple[int, OpenTransaction]]) -> None:
@@ -228,15 +245,15 @@ class RelaySigner:
     def _max_cost_wei(self, calls: Sequence[TransactionCall], fees: Fees) -> int:
         return sum(call.max_cost_wei(fees, self._signer.l1_costs) for call in calls)
 
-    async def _leave_queue(self) -> None:
-        """Leave relays that this wallet cannot pay for to the other lanes for a while.
+    async def _leave_queue(self, obstacle: Obstacle) -> None:
+        """Leave relays that this wallet may not send now to the other lanes for a while.
 
         They are woken when this lane's reason to wait is new, and look by themselves every second.
         """
         self._leaves_queue_until = self._context.clock() + self._context.policy.poll_seconds
         self._has_emptied_queue = False
-        is_new = self._guard.reason != BALANCE
-        self._guard.pause(BALANCE)
+        is_new = self._guard.reason != obstacle.value
+        self._guard.pause(obstacle.value)
         if await self._give_back() and is_new:
             self._wakeups.notify(RELAYS)
 
@@ -259,11 +276,21 @@ class RelaySigner:
         self._wakeups.notify(RELAYED)
         self._wakeups.notify(RELAYS)
 
-    def _resume(self) -> None:
+    def _resume(self, fees: Fees) -> None:
+        gas = self._unaffordable_gas
         if self._guard.is_draining:
             self._guard.pause(DRAINING)
-        else:
+        elif gas is None or self._guard.can_afford(gas * fees.max_fee_per_gas):
             self._guard.resume()
+        else:
+            self._wait_for_funds()
+
+    def _wait_for_funds(self) -> None:
+        """Some relays wait for a higher balance: wake the lanes that may have one."""
+        is_new = self._guard.reason != Obstacle.FUNDS.value
+        self._guard.pause(Obstacle.FUNDS.value)
+        if is_new:
+            self._wakeups.notify(RELAYS)
 
     def expected_items(self) -> int:
         return 0
@@ -287,15 +314,20 @@ class RelaySigner:
 
     def _sort(
         self, claimed: Sequence[ClaimedRelay], fees: Fees
-    ) -> tuple[list[ClaimedRelay], dict[int, str]]:
-        """The oldest relays that may be signed now, and by id why others never may be.
+    ) -> tuple[list[ClaimedRelay], dict[int, str], Obstacle | None]:
+        """The relays that may be signed now, by id why others never may be, and what keeps the
+        rest waiting.
 
-        The first are as many as the balance covers beside everything in flight.
+        The balance covers the first beside everything in flight. A relay that it does not cover
+        keeps its user's later relays waiting, and no other user's.
         """
         sendable: list[ClaimedRelay] = []
         refused: dict[int, str] = {}
+        waiting: dict[Address | None, Obstacle] = {}
         reserved_wei = self._in_flight.reserved_wei()
         for relay in claimed:
+            if relay.user in waiting:
+                continue
             call = _call(relay)
             obstacle = self._signer.obstacle(call, fees, reserved_wei)
             if obstacle is None:
@@ -304,8 +336,8 @@ class RelaySigner:
             elif obstacle.is_permanent:
                 refused[relay.id] = self._reason(obstacle, call)
             else:
-                break
-        return sendable, refused
+                waiting[relay.user] = obstacle
+        return sendable, refused, next(iter(waiting.values()), None)
 
     def _reason(self, obstacle: Obstacle, call: TransactionCall) -> str:
         if obstacle is Obstacle.INTRINSIC_GAS:

@@ -44,7 +44,7 @@ class ReceiptOpinion(Enum):
     """Another node's answer about a receipt."""
 
     AGREES = "agrees"
-    """The node has the same receipt: the same block, and the same outcome."""
+    """The node has the same receipt: the same block, the same outcome, and the same cost."""
     BEHIND = "behind"
     """The node has not reached the receipt's block, or did not answer."""
     DIFFERS = "differs"

@@ -71,13 +71,23 @@ def _with_room(cap: int) -> int:
 
 
 def is_implausible(gas_price: GasPrice, policy: FeePolicy) -> bool:
-    """Whether other nodes should be asked before the lane pays this tip, or waits because of it.
+    """Whether other nodes should be asked before the lane pays this price, or waits because of it.
 
-    A tip above ten times the base fee and the least tip together is rare, and a node may lie.
+    A price above the cap stops the lane. A tip above ten times the base fee and the least tip
+    together is rare. A node may lie about both.
     """
-    if gas_price.is_legacy:
-        return gas_price.tip > policy.cap
-    return gas_price.tip > 10 * (gas_price.base_fee + policy.min_tip)
+    if fees_for(gas_price, policy) is None:
+        return True
+    return not gas_price.is_legacy and gas_price.tip > 10 * (gas_price.base_fee + policy.min_tip)
+
+
+def are_far_apart(first: GasPrice, second: GasPrice, policy: FeePolicy) -> bool:
+    """Whether no two honest nodes give these base fees: six full blocks only double a base fee.
+
+    Tips are a node's suggestions, and differ.
+    """
+    lower, higher = sorted((first.base_fee, second.base_fee))
+    return higher > 2 * lower + policy.min_tip
 
 
 def with_lowest_tip(gas_price: GasPrice, others: Sequence[GasPrice]) -> GasPrice:

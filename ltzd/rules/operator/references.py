@@ -64,8 +64,3 @@ class LaneReferences:
         """The words of the bitmap in which the lane may still give out references."""
         words = [(self.end_seq - 1) // WORD] if self.next_seq < self.end_seq else []
         return words if self.following_seq is None else [*words, self.following_seq // WORD]
-
-
-def following_word(counter: int) -> int:
-    """The first word of the bitmap that lies wholly at or above the counter."""
-    return -(-counter // WORD)

@@ -68,9 +68,11 @@ def decide(
     return RequestOutcome.FEES if fees is None else fees
 
 
-def outcome_of(obstacle: Obstacle) -> RequestOutcome:
-    """The outcome of a request whose attempt may not be signed."""
+def outcome_of(obstacle: Obstacle) -> RequestOutcome | None:
+    """The outcome of a request whose attempt may not be signed; None if it stays open."""
     match obstacle:
+        case Obstacle.BLOCK_GAS_UNCONFIRMED:
+            return None
         case Obstacle.FEES:
             return RequestOutcome.FEES
         case Obstacle.FUNDS:

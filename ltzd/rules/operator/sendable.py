@@ -27,6 +27,8 @@ class Obstacle(Enum):
     """The gas limit does not pay for the transaction's own data."""
     BLOCK_GAS = "block_gas_limit"
     """The gas limit is above what the newest block, or any, may hold."""
+    BLOCK_GAS_UNCONFIRMED = "block_gas_unconfirmed"
+    """The same by the word of a single node, which no other node has confirmed yet."""
     FEES = "fees"
     """The fees are above the cap, or contradict each other."""
     FUNDS = "funds"
@@ -40,11 +42,13 @@ class Obstacle(Enum):
 
 class SigningLimits(msgspec.Struct, frozen=True):
     """`block_gas_limit` is the newest block's, or None on a chain that tells none. `funds_wei` is
-    the balance less the most that everything else in flight can cost."""
+    the balance less the most that everything else in flight can cost. `is_block_gas_confirmed`: the
+    block's limit is not the word of a single node of several."""
 
     block_gas_limit: int | None
     fee_cap: int
     funds_wei: int
+    is_block_gas_confirmed: bool = True
 
 
 def min_gas_limit(data: bytes) -> int:
@@ -71,7 +75,8 @@ def obstacle(gas_limit: int, data: bytes, fees: Fees, limits: SigningLimits) -> 
     if gas_limit < min_gas_limit(data):
         return Obstacle.INTRINSIC_GAS
     if gas_limit > max_gas_limit(limits.block_gas_limit):
-        return Obstacle.BLOCK_GAS
+        is_certain = limits.is_block_gas_confirmed or gas_limit > TRANSACTION_GAS_CAP
+        return Obstacle.BLOCK_GAS if is_certain else Obstacle.BLOCK_GAS_UNCONFIRMED
     if not fees.max_priority_fee_per_gas <= fees.max_fee_per_gas <= limits.fee_cap:
         return Obstacle.FEES
     if gas_limit * fees.max_fee_per_gas > limits.funds_wei:

@@ -44,7 +44,10 @@ class LaneView:
 async def list_lanes(
     connection: Connection, *, kind: str | None = None, wallet: Address | None = None
 ) -> list[LaneView]:
-    """Served wallets and those of the registry; of one kind or with one address, if given."""
+    """The wallets that are served or in the registry.
+
+    `kind` and `wallet`, if given, leave out all others.
+    """
     rows = await connection.fetch(
         """
         WITH named AS (

@@ -63,7 +63,7 @@ class LeaseFacts:
 
 
 async def list_all(connection: Connection) -> tuple[LeaseFacts, ...]:
-    """All leases in the order of their names, with those that nobody has renewed or taken."""
+    """All leases in the order of their names, lapsed ones included."""
     rows = await connection.fetch(
         """
         SELECT name, process,

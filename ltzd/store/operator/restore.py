@@ -53,9 +53,18 @@ SELECT l.next_seq, l.end_seq, l.following_seq, l.wallet, l.kind, l.next_nonce, l
 
 
 async def list_wallets(connection: Connection, chain_id: int) -> list[Address]:
-    """The wallets of all lanes."""
+    """The wallets of all lanes, without retired wallets, which sign nothing."""
     rows = await connection.fetch(
-        "SELECT wallet FROM lanes WHERE chain_id = $1 ORDER BY kind, wallet", chain_id
+        """
+        SELECT wallet
+          FROM lanes l
+         WHERE chain_id = $1
+           AND NOT EXISTS (SELECT FROM operator_wallets w
+                            WHERE w.chain_id = l.chain_id AND w.wallet = l.wallet
+                              AND w.state = 'retired')
+         ORDER BY kind, wallet
+        """,
+        chain_id,
     )
     return [Address(row[0]) for row in rows]
 

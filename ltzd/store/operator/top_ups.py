@@ -1,7 +1,7 @@
 """Top-ups: transactions of the treasury that fill the operator's other wallets.
 
 The statement that stores one enforces its bounds: an active wallet, one top-up at a time, and the
-day's total. Days are those of UTC, by the database's clock. Units: wei.
+day's total. A day is a UTC day of the database's clock. Units: wei.
 """
 
 from dataclasses import dataclass

@@ -223,7 +223,9 @@ async def store_attempt(connection: Connection, lane: Lane, intent: int, attempt
         attempt.is_cancellation,
     )
     if not done:
-        raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
+        raise LaneLost(
+            "The row of a transaction has changed since it was read, or the lane's term is over"
+        )
 
 
 async def mark_published(connection: Connection, attempts: Sequence[Hash32]) -> None:
@@ -309,7 +311,9 @@ async def save(
         [Decimal(gas_cost.l1_fee_wei if gas_cost else 0) for gas_cost in gas_costs],
     )
     if len(done) != len(transitions):
-        raise LaneLost("A transaction is no longer as the lane knows it, or the term is over")
+        raise LaneLost(
+            "The row of a transaction has changed since it was read, or the lane's term is over"
+        )
     unmined = [before for before, after in transitions if _is_unmined(before, after.tx)]
     if unmined:
         # Callers know the hash of what was mined, whether or not its publication was recorded.

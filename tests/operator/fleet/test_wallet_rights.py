@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest_asyncio
 
-from ltzd.chain.contracts import web3_contracts
+from ltzd.chain.contracts import contract_abi
 from ltzd.operator.fleet.wallet_rights import NO_FAULTS, WalletRights, WalletRightsWatch
 from ltzd.operator.policy import MINT, RELAY, TREASURY
 from ltzd.values import Address
@@ -44,7 +44,7 @@ async def test_roles_and_limits_that_are_missing_or_taken_on_chain_are_found(
         await has(stranger, WalletRights((*roles, "BusinessEscrow.RELAYER")))
         held.pop()
 
-        role = web3_contracts.role_id("REDEEMER")
+        role = contract_abi.role_id("REDEEMER")
         await contracts.send(contracts.admin, "PerkNFT", "revokeRole", role, relay)
         await has(relay, WalletRights(("PerkNFT.REDEEMER",)))
         await contracts.send(contracts.admin, "PerkNFT", "grantRole", role, relay)

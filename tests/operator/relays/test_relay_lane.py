@@ -29,10 +29,13 @@ from tests.support.relays.lanes import (
     RELAYER,
     USER,
     RelayWorld,
+    a_plan,
+    a_relay,
     a_relay_world,
     row_states,
+    write,
 )
-from tests.support.rows.core import MINTER, states, value
+from tests.support.rows.core import MINTER, a_wallet, states, value
 from tests.support.waiting import until
 
 GAS_USED = 50_000
@@ -563,6 +566,50 @@ async def test_if_the_balance_is_too_low_for_all_relays_the_first_that_fit_are_s
         world.node.mine()
         await world.relays_are(*["mined"] * 4)
     await world.executed_in_order()
+
+
+async def test_a_relay_that_the_balance_does_not_cover_delays_no_other_users(
+    world: RelayWorld,
+) -> None:
+    """Its user's later relay waits behind it: relays of one user keep their order."""
+    fees = fees_for(await world.node.node.gas_price(await newest(world)), POLICY.fees)
+    assert fees is not None
+    world.node.balance = 5 * 100_000 * fees.max_fee_per_gas // 2
+    big = structs.replace(a_relay(a_plan(b"\x01", USER)), gas_limit=1_000_000)
+    await write(world.pool, big)
+    await world.ask(1, USER)
+    await world.ask(1, OTHER_USER)
+    async with world.relaying(PATIENT):
+        await world.settled("published")
+        await world.some_polls()
+        await world.relays_are("queued", "queued", "sent")
+
+        world.node.balance = ETHER
+        world.node.mine()
+        await world.relays_are("sent", "sent", "mined")
+
+
+async def test_no_number_of_relays_that_the_balance_does_not_cover_delays_other_users(
+    world: RelayWorld,
+) -> None:
+    """They are more than the lane may have in flight, and their users' later ones are, too."""
+    fees = fees_for(await world.node.node.gas_price(await newest(world)), POLICY.fees)
+    assert fees is not None
+    world.node.balance = 5 * 100_000 * fees.max_fee_per_gas // 2
+    for user in (USER, a_wallet(0xA3)):
+        big = structs.replace(a_relay(a_plan(b"\x01", user)), gas_limit=1_000_000)
+        await write(world.pool, big)
+        await world.ask(3, user)
+    await world.ask(1, OTHER_USER)
+    async with world.relaying(replace(PATIENT, max_in_flight=4)) as lane:
+        await world.settled("published")
+        await world.some_polls()
+        await world.relays_are(*["queued"] * 8, "sent")
+        assert lane.pause.reason == "funds"
+
+        world.node.balance = ETHER
+        world.node.mine()
+        await world.relays_are(*["sent"] * 4, *["queued"] * 4, "mined")
 
 
 async def newest(world: RelayWorld) -> Any:

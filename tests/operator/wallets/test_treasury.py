@@ -12,16 +12,17 @@ from structlog.testing import capture_logs
 from ltzd.chain.signing import Signer
 from ltzd.operator.treasury.lane import TreasuryLane
 from ltzd.rules.operator.fees import GWEI
+from ltzd.rules.operator.requests import Action, RequestOutcome
 from ltzd.rules.operator.top_ups import TopUpPolicy
 from ltzd.store.database import Pool, transaction
-from ltzd.store.operator import lanes, wallets
+from ltzd.store.operator import lanes, requests, wallets
 from ltzd.store.operator.leases import Leases
 from ltzd.store.operator.wallets import WalletState
 from ltzd.values import Address, hex_of
 from tests.support.chain.fake_node import CHAIN_ID, ETHER
 from tests.support.chain.mint_world import POLICY, true
 from tests.support.relays.lanes import OTHER_RELAYER, RELAYER, RelayWorld, a_relay_world
-from tests.support.rows.core import running, value
+from tests.support.rows.core import running, states, value
 from tests.support.waiting import until
 
 TREASURY = Signer(b"\x55" * 32)
@@ -158,6 +159,33 @@ async def test_a_wallet_that_is_not_active_gets_nothing(
     async with topping_up(world):
         await quiet(world)
     assert transfers(world) == []
+
+
+async def has_state(world: RelayWorld, state: str) -> bool:
+    return await states(world.observer) == [state]
+
+
+async def test_a_top_up_under_way_to_a_stolen_wallet_can_be_cancelled(world: RelayWorld) -> None:
+    """docs/runbooks/stolen-key.md: the treasury signs no new one, and this one is cancelled."""
+    drain(world)
+    async with topping_up(world):
+        await until(lambda: has_state(world, "published"))
+        await set_state(world, RELAYER, WalletState.RETIRED)
+        async with transaction(world.observer) as connection:
+            top_up = await connection.fetchval("SELECT id FROM transactions")
+            request, _ = await requests.ask(
+                connection, top_up, Action.CANCEL, expires_in_seconds=60
+            )
+
+        async def is_done() -> bool:
+            async with transaction(world.observer) as connection:
+                written = await requests.find(connection, request.id)
+            return written is not None and written.outcome is RequestOutcome.DONE
+
+        await until(is_done)
+        await quiet(world)
+        await until(lambda: has_state(world, "cancelled"))
+    assert transfers(world) == [(TREASURY.address, 0)]
 
 
 async def test_a_paused_wallet_gets_nothing_until_it_is_resumed(world: RelayWorld) -> None:

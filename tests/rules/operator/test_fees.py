@@ -12,6 +12,7 @@ from ltzd.rules.operator.fees import (
     GasPrice,
     ResubmissionPolicy,
     Waited,
+    are_far_apart,
     bump_reason,
     cancellation,
     fees_for,
@@ -240,12 +241,30 @@ def test_a_replacement_and_a_cancellation_without_base_fees_have_one_price(
         (GasPrice(0, GWEI), False),
         (GasPrice(0, 5 * GWEI, is_legacy=True), False),
         (GasPrice(0, 101 * GWEI, is_legacy=True), True),
+        (GasPrice(98 * GWEI, GWEI), False),
+        (GasPrice(100 * GWEI, GWEI), True),
     ],
 )
-def test_a_tip_far_above_the_usual_is_asked_of_other_nodes(
+def test_an_absurd_tip_and_a_price_above_the_cap_are_asked_of_other_nodes(
     gas_price: GasPrice, is_asked_again: bool
 ) -> None:
     assert is_implausible(gas_price, POLICY) is is_asked_again
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (GasPrice(101 * GWEI, GWEI), GasPrice(95 * GWEI, 5 * GWEI), False),
+        (GasPrice(101 * GWEI, GWEI), GasPrice(52 * GWEI, 0), False),
+        (GasPrice(101 * GWEI, GWEI), GasPrice(GWEI, GWEI), True),
+        (GasPrice(GWEI, GWEI), GasPrice(101 * GWEI, GWEI), True),
+        (GasPrice(0, GWEI), GasPrice(7, 10**21), False),
+    ],
+)
+def test_only_base_fees_that_few_blocks_do_not_explain_are_far_apart(
+    first: GasPrice, second: GasPrice, expected: bool
+) -> None:
+    assert are_far_apart(first, second, POLICY) is expected
 
 
 def test_the_lowest_tip_of_several_nodes_counts() -> None:

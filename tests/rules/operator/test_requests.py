@@ -89,3 +89,9 @@ def test_an_attempt_outbids_the_older_ones_and_pays_todays_price_under_the_cap(
 @pytest.mark.parametrize("obstacle", Obstacle)
 def test_each_obstacle_to_signing_has_an_outcome_that_changes_nothing(obstacle: Obstacle) -> None:
     assert outcome_of(obstacle) is not RequestOutcome.DONE
+
+
+def test_a_request_stays_open_while_no_other_node_confirms_a_blocks_gas() -> None:
+    assert {each for each in Obstacle if outcome_of(each) is None} == {
+        Obstacle.BLOCK_GAS_UNCONFIRMED
+    }

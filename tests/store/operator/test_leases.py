@@ -206,6 +206,7 @@ async def test_no_database_is_unavailable() -> None:
         await hold_once(Leases("postgresql://nobody@127.0.0.1:1/nothing"))
 
 
+@pytest.mark.usefixtures("stalls_count")
 async def test_a_network_that_swallows_packets_ends_the_term_before_another_process_takes_over(
     database_url: str,
 ) -> None:

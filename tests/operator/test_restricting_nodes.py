@@ -1,0 +1,471 @@
+"""Lanes on nodes of which one lies so that the lane would wait, refuse work or cancel its own.
+
+The node in use is the first; it begins to lie while it is preferred.
+"""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import pytest
+import pytest_asyncio
+from structlog.testing import capture_logs
+
+from ltzd.chain.node import second_opinions
+from ltzd.chain.node.view import ChainView
+from ltzd.errors import NodeUnavailable
+from ltzd.operator.mints import references
+from ltzd.operator.mints.lane import MintLane
+from ltzd.operator.policy import LanePolicy, MintTarget, PauseBackoff
+from ltzd.operator.relays.lane import RelayLane
+from ltzd.rules.operator.fees import GWEI
+from ltzd.store.database import Pool
+from ltzd.store.operator.leases import Leases
+from tests.support.chain.fake_node import CHAIN_ID, ETHER, LTZ_AT, FakeNode
+from tests.support.chain.fake_pool import QUICK, FakeNodePool, a_fake_pool
+from tests.support.chain.mint_world import POLICY, stop_of, true
+from tests.support.relays.lanes import RELAYER, RelayWorld, a_relay_world, row_states
+from tests.support.rows.core import MINTER, running, value
+from tests.support.waiting import until
+
+PATIENT = replace(POLICY, repeat_seconds=10.0, replace_after_seconds=10.0)
+"""Long enough that no bytes go out a second time."""
+STEADY = replace(QUICK, hedge_after=10.0, pinned_timeout=10.0)
+"""A pause of this process makes no node slow: the node in use stays until it is reported."""
+Lie = Callable[[FakeNode], None]
+
+
+def gas_limit_of_30_000(node: FakeNode) -> None:
+    node.false_gas_limit = 30_000
+
+
+def base_fee_above_the_cap(node: FakeNode) -> None:
+    node.base_fee = 1_000 * GWEI
+
+
+def base_fee_that_no_balance_pays(node: FakeNode) -> None:
+    """Below the cap; the wallets have a tenth of what the transactions would then cost."""
+    node.base_fee = 30 * GWEI
+
+
+def no_balance(node: FakeNode) -> None:
+    node.balance = 0
+
+
+def no_mint_limit(node: FakeNode) -> None:
+    node.mint_capacity = 0
+
+
+def used_up_mint_limit(node: FakeNode) -> None:
+    node.mint_filled = 0
+
+
+LIES: list[Lie] = [
+    gas_limit_of_30_000,
+    base_fee_above_the_cap,
+    base_fee_that_no_balance_pays,
+    no_balance,
+]
+MINT_LIES: list[Lie] = [*LIES, no_mint_limit, used_up_mint_limit]
+KINDS: dict[Lie, str] = {
+    gas_limit_of_30_000: "block_gas",
+    base_fee_above_the_cap: "gas_price",
+    base_fee_that_no_balance_pays: "gas_price",
+    no_balance: "balance",
+    no_mint_limit: "mint_limit",
+    used_up_mint_limit: "mint_limit",
+}
+
+
+@pytest_asyncio.fixture
+async def world(database_url: str, pool: Pool, observer: Pool) -> AsyncIterator[RelayWorld]:
+    async with a_relay_world(database_url, pool, observer) as world:
+        yield world
+
+
+def some_nodes(world: RelayWorld, count: int) -> list[FakeNode]:
+    return [world.node.sibling() for _ in range(count)]
+
+
+@asynccontextmanager
+async def a_pool(*nodes: FakeNode) -> AsyncIterator[FakeNodePool]:
+    """Yields a pool whose first node is in use."""
+    async with a_fake_pool(*nodes, policy=STEADY) as pool:
+        pool.prefer(0)
+        yield pool
+
+
+def a_mint_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATIENT) -> MintLane:
+    target = MintTarget(CHAIN_ID, LTZ_AT)
+    leases = Leases(world.url)
+    return MintLane(world.pool, leases, pool.node(), MINTER, target, world.wakeups, policy)
+
+
+def a_relay_lane(world: RelayWorld, pool: FakeNodePool, policy: LanePolicy = PATIENT) -> RelayLane:
+    leases = Leases(world.url)
+    return RelayLane(world.pool, leases, pool.node(), RELAYER, CHAIN_ID, world.wakeups, policy)
+
+
+@asynccontextmanager
+async def relaying(
+    world: RelayWorld, *nodes: FakeNode, policy: LanePolicy = PATIENT
+) -> AsyncIterator[tuple[FakeNodePool, RelayLane]]:
+    async with a_pool(*nodes) as pool:
+        lane = a_relay_lane(world, pool, policy)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            yield pool, lane
+
+
+async def rounds(node: FakeNode, count: int = 20) -> None:
+    """Waits until a node has been asked for many blocks."""
+    before = node.call_counts["eth_getBlockByNumber"]
+    await until(lambda: true(node.call_counts["eth_getBlockByNumber"] >= before + count))
+
+
+async def mine_while_lying(world: RelayWorld, liar: FakeNode) -> None:
+    """Mines a block, and waits until the lane has read it from the liar."""
+    world.node.mine()
+    await rounds(liar, 4)
+
+
+# --- a liar in use -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("lie", LIES)
+async def test_one_nodes_restricting_lie_holds_up_no_relay(
+    world: RelayWorld, lie: Lie, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    for node in nodes:
+        node.balance = 100_000 * 10 * GWEI  # One relay, at three times the true fees.
+    async with relaying(world, *nodes) as (pool, _):
+        lie(nodes[0])
+        await mine_while_lying(world, nodes[0])
+        await world.ask()
+        await until(lambda: true(len(world.node.pool) == 1))
+        await until(lambda: true(KINDS[lie] in pool.contradictions()[0]))
+        honest = pool.contradictions()[1:]
+        if count == 3:
+            assert honest == [set(), set()]
+            assert pool.ranked("operator")[0] is not pool.members[0], "the liar is asked last"
+        else:
+            assert honest == [{KINDS[lie]}], "nobody can tell which of two lies"
+            assert not any(member.is_distrusted for member in pool.members)
+        world.node.mine()
+        await world.relays_are("mined")
+        await world.ask()
+        await world.settled("mined", "published")
+    assert await row_states(world.observer) == ["mined", "sent"]
+    assert all(not sent.is_self_transfer for sent in world.node.sent())
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("lie", LIES)
+async def test_a_lie_from_the_beginning_of_a_term_holds_up_no_relay(
+    world: RelayWorld, lie: Lie, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    for node in nodes:
+        node.balance = 100_000 * 10 * GWEI
+    lie(nodes[0])
+    await world.ask()
+    async with relaying(world, *nodes):
+        await until(lambda: true(len(world.node.pool) == 1))
+        world.node.mine()
+        await world.relays_are("mined")
+    assert all(not sent.is_self_transfer for sent in world.node.sent())
+
+
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("lie", MINT_LIES)
+async def test_one_nodes_restricting_lie_holds_up_no_mint(
+    world: RelayWorld, lie: Lie, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    for node in nodes:
+        node.balance = ETHER // 10
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            lie(nodes[0])
+            await mine_while_lying(world, nodes[0])
+            await world.queue()
+            await world.settled("published")
+            if count == 3:
+                await until(lambda: true(KINDS[lie] in pool.contradictions()[0]))
+                assert pool.contradictions()[1:] == [set(), set()]
+            world.node.mine()
+            await world.settled("mined")
+    assert not await value(world.observer, "SELECT bool_or(above_limit) FROM rewards")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_low_gas_limit_and_a_high_base_fee_of_one_node_cancel_no_published_relay(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    async with relaying(world, *nodes, policy=POLICY) as (pool, _):
+        await world.ask()
+        await world.settled("published")
+        gas_limit_of_30_000(nodes[0])
+        base_fee_that_no_balance_pays(nodes[0])
+        world.node.mine(takes_pool=False)
+        await until(lambda: true("block_gas" in pool.contradictions()[0]))
+        await rounds(nodes[1], 10)
+        assert await row_states(world.observer) == ["sent"]
+        cancelled = "SELECT bool_or(is_cancellation) FROM attempts"
+        assert not await value(world.observer, cancelled)
+        world.node.mine()
+        await world.relays_are("mined")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_a_contradiction_that_lasts_is_logged_once(world: RelayWorld, count: int) -> None:
+    nodes = some_nodes(world, count)
+    with capture_logs() as logs:
+        async with relaying(world, *nodes) as (pool, _):
+            base_fee_above_the_cap(nodes[0])
+            for _ in range(4):
+                world.node.mine()
+                await rounds(nodes[1], 2)
+            assert "gas_price" in pool.contradictions()[0]
+    events = [entry["event"] for entry in logs if entry["event"].startswith("node.")]
+    wanted = ["node.disagrees"] if count == 3 else ["node.contested"] * 2
+    assert [event for event in events if event != "node.verified"] == wanted
+
+
+# --- a liar that is asked second ---------------------------------------------------------------
+
+
+async def test_one_node_of_three_permits_nothing_that_the_other_two_forbid(
+    world: RelayWorld,
+) -> None:
+    """The wallets are empty; the second node claims that they are not."""
+    nodes = some_nodes(world, 3)
+    for node in nodes:
+        node.balance = 0
+    nodes[1].balance = 1_000 * ETHER
+    async with relaying(world, *nodes) as (pool, lane):
+        await world.ask()
+        await until(lambda: true(pool.contradictions() == [set(), {"balance"}, set()]))
+        await until(lambda: true(lane.pause.reason == "funds"))
+        await rounds(nodes[0])
+        assert await row_states(world.observer) == ["queued"]
+
+
+async def test_a_balance_that_one_node_of_two_makes_up_drains_nothing_and_is_offered_slowly(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    nodes[0].balance = 0
+    nodes[1].refuses = lambda _sent: "insufficient funds for gas * price + value"
+    slow = replace(PATIENT, pauses=replace(PATIENT.pauses, publication=PauseBackoff(0.01, 3600.0)))
+    async with relaying(world, *nodes, policy=slow):
+        await world.ask(3)
+        await until(lambda: true(bool(nodes[0].arrived)))
+        await rounds(nodes[0], 40)
+        assert len(nodes[0].arrived) <= 10 * 3, "refused bytes are offered after growing pauses"
+        assert len(set(nodes[0].arrived)) == 3, "nothing is signed anew"
+        assert not world.node.pool
+
+
+# --- honest nodes ------------------------------------------------------------------------------
+
+
+async def test_a_node_that_is_a_block_behind_neither_permits_nor_is_reported(
+    world: RelayWorld,
+) -> None:
+    """The first node has seen what a mined relay has cost, the other one has not yet."""
+    nodes = some_nodes(world, 2)
+    quick = replace(PATIENT, pauses=replace(PATIENT.pauses, second_opinion=0.05))
+    for node in nodes:
+        node.balance = 100_000 * 4 * GWEI
+    async with relaying(world, *nodes, policy=quick) as (pool, lane):
+        await world.ask()
+        await world.settled("published")
+        nodes[1].lag, nodes[0].balance = 1, 0
+        world.node.mine()
+        await world.relays_are("mined")
+        await world.ask()
+        await until(lambda: true(lane.pause.reason == "funds"))
+        await rounds(nodes[0])
+        assert await row_states(world.observer) == ["mined", "queued"]
+        assert pool.contradictions() == [set(), set()]
+
+
+@pytest.mark.parametrize("lie", LIES)
+async def test_an_answer_that_does_not_restrict_is_compared_with_no_other(
+    world: RelayWorld, lie: Lie
+) -> None:
+    nodes = some_nodes(world, 2)
+    async with relaying(world, *nodes) as (pool, _):
+        lie(nodes[1])
+        for _ in range(3):
+            await world.ask()
+            await mine_while_lying(world, nodes[0])
+        assert pool.contradictions() == [set(), set()]
+        assert nodes[1].call_counts["eth_feeHistory"] == 0
+        assert nodes[1].call_counts["eth_getBalance"] == 0
+
+
+async def test_blocks_that_two_nodes_show_as_small_refuse_a_relay(world: RelayWorld) -> None:
+    nodes = some_nodes(world, 2)
+    async with relaying(world, *nodes):
+        world.node.block_gas_limit = 90_000
+        await mine_while_lying(world, nodes[0])
+        (relay,) = await world.ask()
+        await world.relays_are("failed")
+        assert "above the 90000" in (await world.progress(relay)).reason
+
+
+async def test_a_small_block_that_no_other_node_confirms_keeps_a_relay_waiting(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    async with relaying(world, *nodes) as (_, lane):
+        gas_limit_of_30_000(nodes[0])
+        nodes[1].is_down = True
+        await mine_while_lying(world, nodes[0])
+        await world.ask()
+        await until(lambda: true(lane.pause.reason == "block_gas_unconfirmed"))
+        await rounds(nodes[0])
+        assert await row_states(world.observer) == ["queued"]
+        nodes[1].is_down = False
+        await until(lambda: true(len(world.node.pool) == 1))
+
+
+async def test_a_small_block_that_no_other_node_confirms_cancels_no_published_relay(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    async with relaying(world, *nodes, policy=POLICY) as (_, lane):
+        await world.ask()
+        await world.settled("published")
+        nodes[1].is_down = True
+        gas_limit_of_30_000(nodes[0])
+        base_fee_that_no_balance_pays(nodes[0])
+        world.node.mine(takes_pool=False)
+        await until(lambda: true(lane.pause.reason == "block_gas_unconfirmed"))
+        await world.ask()
+        await rounds(nodes[0])
+        assert await row_states(world.observer) == ["sent", "queued"]
+        assert await value(world.observer, "SELECT count(*) FROM attempts") == 1
+
+
+async def test_a_node_that_has_just_fallen_silent_holds_up_no_comparison(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else finds out in this test that the node is silent."""
+    monkeypatch.setattr(second_opinions, "_OPINION_SECONDS", 0.1)
+    nodes = some_nodes(world, 2)
+    endless = replace(STEADY, hedge_after=3600.0, pinned_timeout=3600.0)
+    async with a_fake_pool(*nodes, policy=endless) as pool:
+        pool.prefer(0)
+        lane = a_relay_lane(world, pool)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            nodes[1].is_hung = True
+            base_fee_above_the_cap(nodes[0])
+            await mine_while_lying(world, nodes[0])
+            await world.ask()
+            await until(lambda: true(lane.pause.reason == "fees"))
+            assert not pool.is_usable(pool.members[1])
+
+
+async def test_the_only_node_is_believed(world: RelayWorld) -> None:
+    (node,) = some_nodes(world, 1)
+    async with relaying(world, node) as (_, lane):
+        no_balance(node)
+        await mine_while_lying(world, node)
+        await world.ask()
+        await until(lambda: true(lane.pause.reason == "funds"))
+        gas_limit_of_30_000(node)
+        await mine_while_lying(world, node)
+        await world.relays_are("failed")
+
+
+# --- references --------------------------------------------------------------------------------
+
+
+async def a_served_mint_lane(world: RelayWorld, nodes: list[FakeNode]) -> None:
+    """Lets the lane have its first term, in which the database gets its counter."""
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_references_that_only_one_node_shows_as_used_stop_no_lane(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    await a_served_mint_lane(world, nodes)
+    nodes[0].false_references = True
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            assert lane.stopped is None
+            assert "references" in pool.contradictions()[0]
+            await world.queue()
+            await world.settled("published")
+
+
+@pytest.mark.parametrize("count", [2, 3])
+async def test_one_node_that_shows_all_references_as_used_keeps_no_new_database_searching(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    nodes[0].false_references = True
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await until(lambda: true(lane.is_ready))
+            assert "references" in pool.contradictions()[0]
+            await world.queue()
+            await world.settled("published")
+    assert await value(world.observer, "SELECT max(seq) FROM rewards") == 0
+
+
+async def test_the_only_node_that_shows_all_references_as_used_ends_the_search(
+    world: RelayWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(references, "_MOST_WORDS", 64)
+    world.node.false_references = True
+    view = await ChainView.newest(world.node.node)
+    with pytest.raises(NodeUnavailable, match="more used references"):
+        await references.first_free_seq(view, LTZ_AT)
+
+
+async def test_references_that_no_other_node_confirms_keep_a_lane_waiting(
+    world: RelayWorld,
+) -> None:
+    nodes = some_nodes(world, 2)
+    await a_served_mint_lane(world, nodes)
+    nodes[0].false_references = True
+    async with a_pool(*nodes) as pool:
+        nodes[1].is_down = True
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            await rounds(nodes[0])
+            assert (lane.stopped, lane.is_serving) == (None, False)
+            nodes[1].is_down = False
+            await until(lambda: true(lane.is_serving))
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_references_that_all_nodes_show_as_used_stop_the_lane(
+    world: RelayWorld, count: int
+) -> None:
+    nodes = some_nodes(world, count)
+    await a_served_mint_lane(world, nodes)
+    for node in nodes:
+        node.false_references = True
+    async with a_pool(*nodes) as pool:
+        lane = a_mint_lane(world, pool)
+        async with running(lane.run()):
+            assert "LTZ has minted reference" in await stop_of(lane)
